@@ -1,0 +1,1 @@
+"""Who drives: policy runtime, arbiter, takeover."""

@@ -1,0 +1,1 @@
+"""The robot-rl command."""

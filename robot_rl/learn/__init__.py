@@ -1,0 +1,1 @@
+"""The learner: replay views, update budget, algorithms, checkpoints, metrics."""

@@ -1,0 +1,1 @@
+"""The actor-learner link: ZeroMQ + CURVE, msgpack headers, raw tensor frames."""

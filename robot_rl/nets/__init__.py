@@ -1,0 +1,1 @@
+"""Networks: MLP ensembles, tanh-Gaussian heads."""

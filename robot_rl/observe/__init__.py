@@ -1,0 +1,1 @@
+"""Pairing by stamp and staleness: sensor readings -> Observation."""

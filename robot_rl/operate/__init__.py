@@ -1,0 +1,1 @@
+"""Operator ports: the scripted operator; keyboard, gamepad and console plug in here."""

@@ -1,0 +1,118 @@
+"""A scripted person: watches the task, takes over when the policy is stuck or strays, lets go again.
+
+It sees only what a person sees (the robot and the objects, not the policy's numbers), notices late,
+and drives with a hand of configurable skill. HIL-SERL's advice to operators is built in: short
+corrections that put the robot back on track rather than long ones that finish the task
+(reference: Luo et al., "Precise and Dexterous Robotic Manipulation via Human-in-the-Loop RL", 2410.21845).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from robot_rl.config import register
+from robot_rl.ports import InputDevice, OperatorInput, Task
+from robot_rl.types import Driver, RobotState
+
+
+@register("operator", "none")
+@dataclass(frozen=True, kw_only=True)
+class NoOperatorConfig:
+    """Nobody is there: the policy is on its own (no demonstrations either)."""
+
+
+@register("operator", "scripted")
+@dataclass(frozen=True, kw_only=True)
+class ScriptedOperatorConfig:
+    """How the scripted person behaves. `intervene=False` leaves only the demonstrations."""
+
+    intervene: bool = True
+    skill: float = 1.0  # of the hand that drives; 1 = the task's expert at its best
+    attention: float = 1.0  # probability of acting on an opportunity; else looks away for stuck_s
+    corridor_m: float = 0.03  # strays further than this from the corridor: take over
+    stuck_s: float = 1.5  # no progress for this long: take over (15 ticks at 10 Hz)
+    stuck_m: float = 0.001  # what counts as progress
+    drive_s: float = 1.0  # then let go: short corrections teach, long ones inflate values
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        for name in ("skill", "attention"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
+        if min(self.corridor_m, self.stuck_s, self.stuck_m, self.drive_s) <= 0:
+            raise ValueError("corridor_m, stuck_s, stuck_m and drive_s must be positive")
+
+
+class NoOperator:
+    """`InputDevice` that is never touched."""
+
+    def __init__(self, task: Task) -> None:
+        self._still = np.zeros(task.spec.action.size, np.float32)
+
+    def begin_episode(self, seed: int, purpose: str) -> None:
+        """Nothing to forget."""
+
+    def poll(self, state: RobotState) -> OperatorInput:
+        """Hands off."""
+        return OperatorInput(False, self._still, stamp_s=state.stamp_s)
+
+
+class ScriptedOperator:
+    """`InputDevice` driven by the task's scripted expert; see the module docstring."""
+
+    def __init__(self, config: ScriptedOperatorConfig, task: Task) -> None:
+        self.config, self.task = config, task
+        self._expert = task.expert(config.skill)
+        self._still = np.zeros(task.spec.action.size, np.float32)
+        self.begin_episode(0, "train")
+
+    def begin_episode(self, seed: int, purpose: str) -> None:
+        """Forget the last episode; draw this one's imperfections from `seed`."""
+        self._rng = np.random.default_rng((seed, 0x0BE2A702))
+        self._purpose, self._driving_since_s = purpose, -1.0
+        self._best_m, self._progress_s = np.inf, -1.0
+        self._expert.reset(self._rng)
+
+    def poll(self, state: RobotState) -> OperatorInput:
+        """Drive throughout a demo; watch, take over and let go in training; keep off in evaluation."""
+        if self._purpose == "demo":
+            return self._drive(state, Driver.DEMO)
+        if self._purpose != "train" or not self.config.intervene:
+            return OperatorInput(False, self._still, stamp_s=state.stamp_s)
+        if self._driving_since_s >= 0:
+            if state.stamp_s - self._driving_since_s < self.config.drive_s:
+                return self._drive(state, Driver.CORRECTION)
+            self._driving_since_s = -1.0
+            self._best_m, self._progress_s = np.inf, state.stamp_s
+        elif self._wants_to_drive(state):
+            self._driving_since_s = state.stamp_s
+            self._expert.reset(self._rng)
+            return self._drive(state, Driver.CORRECTION)
+        return OperatorInput(False, self._still, stamp_s=state.stamp_s)
+
+    def _drive(self, state: RobotState, driver: Driver) -> OperatorInput:
+        return OperatorInput(True, self._expert.act(state), driver, stamp_s=state.stamp_s)
+
+    def _wants_to_drive(self, state: RobotState) -> bool:
+        """Stuck, or out of the corridor - and noticed."""
+        progress = self.task.progress(state)
+        if self._progress_s < 0 or progress.remaining_m < self._best_m - self.config.stuck_m:
+            self._best_m, self._progress_s = progress.remaining_m, state.stamp_s
+        stuck = state.stamp_s - self._progress_s > self.config.stuck_s
+        if not stuck and progress.deviation_m <= self.config.corridor_m:
+            return False
+        if self._rng.random() <= self.config.attention:
+            return True
+        self._best_m, self._progress_s = np.inf, state.stamp_s  # looked away: look again later
+        return False
+
+
+def make_operator(config: object, task: Task) -> InputDevice:
+    """The device that `operator=...` names."""
+    return (
+        ScriptedOperator(config, task)
+        if isinstance(config, ScriptedOperatorConfig)
+        else NoOperator(task)
+    )

@@ -1,0 +1,195 @@
+"""The seams: small Protocols that MuJoCo, ROS 2, real hardware and test fakes all implement.
+
+Each port has one contract test suite (`tests/contract`) that every implementation passes. The core
+never imports an implementation; configuration names it (`robot_rl.config`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.spec import Spec
+from robot_rl.types import Command, Driver, Observation, Pose, RobotState, Verdict
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """Time of the run. In lockstep, sleeping *is* stepping the simulator."""
+
+    def now_s(self) -> float:
+        """Seconds on this run's clock; monotonic, origin arbitrary."""
+        ...
+
+    def sleep_until_s(self, deadline_s: float) -> None:
+        """Return at `deadline_s` (at once if it has passed)."""
+        ...
+
+
+@runtime_checkable
+class RobotPort(Protocol):
+    """The arm: newest state out, one command in. Implemented by MuJoCo and over ROS 2 topics."""
+
+    def read(self) -> RobotState:
+        """Newest state, never blocking. Raises `RobotRLError` when nothing was ever received."""
+        ...
+
+    def apply(self, command: Command) -> None:
+        """Send a target that has passed the gate; returns at once."""
+        ...
+
+
+@runtime_checkable
+class Camera(Protocol):
+    """One camera: newest image, cropped and resized to what the network sees."""
+
+    name: str
+
+    def read(self) -> tuple[float, NDArray[np.uint8]]:
+        """(stamp_s, RGB uint8 [H, W, 3]) of the newest frame, never blocking."""
+        ...
+
+
+@runtime_checkable
+class Gate(Protocol):
+    """The only door to motion, as the control loop sees it.
+
+    In lockstep it judges in-process; over ROS 2 it is another process and `request` returns None
+    until the answer arrives (ask again with `verdict`).
+    """
+
+    def arm(self, lease: str) -> bool:
+        """Ask for the right to drive (deliberate; nothing resumes by itself). True if granted."""
+        ...
+
+    def request(self, command: Command, state: RobotState) -> Verdict | None:
+        """Ask for motion. What is executed is the verdict's command, never this one."""
+        ...
+
+    def verdict(self, sequence: int) -> Verdict | None:
+        """The answer to request `sequence` if it has arrived."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInput:
+    """What the person does now.
+
+    driving: the enabling device is held (hold-to-drive); action: float32 [A], policy units, TCP
+    frame, used only while driving; driver: which kind of driving this is; success / abort: label
+    buttons; stamp_s: when the device was read (its heartbeat).
+    """
+
+    driving: bool
+    action: NDArray[np.float32]
+    driver: Driver = Driver.CORRECTION
+    success: bool | None = None
+    abort: bool = False
+    stamp_s: float = 0.0
+
+
+@runtime_checkable
+class InputDevice(Protocol):
+    """A person's hand on the robot: scripted expert, keyboard, gamepad, SpaceMouse, console."""
+
+    def begin_episode(self, seed: int, purpose: str) -> None:
+        """Forget the last episode. purpose: train | demo (the person drives throughout) | eval."""
+        ...
+
+    def poll(self, state: RobotState) -> OperatorInput:
+        """Read the device now; must not block."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RewardResult:
+    """Outcome of one step. reward None = unlabelled. terminated ends the episode, no bootstrap."""
+
+    reward: float | None
+    success: bool | None
+    terminated: bool
+
+
+@runtime_checkable
+class RewardSource(Protocol):
+    """Evidence about a step, computed beside the loop. Never blocks."""
+
+    def begin_episode(self) -> None:
+        """Forget the last episode (e.g. how long success has been held)."""
+        ...
+
+    def score(self, state: RobotState, observation: Observation) -> RewardResult:
+        """Judge the state that a step has led to."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPlan:
+    """How an episode starts: where the tool is and where the objects lie (all in base)."""
+
+    tcp_in_base: Pose
+    objects: dict[str, Pose]
+    gripper_width_m: float
+    held_in_tcp: Pose | None = None  # pose of a held part (e.g. the peg) in the hand
+
+
+@runtime_checkable
+class Expert(Protocol):
+    """A scripted policy that solves a task from `RobotState`; stands in for a person."""
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Start an episode; `rng` draws its imperfections."""
+        ...
+
+    def act(self, state: RobotState) -> NDArray[np.float32]:
+        """Action [A] in [-1, 1], TCP frame."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """remaining_m: way left along the task (0 = done); deviation_m: distance from the corridor's
+    centre line, the straight and safe way to do it (the scripted operator watches both)."""
+
+    remaining_m: float
+    deviation_m: float
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What is to be learned: pure numpy, no simulator, so that a real arm runs the same object."""
+
+    name: str
+    max_steps: int
+
+    @property
+    def spec(self) -> Spec:
+        """Observation, action, control rate of this task."""
+        ...
+
+    def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
+        """Draw a start."""
+        ...
+
+    def observe(self, state: RobotState, images: dict[str, NDArray[np.uint8]]) -> Observation:
+        """Build the observation that the policy sees; matches `spec.observation`."""
+        ...
+
+    def success(self, state: RobotState) -> bool:
+        """Honest success predicate on ground truth (instantaneous)."""
+        ...
+
+    def failure(self, state: RobotState) -> bool:
+        """True when the episode is lost for good (e.g. the part was dropped off the table)."""
+        ...
+
+    def progress(self, state: RobotState) -> Progress:
+        """How far the task is, as a person watching would judge it."""
+        ...
+
+    def expert(self, skill: float) -> Expert:
+        """The scripted expert; `skill` in [0, 1], 1 = always solves it."""
+        ...

@@ -1,0 +1,1 @@
+"""Reward evidence and its assembly: predicates now, people and models beside them."""

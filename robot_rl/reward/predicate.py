@@ -1,0 +1,24 @@
+"""Sparse reward from the task's own predicate on ground truth: 1 at success, 0 elsewhere."""
+
+from __future__ import annotations
+
+from robot_rl.ports import RewardResult, Task
+from robot_rl.types import Observation, RobotState
+
+
+class PredicateReward:
+    """`RewardSource` that asks `task.success`; success must be seen `hold_steps` ticks in a row."""
+
+    def __init__(self, task: Task, hold_steps: int = 1) -> None:
+        self._task, self._hold_steps, self._seen = task, hold_steps, 0
+
+    def begin_episode(self) -> None:
+        """Forget how long success has been held."""
+        self._seen = 0
+
+    def score(self, state: RobotState, observation: Observation) -> RewardResult:
+        """Reward 1.0 and terminated at success; 0.0 and terminated at failure."""
+        self._seen = self._seen + 1 if self._task.success(state) else 0
+        success = self._seen >= self._hold_steps
+        failed = not success and self._task.failure(state)
+        return RewardResult(float(success), success, success or failed)

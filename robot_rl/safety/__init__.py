@@ -1,0 +1,1 @@
+"""The gate: limits, watchdogs and state machine as pure functions (numpy only)."""

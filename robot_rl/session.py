@@ -1,0 +1,256 @@
+"""A session teaches one skill: demonstrations -> practice with corrections -> evaluation.
+
+The same phases run in lockstep and over ROS 2, and every phase continues from the store: kill the
+actor at any moment, start it again, and it goes on with the next episode of the same phase.
+
+    demos      the person drives whole episodes until `train.demos` of them have succeeded
+    practice   the policy drives, the person corrects, until the skill is mastered or time is up;
+               mastered = the last 20 practice episodes succeeded at `target_success` with hardly a
+               correction, and an exam of deterministic episodes agrees
+    evaluation deterministic and stochastic episodes on held-out seeds, nobody helps
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from robot_rl.errors import RobotRLError
+from robot_rl.loop import ControlLoop, EpisodeSummary
+from robot_rl.ports import ResetPlan
+from robot_rl.safety.limits import Limits
+from robot_rl.types import Ending, EpisodeId, EpisodeStart
+
+log = logging.getLogger(__name__)
+
+WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
+EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
+EXAM_SEED = 2_000_000
+
+
+class TrainSettings(Protocol):
+    """The part of `experiment.TrainConfig` that a session reads."""
+
+    demos: int
+    max_env_steps: int
+    max_minutes: float
+    eval_episodes: int
+    target_success: float
+    exam_episodes: int
+    min_env_steps: int
+
+
+class Metrics(Protocol):
+    """Where figures go; `learn.metrics.MetricSink`."""
+
+    def write(self, env_steps: int, values: dict[str, float]) -> None:
+        """Append one line."""
+        ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the store already holds of this run; a restarted actor continues from it."""
+
+    next_episode: int = 0
+    demos: int = 0
+    env_steps: int = 0  # practice steps only
+    mastered: bool = False
+    recent: deque[tuple[bool, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+    @property
+    def success_rate(self) -> float:
+        """Success over the last `WINDOW` practice episodes."""
+        return float(np.mean([s for s, _ in self.recent])) if self.recent else 0.0
+
+    @property
+    def intervention_rate(self) -> float:
+        """Human steps / steps over the same episodes."""
+        return float(np.mean([r for _, r in self.recent])) if self.recent else 0.0
+
+
+@dataclass(slots=True)
+class EvalResult:
+    """Outcome of an evaluation: one entry per episode."""
+
+    successes: list[bool] = field(default_factory=list)
+    cycle_times_s: list[float] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Figures with their 95 % Wilson interval; cycle time over successful episodes."""
+        from robot_rl.report.stats import wilson
+
+        wins, episodes = sum(self.successes), len(self.successes)
+        low, high = wilson(wins, episodes)
+        times = [t for t, ok in zip(self.cycle_times_s, self.successes, strict=True) if ok]
+        return {
+            "successes": wins,
+            "episodes": episodes,
+            "success": wins / max(episodes, 1),
+            "wilson_low": low,
+            "wilson_high": high,
+            "cycle_time_s_mean": float(np.mean(times)) if times else None,
+            "cycle_time_s_std": float(np.std(times)) if times else None,
+        }
+
+
+class Session:
+    """Runs the phases. `reset` puts the robot at a plan's start, armed; `adopt` takes new weights.
+
+    Args:
+        stopping: non-empty reason = stop now (operator, SIGTERM); polled between episodes.
+        on_stuck: called with the error when a reset fails; returns True to try again.
+    """
+
+    def __init__(
+        self,
+        loop: ControlLoop,
+        reset: Callable[[ResetPlan, EpisodeStart], None],
+        *,
+        train: TrainSettings,
+        limits: Limits,
+        run: str,
+        actor: str,
+        seed: int,
+        metrics: Metrics,
+        progress: Progress | None = None,
+        before_episode: Callable[[], None] = lambda: None,
+        on_stuck: Callable[[RobotRLError], bool] = lambda _error: False,
+        stopping: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.loop, self.reset, self.train, self.limits = loop, reset, train, limits
+        self.run_name, self.actor, self.seed, self.metrics = run, actor, seed, metrics
+        self.progress = progress or Progress()
+        self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
+        self._spec_hash = loop.task.spec.hash
+
+    def episode(self, purpose: str, seed: int, *, deterministic: bool = False) -> EpisodeSummary:
+        """Reset and run one episode; a reset that fails is retried while `on_stuck` agrees."""
+        plan = self.loop.task.sample_reset(np.random.default_rng((self.seed, seed)))
+        start = EpisodeStart(
+            id=EpisodeId(self.run_name, self.actor, self.progress.next_episode),
+            purpose=purpose,
+            task=self.loop.task.name,
+            spec_hash=self._spec_hash,
+            limits_hash=self.limits.hash,
+            seed=seed,
+            stamp_ns=time.time_ns(),
+        )
+        self.before_episode()
+        while True:
+            try:
+                self.reset(plan, start)
+                break
+            except RobotRLError as error:
+                if self.stopping() or not self.on_stuck(error):
+                    raise
+        summary = self.loop.run_episode(start, deterministic=deterministic)
+        self.progress.next_episode += 1
+        self._log(summary)
+        return summary
+
+    def demos(self) -> None:
+        """Record demonstrations until enough have succeeded."""
+        for _ in range(3 * self.train.demos + 3):
+            if self.progress.demos >= self.train.demos or self.stopping():
+                return
+            summary = self.episode("demo", self.progress.next_episode)
+            self.progress.demos += summary.success
+        if self.progress.demos < self.train.demos:
+            raise RobotRLError(
+                "the demonstrations keep failing",
+                expected=f"{self.train.demos} successful demonstrations",
+                got=f"{self.progress.demos} of {3 * self.train.demos + 3} tries",
+                fix="check the task and the operator (operator.skill), or record your own demos",
+            )
+
+    def practice(self) -> None:
+        """Let the policy drive and the person correct until mastered, or the budget is spent."""
+        began_s = time.monotonic()
+        progress, train = self.progress, self.train
+        next_exam = train.min_env_steps
+        while progress.env_steps < train.max_env_steps and not progress.mastered:
+            if self.stopping() or time.monotonic() - began_s > train.max_minutes * 60:
+                return
+            summary = self.episode("train", progress.next_episode)
+            progress.env_steps += summary.steps
+            progress.recent.append((summary.success, summary.human_steps / max(summary.steps, 1)))
+            ready = (
+                len(progress.recent) == WINDOW
+                and progress.success_rate >= train.target_success
+                and progress.intervention_rate <= 0.05
+            )
+            if ready and progress.env_steps >= next_exam:
+                exam = self.evaluate(train.exam_episodes, EXAM_SEED + progress.env_steps)
+                progress.mastered = exam.as_dict()["success"] >= train.target_success
+                next_exam = progress.env_steps + 500  # the next exam needs something new learned
+                self.metrics.write(progress.env_steps, {"exam/success": exam.as_dict()["success"]})
+
+    def evaluate(
+        self, episodes: int, seed: int = EVAL_SEED, *, deterministic: bool = True
+    ) -> EvalResult:
+        """Run evaluation episodes on held-out starts; nobody helps, nothing is learned from them.
+
+        An episode that is aborted (a process was killed, a stop was pressed) says nothing about
+        the policy; it is run again, and counted in the store as aborted.
+        """
+        result = EvalResult()
+        index = retries = 0
+        while index < episodes and not self.stopping():
+            summary = self.episode("eval", seed + index, deterministic=deterministic)
+            if summary.ending in (Ending.ABORTED, Ending.STALE) and retries < episodes:
+                retries += 1
+                continue
+            result.successes.append(summary.success)
+            result.cycle_times_s.append(summary.duration_s)
+            index += 1
+        return result
+
+    def _log(self, summary: EpisodeSummary) -> None:
+        """One metrics line per episode."""
+        steps = max(summary.steps, 1)
+        values: dict[str, float] = {
+            "episode/index": summary.id.episode,
+            "episode/success": float(summary.success),
+            "episode/length": summary.steps,
+            "episode/return": summary.total_reward,
+            "episode/duration_s": summary.duration_s,
+            "episode/intervention_rate": summary.human_steps / steps,
+            "episode/takeovers": summary.takeovers,
+            "episode/aborted": float(summary.ending in (Ending.ABORTED, Ending.STALE)),
+            "weights/version": self.loop.policy.version,
+            **{f"episode/driver_steps_{k}": v for k, v in summary.driver_steps.items()},
+            **{f"gate/{k}_steps": v for k, v in summary.outcome_steps.items()},
+            **_percentiles("loop/period_ms", summary.period_ms),
+        }
+        practice = self.progress.env_steps
+        if summary.purpose == "train":
+            practice += summary.steps
+        prefixed = {f"{summary.purpose}_{k}" if k.startswith("episode/") else k: v for k, v in values.items()}
+        self.metrics.write(practice, values if summary.purpose == "train" else prefixed)
+        log.info(
+            "%s %d: %s in %d steps (%s)",
+            summary.purpose,
+            summary.id.episode,
+            "success" if summary.success else str(summary.ending),
+            summary.steps,
+            summary.reason or f"{summary.takeovers} takeovers",
+        )
+
+
+def _percentiles(key: str, values: Iterable[float]) -> dict[str, float]:
+    """p50, p99 and max of a list; empty list, empty dict."""
+    data = np.asarray(list(values))
+    if not data.size:
+        return {}
+    return {
+        key: float(np.percentile(data, 50)),
+        f"{key}_p99": float(np.percentile(data, 99)),
+        f"{key}_max": float(data.max()),
+    }

@@ -1,0 +1,153 @@
+"""The observation/action contract of a run: hashed, saved with it, checked at every handshake."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.errors import SpecError
+from robot_rl.geometry import (
+    compose,
+    pose,
+    quat_from_rotvec,
+    quat_to_rotvec,
+    relative,
+)
+from robot_rl.types import Observation, Pose
+
+PROTOCOL_VERSION = 1  # bump when a message or row changes shape
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """Shape and dtype name of one observation tensor ("float32" or "uint8")."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSpec:
+    """How a normalised action in [-1, 1]^A becomes a command.
+
+    Layout: [dx, dy, dz, rx, ry, rz] in the TCP frame, times `translation_m` / `rotation_rad` per
+    step; with `gripper`, one more entry in {-1 close, 0 keep, +1 open}.
+    """
+
+    translation_m: float
+    rotation_rad: float
+    gripper: bool
+    gripper_open_m: float = 0.08  # Franka hand stroke
+    gripper_closed_m: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Number of action entries A."""
+        return 7 if self.gripper else 6
+
+    def target(self, action: NDArray[np.float32], tcp_in_base: Pose) -> Pose:
+        """Action [A] -> target pose: a delta on the *measured* pose, so targets never wind up."""
+        a = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        delta = pose(a[:3] * self.translation_m, quat_from_rotvec(a[3:6] * self.rotation_rad))
+        return compose(tcp_in_base, delta)
+
+    def gripper_width_m(self, action: NDArray[np.float32]) -> float | None:
+        """Commanded finger distance, or None for "keep"."""
+        if not self.gripper or abs(float(action[6])) < 0.5:
+            return None
+        return self.gripper_open_m if action[6] > 0 else self.gripper_closed_m
+
+    def action(self, target: Pose, tcp_in_base: Pose, gripper: float = 0.0) -> NDArray[np.float32]:
+        """Inverse of `target`: the action [A] whose command from this pose is `target`."""
+        delta = relative(target, tcp_in_base)
+        a = np.concatenate(
+            (
+                delta.position_m / self.translation_m,
+                quat_to_rotvec(delta.quaternion_xyzw) / self.rotation_rad,
+                [gripper] if self.gripper else [],
+            )
+        )
+        return np.clip(a, -1.0, 1.0).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Everything two processes must agree on before one may learn from the other.
+
+    state_layout: (name, size, unit) of each slice of observation["state"], in order.
+    """
+
+    task: str
+    control_hz: float
+    observation: Mapping[str, TensorSpec]
+    action: ActionSpec
+    state_layout: tuple[tuple[str, int, str], ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain nested dict (JSON-able), the form that is hashed, saved and sent."""
+        plain = asdict(self) | {"protocol": PROTOCOL_VERSION}
+        plain["observation"] = {k: asdict(v) for k, v in self.observation.items()}
+        return json.loads(json.dumps(plain))
+
+    @property
+    def hash(self) -> str:
+        """First 16 hex digits of the SHA-256 of the canonical JSON."""
+        text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def check(self, observation: Observation) -> None:
+        """Raise `SpecError` when an observation's keys, shapes or dtypes differ, or hold NaN."""
+        got = {k: TensorSpec(tuple(v.shape), str(v.dtype)) for k, v in observation.items()}
+        if got != dict(self.observation):
+            raise SpecError(
+                "observation does not match the spec of this run",
+                expected=str(dict(self.observation)),
+                got=str(got),
+                fix="use the task's own observe(); check camera names and image_size",
+            )
+        for key, value in observation.items():
+            if value.dtype == np.float32 and not np.isfinite(value).all():
+                raise SpecError(
+                    f"observation '{key}' holds NaN or infinity",
+                    expected="finite values",
+                    got=str(value),
+                    fix="check the sensor behind this entry",
+                )
+
+
+def spec_from_dict(data: Mapping[str, Any]) -> Spec:
+    """Inverse of `Spec.as_dict`. Raises `SpecError` on another protocol version."""
+    if data.get("protocol") != PROTOCOL_VERSION:
+        raise SpecError(
+            "the spec was written by another protocol version",
+            expected=str(PROTOCOL_VERSION),
+            got=str(data.get("protocol")),
+            fix="run the same robot-rl version on both sides",
+        )
+    return Spec(
+        task=data["task"],
+        control_hz=data["control_hz"],
+        observation={
+            k: TensorSpec(tuple(v["shape"]), v["dtype"]) for k, v in data["observation"].items()
+        },
+        action=ActionSpec(**data["action"]),
+        state_layout=tuple((n, s, u) for n, s, u in data["state_layout"]),
+    )
+
+
+def diff(mine: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Readable lines `path: mine -> theirs` for every leaf in which two spec dicts differ."""
+    lines: list[str] = []
+    for key in sorted(set(mine) | set(theirs)):
+        a, b, path = mine.get(key, "(absent)"), theirs.get(key, "(absent)"), f"{prefix}{key}"
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            lines += diff(a, b, f"{path}.")
+        elif a != b:
+            lines.append(f"{path}: {a} -> {b}")
+    return lines

@@ -1,0 +1,1 @@
+"""The step store: SQLite, append-only rows with identities, replication cursors."""
