@@ -38,6 +38,14 @@ class StoreError(RobotRLError):
     """The step store cannot be opened, written or trusted (full disk, other schema, corruption)."""
 
 
+class ConflictError(StoreError):
+    """Two different rows claim one identity: a run and actor name are in use twice."""
+
+
+class CodecError(RobotRLError):
+    """Bytes or values are not a valid record: wrong magic, checksum, type, shape, or too large."""
+
+
 class LinkError(RobotRLError):
     """The actor-learner link refused, timed out, or received a malformed message."""
 

@@ -41,6 +41,7 @@ class TrainSettings(Protocol):
     max_env_steps: int
     max_minutes: float
     eval_episodes: int
+    stochastic_eval_episodes: int
     target_success: float
     exam_episodes: int
     min_env_steps: int
@@ -54,6 +55,14 @@ class Metrics(Protocol):
         ...
 
 
+class EpisodeReader(Protocol):
+    """The part of `store.Store` that a session reads."""
+
+    def episode_summaries(self, run: str, actor: str) -> Iterable[Any]:
+        """Summaries in order: id, purpose, steps, human_steps, ending, success."""
+        ...
+
+
 @dataclass(slots=True)
 class Progress:
     """What the store already holds of this run; a restarted actor continues from it."""
@@ -61,6 +70,7 @@ class Progress:
     next_episode: int = 0
     demos: int = 0
     env_steps: int = 0  # practice steps only
+    human_steps: int = 0
     mastered: bool = False
     recent: deque[tuple[bool, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
@@ -73,6 +83,22 @@ class Progress:
     def intervention_rate(self) -> float:
         """Human steps / steps over the same episodes."""
         return float(np.mean([r for _, r in self.recent])) if self.recent else 0.0
+
+
+def restore_progress(store: EpisodeReader, run: str, actor: str) -> Progress:
+    """Rebuild what a session needs from the store, so that a restart continues where it was."""
+    progress = Progress()
+    for episode in store.episode_summaries(run, actor):
+        progress.next_episode = max(progress.next_episode, episode.id.episode + 1)
+        if episode.ending in (None, Ending.ABORTED, Ending.STALE):
+            continue
+        if episode.purpose == "demo":
+            progress.demos += bool(episode.success)
+        if episode.purpose == "train":
+            progress.env_steps += episode.steps
+            progress.human_steps += episode.human_steps
+            progress.recent.append((bool(episode.success), episode.human_steps / episode.steps))
+    return progress
 
 
 @dataclass(slots=True)
@@ -121,6 +147,7 @@ class Session:
         metrics: Metrics,
         progress: Progress | None = None,
         before_episode: Callable[[], None] = lambda: None,
+        on_episode: Callable[[dict[str, float]], None] = lambda _stats: None,
         on_stuck: Callable[[RobotRLError], bool] = lambda _error: False,
         stopping: Callable[[], str] = lambda: "",
     ) -> None:
@@ -128,6 +155,7 @@ class Session:
         self.run_name, self.actor, self.seed, self.metrics = run, actor, seed, metrics
         self.progress = progress or Progress()
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
+        self.on_episode = on_episode
         self._spec_hash = loop.task.spec.hash
 
     def episode(self, purpose: str, seed: int, *, deterministic: bool = False) -> EpisodeSummary:
@@ -180,6 +208,7 @@ class Session:
                 return
             summary = self.episode("train", progress.next_episode)
             progress.env_steps += summary.steps
+            progress.human_steps += summary.human_steps
             progress.recent.append((summary.success, summary.human_steps / max(summary.steps, 1)))
             ready = (
                 len(progress.recent) == WINDOW
@@ -232,8 +261,13 @@ class Session:
         practice = self.progress.env_steps
         if summary.purpose == "train":
             practice += summary.steps
-        prefixed = {f"{summary.purpose}_{k}" if k.startswith("episode/") else k: v for k, v in values.items()}
-        self.metrics.write(practice, values if summary.purpose == "train" else prefixed)
+        prefixed = {
+            f"{summary.purpose}_{k}" if k.startswith("episode/") else k: v
+            for k, v in values.items()
+        }
+        figures = values if summary.purpose == "train" else prefixed
+        self.metrics.write(practice, figures)
+        self.on_episode(figures)
         log.info(
             "%s %d: %s in %d steps (%s)",
             summary.purpose,

@@ -1,1 +1,4 @@
-"""The step store: SQLite, append-only rows with identities, replication cursors."""
+"""The step store: SQLite, append-only rows with identities, replication cursors.
+
+codec (tensors <-> bytes) -> rows (Row <-> typed columns) -> store (tables) -> writer (thread).
+"""

@@ -1,0 +1,41 @@
+# The commands of the README. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PY := .venv/bin/python
+RL := .venv/bin/robot-rl
+# one thread per process: on a small machine BLAS and torch threads fight the control loop
+export OMP_NUM_THREADS ?= 1
+export MUJOCO_GL ?= egl
+
+.PHONY: help setup demo test check bench soak constraints clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+setup: ## .venv with pinned packages, ROS 2 and OpenGL (fast when up to date)
+	@.ci/setup
+
+demo: setup ## teach a simulated arm to insert a peg, through ROS 2 and ZeroMQ, and show the report
+	@$(RL) demo
+
+test: setup ## all tests that fit a laptop
+	@$(PY) -m pytest -q -m "not slow"
+
+check: setup ## lint, format, types, and every experiment's configuration
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/pyright
+	@$(RL) check
+
+bench: setup ## speed of environment, learner, link and control loop
+	@$(RL) bench env && $(RL) bench learner && $(RL) bench link && $(RL) bench loop
+
+soak: setup ## the long runs: learning to the target, kills during training
+	@$(PY) -m pytest -q -m slow --timeout 3600
+
+constraints: setup ## pin what is installed now into constraints.txt (then run make test)
+	@$(PY) .ci/pin > constraints.txt.new && mv constraints.txt.new constraints.txt
+
+clean: ## remove caches, builds and .venv; runs/ is kept
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Real drivers that have no ROS node of their own."""

@@ -1,0 +1,157 @@
+"""Who drives this tick: the policy or the person (hold-to-drive), with provenance for every step.
+
+The arbiter decides; it does not protect. Whatever it returns still passes the gate, which watches
+the device's heartbeats on its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.act.takeover import ArbiterConfig, Phase, Signal, advance, blend, ramp_weight
+from robot_rl.errors import SafetyError
+from robot_rl.ports import OperatorInput
+from robot_rl.types import Driver, RobotState
+
+__all__ = ["Arbiter", "ArbiterConfig", "Decision"]
+
+Events = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is asked of the gate this tick.
+
+    action: float32 [A] in [-1, 1]; segment: unbroken runs of one driver so far in this episode,
+    from 0; weight: of the ramp (1 = full action); events: (name, detail), takeover | release.
+    """
+
+    driver: Driver
+    action: NDArray[np.float32]
+    segment: int
+    segment_changed: bool
+    weight: float
+    events: Events
+
+
+class Arbiter:
+    """Runs the intervention state machine of `takeover.TRANSITIONS`, one `decide` per tick.
+
+    While the robot stands still between hands (TAKEOVER, RELEASE) the driver is the policy with a
+    zero action: a step is driven by a person only in a tick in which the device is held.
+
+    Args:
+        config: debounce, ramp, hold time.
+        action_size: A.
+        device: name of the person's device, written into every event.
+    """
+
+    def __init__(self, config: ArbiterConfig, action_size: int, device: str = "operator") -> None:
+        self.config, self.device = config, device
+        self._still = np.zeros(action_size, np.float32)
+        self.begin_episode()
+
+    @property
+    def phase(self) -> Phase:
+        """Where a change of hands stands."""
+        return self._phase
+
+    def begin_episode(self) -> None:
+        """Forget the last episode. A device that is still held must not have been silent."""
+        self._phase = Phase.POLICY
+        self._driver: Driver | None = None
+        self._segment = self._held_samples = 0
+        self._must_let_go = False
+        self._let_go_s = -math.inf
+        self._still_s: float | None = None  # newest tick at which no person drove
+        self._kind = Driver.CORRECTION
+
+    def end_episode(self) -> Events:
+        """Close an open intervention: its release event, or ()."""
+        driving = self._phase is Phase.HUMAN
+        self._phase = Phase.POLICY
+        return (self._event("release", "episode_end"),) if driving else ()
+
+    def decide(
+        self,
+        policy_action: NDArray[np.float32],
+        operator: OperatorInput,
+        state: RobotState,
+        now_s: float,
+    ) -> Decision:
+        """Choose driver and action for this tick.
+
+        Args:
+            policy_action: float32 [A], what the policy proposes.
+            operator: newest reading of the device.
+            state: newest robot state; its tool position goes into the takeover event.
+            now_s: time of this tick on the run's clock.
+
+        Raises:
+            SafetyError: the device claims to drive as something that is not a person.
+        """
+        if operator.driving and not operator.driver.is_human:
+            raise SafetyError(
+                "a device can only drive as a person",
+                expected="driver correction, recovery or demo",
+                got=operator.driver.value,
+                fix="set OperatorInput.driver in the device",
+            )
+        events = self._advance(operator, state, now_s)
+        driver, action, weight = Driver.POLICY, self._still.copy(), 0.0
+        if self._phase is Phase.HUMAN:
+            since_s = math.inf if self._still_s is None else now_s - self._still_s
+            weight = ramp_weight(since_s, self.config.ramp_s)
+            driver, action = operator.driver, blend(operator.action, weight)
+        else:
+            self._still_s = now_s
+            if self._phase is Phase.POLICY:
+                action, weight = blend(policy_action, 1.0), 1.0
+        changed = self._driver is not None and driver is not self._driver
+        self._segment += changed
+        self._driver = driver
+        return Decision(driver, action, self._segment, changed, weight, events)
+
+    def _advance(self, operator: OperatorInput, state: RobotState, now_s: float) -> Events:
+        """Turn the reading into signals; follow them as far as they lead in this tick."""
+        silent = not abs(now_s - operator.stamp_s) <= self.config.input_timeout_s
+        if silent and (self._phase is not Phase.POLICY or operator.driving):
+            self._must_let_go = True  # who vanished while driving does not drive again by itself
+        elif not silent and not operator.driving:
+            self._must_let_go = False
+        held = operator.driving and not self._must_let_go
+        if not held:
+            return self._let_go(silent, now_s)
+        if self._phase is not Phase.HUMAN:
+            return self._press(operator, state)
+        self._kind = operator.driver
+        return ()
+
+    def _press(self, operator: OperatorInput, state: RobotState) -> Events:
+        self._held_samples += 1
+        self._phase = advance(self._phase, Signal.PRESS)
+        from_the_start = self._driver is None and operator.driver is Driver.DEMO
+        if not from_the_start and self._held_samples < self.config.debounce_samples:
+            return ()
+        self._phase = advance(self._phase, Signal.CONFIRM)
+        self._kind = operator.driver
+        x, y, z = state.tcp_in_base.position_m
+        return (self._event("takeover", f"pressed tcp_in_base_m={x:.4f},{y:.4f},{z:.4f}"),)
+
+    def _let_go(self, silent: bool, now_s: float) -> Events:
+        self._held_samples = 0
+        events: Events = ()
+        if self._phase is Phase.HUMAN:
+            self._let_go_s = now_s
+            events = (self._event("release", "device_silent" if silent else "let_go"),)
+        self._phase = advance(self._phase, Signal.LET_GO)
+        if now_s - self._let_go_s >= self.config.hold_s:
+            self._phase = advance(self._phase, Signal.ELAPSED)
+        return events
+
+    def _event(self, name: str, reason: str) -> tuple[str, str]:
+        return name, f"device={self.device} driver={self._kind.value} reason={reason}"

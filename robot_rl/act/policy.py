@@ -1,0 +1,99 @@
+"""The policy on the robot: weights in, actions out. The only torch code on the actor's side."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from robot_rl.errors import LinkError, SpecError
+from robot_rl.spec import Spec
+from robot_rl.types import Observation, Weights
+
+if TYPE_CHECKING:
+    from robot_rl.learn.algos.base import AlgorithmConfig
+
+
+class PolicyRuntime:
+    """Runs the newest weights, one observation at a time.
+
+    Before any weights the action is zero: the arm stands still and the gripper keeps its width;
+    `version` is -1 then. (A learner publishes its untrained policy as version 0.)
+
+    Args:
+        algo: the config of the algorithm that made the weights.
+        spec: of the run.
+        seed: of the exploration noise.
+    """
+
+    def __init__(self, algo: AlgorithmConfig, spec: Spec, seed: int = 0) -> None:
+        self._spec, self._net = spec, algo.make_actor(spec)
+        self._epsilon = float(getattr(algo, "gripper_epsilon", 0.0))
+        self._generator = torch.Generator().manual_seed(seed)
+        self._tensors = self._net.init(torch.Generator().manual_seed(0))
+        self._version = -1
+
+    @property
+    def version(self) -> int:
+        """Version of the weights in use, -1 before any."""
+        return self._version
+
+    def load(self, weights: Weights) -> None:
+        """Adopt weights; on any error the ones in use stay.
+
+        Raises:
+            LinkError: the bytes are not what the learner sent.
+            SpecError: the weights belong to another network, or hold NaN.
+        """
+        got = hashlib.sha256(weights.data).hexdigest()
+        if got != weights.sha256:
+            raise LinkError(
+                f"weights {weights.version} arrived damaged",
+                expected=f"sha256 {weights.sha256}",
+                got=got,
+                fix="nothing to do: the next version replaces them",
+            )
+        try:
+            tensors = safetensors.torch.load(weights.data)
+        except SafetensorError as error:
+            raise LinkError(
+                f"weights {weights.version} cannot be read",
+                expected="a safetensors image",
+                got=str(error),
+                fix="run the same robot-rl version on both sides",
+            ) from error
+        want = {k: tuple(v.shape) for k, v in self._tensors.items()}
+        shapes = {k: tuple(v.shape) for k, v in tensors.items()}
+        if want != shapes:
+            raise SpecError(
+                f"weights {weights.version} belong to another network",
+                expected=str(want),
+                got=str(shapes),
+                fix="use the learner's algo config on the actor, hidden sizes included",
+            )
+        if not all(bool(torch.isfinite(v).all()) for v in tensors.values()):
+            raise SpecError(
+                f"weights {weights.version} hold NaN or infinity",
+                expected="finite weights",
+                got="non-finite values",
+                fix="look at the learner's log; it never publishes such weights itself",
+            )
+        self._tensors, self._version = tensors, weights.version
+
+    def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
+        """Action float32 [A] in [-1, 1] for one observation without batch axis."""
+        if self._version < 0:
+            return np.zeros(self._spec.action.size, np.float32)
+        action = self._net.act(
+            {k: observation[k][None] for k in self._net.keys},
+            self._tensors,
+            deterministic=deterministic,
+            generator=self._generator,
+            gripper_epsilon=self._epsilon,
+        )
+        return action[0].numpy()

@@ -1,0 +1,171 @@
+"""The actor process: control loop, store and link of one robot, in real time.
+
+Started again after any kill, it reads its own store and goes on with the next episode of the same
+phase. The loop's thread never touches the disk or the network: rows go to the writer's queue, the
+link has its own thread, weights are adopted between two steps.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robot_rl.act.arbiter import Arbiter, ArbiterConfig
+from robot_rl.act.reset import ResetMotion
+from robot_rl.errors import LinkError, RobotRLError
+from robot_rl.learn.metrics import MetricSink
+from robot_rl.link.auth import load_keys
+from robot_rl.link.client import LinkClient
+from robot_rl.loop import ControlLoop
+from robot_rl.ports import Camera, Clock, Gate, InputDevice, ResetPlan, RobotPort
+from robot_rl.reward.predicate import PredicateReward
+from robot_rl.session import Session, restore_progress
+from robot_rl.store.store import Store
+from robot_rl.store.writer import StoreWriter
+from robot_rl.train import finish
+from robot_rl.types import EpisodeStart, Step
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+
+log = logging.getLogger(__name__)
+
+FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
+ARM_TIMEOUT_S = 60.0  # how long to wait for the person to acknowledge a protective stop
+
+
+@dataclass(frozen=True, slots=True)
+class ActorPorts:
+    """What the runtime (ROS 2) hands to the actor."""
+
+    robot: RobotPort
+    cameras: Sequence[Camera]
+    gate: Gate
+    clock: Clock
+    operator: InputDevice
+    place_objects: Callable[[ResetPlan], None]
+    announce: Callable[[EpisodeStart], None]  # tells the graph which episode begins
+    stopping: Callable[[], str]
+
+
+class Actor:
+    """Wires one robot's loop to its store, link and session."""
+
+    def __init__(self, experiment: Experiment, ports: ActorPorts, run_dir: Path) -> None:
+        from robot_rl.act.policy import PolicyRuntime  # the one torch adapter on this side
+
+        self.experiment, self.ports, self.run_dir = experiment, ports, run_dir
+        task = experiment.task
+        self.store = Store(run_dir / "actor.sqlite", spec=task.spec)
+        self.writer = StoreWriter(self.store)
+        keys = load_keys(run_dir / "keys", "actor")
+        self.link = LinkClient(experiment.link, keys, task.spec, run_dir / "actor.sqlite")
+        self.policy = PolicyRuntime(experiment.algo, task.spec)
+        self.metrics = MetricSink(run_dir / "metrics.jsonl")
+        self.loop = ControlLoop(
+            task=task,
+            robot=ports.robot,
+            cameras=ports.cameras,
+            gate=ports.gate,
+            clock=ports.clock,
+            policy=self.policy,
+            operator=ports.operator,
+            arbiter=Arbiter(ArbiterConfig(), task.spec.action.size),
+            reward=PredicateReward(task),
+            record=self.writer.put,
+            lease=secrets.token_hex(8),
+            on_step=self._on_step,
+            stopping=ports.stopping,
+        )
+        self.session = Session(
+            self.loop,
+            self._reset,
+            train=experiment.train,
+            limits=experiment.limits,
+            run=run_dir.name,
+            actor="actor-0",
+            seed=experiment.seed,
+            metrics=self.metrics,
+            progress=restore_progress(self.store, run_dir.name, "actor-0"),
+            before_episode=gc.collect,  # collections happen between episodes, never in a tick
+            on_stuck=self._wait_and_retry,
+            stopping=ports.stopping,
+        )
+        self._motion = ResetMotion(self.loop, ports.place_objects)
+
+    def run(self) -> int:
+        """Demonstrations, practice, evaluation; returns the process exit code."""
+        gc.disable()
+        self.link.start()
+        try:
+            session = self.session
+            began_s = time.monotonic()
+            self._phase("demos")
+            session.demos()
+            self._phase("practice")
+            self._await_weights()
+            session.practice()
+            self._phase("evaluation")
+            if not self.ports.stopping():
+                finish(session, self.run_dir, runtime="ros", train_s=time.monotonic() - began_s)
+        finally:
+            self.writer.close()
+            self.link.stop()
+            self.store.close()
+            gc.enable()
+        return 0
+
+    def _phase(self, name: str) -> None:
+        log.info("phase: %s", name)
+        self.metrics.write(self.session.progress.env_steps, {}, phase=name)
+
+    def _on_step(self, _step: Step) -> None:
+        """Between two steps: adopt newer weights if they are here."""
+        self._adopt()
+
+    def _adopt(self) -> None:
+        weights = self.link.newest_weights()
+        if weights is not None and weights.version > self.policy.version:
+            self.policy.load(weights)
+
+    def _await_weights(self) -> None:
+        """Practice needs a first policy; a refused handshake surfaces here."""
+        deadline_s = time.monotonic() + FIRST_WEIGHTS_S
+        while self.policy.version < 0 and not self.ports.stopping():
+            self.link.raise_if_refused()
+            self._adopt()
+            if time.monotonic() > deadline_s:
+                raise LinkError(
+                    "no weights from the learner",
+                    expected=f"first weights within {FIRST_WEIGHTS_S:.0f} s",
+                    got=str(self.link.status()),
+                    fix="start the learner (`robot-rl learner`), check host, port and keys",
+                )
+            time.sleep(0.05)
+
+    def _reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
+        """Arm (waiting for an acknowledgement if need be), announce, go to the start."""
+        self.ports.announce(start)
+        deadline_s = time.monotonic() + ARM_TIMEOUT_S
+        while not self.ports.gate.arm(self.loop.lease):
+            if time.monotonic() > deadline_s or self.ports.stopping():
+                raise RobotRLError(
+                    "the gate refuses to arm",
+                    expected="gate in HOLD, no protective stop, lease free",
+                    got="refused",
+                    fix="clear the cause and acknowledge the protective stop",
+                )
+            time.sleep(0.1)
+        self._motion(plan)
+
+    def _wait_and_retry(self, error: RobotRLError) -> bool:
+        """A reset that failed (a process is being restarted, a stop was pressed): try again."""
+        log.warning("reset failed, trying again: %s", error)
+        time.sleep(1.0)
+        return not self.ports.stopping()

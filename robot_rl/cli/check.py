@@ -1,0 +1,83 @@
+"""`robot-rl check`: load every experiment and explain it in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from robot_rl.cli.common import Parser, say, write_json
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+
+TEXT = """
+Compose and check experiments: every key, type and value, the limits against the task. Without
+names, all of them. CI runs it.
+"""
+EXAMPLES = """
+robot-rl check
+robot-rl check peg_insert lift
+robot-rl check --config-dir my_configs
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Check; return 1 when any experiment fails."""
+    from pathlib import Path
+
+    from robot_rl.compose import options
+    from robot_rl.errors import RobotRLError
+    from robot_rl.experiment import Experiment
+
+    parser = Parser("check", TEXT, EXAMPLES).with_json()
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT")
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="your own YAML files")
+    args = parser.read(argv)
+    results: dict[str, str] = {}
+    for name in args.experiments or options("experiment", args.config_dir):
+        try:
+            experiment = Experiment.compose([f"experiment={name}"], args.config_dir)
+            experiment.check()
+        except RobotRLError as error:
+            results[name] = str(error)
+            say(f"fail  {name}\n{_indent(str(error))}")
+        else:
+            results[name] = "ok"
+            say(f"ok    {name}\n{_indent(describe(experiment))}")
+    write_json(args.json, results)
+    return 0 if all(r == "ok" for r in results.values()) else 1
+
+
+def describe(experiment: Experiment) -> str:
+    """What an experiment does, in words."""
+    spec, train = experiment.task.spec, experiment.train
+    images = sum(key.startswith("image/") for key in spec.observation)
+    state = spec.observation["state"].shape[0] if "state" in spec.observation else 0
+    choices = {g: (experiment.config.get(g) or {}).get("name") for g in ("algo", "operator", "ros")}
+    return "\n".join(
+        (
+            f"task {spec.task}: {state} state values, {images} images, {spec.action.size} action "
+            f"entries at {spec.control_hz:g} Hz, at most {experiment.task.max_steps} steps",
+            f"algo {choices['algo']}, operator {choices['operator']}, ros {choices['ros']}, "
+            f"runtime {experiment.runtime}",
+            f"{train.demos} demonstrations, then at most {train.max_env_steps} steps or "
+            f"{train.max_minutes:g} min, until {100 * train.target_success:g} % "
+            f"({train.eval_episodes} evaluation episodes)",
+            f"set here: {_settings(experiment) or 'nothing'}",
+            f"spec {spec.hash}, limits {experiment.limits.hash}",
+        )
+    )
+
+
+def _settings(experiment: Experiment) -> str:
+    """What the YAML files set beyond the defaults; the limits have a file of their own."""
+    return ", ".join(
+        f"{section}.{key}={value}"
+        for section in ("task", "train", "learner", "algo", "operator")
+        for key, value in (experiment.config.get(section) or {}).items()
+        if key != "name"
+    )
+
+
+def _indent(text: str) -> str:
+    return "".join(f"        {line}\n" for line in text.splitlines()).rstrip()

@@ -1,0 +1,167 @@
+"""What the verbs share: one argument parser, composed experiments, figures as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import ConfigError, SetupError, did_you_mean
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+
+EXTRAS = {
+    "torch": "learn",
+    "safetensors": "learn",
+    "mujoco": "sim",
+    "OpenGL": "sim",
+    "cv2": "sim",
+    "av": "sim",
+    "rclpy": "ros",
+    "rcl_interfaces": "ros",
+    "sensor_msgs": "ros",
+    "geometry_msgs": "ros",
+    "tensorboard": "log",
+}
+"""import name -> the extra of this project that brings it."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our error shape, and examples kept as they are written."""
+
+    def __init__(self, verb: str, text: str, examples: str = "") -> None:
+        epilog = "examples:\n" + textwrap.indent(textwrap.dedent(examples).strip(), "  ")
+        super().__init__(
+            prog=f"robot-rl {verb}",
+            description=textwrap.dedent(text).strip(),
+            epilog=epilog if examples else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> Any:
+        """Raise instead of printing usage and exiting."""
+        raise ConfigError(
+            f"{self.prog}: {message}",
+            expected=self.format_usage().strip().removeprefix("usage: "),
+            got=message,
+            fix=self._hint(message),
+        )
+
+    def _hint(self, message: str) -> str:
+        """Nearest option for a misspelt one."""
+        word = message.rpartition(" ")[2]
+        if "unrecognized" in message and word.startswith("-"):
+            return did_you_mean(word, [o for o in self._option_string_actions if o[:2] == "--"])
+        return f"see {self.prog} --help"
+
+    def with_overrides(self) -> Parser:
+        """Add `key=value ...`, `--config`, `--config-dir`."""
+        self.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. experiment=lift")
+        self.add_argument("--config", action="store_true", help="print every value in force, stop")
+        self.add_argument(
+            "--config-dir", type=Path, metavar="DIR", help="your own YAML files, same layout"
+        )
+        return self
+
+    def with_json(self) -> Parser:
+        """Add `--json PATH`."""
+        self.add_argument("--json", type=Path, metavar="PATH", help="also write the figures there")
+        return self
+
+    def with_run(self, help_text: str = "run folder, as `robot-rl train` printed it") -> Parser:
+        """Add the positional run folder."""
+        self.add_argument("run", type=Path, metavar="RUN", help=help_text)
+        return self
+
+    def read(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Parse; options and key=value may be mixed freely."""
+        return self.parse_intermixed_args(list(argv))
+
+
+def experiment_from(args: argparse.Namespace, defaults: Sequence[str] = ()) -> Experiment | None:
+    """Compose and check what the command line asks for; None when `--config` printed it instead."""
+    from robot_rl.experiment import Experiment
+
+    experiment = Experiment.compose([*defaults, *args.overrides], args.config_dir)
+    if args.config:
+        print(explain(experiment))
+        return None
+    experiment.check()
+    return experiment
+
+
+def explain(experiment: Experiment) -> str:
+    """YAML of every value in force; a section whose extra is missing shows its overrides only."""
+    import yaml
+
+    from robot_rl.experiment import GROUPS
+
+    def dump(name: str, section: Any) -> str:
+        return yaml.safe_dump({name: section}, sort_keys=False, default_flow_style=None, width=100)
+
+    lines = [f"name: {experiment.name}\nseed: {experiment.seed}\nruntime: {experiment.runtime}\n"]
+    for name in GROUPS:
+        try:
+            lines.append(dump(name, experiment.plain_section(name)))
+        except SetupError as error:
+            lines.append(f"# {error.summary}; only what was given:\n")
+            lines.append(dump(name, experiment.config.get(name)))
+    return "".join(lines).rstrip()
+
+
+def engine(target: str) -> Callable[..., Any]:
+    """Import "module:function" late; a missing package names the extra that brings it.
+
+    Raises:
+        SetupError: a third-party package is not installed.
+    """
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        if missing not in EXTRAS:
+            raise
+        raise SetupError(
+            f"this verb needs the package '{missing}'",
+            expected=f"import {missing} works",
+            got=str(error),
+            fix=f"run make setup, or: pip install 'robot-rl[{EXTRAS[missing]}]'",
+        ) from error
+
+
+def existing_run(run: Path) -> Path:
+    """Check that `run` is a run folder.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not (run / "config.yaml").is_file():
+        raise ConfigError(
+            f"no run in '{run}'",
+            expected="a folder with config.yaml, as robot-rl train makes it",
+            got="no such folder" if not run.exists() else "a folder without config.yaml",
+            fix="list yours with: ls -d runs/*/*",
+        )
+    return run
+
+
+def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
+    """Write figures for programs, if a path was asked for."""
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(figures, indent=2, sort_keys=True, default=str) + "\n")
+
+
+def say(text: str) -> None:
+    """One line for the person at the terminal (results go to stdout, logs to stderr)."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,209 @@
+"""`robot-rl doctor`: is everything here? Each line is ok, warn or fail, with the fix beside it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from robot_rl.cli.common import Parser, say, write_json
+from robot_rl.errors import RobotRLError
+
+TEXT = """
+Check this machine: Python, torch, MuJoCo and OpenGL, ROS 2, encryption, disk, cores, shared memory,
+ports, configuration. warn = some verb will not work or be slow; fail = training cannot work.
+"""
+EXAMPLES = """
+robot-rl doctor
+robot-rl doctor --json doctor.json
+"""
+APT_GL = "sudo apt-get install -y libegl1 libgl1-mesa-dri libegl-mesa0"
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line. status: ok | warn | fail; fix: empty when there is nothing to fix."""
+
+    name: str
+    status: str
+    text: str
+    fix: str = ""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print all findings; return 1 when one failed."""
+    args = Parser("doctor", TEXT, EXAMPLES).with_json().read(argv)
+    findings = [examine(name, check) for name, check in CHECKS.items()]
+    for f in findings:
+        say(f"{f.status:<5} {f.name:<14} {f.text}" + (f"\n{'':21}fix: {f.fix}" if f.fix else ""))
+    write_json(
+        args.json, {f.name: {"status": f.status, "text": f.text, "fix": f.fix} for f in findings}
+    )
+    failed = sum(f.status == "fail" for f in findings)
+    warned = sum(f.status == "warn" for f in findings)
+    say(f"\n{len(findings)} checks, {failed} failed, {warned} warnings")
+    return 1 if failed else 0
+
+
+def examine(name: str, check: Callable[[], tuple[str, str, str]]) -> Finding:
+    """Run one check; a check that breaks is itself a finding."""
+    try:
+        return Finding(name, *check())
+    except RobotRLError as error:
+        return Finding(name, "fail", f"{error.summary}: {error.got}", error.fix)
+    except Exception as error:  # whatever a broken install throws belongs into the table
+        return Finding(name, "fail", f"{type(error).__name__}: {error}", "run make setup again")
+
+
+def _python() -> tuple[str, str, str]:
+    text = f"{platform.python_version()} on {platform.machine()}"
+    if not (3, 11) <= sys.version_info[:2] <= (3, 12):
+        return "fail", text, "use Python 3.11 or 3.12: PYTHON=/path/to/python3.12 make setup"
+    return "ok", text, ""
+
+
+def _torch() -> tuple[str, str, str]:
+    try:
+        torch = importlib.import_module("torch")
+    except ModuleNotFoundError:
+        return "warn", "not installed: no learning here", "pip install 'robot-rl[learn]'"
+    device = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU"
+    return "ok", f"{torch.__version__} on {device}", ""
+
+
+def _mujoco() -> tuple[str, str, str]:
+    try:
+        return "ok", version("mujoco"), ""
+    except PackageNotFoundError:
+        return "warn", "not installed: no simulation", "pip install 'robot-rl[sim]'"
+
+
+def _opengl() -> tuple[str, str, str]:
+    """In a child process: a broken driver may end the process instead of raising."""
+    if importlib.util.find_spec("mujoco") is None:
+        return "warn", "not checked: it takes MuJoCo to check", "pip install 'robot-rl[sim]'"
+    backend = os.environ.get("MUJOCO_GL", "egl")
+    code = "import mujoco; c = mujoco.GLContext(64, 64); c.make_current(); c.free()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"MUJOCO_GL": backend},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode == 0:
+        return "ok", f"context with MUJOCO_GL={backend}", ""
+    reason = (done.stderr.strip().splitlines() or [f"ended with code {done.returncode}"])[-1]
+    return "warn", f"no context ({reason}): no cameras, no videos", APT_GL
+
+
+def _ros() -> tuple[str, str, str]:
+    try:
+        rclpy = importlib.import_module("rclpy")
+        importlib.import_module("sensor_msgs.msg")
+    except ImportError as error:
+        fix = "source your ROS 2, or: pip install 'robot-rl[ros]' (x86_64)"
+        return "warn", f"{error}: runtime=lockstep only", fix
+    inside = Path(rclpy.__file__ or "").is_relative_to(sys.prefix)
+    kind = "wheels in this environment" if inside else "system"
+    return "ok", f"{kind}, {os.environ.get('ROS_DISTRO', 'jazzy' if inside else 'unknown')}", ""
+
+
+def _encryption() -> tuple[str, str, str]:
+    import zmq
+
+    text = f"pyzmq {zmq.pyzmq_version()}, libzmq {zmq.zmq_version()}"
+    if not zmq.has("curve"):
+        return (
+            "fail",
+            f"{text} without CURVE",
+            "pip install --force-reinstall pyzmq (its wheel has it)",
+        )
+    return "ok", f"CURVE, {text}", ""
+
+
+def _disk() -> tuple[str, str, str]:
+    free = shutil.disk_usage(".").free
+    text = f"{free / GIB:.1f} GiB free here"
+    if free < 1 * GIB:
+        return "fail", text, "free some space, or start in another folder"
+    return (
+        ("warn", text, "a day of images needs about 20 GiB")
+        if free < 20 * GIB
+        else ("ok", text, "")
+    )
+
+
+def _cores() -> tuple[str, str, str]:
+    count = len(os.sched_getaffinity(0))
+    if count < 2:
+        return "warn", f"{count} core", "real time wants one core for the loop, one for the learner"
+    return "ok", f"{count} cores", ""
+
+
+def _shared_memory() -> tuple[str, str, str]:
+    folder = Path("/dev/shm")
+    if not folder.is_dir():
+        return "warn", "no /dev/shm", "ROS 2 will send images over UDP, slower"
+    usage = shutil.disk_usage(folder)
+    text = f"{usage.free / GIB:.2f} of {usage.total / GIB:.2f} GiB free"
+    if usage.free < 0.25 * GIB:
+        return (
+            "warn",
+            text,
+            "docker run --shm-size=1g; leftovers of killed nodes: fastdds shm clean",
+        )
+    return "ok", text, ""
+
+
+def _port() -> tuple[str, str, str]:
+    from robot_rl.link.config import LinkConfig
+
+    port = LinkConfig().port
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return (
+                "warn",
+                f"{port}: {error.strerror}",
+                "another learner runs; or set link.port=...",
+            )
+    return "ok", f"{port} is free", ""
+
+
+def _configs() -> tuple[str, str, str]:
+    from robot_rl.compose import config_dir, options
+    from robot_rl.experiment import Experiment
+
+    names = options("experiment")
+    for name in names:
+        Experiment.compose([f"experiment={name}"])
+    return "ok", f"{len(names)} experiments in {config_dir().name}/: {', '.join(names)}", ""
+
+
+CHECKS: dict[str, Callable[[], tuple[str, str, str]]] = {
+    "python": _python,
+    "torch": _torch,
+    "mujoco": _mujoco,
+    "opengl": _opengl,
+    "ros 2": _ros,
+    "encryption": _encryption,
+    "disk": _disk,
+    "cores": _cores,
+    "shared memory": _shared_memory,
+    "link port": _port,
+    "configuration": _configs,
+}
+"""name -> function returning (status, text, fix)."""

@@ -1,0 +1,111 @@
+"""The `robot-rl` command: picks the verb, and turns every error into one readable block."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+VERBS = {
+    "demo": "teach a simulated arm to insert a peg, and watch it learn (start here)",
+    "train": "train an experiment: demonstrations, practice with corrections, evaluation",
+    "up": "start the ROS 2 graph and the processes of a run",
+    "sim": "node: simulated arm and cameras, with the topics of a real one",
+    "gate": "node: limits and watchdogs, the only publisher of robot commands",
+    "watchdog": "node: stops the arm when the gate dies",
+    "operator": "node: the person (or the script) who corrects",
+    "actor": "process: control loop of one robot",
+    "learner": "process: replay, gradient updates, weights",
+    "record": "record demonstrations",
+    "eval": "measure a trained policy: success with interval, cycle time, video",
+    "report": "write report.html of a run",
+    "keys": "make the keys with which actor and learner know each other",
+    "doctor": "check this machine and say how to fix what is missing",
+    "check": "load every experiment and explain it",
+    "bench": "measure speed: env, learner, link, loop",
+}
+
+HELP_HEAD = """\
+robot-rl: real arms learn skills by reinforcement learning, with a person in the loop.
+
+usage: robot-rl VERB [key=value ...] [options]
+
+"""
+HELP_TAIL = """
+examples:
+  robot-rl doctor                                  is everything here?
+  robot-rl demo                                    about 15 minutes, no robot, no GPU
+  robot-rl train experiment=peg_insert runtime=lockstep seed=1
+  robot-rl train experiment=lift algo.gamma=0.98 --config     show, do not run
+  robot-rl eval runs/peg_insert/... --episodes 100 --json eval.json
+
+`robot-rl VERB --help` explains a verb. Every key=value is checked; a wrong one names the right one.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code. Never raises, so tests and programs can call it.
+
+    0 = done; 1 = the command ran and the answer is "no" (a failed check, target not reached), or
+    an unexpected error; 2 = wrong usage, configuration or machine; 130 = interrupted.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words or bool(os.environ.get("ROBOT_RL_DEBUG"))
+    words = [w for w in words if w != "--debug"]
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.INFO,
+        format="%(levelname).1s %(name)s: %(message)s",
+    )
+    try:
+        return _dispatch(words)
+    except SystemExit as stop:  # argparse: 0 after --help, 2 after wrong usage
+        return stop.code if isinstance(stop.code, int) else 2
+    except KeyboardInterrupt:
+        print("\ninterrupted; what was recorded is safe", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `robot-rl ... | head`
+        return 0
+    except Exception as error:  # the last resort of the program, re-raised on demand
+        return _explain(error, debug)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(HELP_HEAD + _verb_list() + HELP_TAIL, end="")
+        return 0
+    if words[0] == "--version":
+        from robot_rl import __version__
+
+        print(f"robot-rl {__version__}")
+        return 0
+    verb, rest = words[0], words[1:]
+    if verb not in VERBS:
+        from robot_rl.errors import ConfigError, did_you_mean
+
+        raise ConfigError(
+            f"unknown verb '{verb}'",
+            expected="robot-rl VERB ...",
+            got=verb,
+            fix=did_you_mean(verb, VERBS),
+        )
+    return importlib.import_module(f"robot_rl.cli.{verb}").run(rest)
+
+
+def _verb_list() -> str:
+    return "verbs:\n" + "".join(f"  {verb:<10}{text}\n" for verb, text in VERBS.items())
+
+
+def _explain(error: Exception, debug: bool) -> int:
+    """Print an error the way a person can use it."""
+    from robot_rl.errors import RobotRLError
+
+    if debug:
+        logging.getLogger(__name__).error("traceback (--debug)", exc_info=error)
+    if isinstance(error, RobotRLError):
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"unexpected error: {type(error).__name__}: {error}", file=sys.stderr)
+    print("  fix:      run it again with --debug and report what it prints", file=sys.stderr)
+    return 1

@@ -1,0 +1,57 @@
+"""The node verbs (sim, gate, watchdog, operator, actor): one node, as `up` would start it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robot_rl.cli.common import Parser, engine, existing_run, say
+
+EXAMPLES = """
+robot-rl {kind} runs/peg_insert/20260101-120000-s0
+robot-rl {kind} --ros-args -r __node:={kind} -p use_sim_time:=true     (plain ROS arguments)
+robot-rl {kind} --parameters                                          (what can be set)
+"""
+
+
+def run_node(kind: str, text: str, argv: Sequence[str]) -> int:
+    """Run node `kind` until it is told to stop; return its exit code."""
+    words = list(argv)
+    cut = words.index("--ros-args") if "--ros-args" in words else len(words)
+    parser = Parser(kind, text, EXAMPLES.format(kind=kind))
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("--parameters", action="store_true", help="list its ROS parameters, stop")
+    args = parser.read(words[:cut])
+    if args.parameters:
+        for p in engine("robot_rl.ros.parameters:table")(kind).values():
+            say(f"{p.name:<22} {p.default!s:<24} [{p.unit}] {p.meaning}")
+        return 0
+    ros = words[cut:]
+    if args.run is not None:
+        ros = [*_arguments(kind, existing_run(args.run)), *ros]
+    from robot_rl.ros.graph import MODULES
+
+    return int(engine(f"{MODULES[kind]}:main")(ros) or 0)
+
+
+def _arguments(kind: str, run: Path) -> list[str]:
+    """ROS arguments of this node in the run's own graph."""
+    import yaml
+
+    from robot_rl.cli.up import graph_of
+    from robot_rl.errors import ConfigError, did_you_mean
+    from robot_rl.experiment import Experiment
+    from robot_rl.ros.graph import ros_arguments
+
+    graph = {spec.name: spec for spec in graph_of(Experiment.load(run))}
+    if kind not in graph:
+        raise ConfigError(
+            f"this run has no node '{kind}'",
+            expected=f"one of its nodes: {', '.join(graph)}",
+            got=kind,
+            fix=did_you_mean(kind, graph),
+        )
+    (run / "ros").mkdir(exist_ok=True)
+    path = run / "ros" / f"{kind}.yaml"
+    path.write_text(yaml.safe_dump({"/**": {"ros__parameters": dict(graph[kind].params)}}))
+    return ros_arguments(graph[kind], str(path))

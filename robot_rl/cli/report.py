@@ -1,0 +1,21 @@
+"""`robot-rl report`: write report.html again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robot_rl.cli.common import Parser, existing_run, say
+
+TEXT = """
+Write report.html of a run from what is in its folder: also while it runs, also after a crash.
+"""
+EXAMPLES = "robot-rl report runs/peg_insert/20260101-120000-s0"
+
+
+def run(argv: Sequence[str]) -> int:
+    """Write the page and print its path."""
+    from robot_rl.report.report import write_report
+
+    args = Parser("report", TEXT, EXAMPLES).with_run().read(argv)
+    say(str(write_report(existing_run(args.run))))
+    return 0

@@ -1,0 +1,66 @@
+"""`robot-rl train`: an experiment from the first demonstration to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.cli.common import Parser, engine, experiment_from, say, write_json
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+
+TEXT = """
+Train an experiment: demonstrations, practice with corrections, evaluation, report.html.
+
+runtime=ros runs the whole system in real time (simulated or real arm, gate, watchdog, actor,
+learner); runtime=lockstep runs simulator, actor and learner in one process, as fast as they go.
+The same run_dir goes on where it stopped.
+"""
+EXAMPLES = """
+robot-rl train experiment=peg_insert
+robot-rl train experiment=peg_insert runtime=lockstep seed=1 algo.gamma=0.98
+robot-rl train experiment=reach train.max_minutes=5 --json result.json
+robot-rl train experiment=lift operator=none train.demos=0      nobody helps
+robot-rl train experiment=lift --config                         every value in force
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Train; return 0 when evaluated, whatever the success rate (the figures say it)."""
+    args = Parser("train", TEXT, EXAMPLES).with_overrides().with_json().read(argv)
+    experiment = experiment_from(args)
+    if experiment is None:
+        return 0
+    result = train_with_dashboard(experiment)
+    write_json(args.json, result)
+    return 0
+
+
+def train_with_dashboard(experiment: Experiment) -> dict[str, Any]:
+    """Train with the dashboard on, print the outcome and write the report; returns the figures."""
+    from robot_rl.report.dashboard import Dashboard
+    from robot_rl.report.report import write_report
+
+    train = engine("robot_rl.train:train")
+    say(f"run folder  {experiment.run_dir}")
+    with Dashboard(f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})") as board:
+        result = train(experiment, board.update)
+    say(summary(result))
+    say(f"report      {write_report(experiment.run_dir)}")
+    return result
+
+
+def summary(result: dict[str, Any]) -> str:
+    """The figures of eval.json as lines for a person."""
+    lines = []
+    for kind in ("deterministic", "stochastic"):
+        part = result.get(kind)
+        if not part or not part["episodes"]:
+            continue
+        low, high = 100 * part["wilson_low"], 100 * part["wilson_high"]
+        line = f"{kind:<14}{part['successes']}/{part['episodes']} episodes succeed"
+        line += f" (95 % interval {low:.1f} to {high:.1f} %)"
+        cycle = part.get("cycle_time_s_mean")
+        lines.append(line + (f", {cycle:.1f} s per cycle" if cycle else ""))
+    return "\n".join(lines) or "not evaluated"

@@ -1,0 +1,79 @@
+"""`robot-rl up`: the ROS 2 graph of an experiment as supervised processes."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from robot_rl.cli.common import Parser, engine, experiment_from, say
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+    from robot_rl.ros.graph import Graph
+
+TEXT = """
+Start the ROS 2 nodes of an experiment and keep them running: a node that dies is started again.
+Ctrl-C stops them in order, the arm last. The learner is its own process: robot-rl learner RUN.
+"""
+EXAMPLES = """
+robot-rl up experiment=peg_insert
+robot-rl up ros=real safety=panda               beside a real arm's own driver
+robot-rl up ros.with_actor=false                the actor in a terminal of its own
+robot-rl up experiment=peg_insert --print       show the graph, start nothing (needs no ROS)
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Start the graph; return when it is stopped, 1 when a critical node cannot be kept alive."""
+    parser = Parser("up", TEXT, EXAMPLES).with_overrides()
+    parser.add_argument("--print", action="store_true", help="show the graph and stop")
+    parser.add_argument("--domain", type=int, metavar="ID", help="ROS_DOMAIN_ID for all nodes")
+    args = parser.read(argv)
+    experiment = experiment_from(args)
+    if experiment is None:
+        return 0
+    graph = graph_of(experiment)
+    if args.print:
+        for spec in graph:
+            say(f"{spec.name:<10} python -m {spec.module}")
+            for key, value in sorted(spec.params.items()):
+                say(f"           {key} = {value}")
+        return 0
+    engine("rclpy:init")  # missing ROS ends here, not in five restart loops
+    experiment.save()
+    say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
+    return _supervise(graph, experiment, args.domain)
+
+
+def graph_of(experiment: Experiment) -> Graph:
+    """The nodes of an experiment."""
+    from robot_rl.ros.graph import RealGraphConfig, real_graph, sim_graph
+
+    run_dir = str(experiment.run_dir.resolve())
+    if isinstance(experiment.ros, RealGraphConfig):
+        return real_graph(experiment.ros, run_dir)
+    return sim_graph(experiment.ros, run_dir)
+
+
+def _supervise(graph: Graph, experiment: Experiment, domain_id: int | None) -> int:
+    supervisor = engine("robot_rl.ros.supervise:Supervisor")
+    stop: list[int] = []
+    before = {s: signal.signal(s, lambda n, _: stop.append(n)) for s in _SIGNALS}
+    try:
+        with supervisor(graph, experiment.run_dir, domain_id) as running:
+            say(f"up: {', '.join(running.pids())}; Ctrl-C stops")
+            while not stop:
+                for death in running.poll():
+                    say(f"{death.name} ended with code {death.code}")
+                    if death.fatal:
+                        return 1
+                time.sleep(0.1)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 0
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)

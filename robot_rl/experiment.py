@@ -1,0 +1,305 @@
+"""One experiment: everything a run needs to know, composed from YAML and overrides, saved with it.
+
+Groups are resolved on first use, because a process should import only what it needs: the gate reads
+`limits` and never imports torch; the learner reads `algo` and never imports ROS.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl import provenance
+from robot_rl.compose import compose
+from robot_rl.config import build, resolve
+from robot_rl.errors import ConfigError, SetupError, did_you_mean
+
+if TYPE_CHECKING:
+    from robot_rl.learn.learner import LearnerConfig
+    from robot_rl.ports import Task
+    from robot_rl.ros.graph import RealGraphConfig, SimGraphConfig
+    from robot_rl.safety.limits import Limits
+
+RUNTIMES = ("lockstep", "ros")
+
+PROVIDERS = {
+    "safety": "robot_rl.safety.limits",
+    "operator": "robot_rl.operate.scripted",
+    "link": "robot_rl.link.config",
+    "algo": "robot_rl.learn.algos",
+    "ros": "robot_rl.ros.graph",
+}
+"""group -> the core module that registers its dataclasses; other groups come from plugins."""
+
+GROUPS = ("task", "safety", "operator", "algo", "learner", "link", "ros", "train")
+"""Top-level sections of a config, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """When a session moves on and when it ends. An env step is one control tick of practice."""
+
+    demos: int = 20  # HIL-SERL records about 20 per task; 0 = learn without
+    max_env_steps: int = 20_000  # at 10 Hz: 33 minutes of robot time
+    max_minutes: float = 15.0  # wall time of practice; the demo's promise
+    min_env_steps: int = 1_000  # no exam before: luck over 20 episodes is not a skill
+    exam_episodes: int = 20  # deterministic episodes that confirm "mastered"
+    eval_episodes: int = 100  # 95 of 100 has a Wilson interval of about +-4 points
+    stochastic_eval_episodes: int = 50  # the least a claim may rest on
+    stochastic_eval_episodes: int = 50  # how much exploration noise costs
+    target_success: float = 0.95
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if min(self.demos, self.min_env_steps, self.stochastic_eval_episodes) < 0:
+            raise ValueError("demos, min_env_steps, stochastic_eval_episodes must not be negative")
+        if min(self.max_env_steps, self.exam_episodes, self.eval_episodes) < 1:
+            raise ValueError("max_env_steps, exam_episodes and eval_episodes must be at least 1")
+        if self.max_minutes <= 0 or not 0.0 < self.target_success <= 1.0:
+            raise ValueError("max_minutes must be positive, target_success in (0, 1]")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment. `config` is the composed dict; sections are built on first access.
+
+    Attributes:
+        name: of the experiment file, used for the run folder.
+        runtime: "lockstep" (one process, no ROS, no wall clock) or "ros" (real time).
+        run_dir: where everything of this run is written.
+    """
+
+    name: str
+    seed: int
+    runtime: str
+    run_dir: Path
+    config: Mapping[str, Any]
+
+    @classmethod
+    def compose(cls, overrides: Sequence[str] = (), extra_dir: Path | None = None) -> Experiment:
+        """Compose YAML files and command-line overrides into an experiment.
+
+        Raises:
+            ConfigError: see `robot_rl.compose.compose` and `from_dict`.
+        """
+        return cls.from_dict(compose(overrides, extra_dir))
+
+    @classmethod
+    def from_dict(cls, config: Mapping[str, Any]) -> Experiment:
+        """Build from a composed dict. Section contents are checked by `check`, or on first use.
+
+        Raises:
+            ConfigError: unknown section, or a wrong seed, runtime or run_dir.
+        """
+        known = [f.name for f in dataclasses.fields(_Top)] + list(GROUPS)
+        for key in config.keys() - set(known):
+            raise ConfigError(
+                f"unknown config key '{key}'",
+                expected="a section or a top-level key",
+                got=f"{key}={config[key]!r}",
+                fix=did_you_mean(key, known),
+            )
+        top = build(_Top, {k: v for k, v in config.items() if k not in GROUPS})
+        run_dir = Path(top.run_dir) if top.run_dir else _new_run_dir(top.name, top.seed)
+        plain = {k: v for k, v in config.items() if k != "run_dir"}
+        return cls(top.name, top.seed, top.runtime, run_dir, plain)
+
+    @cached_property
+    def task(self) -> Task:
+        """What is to be learned (group `task`)."""
+        return self._section("task")
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What the gate allows: the robot's limits (group `safety`) in the task's workspace."""
+        limits: Limits = self._section("safety")
+        low = getattr(self.task, "workspace_min_m", limits.workspace_min_m)
+        high = getattr(self.task, "workspace_max_m", limits.workspace_max_m)
+        return limits.narrow(low, high)
+
+    @cached_property
+    def operator(self) -> Any:
+        """Who helps (group `operator`); `operate.scripted.make_operator` builds the device."""
+        return self._section("operator")
+
+    @cached_property
+    def algo(self) -> Any:
+        """Config of the learning algorithm (group `algo`). Imports torch."""
+        return self._section("algo")
+
+    @cached_property
+    def link(self) -> Any:
+        """Config of the actor-learner link (group `link`)."""
+        return self._section("link")
+
+    @cached_property
+    def ros(self) -> SimGraphConfig | RealGraphConfig:
+        """How the ROS 2 graph runs (group `ros`). Needs no ROS to be read."""
+        return self._section("ros")
+
+    @cached_property
+    def learner(self) -> LearnerConfig:
+        """Update budget, batch, checkpoints. Imports torch."""
+        from robot_rl.learn.learner import LearnerConfig
+
+        return build(LearnerConfig, self.config.get("learner") or {}, "learner")
+
+    @cached_property
+    def train(self) -> TrainConfig:
+        """When a session moves on and when it ends."""
+        return build(TrainConfig, self.config.get("train") or {}, "train")
+
+    def section(self, name: str) -> Any:
+        """Section `name` of `GROUPS`, built.
+
+        Raises:
+            ConfigError: unknown key, wrong type or value in it.
+            SetupError: it needs an extra that is not installed.
+        """
+        try:
+            return getattr(self, "limits" if name == "safety" else name)
+        except ModuleNotFoundError as error:
+            raise SetupError(
+                f"the {name} section needs a package that is not installed",
+                expected=f"import {error.name} works",
+                got=str(error),
+                fix="run make setup, or: pip install 'robot-rl[sim,learn]'",
+            ) from error
+
+    def check(self) -> None:
+        """Build every section, so that a typo ends here and not after an hour of training."""
+        for name in GROUPS:
+            self.section(name)
+
+    def resolved(self) -> dict[str, Any]:
+        """Every value that is in force, defaults included: plain nested dict, YAML-able."""
+        top = {"name": self.name, "seed": self.seed, "runtime": self.runtime}
+        return top | {name: self.plain_section(name) for name in GROUPS}
+
+    def plain_section(self, name: str) -> dict[str, Any]:
+        """Section `name` as a plain dict with every default filled in. Raises like `section`."""
+        built = self.section(name)
+        given = self.config.get(name) or {}
+        values = _plain(built) if dataclasses.is_dataclass(built) else dict(given)
+        own = {k: v for k, v in values.items() if k != "name"}
+        return ({"name": given["name"]} if "name" in given else {}) | own
+
+    @property
+    def hash(self) -> str:
+        """First 16 hex digits of the SHA-256 over `resolved()`."""
+        return _hash(self.resolved())
+
+    def save(self, run_dir: Path | None = None) -> Path:
+        """Write config.yaml, limits.yaml and run.json (hash, git, versions); return the folder.
+
+        Raises:
+            ConfigError: the folder already belongs to another experiment.
+        """
+        folder = run_dir or self.run_dir
+        resolved = self.resolved()
+        digest = _hash(resolved)
+        if (folder / "run.json").exists():
+            before = json.loads((folder / "run.json").read_text())["config_hash"]
+            if before != digest:
+                raise ConfigError(
+                    f"{folder} belongs to another experiment",
+                    expected=f"config hash {before}",
+                    got=digest,
+                    fix="choose another run_dir=..., or repeat the command of that run",
+                )
+            return folder
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_yaml(folder / "config.yaml", resolved)
+        _write_yaml(folder / "limits.yaml", resolved["safety"])
+        record = {"config_hash": digest, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        record |= provenance.collect()
+        (folder / "run.json").write_text(json.dumps(record, indent=2) + "\n")
+        return folder
+
+    @classmethod
+    def load(cls, run_dir: Path) -> Experiment:
+        """Read the experiment of a run folder.
+
+        Raises:
+            ConfigError: no run there, or config.yaml was edited since (limits included).
+        """
+        import yaml
+
+        try:
+            config = yaml.safe_load((run_dir / "config.yaml").read_text())
+            record = json.loads((run_dir / "run.json").read_text())
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise ConfigError(
+                f"{run_dir} is not a run folder",
+                expected="config.yaml and run.json",
+                got=str(error),
+                fix="give the folder that `robot-rl train` printed",
+            ) from error
+        if _hash(config) != record["config_hash"]:
+            raise ConfigError(
+                f"the configuration of {run_dir} was changed after the run began",
+                expected=f"config hash {record['config_hash']}",
+                got=_hash(config),
+                fix="restore config.yaml, or start a new run with the change as an override",
+            )
+        return cls.from_dict(config | {"run_dir": str(run_dir)})
+
+    def _section(self, group: str) -> Any:
+        if group in PROVIDERS:
+            importlib.import_module(PROVIDERS[group])
+        return resolve(group, self.config.get(group) or {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Top:
+    """Keys of config.yaml outside the sections."""
+
+    name: str
+    seed: int
+    runtime: str
+    run_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the runtime and the seed."""
+        if self.runtime not in RUNTIMES:
+            hint = did_you_mean(self.runtime, RUNTIMES)
+            raise ValueError(f"runtime={self.runtime} ({hint})")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+
+
+def _new_run_dir(name: str, seed: int) -> Path:
+    return Path("runs") / name / f"{time.strftime('%Y%m%d-%H%M%S')}-s{seed}"
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses to dicts (init fields), tuples to lists, enums and paths to strings."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, Path) else value
+
+
+def _hash(resolved: Mapping[str, Any]) -> str:
+    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _write_yaml(path: Path, data: Mapping[str, Any]) -> None:
+    import yaml
+
+    path.write_text(yaml.safe_dump(dict(data), sort_keys=False, default_flow_style=None, width=100))

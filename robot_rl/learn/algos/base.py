@@ -1,0 +1,125 @@
+"""What the learner and the policy runtime need of an algorithm, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from robot_rl.errors import CheckpointError
+from robot_rl.learn.replay import Batch
+from robot_rl.nets.actor import ActorNet
+from robot_rl.spec import Spec
+from robot_rl.types import Observation
+
+
+class Sampler(Protocol):
+    """Draws batches; `Replay.sample` with the learner's random generator."""
+
+    def __call__(self, batch_size: int, demo_fraction: float) -> Batch:
+        """`batch_size` transitions, `demo_fraction` of them driven by a person."""
+        ...
+
+
+class Algorithm(Protocol):
+    """A learner of policies. Holds tensors only: no I/O, no logging, no clock.
+
+    steps_per_update: gradient steps (critic steps, where there is a critic) that one `update` does.
+    """
+
+    steps_per_update: int
+
+    def update(self, sample: Sampler) -> dict[str, Tensor]:
+        """Learn from fresh batches; returns scalar metrics, still on the device."""
+        ...
+
+    def act(self, observation: Observation, deterministic: bool) -> Tensor:
+        """Actions [B, A] for a batch of observations."""
+        ...
+
+    def actor_state(self) -> dict[str, Tensor]:
+        """What the robot needs to act, and no more."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything that the next update depends on."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from `state_dict()`. Raises `CheckpointError` if names or shapes differ."""
+        ...
+
+
+class AlgorithmConfig(Protocol):
+    """A registered config that builds its algorithm."""
+
+    def make(self, spec: Spec, seed: int) -> Algorithm:
+        """A fresh learner."""
+        ...
+
+    def make_actor(self, spec: Spec) -> ActorNet:
+        """The network that `Algorithm.actor_state` fills."""
+        ...
+
+
+def copy_tensors(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
+    """Overwrite every tensor of `target` with its namesake.
+
+    Raises:
+        CheckpointError: names, shapes or dtypes differ; nothing is written then.
+    """
+    want = {k: (tuple(v.shape), v.dtype) for k, v in target.items()}
+    got = {k: (tuple(v.shape), v.dtype) for k, v in source.items()}
+    if want != got:
+        wrong = sorted(k for k in want.keys() | got.keys() if want.get(k) != got.get(k))
+        raise CheckpointError(
+            "the saved tensors belong to another network",
+            expected=str({k: want.get(k) for k in wrong}),
+            got=str({k: got.get(k) for k in wrong}),
+            fix="use the algorithm and network sizes of the run that wrote them",
+        )
+    with torch.no_grad():
+        for key, value in source.items():
+            target[key].copy_(value)
+
+
+class Adam:
+    """Adam over a few named tensors: fused, with a state that is nothing but named tensors.
+
+    A step whose gradient is not finite is skipped and counted in `skipped` (int64 scalar), without
+    asking the device in between.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], learning_rate: float) -> None:
+        self._parameters = dict(parameters)
+        self._adam = torch.optim.Adam(self._parameters.values(), lr=learning_rate, fused=True)
+        self.skipped = torch.zeros((), dtype=torch.int64)
+        for value in self._parameters.values():  # create the state now, so that it can be loaded
+            self._adam.state[value] = {
+                "step": torch.zeros(()),
+                "exp_avg": torch.zeros_like(value, requires_grad=False),
+                "exp_avg_sq": torch.zeros_like(value, requires_grad=False),
+            }
+
+    def step(self, loss: Tensor) -> None:
+        """Move the parameters down the gradient of `loss`."""
+        values = list(self._parameters.values())
+        total = torch.zeros(())
+        for value, grad in zip(values, torch.autograd.grad(loss, values), strict=True):
+            value.grad = grad
+            total = total + grad.sum()
+        bad = ~torch.isfinite(total)
+        self.skipped += bad
+        self._adam.found_inf = bad.float()  # type: ignore[attr-defined]  # GradScaler's own protocol
+        self._adam.step()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """`<parameter>/<moment>` -> tensor (the live ones, not copies)."""
+        state = {
+            f"{name}/{key}": tensor
+            for name, value in self._parameters.items()
+            for key, tensor in self._adam.state[value].items()
+        }
+        return state | {"skipped": self.skipped}

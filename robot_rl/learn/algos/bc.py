@@ -1,0 +1,138 @@
+"""Behaviour cloning: imitate every step that a person drove. The baseline that RL has to beat.
+
+    actor_loss    L = -mean_B log pi(a|s)                     (loss = "nll", Gaussian after atanh)
+                  L = mean_B |tanh(mean(s)) - a|^2            (loss = "mse")
+    gripper_loss  cross entropy of the commanded index under softmax of the gripper head
+
+On corrections as well as demonstrations it is HG-DAgger (arXiv 1810.02890), trained continuously.
+
+Deviations: HG-DAgger retrains from scratch per round; here the same network goes on. States are
+standardised as in `hil_serl`. Metrics: actor/loss, gripper/loss, optimizer/skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from robot_rl.config import register
+from robot_rl.learn.algos.base import Adam, Sampler, copy_tensors
+from robot_rl.learn.algos.hil_serl import SCALING_SAMPLE
+from robot_rl.nets import heads
+from robot_rl.nets.actor import ActorNet, gripper_index, scaling
+from robot_rl.nets.ensemble import ACTIVATIONS
+from robot_rl.spec import Spec
+from robot_rl.types import Observation
+
+
+@register("algo", "bc")
+@dataclass(frozen=True, kw_only=True)
+class BcConfig:
+    """Network and optimiser as the RL it is compared with."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    activation: str = "relu"
+    learning_rate: float = 3e-4
+    batch_size: int = 256
+    loss: str = "mse"  # recorded actions are clipped at +-1, where NLL explodes
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if self.batch_size < 1 or self.learning_rate <= 0.0 or not self.hidden:
+            raise ValueError("batch_size and learning_rate must be positive, hidden not empty")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {ACTIVATIONS}, got {self.activation}")
+        if self.loss not in ("nll", "mse"):
+            raise ValueError(f"loss must be nll or mse, got {self.loss}")
+
+    def make(self, spec: Spec, seed: int) -> Bc:
+        """A fresh learner."""
+        return Bc.init(self, spec, seed)
+
+    def make_actor(self, spec: Spec) -> ActorNet:
+        """The network that drives."""
+        return ActorNet.from_spec(spec, self.hidden, self.activation)
+
+
+class Bc:
+    """State and losses; the verbs are those of every algorithm."""
+
+    steps_per_update = 1
+
+    def __init__(self, config: BcConfig, spec: Spec, generator: torch.Generator) -> None:
+        self.config, self.generator = config, generator
+        self.net = config.make_actor(spec)
+        self.actor = self.net.init(generator)
+        self.updates = torch.zeros((), dtype=torch.int64)
+        learned = {k: self.actor[k] for k in ("policy", "gripper") if k in self.actor}
+        for tensor in learned.values():
+            tensor.requires_grad_()
+        self.optimizer = Adam(learned, config.learning_rate)
+
+    @classmethod
+    def init(cls, config: BcConfig, spec: Spec, seed: int) -> Bc:
+        """A fresh network."""
+        return cls(config, spec, torch.Generator().manual_seed(seed))
+
+    def act(self, observation: Observation, deterministic: bool) -> Tensor:
+        """Actions [B, A] for observations with a leading batch axis."""
+        return self.net.act(
+            observation, self.actor, deterministic=deterministic, generator=self.generator
+        )
+
+    def update(self, sample: Sampler) -> dict[str, Tensor]:
+        """One gradient step on steps that a person drove."""
+        if not self.updates:
+            states = self.net.state(sample(SCALING_SAMPLE, 1.0).observation)
+            for key, value in zip(("mean", "scale"), scaling(states), strict=True):
+                self.actor[key].copy_(value)
+        batch = sample(self.config.batch_size, 1.0)
+        state = self.net.scaled(self.net.state(batch.observation), self.actor)
+        action = torch.from_numpy(batch.action)
+        loss = self.actor_loss(state, action[:, : self.net.pose_size])
+        metrics = {"actor/loss": loss.detach()}
+        if self.net.gripper:
+            gripper_loss = self.gripper_loss(state, action[:, -1])
+            metrics["gripper/loss"] = gripper_loss.detach()
+            loss = loss + gripper_loss
+        self.optimizer.step(loss)
+        self.updates += 1
+        return metrics | {"optimizer/skipped": self.optimizer.skipped.clone()}
+
+    def actor_loss(self, state: Tensor, pose_action: Tensor) -> Tensor:
+        """How unlike the person the policy is."""
+        mean, log_std = self.net.distribution(state, self.actor["policy"])
+        if self.config.loss == "mse":
+            return (torch.tanh(mean) - pose_action).square().sum(-1).mean()
+        return -heads.log_prob(pose_action, mean, log_std).mean()
+
+    def gripper_loss(self, state: Tensor, command: Tensor) -> Tensor:
+        """Cross entropy of the person's gripper command."""
+        assert self.net.gripper is not None
+        logits = self.net.gripper(state, self.actor["gripper"])[0]
+        return cross_entropy(logits, gripper_index(command))
+
+    def actor_state(self) -> dict[str, Tensor]:
+        """Policy, gripper head and scaling."""
+        return {k: v.detach() for k, v in self.actor.items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything the next update depends on."""
+        state = self._tensors() | {"generator": self.generator.get_state()}
+        return {k: v.detach().clone() for k, v in state.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from `state_dict()`. Raises `CheckpointError` if names or shapes differ."""
+        rest = dict(state)
+        generator = rest.pop("generator", None)
+        copy_tensors(self._tensors(), rest)
+        if generator is not None:
+            self.generator.set_state(generator)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        tensors = {f"actor/{k}": v for k, v in self.actor.items()} | {"updates": self.updates}
+        return tensors | {f"optimizer/{k}": v for k, v in self.optimizer.state_dict().items()}

@@ -1,0 +1,324 @@
+"""HIL-SERL's learner: SAC with a critic ensemble, half the batch from people, a discrete gripper.
+
+Papers: SAC (arXiv 1801.01290, 1812.05905), RLPD (arXiv 2302.02948), HIL-SERL (arXiv 2410.21845).
+Notation: transition (s, a, r, s', m), m = 1 - terminated; critics Q_i with slow copies Q'_i; policy
+pi; temperature alpha; a~ is drawn from the policy with the reparameterisation trick.
+
+    critic_loss       y = r + gamma m min_{i in S} Q'_i(s', a'), a' ~ pi(s'), S a random subset
+                      L = mean_i mean_B (Q_i(s, a) - y)^2
+    gripper_loss      y = r - penalty toggle + gamma m Q'_g(s', argmax_k Q_g(s', k))
+                      L = mean_B (Q_g(s, k) - y)^2                               (Double DQN)
+    actor_loss        L = mean_B [ alpha log pi(a~|s) - mean_i Q_i(s, a~) ]
+                        + bc_weight mean_human |tanh(mean(s)) - a|^2             (off by default)
+    temperature_loss  L = alpha mean_B( -log pi(a~|s) - H ), alpha = softplus(x), H = -|A| / 2
+    slow copies       Q' <- tau Q + (1 - tau) Q' after every critic step
+
+One `update` = `critic_actor_ratio` critic (and gripper) steps on fresh batches, then one actor and
+temperature step on the last batch.
+
+Deviations from HIL-SERL's code: |A| counts the pose dimensions only (the gripper has its own head);
+ReLU, as in RLPD, instead of tanh (30x cheaper on a CPU); states are standardised with the moments
+of the first data, frozen then; time limits bootstrap (m = 1); a toggle is a command opposite to the
+last command, not to the measured width; the gripper may explore (`gripper_epsilon`), theirs never
+does; a step with a non-finite gradient is skipped; products may be bfloat16 (`precision`).
+
+Metrics: critic/loss, critic/q_mean, critic/target_mean, actor/loss, actor/entropy, actor/bc_loss,
+temperature/value, gripper/loss, gripper/q_mean, optimizer/skipped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from robot_rl.config import register
+from robot_rl.learn.algos.base import Adam, Sampler, copy_tensors
+from robot_rl.learn.replay import Batch
+from robot_rl.nets import heads
+from robot_rl.nets.actor import ActorNet, gripper_index, scaling
+from robot_rl.nets.cpu import has_native_bf16
+from robot_rl.nets.ensemble import ACTIVATIONS, EnsembleMLP
+from robot_rl.spec import Spec
+from robot_rl.types import Observation
+
+SCALING_SAMPLE = 4096  # states whose moments standardise the input
+
+
+@register("algo", "hil_serl")
+@dataclass(frozen=True, kw_only=True)
+class HilSerlConfig:
+    """Defaults are HIL-SERL's, where nothing else is said."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    activation: str = "relu"  # "tanh" is HIL-SERL's; see the deviations
+    critics: int = 2  # RLPD and SERL: 10
+    target_subset: int = 2  # critics that vote on each target
+    gamma: float = 0.97  # horizon of 33 steps; 0.98-0.985 above 120 steps
+    tau: float = 0.005
+    learning_rate: float = 3e-4
+    batch_size: int = 256
+    demo_fraction: float = 0.5  # RLPD's symmetric sampling; 0 = plain SAC
+    critic_actor_ratio: int = 2
+    temperature_init: float = 0.01
+    target_entropy_per_dim: float = -0.5
+    backup_entropy: bool = False  # an entropy bonus drowns a sparse reward
+    gripper_penalty: float = 0.02  # charged per reversal
+    gripper_epsilon: float = 0.0  # HIL-SERL: exploration of the gripper comes from the person
+    bc_weight: float = 0.0  # pull the mean towards human actions; 0 = HIL-SERL
+    bc_decay_updates: int = 0  # actor steps until bc_weight has faded to 0; 0 = never fades
+    target_max: float | None = None
+    target_min: float | None = None
+    standardize: bool = True  # a millimetre and a radian both become about 1
+    precision: str = "auto"  # float32 | bfloat16 | auto: bfloat16 where the CPU has it in hardware
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if not 1 <= self.target_subset <= self.critics:
+            raise ValueError(f"target_subset must lie in 1..critics, got {self.target_subset}")
+        if not 0.0 < self.gamma < 1.0 or not 0.0 < self.tau <= 1.0:
+            raise ValueError("gamma must lie in (0, 1), tau in (0, 1]")
+        if not 0.0 <= self.demo_fraction <= 1.0 or not 0.0 <= self.gripper_epsilon <= 1.0:
+            raise ValueError("demo_fraction and gripper_epsilon must lie in [0, 1]")
+        if min(self.batch_size, self.critic_actor_ratio, *self.hidden, len(self.hidden)) < 1:
+            raise ValueError("batch_size, critic_actor_ratio and hidden must be at least 1")
+        if min(self.learning_rate, self.temperature_init) <= 0.0:
+            raise ValueError("learning_rate and temperature_init must be positive")
+        if min(self.gripper_penalty, self.bc_weight, self.bc_decay_updates) < 0:
+            raise ValueError("gripper_penalty, bc_weight and bc_decay_updates must not be negative")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {ACTIVATIONS}, got {self.activation}")
+        if self.precision not in ("auto", "float32", "bfloat16"):
+            raise ValueError(f"precision must be auto, float32 or bfloat16, got {self.precision}")
+
+    @property
+    def bf16(self) -> bool:
+        """Whether matrix products run in bfloat16 on this machine."""
+        return self.precision == "bfloat16" or (self.precision == "auto" and has_native_bf16())
+
+    def make(self, spec: Spec, seed: int) -> HilSerl:
+        """A fresh learner."""
+        return HilSerl.init(self, spec, seed)
+
+    def make_actor(self, spec: Spec) -> ActorNet:
+        """The network that drives, always in float32."""
+        return ActorNet.from_spec(spec, self.hidden, self.activation)
+
+
+class Transitions(NamedTuple):
+    """A batch as tensors; states are scaled. Shapes [B, ...], see `replay.Batch`."""
+
+    state: Tensor
+    action: Tensor
+    reward: Tensor
+    next_state: Tensor
+    mask: Tensor
+    human: Tensor
+    toggle: Tensor
+    next_action: Tensor  # a' ~ pi(s'), and its log probability
+    next_log_prob: Tensor
+
+
+class HilSerl:
+    """State and losses. `init` makes one; `update` is all that a learner calls."""
+
+    def __init__(self, config: HilSerlConfig, spec: Spec, generator: torch.Generator) -> None:
+        self.config, self.generator = config, generator
+        self.steps_per_update = config.critic_actor_ratio
+        self.net = ActorNet.from_spec(spec, config.hidden, config.activation, config.bf16)
+        sizes = (self.net.state_size + self.net.pose_size, *config.hidden, 1)
+        self.critic_net = EnsembleMLP(config.critics, sizes, config.activation, config.bf16)
+        self.actor = self.net.init(generator)
+        self.critic = self.critic_net.init(generator)
+        self.critic_slow = self.critic.clone()
+        self.gripper_slow = self.actor["gripper"].clone() if self.net.gripper else None
+        self.temperature = torch.tensor(math.log(math.expm1(config.temperature_init)))
+        self.updates = torch.zeros((), dtype=torch.int64)  # actor steps done
+        learned = [self.critic, self.temperature, self.actor["policy"]]
+        learned += [self.actor["gripper"]] if self.net.gripper else []
+        for tensor in learned:
+            tensor.requires_grad_()
+        critics = {"critic": self.critic}
+        if self.net.gripper:
+            critics["gripper"] = self.actor["gripper"]
+        actor = {"policy": self.actor["policy"], "temperature": self.temperature}
+        self.critic_optimizer = Adam(critics, config.learning_rate)
+        self.actor_optimizer = Adam(actor, config.learning_rate)
+
+    @classmethod
+    def init(cls, config: HilSerlConfig, spec: Spec, seed: int) -> HilSerl:
+        """Fresh networks; equal seeds give equal networks and equal draws."""
+        return cls(config, spec, torch.Generator().manual_seed(seed))
+
+    def act(self, observation: Observation, deterministic: bool) -> Tensor:
+        """Actions [B, A] for observations with a leading batch axis."""
+        return self.net.act(
+            observation,
+            self.actor,
+            deterministic=deterministic,
+            generator=self.generator,
+            gripper_epsilon=self.config.gripper_epsilon,
+        )
+
+    def update(self, sample: Sampler) -> dict[str, Tensor]:
+        """`critic_actor_ratio` critic steps and one actor step; returns scalar metrics."""
+        config = self.config
+        if self.config.standardize and not self.updates:
+            states = self.net.state(sample(SCALING_SAMPLE, config.demo_fraction).observation)
+            mean, scale = scaling(states)
+            self.actor["mean"].copy_(mean)
+            self.actor["scale"].copy_(scale)
+        everything = self.transitions(
+            sample(config.batch_size * self.steps_per_update, config.demo_fraction)
+        )
+        metrics: dict[str, Tensor] = {}
+        batch = everything
+        for part in zip(*(x.split(config.batch_size) for x in everything), strict=True):
+            batch = Transitions(*part)
+            metrics |= self._critic_step(batch)
+        metrics |= self._actor_step(batch)
+        self.updates += 1
+        skipped = self.critic_optimizer.skipped + self.actor_optimizer.skipped
+        return {k: v.detach() for k, v in metrics.items()} | {"optimizer/skipped": skipped}
+
+    @torch.no_grad()
+    def transitions(self, batch: Batch) -> Transitions:
+        """Tensors of a batch, with a' drawn for all critic steps at once (pi rests meanwhile)."""
+        state = self.net.scaled(self.net.state(batch.observation), self.actor)
+        next_state = self.net.scaled(self.net.state(batch.next_observation), self.actor)
+        draw = self._draw(*self.net.distribution(next_state, self.actor["policy"]))
+        return Transitions(
+            state=state,
+            action=torch.from_numpy(batch.action),
+            reward=torch.from_numpy(batch.reward),
+            next_state=next_state,
+            mask=torch.from_numpy(batch.mask),
+            human=torch.from_numpy(batch.human),
+            toggle=torch.from_numpy(batch.toggle),
+            next_action=draw[0],
+            next_log_prob=draw[1],
+        )
+
+    def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
+        """TD error of every critic against the lowest of a random subset of slow critics."""
+        config = self.config
+        slow = self.critic_slow
+        if config.target_subset < config.critics:
+            order = torch.randperm(config.critics, generator=self.generator)
+            slow = slow[order[: config.target_subset]]
+        with torch.no_grad():
+            value = self._q(batch.next_state, batch.next_action, slow).amin(0)
+            if config.backup_entropy:
+                value -= softplus(self.temperature) * batch.next_log_prob
+            target = batch.reward + config.gamma * batch.mask * value
+            if config.target_max is not None:
+                target = target.clamp(config.target_min or 0.0, config.target_max)
+        q = self._q(batch.state, batch.action[:, : self.net.pose_size], self.critic)
+        loss = (q - target).square().mean()
+        return loss, {
+            "critic/loss": loss,
+            "critic/q_mean": q.mean(),
+            "critic/target_mean": target.mean(),
+        }
+
+    def gripper_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
+        """Double DQN over close, keep, open; the penalty is part of the reward in every step."""
+        net, fast, slow = self.net.gripper, self.actor.get("gripper"), self.gripper_slow
+        assert net is not None and fast is not None and slow is not None
+        with torch.no_grad():
+            best = net(batch.next_state, fast)[0].argmax(-1, keepdim=True)
+            value = net(batch.next_state, slow)[0].gather(-1, best).squeeze(-1)
+            reward = batch.reward - self.config.gripper_penalty * batch.toggle
+            target = reward + self.config.gamma * batch.mask * value
+        taken = gripper_index(batch.action[:, -1]).unsqueeze(-1)
+        q = net(batch.state, fast)[0].gather(-1, taken).squeeze(-1)
+        loss = (q - target).square().mean()
+        return loss, {"gripper/loss": loss, "gripper/q_mean": q.mean()}
+
+    def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """(loss, log_prob [B], metrics). The critics judge, and take no gradient."""
+        mean, log_std = self.net.distribution(batch.state, self.actor["policy"])
+        action, log_prob = self._draw(mean, log_std)
+        q = self._q(batch.state, action, self.critic.detach())
+        alpha = softplus(self.temperature.detach())
+        loss = (alpha * log_prob - q.mean(0)).mean()
+        metrics = {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
+        if self.config.bc_weight > 0.0:
+            error = (torch.tanh(mean) - batch.action[:, : self.net.pose_size]).square().sum(-1)
+            bc = (error * batch.human).sum() / batch.human.sum().clamp_min(1)
+            loss = loss + self._bc_weight() * bc
+            metrics["actor/bc_loss"] = bc
+        return loss, log_prob, metrics
+
+    def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Raises alpha while the entropy is below its target, lowers it above."""
+        alpha = softplus(self.temperature)
+        target = self.config.target_entropy_per_dim * self.net.pose_size
+        loss = alpha * (-log_prob.detach() - target).mean()
+        return loss, {"temperature/value": alpha}
+
+    def actor_state(self) -> dict[str, Tensor]:
+        """Policy, gripper head and scaling: what travels to the robot."""
+        return {k: v.detach() for k, v in self.actor.items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Networks, slow copies, optimisers, temperature, counter and random state, by name."""
+        state = self._tensors() | {"generator": self.generator.get_state()}
+        return {k: v.detach().clone() for k, v in state.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from `state_dict()`, bit for bit.
+
+        Raises:
+            CheckpointError: names or shapes differ.
+        """
+        rest = dict(state)
+        generator = rest.pop("generator", None)
+        copy_tensors(self._tensors(), rest)
+        if generator is not None:
+            self.generator.set_state(generator)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        tensors = {f"actor/{k}": v for k, v in self.actor.items()}
+        tensors |= {"critic": self.critic, "critic_slow": self.critic_slow}
+        tensors |= {"temperature": self.temperature, "updates": self.updates}
+        if self.gripper_slow is not None:
+            tensors["gripper_slow"] = self.gripper_slow
+        for name, adam in (("critic", self.critic_optimizer), ("actor", self.actor_optimizer)):
+            tensors |= {f"{name}_optimizer/{k}": v for k, v in adam.state_dict().items()}
+        return tensors
+
+    def _critic_step(self, batch: Transitions) -> dict[str, Tensor]:
+        loss, metrics = self.critic_loss(batch)
+        if self.gripper_slow is not None:
+            gripper_loss, gripper_metrics = self.gripper_loss(batch)
+            loss, metrics = loss + gripper_loss, metrics | gripper_metrics
+        self.critic_optimizer.step(loss)
+        self.critic_slow.lerp_(self.critic.detach(), self.config.tau)
+        if self.gripper_slow is not None:
+            self.gripper_slow.lerp_(self.actor["gripper"].detach(), self.config.tau)
+        return metrics
+
+    def _actor_step(self, batch: Transitions) -> dict[str, Tensor]:
+        loss, log_prob, metrics = self.actor_loss(batch)
+        temperature_loss, temperature_metrics = self.temperature_loss(log_prob)
+        self.actor_optimizer.step(loss + temperature_loss)  # they share no parameter
+        return metrics | temperature_metrics
+
+    def _q(self, state: Tensor, action: Tensor, critics: Tensor) -> Tensor:
+        """Values [E, B]."""
+        return self.critic_net(torch.cat((state, action), -1), critics).squeeze(-1)
+
+    def _draw(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
+        noise = torch.randn(mean.shape, generator=self.generator)
+        return heads.sample(mean, log_std, noise)
+
+    def _bc_weight(self) -> Tensor | float:
+        fade = self.config.bc_decay_updates
+        left = 1.0 - self.updates / fade if fade else torch.ones(())
+        return self.config.bc_weight * left.clamp_min(0.0)

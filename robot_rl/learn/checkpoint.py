@@ -1,0 +1,167 @@
+"""Checkpoints that are complete or absent: safetensors and a manifest with hashes.
+
+    checkpoints/000042/tensors.safetensors   every tensor that the next update depends on
+    checkpoints/000042/manifest.json         spec, counters, random state, SHA-256 of the tensors
+
+A folder is written under a temporary name, flushed to the disk, then renamed. Numbers only grow, so
+nothing is ever overwritten; a checkpoint that cannot be trusted is left where it is, for a person.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor
+
+from robot_rl.errors import CheckpointError
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1  # bump when the layout of the folder changes
+TENSORS, MANIFEST = "tensors.safetensors", "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One checkpoint in memory. `facts` is JSON-able: counters, random state, config."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+    spec_hash: str
+    score: float | None = None  # success in [0, 1] when it was evaluated; keeps the best
+
+
+class CheckpointFolder:
+    """The checkpoints of one run: the newest `keep`, and the one with the best score."""
+
+    def __init__(self, folder: Path, keep: int = 3) -> None:
+        self._folder, self._keep = folder, keep
+        self._scores: dict[Path, float | None] = {}  # those this process knows to be good
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Write the next checkpoint, then remove what is no longer needed.
+
+        Raises:
+            CheckpointError: the disk refused; earlier checkpoints are untouched.
+        """
+        number = max((int(p.name) for p in self._all()), default=0) + 1
+        path = self._folder / f"{number:06d}"
+        partial = self._folder / f".{number:06d}.partial"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            data = safetensors.torch.save(checkpoint.tensors)
+            _write_synced(partial / TENSORS, data)
+            _write_synced(partial / MANIFEST, _manifest(checkpoint, data))
+            _sync_folder(partial)
+            partial.rename(path)
+            _sync_folder(self._folder)
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise CheckpointError(
+                f"cannot write checkpoint {path}",
+                expected="a writable disk with room",
+                got=str(error),
+                fix="free space; training goes on, and the earlier checkpoints are intact",
+            ) from error
+        self._scores[path] = checkpoint.score
+        self._prune()
+        return path
+
+    def load(self, spec_hash: str) -> Checkpoint | None:
+        """The newest checkpoint that can be trusted; None when there is none at all.
+
+        Raises:
+            CheckpointError: there are checkpoints, and not one is usable.
+        """
+        problem: CheckpointError | None = None
+        found: Checkpoint | None = None
+        for path in sorted(self._all(), reverse=True):
+            try:
+                checkpoint = read_checkpoint(path, spec_hash)
+            except CheckpointError as error:
+                log.error("checkpoint %s is left aside\n%s", path.name, error)
+                problem = error
+                continue
+            self._scores[path] = checkpoint.score
+            found = found or checkpoint
+        if found is None and problem is not None:
+            raise problem
+        return found
+
+    def _all(self) -> list[Path]:
+        return [p for p in self._folder.glob("[0-9]*") if p.is_dir() and p.name.isdigit()]
+
+    def _prune(self) -> None:
+        """Remove good ones beyond the newest `keep` and the best; never one that failed to load."""
+        known = sorted(self._scores)
+        scored = [p for p in known if self._scores[p] is not None]
+        best = max(scored, key=lambda p: (self._scores[p] or 0.0, p), default=None)
+        for path in known[: -self._keep]:
+            if path != best:
+                shutil.rmtree(path, ignore_errors=True)
+                del self._scores[path]
+
+
+def read_checkpoint(path: Path, spec_hash: str) -> Checkpoint:
+    """Read one checkpoint folder and check it.
+
+    Raises:
+        CheckpointError: missing, truncated, altered, or of another spec.
+    """
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+        data = (path / TENSORS).read_bytes()
+        found = {k: manifest[k] for k in ("format", "spec_hash", "sha256")}
+        facts, score = dict(manifest["facts"]), manifest["score"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _broken(path, "a readable manifest and tensors", repr(error)) from error
+    want = {"format": FORMAT, "spec_hash": spec_hash, "sha256": hashlib.sha256(data).hexdigest()}
+    if found != want:
+        raise _broken(path, str(want), str(found))
+    return Checkpoint(safetensors.torch.load(data), facts, spec_hash, score)
+
+
+def _broken(path: Path, expected: str, got: str) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {path} cannot be used",
+        expected=expected,
+        got=got,
+        fix="use an earlier checkpoint of this run; move this one away if you do not need it",
+    )
+
+
+def _manifest(checkpoint: Checkpoint, data: bytes) -> bytes:
+    fields: Mapping[str, object] = {
+        "format": FORMAT,
+        "spec_hash": checkpoint.spec_hash,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "score": checkpoint.score,
+        "facts": checkpoint.facts,
+    }
+    return json.dumps(fields, indent=1).encode()
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,308 @@
+"""The learner: rows in, gradient steps within a budget, versioned weights and checkpoints out.
+
+    ingest()        new rows of the store -> replay; every practice step earns `utd` updates
+    updates_due()   how many of them may be done now; 0 = idle (nothing new to learn from)
+    update(n)       do them
+    weights()       the newest weights, published at most every `publish_period_s`
+    save(), load()  atomic checkpoint; training goes on bit for bit as if never interrupted
+
+It knows neither robot nor network: whoever owns it (lockstep loop, learner process) calls these in
+its own loop. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from robot_rl.clock import WallClock
+from robot_rl.errors import CheckpointError, RobotRLError
+from robot_rl.learn.algos.base import AlgorithmConfig
+from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
+from robot_rl.learn.metrics import MetricSink
+from robot_rl.learn.replay import Batch, Replay
+from robot_rl.nets.actor import state_keys
+from robot_rl.nets.cpu import keep_freed_memory
+from robot_rl.ports import Clock
+from robot_rl.spec import Spec
+from robot_rl.types import Row, Weights
+
+log = logging.getLogger(__name__)
+
+ROWS_PER_READ = 2048  # bounds the memory of one read of the store
+MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
+MAX_ROLLBACKS = 3  # restored this often without progress: the data or the config is at fault
+
+
+class RowSource(Protocol):
+    """The part of `store.Store` that the learner reads."""
+
+    def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
+        """Up to `limit` rows committed after `cursor`, in commit order, and the new cursor."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerConfig:
+    """Update budget, publication and checkpoints."""
+
+    utd: float = 4.0  # gradient steps per practice step; SERL's 4:1, RLPD goes to 20
+    max_backlog: int = 1000  # steps owed at most: after a pause it idles instead of over-training
+    min_steps: int = 100  # practice steps before learning starts (HIL-SERL's training_starts)
+    pretrain_updates: int = 0  # gradient steps on demonstrations before any practice
+    capacity: int = 200_000  # steps in replay, as HIL-SERL; 5.5 hours at 10 Hz
+    publish_period_s: float = 1.0  # 0 = whenever anything was learned (lockstep: reproducible)
+    checkpoint_updates: int = 5000  # gradient steps between automatic checkpoints; 0 = never
+    keep_checkpoints: int = 3  # and the best one beside
+    log_updates: int = 200  # gradient steps between metric lines
+    threads: int = 1  # torch threads; the other cores belong to simulator, gate and actor
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if self.utd <= 0.0 or self.max_backlog < 1 or self.capacity < 1:
+            raise ValueError("utd, max_backlog and capacity must be positive")
+        if min(self.min_steps, self.pretrain_updates, self.checkpoint_updates) < 0:
+            raise ValueError("min_steps, pretrain_updates, checkpoint_updates must be >= 0")
+        if self.publish_period_s < 0.0:
+            raise ValueError(f"publish_period_s must not be negative, got {self.publish_period_s}")
+        if min(self.keep_checkpoints, self.log_updates, self.threads) < 1:
+            raise ValueError("keep_checkpoints, log_updates and threads must be at least 1")
+
+
+class Learner:
+    """One skill being learned.
+
+    Args:
+        algo: config of the algorithm (`experiment.algo`).
+        store: where the rows come from.
+        run_dir: gets `learner.jsonl` and `checkpoints/`.
+        seed: of networks, draws and batches.
+        clock: paces publication only.
+    """
+
+    def __init__(
+        self,
+        config: LearnerConfig,
+        algo: AlgorithmConfig,
+        spec: Spec,
+        store: RowSource,
+        *,
+        run_dir: Path,
+        seed: int,
+        clock: Clock | None = None,
+    ) -> None:
+        torch.set_num_threads(config.threads)
+        keep_freed_memory()
+        self.config, self.spec, self.store = config, spec, store
+        self.algo = algo.make(spec, seed)
+        self.replay = Replay(spec, config.capacity, state_keys(spec))
+        self.updates = 0  # gradient steps done, pre-training included
+        self.metrics: dict[str, float] = {}  # the newest line, for dashboards
+        self._rng = np.random.default_rng(seed)
+        self._clock = clock or WallClock()
+        self._checkpoints = CheckpointFolder(run_dir / "checkpoints", config.keep_checkpoints)
+        self._sink = MetricSink(
+            run_dir / "learner.jsonl", run_dir / "tensorboard" if config.tensorboard else None
+        )
+        self._cursor = 0
+        self._credit = 0.0  # updates owed
+        self._pretrain_left = config.pretrain_updates
+        self._weights: Weights | None = None
+        self._version = -1
+        self._published_updates, self._published_s = -1, -math.inf
+        self._saved_updates = self._logged_updates = 0
+        self._busy_s, self._busy_updates = 0.0, 0
+        self._skipped = self._bad_steps = self._rollbacks = 0
+        self._good = self.algo.state_dict()
+
+    @property
+    def env_steps(self) -> int:
+        """Practice steps seen so far."""
+        return self.replay.env_steps
+
+    def ingest(self) -> int:
+        """Take every new row of the store; returns how many practice steps were among them."""
+        new = 0
+        while True:
+            rows, cursor = self.store.rows_since(self._cursor, ROWS_PER_READ)
+            new += self.replay.ingest(rows)
+            self._cursor = cursor
+            if len(rows) < ROWS_PER_READ:
+                break
+        self._credit = min(self._credit + self.config.utd * new, float(self.config.max_backlog))
+        return new
+
+    def updates_due(self) -> int:
+        """Gradient steps that the data pays for now."""
+        if self._pretrain_left and self.replay.len_demo:
+            return self._pretrain_left
+        if self.env_steps < self.config.min_steps or not self.replay.len_online:
+            return 0
+        return int(self._credit)
+
+    def update(self, count: int) -> int:
+        """Do up to `count` gradient steps (whole updates of the algorithm, at least one).
+
+        Returns the gradient steps done.
+
+        Raises:
+            SpecError: the replay is empty.
+            RobotRLError: gradients stay non-finite although the last good state was restored.
+        """
+        began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0
+        metrics: dict[str, Tensor] = {}
+        while done < max(count, 1) - per_update + 1 or not done:
+            metrics = self.algo.update(self._sample)
+            done += per_update
+            self._watch(int(metrics["optimizer/skipped"]))
+        self.updates += done
+        if self._pretrain_left:
+            self._pretrain_left = max(0, self._pretrain_left - done)
+        else:
+            self._credit -= done
+        self._busy_s += time.perf_counter() - began
+        self._busy_updates += done
+        if self.updates - self._logged_updates >= self.config.log_updates:
+            self._log(metrics)
+        every = self.config.checkpoint_updates
+        if every and self.updates - self._saved_updates >= every:
+            self._save_or_warn()
+        return done
+
+    def weights(self) -> Weights:
+        """The newest published weights. New ones get the next version; never holds NaN."""
+        now_s = self._clock.now_s()
+        due = now_s - self._published_s >= self.config.publish_period_s
+        if self._weights is None or (due and self.updates != self._published_updates):
+            tensors = self.algo.actor_state()
+            if all(bool(torch.isfinite(v).all()) for v in tensors.values()):
+                self._publish(tensors, now_s)
+        if self._weights is None:
+            raise RobotRLError(
+                "the policy holds NaN before anything was published",
+                expected="finite weights",
+                got=f"non-finite after {self.updates} updates",
+                fix="check the loaded checkpoint and the observations",
+            )
+        return self._weights
+
+    def save(self, score: float | None = None) -> Path:
+        """Write a checkpoint. `score`: success in [0, 1] if evaluated; the best one is kept.
+
+        Raises:
+            CheckpointError: the disk refused.
+        """
+        tensors = self.algo.state_dict()
+        facts = {
+            "updates": self.updates,
+            "version": self._version,
+            "cursor": self._cursor,
+            "credit": self._credit,
+            "pretrain_left": self._pretrain_left,
+            "skipped": self._skipped,
+            "rng": self._rng.bit_generator.state,
+        }
+        path = self._checkpoints.save(Checkpoint(tensors, facts, self.spec.hash, score))
+        self._good, self._rollbacks = tensors, 0
+        self._saved_updates = self.updates
+        return path
+
+    def load(self) -> bool:
+        """Continue from the newest usable checkpoint, replaying the store up to it.
+
+        Returns False when there is none. Call before `ingest`.
+
+        Raises:
+            CheckpointError: there are checkpoints and none fits this run.
+        """
+        checkpoint = self._checkpoints.load(self.spec.hash)
+        if checkpoint is None:
+            return False
+        facts: dict[str, Any] = checkpoint.facts
+        self.algo.load_state_dict(checkpoint.tensors)
+        self._good = checkpoint.tensors
+        self.updates, self._version = facts["updates"], facts["version"]
+        self._saved_updates = self._logged_updates = self.updates
+        self._skipped, self._bad_steps = facts["skipped"], 0
+        self._rng.bit_generator.state = facts["rng"]
+        while self._cursor < facts["cursor"]:
+            rows, cursor = self.store.rows_since(
+                self._cursor, min(ROWS_PER_READ, facts["cursor"] - self._cursor)
+            )
+            if not rows:
+                log.error("the store ends before the checkpoint: %d rows missing", facts["cursor"])
+                break
+            self.replay.ingest(rows)
+            self._cursor = cursor
+        self._credit, self._pretrain_left = facts["credit"], facts["pretrain_left"]
+        log.info("continued from %d updates, %d env steps", self.updates, self.env_steps)
+        return True
+
+    def close(self) -> None:
+        """Close the metrics file."""
+        self._sink.close()
+
+    def _sample(self, batch_size: int, demo_fraction: float) -> Batch:
+        return self.replay.sample(batch_size, demo_fraction, self._rng)
+
+    def _publish(self, tensors: dict[str, Tensor], now_s: float) -> None:
+        data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()})
+        self._version += 1
+        self._weights = Weights(self._version, hashlib.sha256(data).hexdigest(), data)
+        self._published_updates, self._published_s = self.updates, now_s
+
+    def _watch(self, skipped: int) -> None:
+        """Restore the last good state after several non-finite gradients in a row."""
+        self._bad_steps = (
+            self._bad_steps + skipped - self._skipped if skipped > self._skipped else 0
+        )
+        self._skipped = skipped
+        if self._bad_steps < MAX_BAD_STEPS:
+            return
+        self._rollbacks += 1
+        if self._rollbacks > MAX_ROLLBACKS:
+            raise RobotRLError(
+                "gradients stay non-finite",
+                expected=f"finite ones after {MAX_ROLLBACKS} returns to the last good state",
+                got=f"{skipped} skipped steps",
+                fix="look for extreme rewards or observations, or lower algo.learning_rate",
+            )
+        log.error("%d bad steps in a row: back to the last good state", self._bad_steps)
+        self.algo.load_state_dict(self._good)
+        self._bad_steps, self._skipped = 0, int(self._good_skipped())
+
+    def _good_skipped(self) -> int:
+        return sum(int(v) for k, v in self._good.items() if k.endswith("optimizer/skipped"))
+
+    def _save_or_warn(self) -> None:
+        """An automatic checkpoint that fails must not end the training."""
+        try:
+            self.save()
+        except CheckpointError as error:
+            self._saved_updates = self.updates
+            log.error("%s", error)
+
+    def _log(self, metrics: dict[str, Tensor]) -> None:
+        self.metrics = {k: float(v) for k, v in metrics.items()} | {
+            "learner/updates": self.updates,
+            "learner/utd": self.updates / max(self.env_steps, 1),
+            "learner/updates_per_s": self._busy_updates / max(self._busy_s, 1e-9),
+            "learner/backlog": self._credit,
+            "replay/online": self.replay.len_online,
+            "replay/demo": self.replay.len_demo,
+            "replay/refused_rows": self.replay.refused_rows,
+            "weights/published_version": self._version,
+        }
+        self._sink.write(self.env_steps, self.metrics)
+        self._logged_updates, self._busy_s, self._busy_updates = self.updates, 0.0, 0

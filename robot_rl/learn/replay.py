@@ -1,0 +1,312 @@
+"""Replay: a sampling view over the rows of the store.
+
+Frames are kept once, in preallocated arrays (images stay uint8); a step refers to two of them by
+(episode, frame), never by neighbourhood, so a gap in the stream can not pair an image with another
+moment's state (reference: HIL-SERL's image buffer does exactly that). Everything here follows from
+the sequence of rows alone: the same rows give the same replay, whatever the timing.
+
+What may be sampled:
+
+    purpose "eval", other spec         never
+    driver RESET                       never
+    ending STALE                       not that step
+    ending ABORTED                     not one step of that episode
+    reward None                        once a Label(kind="reward") for the step arrives
+    frame not here yet                 once it arrives
+
+and in which view (HIL-SERL's table; a corrected step is in both):
+
+    online   every step of an episode that is not a demonstration
+    demo     every step that a person drove: demo, correction, recovery
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.errors import SpecError
+from robot_rl.spec import Spec
+from robot_rl.types import (
+    Driver,
+    Ending,
+    EpisodeId,
+    EpisodeStart,
+    Frame,
+    Label,
+    Observation,
+    Row,
+    Step,
+)
+
+log = logging.getLogger(__name__)
+
+GRIPPER_DEAD_ZONE = 0.5  # as spec.ActionSpec.gripper_width_m: below, the command means "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B transitions. Rows of the two views alternate, so any slice keeps the mix (RLPD).
+
+    observation, next_observation: name -> [B, ...]; action: float32 [B, A], as executed;
+    reward, mask: float32 [B], mask = 1 - terminated (a truncated step bootstraps); human: bool [B];
+    toggle: float32 [B], 1 where the step reversed the gripper.
+    """
+
+    observation: Observation
+    action: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    next_observation: Observation
+    mask: NDArray[np.float32]
+    human: NDArray[np.bool_]
+    toggle: NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class _Episode:
+    """Where the rows of one episode lie: frame number -> slot, step number -> slot."""
+
+    purpose: str
+    frames: dict[int, int] = field(default_factory=dict)
+    steps: dict[int, int] = field(default_factory=dict)
+    waiting: dict[int, list[int]] = field(default_factory=dict)  # frame number -> step slots
+    labels: dict[int, float] = field(default_factory=dict)  # came before their step
+    gripper: int = 0  # last commanded direction: -1 closed, +1 open, 0 none yet
+
+
+class _IndexSet:
+    """A set of slots with O(1) add, discard and an array to draw from."""
+
+    def __init__(self, capacity: int) -> None:
+        self._items = np.empty(capacity, np.int64)
+        self._where = np.full(capacity, -1, np.int64)
+        self.size = 0
+
+    def add(self, slot: int) -> None:
+        if self._where[slot] < 0:
+            self._items[self.size], self._where[slot] = slot, self.size
+            self.size += 1
+
+    def discard(self, slot: int) -> None:
+        where = self._where[slot]
+        if where >= 0:
+            self.size -= 1
+            last = self._items[self.size]
+            self._items[where], self._where[last] = last, where
+            self._where[slot] = -1
+
+    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        return self._items[rng.integers(0, self.size, count)]
+
+
+class Replay:
+    """Holds the newest `capacity` steps; when full, whole episodes go, oldest practice first.
+
+    Args:
+        spec: of the run; rows of another spec are refused episode by episode, with a warning.
+        capacity: steps. Memory is touched only as it fills.
+        keys: observation entries to keep; None keeps all.
+    """
+
+    def __init__(self, spec: Spec, capacity: int, keys: Iterable[str] | None = None) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1 step, got {capacity}")
+        self.spec, self.capacity = spec, capacity
+        self.env_steps = 0  # practice steps ever ingested: what the update budget counts
+        self.refused_rows = 0  # rows without a known episode (or of another spec)
+        kept = spec.observation if keys is None else {k: spec.observation[k] for k in keys}
+        slots = capacity + capacity // 4 + 2  # an episode has one frame more than steps
+        self._frames = {k: np.zeros((slots, *v.shape), v.dtype) for k, v in kept.items()}
+        self._free_frames = list(range(slots - 1, -1, -1))
+        self._free_steps = list(range(capacity - 1, -1, -1))
+        self._action = np.zeros((capacity, spec.action.size), np.float32)
+        self._reward, self._mask, self._toggle = np.zeros((3, capacity), np.float32)
+        self._human, self._usable, self._labelled = np.zeros((3, capacity), np.bool_)
+        self._frame, self._next = np.full((2, capacity), -1, np.int64)
+        self._online, self._demo = _IndexSet(capacity), _IndexSet(capacity)
+        self._episodes: dict[EpisodeId, _Episode] = {}
+        self._gone: set[EpisodeId] = set()  # eval, foreign, aborted or evicted: never again
+
+    @property
+    def len_online(self) -> int:
+        """Steps in the online view."""
+        return self._online.size
+
+    @property
+    def len_demo(self) -> int:
+        """Steps in the demo view."""
+        return self._demo.size
+
+    @property
+    def bytes_per_step(self) -> int:
+        """Memory of one step with its frame."""
+        frame = sum(v[0].nbytes for v in self._frames.values())
+        return frame + self._action[0].nbytes + 3 * 4 + 3 + 2 * 8
+
+    def ingest(self, rows: Iterable[Row]) -> int:
+        """Take rows in commit order; a row seen before changes nothing. Returns new env steps."""
+        before = self.env_steps
+        for row in rows:
+            if isinstance(row, EpisodeStart):
+                self._begin(row)
+            elif isinstance(row, Frame | Step | Label) and row.id not in self._gone:
+                episode = self._episodes.get(row.id)
+                if episode is None:
+                    self.refused_rows += 1
+                elif isinstance(row, Frame):
+                    self._add_frame(episode, row)
+                elif isinstance(row, Step):
+                    self._add_step(episode, row)
+                else:
+                    self._add_label(episode, row)
+        return self.env_steps - before
+
+    def sample(self, batch_size: int, demo_fraction: float, rng: np.random.Generator) -> Batch:
+        """Draw with replacement: `demo_fraction` of the rows from the demo view, spread evenly.
+
+        While one view is empty, all rows come from the other.
+
+        Raises:
+            SpecError: nothing can be sampled yet.
+        """
+        if self._online.size + self._demo.size == 0:
+            raise SpecError(
+                "the replay is empty",
+                expected="at least one complete, labelled step",
+                got="0 online, 0 demo",
+                fix="record demonstrations or practice first",
+            )
+        if not self._online.size or not self._demo.size:
+            demo_fraction = 0.0 if self._online.size else 1.0
+        count = round(batch_size * demo_fraction)
+        share = np.arange(batch_size + 1) * count // batch_size
+        from_demo = share[1:] > share[:-1]
+        slots = np.empty(batch_size, np.int64)
+        if count:
+            slots[from_demo] = self._demo.draw(count, rng)
+        if count < batch_size:
+            slots[~from_demo] = self._online.draw(batch_size - count, rng)
+        return self._gather(slots)
+
+    def _gather(self, slots: NDArray[np.int64]) -> Batch:
+        now, after = self._frame[slots], self._next[slots]
+        return Batch(
+            observation={k: v.take(now, 0) for k, v in self._frames.items()},
+            action=self._action.take(slots, 0),
+            reward=self._reward[slots],
+            next_observation={k: v.take(after, 0) for k, v in self._frames.items()},
+            mask=self._mask[slots],
+            human=self._human[slots],
+            toggle=self._toggle[slots],
+        )
+
+    def _begin(self, row: EpisodeStart) -> None:
+        if row.id in self._gone or row.id in self._episodes:
+            return
+        if row.spec_hash != self.spec.hash:
+            log.warning("%s has spec %s, not %s: left out", row.id, row.spec_hash, self.spec.hash)
+        if row.purpose == "eval" or row.spec_hash != self.spec.hash:
+            self._gone.add(row.id)
+        else:
+            self._episodes[row.id] = _Episode(row.purpose)
+
+    def _add_frame(self, episode: _Episode, row: Frame) -> None:
+        if row.frame in episode.frames:
+            return
+        if not all(np.isfinite(row.observation[k]).all() for k in self._frames):
+            self.refused_rows += 1  # its two steps wait for ever; one NaN would poison the critic
+            return
+        while not self._free_frames:
+            self._evict()
+        if row.id in self._gone:  # capacity is smaller than this one episode
+            return
+        slot = self._free_frames.pop()
+        for key, store in self._frames.items():
+            store[slot] = row.observation[key]
+        episode.frames[row.frame] = slot
+        for step_slot in episode.waiting.pop(row.frame, []):
+            self._link(episode, step_slot, row.frame, slot)
+
+    def _link(self, episode: _Episode, step_slot: int, frame: int, slot: int) -> None:
+        """A frame that `step_slot` waited for is here."""
+        if self._frame[step_slot] == -1 - frame - 1:
+            self._frame[step_slot] = slot
+        if self._next[step_slot] == -1 - frame - 1:
+            self._next[step_slot] = slot
+        self._offer(episode, step_slot)
+
+    def _add_step(self, episode: _Episode, row: Step) -> None:
+        if row.step in episode.steps:
+            return
+        if episode.purpose != "demo" and row.driver is not Driver.RESET:
+            self.env_steps += 1
+        if row.ending is Ending.ABORTED:
+            self._drop(row.id)
+            return
+        while not self._free_steps:
+            self._evict()
+        if row.id in self._gone:
+            return
+        slot = self._free_steps.pop()
+        episode.steps[row.step] = slot
+        reward = episode.labels.pop(row.step, row.reward)
+        finite = np.isfinite(row.action).all() and np.isfinite(reward or 0.0)
+        self.refused_rows += not finite
+        self._action[slot] = row.action
+        self._reward[slot] = 0.0 if reward is None else reward
+        self._labelled[slot] = reward is not None
+        self._mask[slot] = row.ending is not Ending.TERMINATED
+        self._human[slot] = row.driver.is_human
+        trusted = row.driver is not Driver.RESET and row.ending is not Ending.STALE
+        self._usable[slot] = trusted and finite
+        self._toggle[slot] = self._reversed_gripper(episode, row)
+        for number, column in ((row.frame, self._frame), (row.next_frame, self._next)):
+            column[slot] = episode.frames.get(number, -1 - number - 1)
+            if number not in episode.frames:
+                episode.waiting.setdefault(number, []).append(slot)
+        self._offer(episode, slot)
+
+    def _reversed_gripper(self, episode: _Episode, row: Step) -> bool:
+        """True when this step commands the opposite of the last gripper command."""
+        if not self.spec.action.gripper or abs(row.action[6]) <= GRIPPER_DEAD_ZONE:
+            return False
+        before, episode.gripper = episode.gripper, 1 if row.action[6] > 0 else -1
+        return before not in (0, episode.gripper)
+
+    def _add_label(self, episode: _Episode, row: Label) -> None:
+        if row.kind != "reward" or row.step is None:
+            return
+        slot = episode.steps.get(row.step)
+        if slot is None:
+            episode.labels[row.step] = row.value
+            return
+        self._reward[slot], self._labelled[slot] = row.value, True
+        self._offer(episode, slot)
+
+    def _offer(self, episode: _Episode, slot: int) -> None:
+        """Enter a step into the views if it is complete."""
+        here = self._frame[slot] >= 0 and self._next[slot] >= 0
+        if not (here and self._usable[slot] and self._labelled[slot]):
+            return
+        if episode.purpose != "demo":
+            self._online.add(slot)
+        if self._human[slot]:
+            self._demo.add(slot)
+
+    def _evict(self) -> None:
+        """Forget the oldest practice episode; demonstrations go only when nothing else is left."""
+        practice = (k for k, e in self._episodes.items() if e.purpose != "demo")
+        self._drop(next(practice, None) or next(iter(self._episodes)))
+
+    def _drop(self, key: EpisodeId) -> None:
+        episode = self._episodes.pop(key)
+        self._gone.add(key)
+        for slot in episode.steps.values():
+            self._online.discard(slot)
+            self._demo.discard(slot)
+        self._free_steps.extend(episode.steps.values())
+        self._free_frames.extend(episode.frames.values())

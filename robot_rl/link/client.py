@@ -1,0 +1,133 @@
+"""The actor's end of the link: a thread that replicates the store and fetches weights.
+
+The control loop never waits for it. Rows go into the store (`StoreWriter.put`), this thread reads
+them there through its own connection; weights and status are read from memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from robot_rl.errors import LinkError, RobotRLError
+from robot_rl.link.auth import Keys
+from robot_rl.link.config import LinkConfig
+from robot_rl.link.session import Session
+from robot_rl.spec import Spec
+from robot_rl.store.store import Store
+from robot_rl.types import Weights
+
+log = logging.getLogger(__name__)
+
+NOT_STARTED: dict[str, Any] = {
+    "connected": False,
+    "pending_rows": 0,
+    "last_ack_age_s": None,
+    "refused": None,
+    "weights_version": -1,
+    "weights_rejected": 0,
+    "round_trip_ms": None,
+    "learner": {},
+}
+"""Keys of `LinkClient.status()`, as they are before the first connection."""
+
+
+class LinkClient:
+    """Replicates one store to the learner for as long as it runs; reconnects for ever.
+
+    Args:
+        config: address and bounds.
+        keys: this process's pair; must know `learner.public`.
+        spec: contract of the run.
+        store_path: the actor's store file.
+    """
+
+    def __init__(self, config: LinkConfig, keys: Keys, spec: Spec, store_path: Path | str) -> None:
+        keys.public_of("learner")  # a missing key is said here, not in a thread
+        self._config, self._keys, self._spec, self._path = config, keys, spec, Path(store_path)
+        self._stopping = threading.Event()
+        self._session: Session | None = None
+        self._failure: RobotRLError | None = None
+        self._thread = threading.Thread(target=self._run, name="link-client", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; returns at once, connected or not."""
+        self._thread.start()
+
+    def stop(self, drain_s: float = 2.0) -> None:
+        """Give rows up to `drain_s` to reach a connected learner, then end; twice is fine.
+
+        What remains is in the store and is sent by the next process.
+        """
+        if self._thread.is_alive() and self.status()["connected"]:
+            self.drain(drain_s)
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10.0)
+
+    def newest_weights(self) -> Weights | None:
+        """Newest verified weights, None before any. Never blocks.
+
+        After a learner restarts from an older checkpoint their version may be lower than before.
+        """
+        return self._session.weights if self._session is not None else None
+
+    def status(self) -> dict[str, Any]:
+        """How the link is; keys as in `NOT_STARTED`, `learner` = the learner's own figures."""
+        status = dict(NOT_STARTED) | (self._session.status if self._session is not None else {})
+        if self._failure is not None:
+            status |= {"connected": False, "refused": str(self._failure)}
+        return status
+
+    def raise_if_refused(self) -> None:
+        """Raise the `LinkError` (or `StoreError`) that a person must act on, if there is one.
+
+        A learner that is away, or whose disk is full for now, is no error: rows wait in the store.
+        """
+        if self._failure is not None:
+            raise self._failure
+        refusal = self._session.refusal if self._session is not None else None
+        if refusal is not None and refusal.permanent:
+            raise refusal.error
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until every row committed before this call is acknowledged; False on time-out."""
+        deadline_s = time.monotonic() + timeout_s
+        began: int | None = None
+        while time.monotonic() < deadline_s and self._failure is None:
+            session = self._session
+            if session is not None:
+                began = session.ticks if began is None else began
+                if session.ticks >= began + 2 and session.status["pending_rows"] == 0:
+                    return True
+            time.sleep(0.005)
+        return False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            with Store(self._path, spec=self._spec) as store:
+                session = Session(self._config, self._keys, self._spec, store)
+                self._session = session
+                try:
+                    while not self._stopping.is_set():
+                        session.tick()
+                finally:
+                    session.close()
+        except Exception as error:  # a thread that ends silently would look like a slow network
+            log.exception("the link has stopped")
+            own = isinstance(error, RobotRLError)
+            self._failure = (
+                error
+                if own
+                else LinkError("the link has stopped", got=repr(error), fix="see the log")
+            )

@@ -1,0 +1,56 @@
+"""Settings of the link, the same on both ends: where, how big, how often."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from robot_rl.config import register
+
+WILDCARDS = ("", "*", "0.0.0.0", "::")
+
+
+@register("link", "local")
+@dataclass(frozen=True, kw_only=True)
+class LinkConfig:
+    """Where actor and learner meet, and the bounds of what they exchange."""
+
+    host: str = "127.0.0.1"  # the learner's address, on both ends; never a wildcard
+    port: int = 5597  # unassigned by IANA; 0 lets the learner pick a free one
+    key_folder: str | None = None  # None: keys are made in the run folder, loopback only
+    max_message_bytes: int = 16 << 20  # to the learner: a batch, or one row of ten 720p images
+    max_weights_bytes: int = 256 << 20  # to the actor: a 60 M parameter policy in float32
+    batch_bytes: int = 4 << 20  # one batch is in flight: 4 MB per round trip, 40 MB/s at 100 ms
+    batch_rows: int = 512
+    poll_s: float = 0.02  # how soon a committed row leaves; a fifth of a 10 Hz control period
+    weights_period_s: float = 0.5  # 5 control ticks: staleness is dominated by training itself
+    status_period_s: float = 1.0
+    reply_timeout_s: float = 5.0  # a learner that compiles or saves may be silent for seconds
+    backoff_max_s: float = 5.0  # a restarted learner is found within 10 s
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if self.host in WILDCARDS:
+            raise ValueError("host must name one interface; a wildcard opens every network")
+        if not 0 <= self.port <= 65535:
+            raise ValueError("port must be in 0..65535")
+        if not 0 < self.batch_bytes <= self.max_message_bytes // 2:
+            raise ValueError("batch_bytes must be positive and at most half of max_message_bytes")
+        if not 0 < self.batch_rows <= 4096 or self.max_weights_bytes <= 0:
+            raise ValueError("batch_rows must be in 1..4096 and max_weights_bytes positive")
+        periods = (self.poll_s, self.weights_period_s, self.status_period_s)
+        if min(*periods, self.reply_timeout_s, self.backoff_max_s) <= 0:
+            raise ValueError("periods and time-outs must be positive")
+
+    @property
+    def endpoint(self) -> str:
+        """ZeroMQ address."""
+        return f"tcp://{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """True when no other machine can reach `host`."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"

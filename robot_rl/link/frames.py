@@ -1,0 +1,260 @@
+"""What actor and learner say to each other: nine messages, one frame layout, strict decoding.
+
+Frame (little-endian)::
+
+    4 s   magic "RRL1"
+    u16   protocol version       both ends must agree; this header never changes shape
+    u8    kind                   key of `MESSAGES`
+    u8    zero
+    u64   sequence               numbered by who asks; a reply repeats the number of its request
+    u32   body length
+    u32   CRC-32 of all other bytes
+    ...   body: msgpack list of the message's fields
+
+    actor: HELLO      learner: WELCOME | REFUSED
+           ROWS                ACK (after the commit) | REFUSED
+           GET_WEIGHTS         WEIGHTS (newer than the number asked for) | NO_WEIGHTS
+           STATUS              STATUS
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from robot_rl.errors import CodecError, LinkError
+from robot_rl.spec import PROTOCOL_VERSION
+from robot_rl.store.codec import pack, unpack
+from robot_rl.store.rows import FlatRow, Key, Kind, check_values
+from robot_rl.types import Weights
+
+MAGIC = b"RRL1"
+MAX_ITEMS = 4096  # rows or keys in one message
+MAX_DEPTH = 8  # a spec has 4 levels
+HEADER = struct.Struct("<4sHBBQII")
+_CHECKED = struct.Struct("<4sHBBQI")
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of an actor or console: who it is and what it will send."""
+
+    role: str
+    spec_hash: str
+    spec: Mapping[str, Any]  # sent whole so that a refusal can say what differs
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The learner agrees. session: random word per learner process; newest weights (-1: none)."""
+
+    session: str
+    weights_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """No, why, and how to fix it. code: one of `REFUSALS`; diff: lines `path: mine -> theirs`."""
+
+    code: str
+    reason: str
+    diff: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A batch of rows in commit order; stored in one transaction."""
+
+    rows: tuple[FlatRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """These identities are committed; `new` of them were not known before."""
+
+    keys: tuple[Key, ...]
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetWeights:
+    """Ask for weights with a version above `newer_than`; the reply is `types.Weights`."""
+
+    newer_than: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoWeights:
+    """Nothing newer; `newest` is the version the learner has (-1: none)."""
+
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Figures of the sender, both ways; also the heartbeat."""
+
+    values: Mapping[str, Scalar]
+
+
+Message = Hello | Welcome | Refused | Rows | Ack | GetWeights | Weights | NoWeights | Status
+
+REFUSALS = {
+    "protocol": "another robot-rl version",
+    "spec": "another observation or action spec",
+    "role": "this key may not say that",
+    "hello": "say HELLO first (the learner was restarted)",
+    "rows": "a row does not fit the spec",
+    "conflict": "a row claims an identity that another row has",
+    "store": "the learner's store cannot take rows now",
+}
+
+
+def encode(message: Message, sequence: int = 0) -> bytes:
+    """Message -> frame. Raises `CodecError` when a field cannot be written."""
+    kind = _KINDS[type(message)]
+    body = pack([getattr(message, field.name) for field in fields(message)])
+    checked = _CHECKED.pack(MAGIC, PROTOCOL_VERSION, kind, 0, sequence, len(body))
+    crc = zlib.crc32(body, zlib.crc32(checked))
+    return b"".join((checked, struct.pack("<I", crc), body))
+
+
+def decode(data: bytes | memoryview) -> tuple[int, Message]:
+    """Frame -> (sequence, message). The socket has bounded the length already (MAXMSGSIZE).
+
+    Raises:
+        CodecError: anything but one whole, undamaged frame with valid fields.
+        LinkError: an undamaged header of another protocol version.
+    """
+    view = memoryview(data)
+    if len(view) < HEADER.size:
+        raise _bad(f">= {HEADER.size} bytes", f"{len(view)}")
+    magic, protocol, kind, zero, sequence, length, crc = HEADER.unpack_from(view)
+    if magic != MAGIC or zero != 0 or length != len(view) - HEADER.size:
+        raise _bad("a frame of this protocol", f"{bytes(view[:8])!r}, {len(view)} bytes")
+    if zlib.crc32(view[HEADER.size :], zlib.crc32(view[: _CHECKED.size])) != crc:
+        raise _bad("a matching CRC-32", "a damaged frame")
+    if protocol != PROTOCOL_VERSION:
+        raise LinkError(
+            "actor and learner speak different protocol versions",
+            expected=str(PROTOCOL_VERSION),
+            got=str(protocol),
+            fix="install the same robot-rl version on both machines",
+        )
+    if kind not in MESSAGES:
+        raise _bad("a known message kind", str(kind))
+    cls, checks = MESSAGES[kind]
+    values = unpack(view[HEADER.size :], max_items=MAX_ITEMS)
+    if type(values) is not tuple or len(values) != len(checks):
+        raise _bad(f"{len(checks)} fields of {cls.__name__}", type(values).__name__)
+    return sequence, cls(*(check(v) for check, v in zip(checks, values, strict=True)))
+
+
+# -- field checks: plain value in, typed value out, CodecError otherwise ---------------------------
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise _bad("text", type(value).__name__)
+    return value
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int or not -1 <= value < 2**63:
+        raise _bad("an integer >= -1", repr(value)[:40])
+    return value
+
+
+def _blob(value: Any) -> bytes:
+    if type(value) is not bytes:
+        raise _bad("bytes", type(value).__name__)
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if type(value) is not tuple:
+        raise _bad("a list of text", type(value).__name__)
+    return tuple(_text(v) for v in value)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise _bad("a map", type(value).__name__)
+    return _plain(value, MAX_DEPTH)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """Maps with text keys, lists (msgpack gave tuples) and scalars: the form of `Spec.as_dict`."""
+    if depth == 0:
+        raise _bad(f"at most {MAX_DEPTH} levels", "more")
+    if type(value) is dict:
+        return {_text(k): _plain(v, depth - 1) for k, v in value.items()}
+    if type(value) is tuple:
+        return [_plain(v, depth - 1) for v in value]
+    return value
+
+
+def _scalars(value: Any) -> dict[str, Scalar]:
+    mapping = _mapping(value)
+    if not all(v is None or type(v) in (str, int, float, bool) for v in mapping.values()):
+        raise _bad("a map of scalars", "something nested")
+    return mapping
+
+
+def _rows(value: Any) -> tuple[FlatRow, ...]:
+    if type(value) is not tuple:
+        raise _bad("a list of rows", type(value).__name__)
+    return tuple(_row(v) for v in value)
+
+
+def _row(value: Any) -> FlatRow:
+    if type(value) is not tuple or len(value) != 2 or type(value[1]) is not tuple:
+        raise _bad("[kind, values]", type(value).__name__)
+    flat = FlatRow(_kind(value[0]), value[1])
+    check_values(flat)
+    return flat
+
+
+def _kind(value: Any) -> Kind:
+    if type(value) is not int or not 0 <= value < len(Kind):
+        raise _bad("a row kind", repr(value)[:40])
+    return Kind(value)
+
+
+def _keys(value: Any) -> tuple[Key, ...]:
+    if type(value) is not tuple or not all(type(k) is tuple and 4 <= len(k) <= 6 for k in value):
+        raise _bad("a list of row identities", type(value).__name__)
+    for key in value:
+        _kind(key[0])
+        if not all(type(v) in (int, str) for v in key):
+            raise _bad("a row identity", repr(key)[:80])
+    return value
+
+
+MESSAGES: dict[int, tuple[type, tuple[Callable[[Any], Any], ...]]] = {
+    1: (Hello, (_text, _text, _mapping)),
+    2: (Welcome, (_text, _integer)),
+    3: (Refused, (_text, _text, _texts)),
+    4: (Rows, (_rows,)),
+    5: (Ack, (_keys, _integer)),
+    6: (GetWeights, (_integer,)),
+    7: (Weights, (_integer, _text, _blob)),
+    8: (NoWeights, (_integer,)),
+    9: (Status, (_scalars,)),
+}
+"""kind -> message and a check per field; the numbers are on the wire and never reused."""
+
+_KINDS = {cls: kind for kind, (cls, _) in MESSAGES.items()}
+
+
+def _bad(expected: str, got: str) -> CodecError:
+    return CodecError(
+        "not a valid link message",
+        expected=expected,
+        got=got,
+        fix="run the same robot-rl version on both sides",
+    )

@@ -1,0 +1,272 @@
+"""The learner's end of the link: takes rows into the store, hands out weights and status.
+
+One ROUTER socket, CURVE always, no thread: `poll` does a bounded amount of work and returns, so the
+learner calls it between gradient updates. A peer is known by its key; what it may say follows from
+its role. Rows are acknowledged only after their transaction has committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import zmq
+from zmq.utils import z85
+
+from robot_rl.errors import CodecError, ConflictError, LinkError, SpecError, StoreError
+from robot_rl.link.auth import Keys, require_key_folder, role_of
+from robot_rl.link.config import LinkConfig
+from robot_rl.link.frames import (
+    REFUSALS,
+    Ack,
+    GetWeights,
+    Hello,
+    Message,
+    NoWeights,
+    Refused,
+    Rows,
+    Scalar,
+    Status,
+    Welcome,
+    decode,
+    encode,
+)
+from robot_rl.spec import Spec, diff
+from robot_rl.store.store import Store
+from robot_rl.types import Weights
+
+log = logging.getLogger(__name__)
+
+MAX_STRIKES = 10  # malformed or forbidden messages before a key is ignored
+MAX_SESSIONS = 64  # connections remembered; an evicted one is asked to say HELLO again
+ALLOWED: dict[str, tuple[type, ...]] = {
+    "actor": (Hello, Rows, GetWeights, Status),
+    "console": (Hello, Status),
+}
+"""role -> messages it may send."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """What the learner knows about one key. seen_s: monotonic time of its last message."""
+
+    name: str
+    strikes: int = 0
+    rows: int = 0
+    duplicates: int = 0
+    seen_s: float = 0.0
+    status: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def banned(self) -> bool:
+        """True once it has sent too much nonsense; until the learner restarts."""
+        return self.strikes >= MAX_STRIKES
+
+
+class LinkServer:
+    """Serves actors and consoles; use from one thread.
+
+    Args:
+        config: bounds and address; port 0 picks a free one (see `port`).
+        keys: the learner's pair and the allow-list.
+        spec: contract of the run; peers with another one are refused.
+        store: where rows go.
+
+    Raises:
+        LinkError: port in use, address not of this machine, or a network address without a
+            configured key folder.
+    """
+
+    def __init__(self, config: LinkConfig, keys: Keys, spec: Spec, store: Store) -> None:
+        require_key_folder(config)
+        self._spec, self._store = spec, store
+        self._session = secrets.token_hex(8)
+        self._weights: Weights | None = None
+        self._status: dict[str, Scalar] = {}
+        self._peers = {n: Peer(n) for n in keys.peers.values() if role_of(n) in ALLOWED}
+        self._names = {k: n for k, n in keys.peers.items() if n in self._peers}
+        self._sessions: OrderedDict[bytes, str] = OrderedDict()  # routing id -> peer name
+        self._context = zmq.Context()
+        self._zap = self._context.socket(zmq.REP)
+        self._zap.linger = 0
+        self._zap.bind("inproc://zeromq.zap.01")  # before the ROUTER: nobody slips in unchecked
+        self._router = self._context.socket(zmq.ROUTER)
+        try:
+            self.port = self._bind(config, keys)
+        except LinkError:
+            self.close()
+            raise
+        self._poller = zmq.Poller()
+        self._poller.register(self._zap, zmq.POLLIN)
+        self._poller.register(self._router, zmq.POLLIN)
+        self._handlers: dict[type, Callable[[Peer, Any], Message]] = {
+            Rows: self._take_rows,
+            GetWeights: self._give_weights,
+            Status: self._trade_status,
+        }
+
+    def poll(self, timeout_ms: int = 0, max_messages: int = 64) -> int:
+        """Wait up to `timeout_ms` for work, do it, return how many messages were handled.
+
+        Never raises for what a peer does; a store that cannot take rows is logged and the peer is
+        told, it keeps them.
+        """
+        handled = 0
+        while handled < max_messages:
+            ready = dict(self._poller.poll(timeout_ms if handled == 0 else 0))
+            if self._zap in ready:
+                self._authenticate()
+            if self._router in ready:
+                self._handle(self._router.recv_multipart(copy=False))
+                handled += 1
+            if not ready:
+                break
+            timeout_ms = 0
+        return handled
+
+    def publish(self, weights: Weights) -> None:
+        """Make these the newest weights; actors fetch them when they ask."""
+        self._weights = weights
+
+    def set_status(self, values: Mapping[str, Scalar]) -> None:
+        """Figures that peers see (update count, UTD, ...): scalars only."""
+        self._status = dict(values)
+
+    def peers(self) -> dict[str, Peer]:
+        """What is known about each allowed key, by name."""
+        return self._peers
+
+    def close(self) -> None:
+        """Close the sockets; twice is fine."""
+        self._router.close(linger=200)  # ms: the last ACKs may leave
+        self._zap.close()
+        self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- connection ------------------------------------------------------------------------------
+
+    def _bind(self, config: LinkConfig, keys: Keys) -> int:
+        router = self._router
+        router.curve_server = True
+        router.curve_publickey, router.curve_secretkey = keys.public, keys.secret
+        router.zap_domain = b"robot-rl"
+        router.maxmsgsize = config.max_message_bytes
+        router.rcvhwm = router.sndhwm = 16  # a peer has at most one request of each kind waiting
+        router.heartbeat_ivl = 5_000
+        router.heartbeat_timeout = 30_000  # long: weights on a slow network hold up the answers
+        try:
+            router.bind(config.endpoint if config.port else f"tcp://{config.host}:*")
+        except zmq.ZMQError as error:
+            in_use = error.errno == zmq.EADDRINUSE
+            raise LinkError(
+                f"the learner cannot listen on {config.host}:{config.port}",
+                expected="a free port on an address of this machine",
+                got="the port is in use" if in_use else str(error),
+                fix="end the other learner, or set link.port=... on both sides"
+                if in_use
+                else "set link.host to an IP address of this machine",
+            ) from error
+        return int(router.get_string(zmq.LAST_ENDPOINT).rsplit(":", 1)[1])
+
+    def _authenticate(self) -> None:
+        """Answer one ZAP request (ZeroMQ RFC 27): is this public key on the list, and whose?"""
+        version, request, _domain, address, _id, mechanism, *credentials = (
+            self._zap.recv_multipart()
+        )
+        name = ""
+        if mechanism == b"CURVE" and len(credentials) == 1:
+            name = self._names.get(z85.encode(credentials[0]), "")
+        if not name:
+            log.warning("refused an unknown key from %s", address.decode(errors="replace"))
+        code, text = (b"200", b"OK") if name else (b"400", b"unknown key")
+        self._zap.send_multipart([version, request, code, text, name.encode(), b""])
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _handle(self, parts: list[zmq.Frame]) -> None:
+        peer = self._peers[str(parts[-1].get("User-Id"))]
+        if peer.banned:
+            return
+        peer.seen_s = time.monotonic()
+        routing = parts[0].bytes
+        sequence = 0
+        try:
+            if len(parts) != 2:
+                raise CodecError("not a valid link message", got=f"{len(parts)} parts")
+            sequence, message = decode(parts[1].buffer)
+            reply = self._reply(routing, peer, message)
+        except CodecError as error:
+            self._strike(peer, error)
+            return
+        except LinkError as error:
+            reply = Refused("protocol", str(error))
+        try:
+            self._router.send_multipart([routing, encode(reply, sequence)], zmq.NOBLOCK)
+        except zmq.Again:
+            log.debug("%s does not read; it will ask again", peer.name)
+
+    def _reply(self, routing: bytes, peer: Peer, message: Message) -> Message:
+        role = role_of(peer.name)
+        if type(message) not in ALLOWED[role]:
+            self._strike(peer, f"role {role} may not send {type(message).__name__}")
+            return Refused("role", f"a key of role '{role}' may not send {type(message).__name__}")
+        if isinstance(message, Hello):
+            return self._welcome(routing, peer, message)
+        if routing not in self._sessions:
+            return Refused("hello", REFUSALS["hello"])
+        return self._handlers[type(message)](peer, message)
+
+    def _welcome(self, routing: bytes, peer: Peer, hello: Hello) -> Message:
+        if hello.role != role_of(peer.name):
+            return Refused("role", f"the key is {peer.name}'s, but it says it is {hello.role}")
+        lines = diff(self._spec.as_dict(), hello.spec)
+        if hello.spec_hash != self._spec.hash or lines:
+            log.warning("%s has another spec: %s", peer.name, "; ".join(lines))
+            return Refused("spec", "actor and learner disagree on the spec", tuple(lines))
+        self._sessions[routing] = peer.name
+        while len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        log.info("%s is connected", peer.name)
+        return Welcome(self._session, self._weights.version if self._weights else -1)
+
+    def _take_rows(self, peer: Peer, message: Rows) -> Message:
+        try:
+            new = self._store.append(message.rows)
+        except ConflictError as error:
+            log.error("%s: %s", peer.name, error)
+            return Refused("conflict", str(error))
+        except (CodecError, SpecError) as error:
+            self._strike(peer, error)
+            return Refused("rows", str(error))
+        except StoreError as error:
+            log.error("rows of %s are not stored: %s", peer.name, error)
+            return Refused("store", str(error))
+        peer.rows += new
+        peer.duplicates += len(message.rows) - new
+        return Ack(tuple(row.key for row in message.rows), new)
+
+    def _give_weights(self, _peer: Peer, message: GetWeights) -> Message:
+        newest = self._weights
+        if newest is None or newest.version <= message.newer_than:
+            return NoWeights(-1 if newest is None else newest.version)
+        return newest
+
+    def _trade_status(self, peer: Peer, message: Status) -> Message:
+        peer.status = message.values
+        return Status(self._status)
+
+    def _strike(self, peer: Peer, why: object) -> None:
+        peer.strikes += 1
+        log.warning("bad message %d of %s: %s", peer.strikes, peer.name, why)
+        if peer.banned:
+            log.error("%s is ignored until the learner restarts", peer.name)

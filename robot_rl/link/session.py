@@ -1,0 +1,319 @@
+"""The actor's end of the link as a single-threaded state machine; `client` runs it in a thread.
+
+    detached --CURVE handshake--> attached --HELLO, WELCOME--> welcomed --disconnect, silence--> ...
+
+It reads committed rows from the actor's own store and sends them in commit order, one batch at a
+time, until each is acknowledged: whatever dies, the next HELLO continues after the last ACK, and
+the learner's store drops what it has already. Weights are asked for ("newer than N"), never pushed,
+so a paused actor never replays old ones (CONFLATE set after connect is a no-op: a known trap).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from robot_rl.errors import CodecError, LinkError
+from robot_rl.link.auth import Keys, role_of
+from robot_rl.link.config import LinkConfig
+from robot_rl.link.frames import (
+    REFUSALS,
+    Ack,
+    GetWeights,
+    Hello,
+    Message,
+    NoWeights,
+    Refused,
+    Rows,
+    Scalar,
+    Status,
+    Welcome,
+    decode,
+    encode,
+)
+from robot_rl.spec import Spec
+from robot_rl.store.store import Store
+from robot_rl.types import Weights
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF_S = 0.2
+FAILED_HANDSHAKES = 3  # one may be a learner that died in the middle of it
+_WATCHED = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_DISCONNECTED
+)
+_FIXES = {
+    "auth": "copy this machine's .public key into the learner's key folder, restart the learner",
+    "learner_key": "copy learner.public from the learner's machine, start this process again",
+    "too_big": "raise link.max_message_bytes on both sides",
+    "spec": "use the same experiment config on both sides (learner -> actor above)",
+    "protocol": "install the same robot-rl version on both machines",
+    "conflict": "start a new run, or give this actor another name",
+    "rows": "use the same experiment config on both sides",
+    "role": "use the key that belongs to this process",
+    "store": "free space on the learner's disk; rows wait here meanwhile",
+}
+_HANDSHAKE = ("auth", "learner_key", "spec", "protocol", "role")  # settled by a WELCOME
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the link does not work now. Only a full learner disk is expected to pass by itself."""
+
+    code: str
+    error: LinkError
+
+    @property
+    def permanent(self) -> bool:
+        """True when a person must change something."""
+        return self.code != "store"
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request that waits for its reply; times on the monotonic clock."""
+
+    sequence: int
+    sent_s: float
+
+
+class Session:
+    """One actor's conversation with the learner. Call everything from one thread.
+
+    `weights`, `refusal` and `status` are replaced whole, so other threads may read them.
+    """
+
+    def __init__(self, config: LinkConfig, keys: Keys, spec: Spec, store: Store) -> None:
+        self._config, self._keys, self._spec, self._store = config, keys, spec, store
+        self._learner_key = keys.public_of("learner")
+        self.weights: Weights | None = None
+        self.refusal: Refusal | None = None
+        self.status: dict[str, Any] = {}
+        self.ticks = 0
+        self._context = zmq.Context()
+        self._attached = self._welcomed = False
+        self._waiting: dict[type, _Request] = {}
+        self._due_s: dict[type, float] = {}
+        self._sequence = self._failed_handshakes = self._rejected = 0
+        self._newer_than = -1
+        self._learner_session = ""
+        self._last_ack_s: float | None = None
+        self._last_reply_s = 0.0
+        self._round_trip_s: float | None = None
+        self._learner: dict[str, Scalar] = {}
+        self._backoff_s = FIRST_BACKOFF_S
+        self._reopen_s: float | None = None
+        self._open()
+
+    def tick(self) -> None:
+        """Wait for news (at most `poll_s`), take replies, send what is due."""
+        self._poller.poll(int(self._config.poll_s * 1e3))
+        self._watch()
+        self._receive()
+        now_s = time.monotonic()
+        if self._reopen_s is not None and now_s >= self._reopen_s:
+            self._close_socket()
+            self._open()
+        elif self._attached:
+            self._send_due(now_s)
+        self._publish_status(now_s)
+        self.ticks += 1
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._close_socket()
+        self._context.term()
+
+    # -- connection ------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Every option before connect: those set later are ignored without a word."""
+        socket = self._context.socket(zmq.DEALER)
+        socket.linger = 0  # unsent rows are in the store
+        socket.immediate = True  # queue nothing for a learner that is not there
+        socket.sndhwm = socket.rcvhwm = 16
+        socket.maxmsgsize = self._config.max_weights_bytes
+        socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 1_000  # ms
+        socket.heartbeat_ivl, socket.heartbeat_timeout = 5_000, 30_000  # ms
+        socket.curve_serverkey = self._learner_key
+        socket.curve_publickey, socket.curve_secretkey = self._keys.public, self._keys.secret
+        self._monitor = socket.get_monitor_socket(_WATCHED)
+        socket.connect(self._config.endpoint)
+        self._socket = socket
+        self._poller = zmq.Poller()
+        self._poller.register(socket, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
+        self._attached = self._welcomed = False
+        self._reopen_s = None
+
+    def _close_socket(self) -> None:
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close(linger=0)
+
+    def _watch(self) -> None:
+        """Follow the CURVE handshake. libzmq never retries after a refused key, so we reopen."""
+        while self._monitor.poll(0):
+            event = parse_monitor_message(self._monitor.recv_multipart())["event"]
+            self._forget()
+            self._attached = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._failed_handshakes = 0
+            elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+                self._refuse("auth", "the learner does not know this key", self._keys.name)
+                self._reopen_s = time.monotonic() + self._next_backoff_s()
+            elif event != zmq.EVENT_DISCONNECTED:
+                self._failed_handshakes += 1
+                if self._failed_handshakes >= FAILED_HANDSHAKES:
+                    self._refuse("learner_key", "the learner has another key", "failed handshakes")
+                self._reopen_s = time.monotonic() + self._next_backoff_s()
+
+    def _forget(self) -> None:
+        """Start over with HELLO; rows that were in flight are still in the store."""
+        self._welcomed = False
+        self._waiting.clear()
+        self._due_s.clear()
+
+    def _next_backoff_s(self) -> float:
+        now, self._backoff_s = self._backoff_s, min(2 * self._backoff_s, self._config.backoff_max_s)
+        return now
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def _send_due(self, now_s: float) -> None:
+        timeout_s = self._config.reply_timeout_s
+        if any(now_s - request.sent_s > timeout_s for request in self._waiting.values()):
+            self._forget()
+        if not self._welcomed:
+            if self._is_due(Hello, now_s):
+                self._send(Hello(role_of(self._keys.name), self._spec.hash, self._spec.as_dict()))
+            return
+        if self._is_due(Rows, now_s):
+            self._send_rows()
+        if self._is_due(GetWeights, now_s):
+            self._send(GetWeights(self._newer_than))
+            self._due_s[GetWeights] = now_s + self._config.weights_period_s
+        if self._is_due(Status, now_s):
+            shown = ("pending_rows", "weights_version", "weights_rejected")
+            self._send(Status({k: self.status.get(k) for k in shown}))
+            self._due_s[Status] = now_s + self._config.status_period_s
+
+    def _is_due(self, kind: type, now_s: float) -> bool:
+        return kind not in self._waiting and now_s >= self._due_s.get(kind, 0.0)
+
+    def _send_rows(self) -> None:
+        batch = self._store.pending(self._config.batch_bytes, self._config.batch_rows)
+        if not batch:
+            return
+        size = sum(row.size for row in batch)
+        if size > self._config.max_message_bytes - 64 * len(batch) - 1024:  # headers of each row
+            self._refuse("too_big", "a row is larger than a message may be", f"{size} bytes")
+            self._due_s[Rows] = time.monotonic() + self._config.backoff_max_s
+            return
+        self._send(Rows(tuple(batch)))
+
+    def _send(self, message: Message) -> None:
+        self._sequence += 1
+        try:
+            self._socket.send(encode(message, self._sequence), zmq.NOBLOCK)
+        except zmq.Again:  # the connection has just gone; the monitor will say so
+            return
+        self._waiting[type(message)] = _Request(self._sequence, time.monotonic())
+
+    # -- receiving -------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        while self._socket.poll(0):
+            frame = self._socket.recv(copy=False)
+            try:
+                sequence, message = decode(frame.buffer)
+            except CodecError:
+                log.warning("dropped a malformed message of the learner", exc_info=True)
+                continue
+            except LinkError as error:
+                self._refuse("protocol", error.summary, error.got)
+                continue
+            self._last_reply_s = now_s = time.monotonic()
+            for kind, request in list(self._waiting.items()):
+                if request.sequence == sequence:
+                    self._round_trip_s = now_s - request.sent_s
+                    del self._waiting[kind]
+            self._take(message, now_s)
+
+    def _take(self, message: Message, now_s: float) -> None:
+        if isinstance(message, Welcome):
+            self._take_welcome(message)
+        elif isinstance(message, Refused):
+            self._take_refusal(message, now_s)
+        elif isinstance(message, Ack):
+            self._store.acknowledge(message.keys)
+            self._last_ack_s = now_s
+            self.refusal = None
+        elif isinstance(message, Weights):
+            self._take_weights(message)
+        elif isinstance(message, Status):
+            self._learner = dict(message.values)
+        elif not isinstance(message, NoWeights):
+            log.warning("the learner sent an unexpected %s", type(message).__name__)
+
+    def _take_welcome(self, message: Welcome) -> None:
+        self._welcomed = True
+        self._backoff_s = FIRST_BACKOFF_S
+        if message.session != self._learner_session:  # a restarted learner may count lower again
+            self._learner_session, self._newer_than = message.session, -1
+        if self.refusal is not None and self.refusal.code in _HANDSHAKE:
+            self.refusal = None
+        log.info("connected to the learner at %s", self._config.endpoint)
+
+    def _take_refusal(self, message: Refused, now_s: float) -> None:
+        if message.code == "hello":
+            self._forget()
+            return
+        got = "; ".join(message.diff) or message.reason
+        summary = message.reason.splitlines()[0] if message.diff else REFUSALS.get(message.code, "")
+        self._refuse(message.code, summary or "the learner refused", got)
+        for kind in (Hello, Rows, Status, GetWeights):
+            self._due_s[kind] = now_s + self._config.backoff_max_s
+
+    def _take_weights(self, weights: Weights) -> None:
+        if hashlib.sha256(weights.data).hexdigest() != weights.sha256:
+            self._rejected += 1
+            log.warning("weights %d do not match their hash; asking again", weights.version)
+        elif weights.version > self._newer_than:
+            self._newer_than = weights.version
+            self.weights = weights
+
+    def _refuse(self, code: str, summary: str, got: str) -> None:
+        error = LinkError(
+            f"the link to the learner is refused: {summary}",
+            expected=f"the learner at {self._config.endpoint} accepts {self._keys.name}",
+            got=got,
+            fix=_FIXES.get(code, "see the learner's log"),
+        )
+        if self.refusal is None or self.refusal.code != code:
+            log.error("%s", error)
+        self.refusal = Refusal(code, error)
+
+    def _publish_status(self, now_s: float) -> None:
+        silent_s = now_s - self._last_reply_s
+        round_trip = self._round_trip_s
+        self.status = {
+            "connected": self._welcomed and silent_s < self._config.reply_timeout_s,
+            "pending_rows": self._store.pending_count(),
+            "last_ack_age_s": None if self._last_ack_s is None else now_s - self._last_ack_s,
+            "refused": None if self.refusal is None else str(self.refusal.error),
+            "weights_version": self.weights.version if self.weights else -1,
+            "weights_rejected": self._rejected,
+            "round_trip_ms": None if round_trip is None else round_trip * 1e3,
+            "learner": self._learner,
+        }

@@ -1,0 +1,89 @@
+"""Lockstep runtime: simulator, gate, actor and learner in one process, no ROS and no wall clock.
+
+Every control tick is followed by the learning the update budget allows, so a run is deterministic:
+same seed, same curve. The ports are those of the ROS runtime; only their implementations differ.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.act.arbiter import Arbiter, ArbiterConfig
+from robot_rl.errors import SetupError
+from robot_rl.loop import ControlLoop, Policy
+from robot_rl.operate.scripted import make_operator
+from robot_rl.ports import InputDevice, ResetPlan
+from robot_rl.reward.predicate import PredicateReward
+from robot_rl.safety.local import LocalGate
+from robot_rl.types import EpisodeStart, Row, Step
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+
+log = logging.getLogger(__name__)
+LEASE = "lockstep"
+
+
+@dataclass(slots=True)
+class Bench:
+    """A lockstep work bench: the loop and what it stands on."""
+
+    loop: ControlLoop
+    robot: Any  # robot_rl_sim.robot.MujocoRobot; the core does not import the simulator's types
+    gate: LocalGate
+
+    def reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
+        """Teleport robot and objects to the start, then arm the gate."""
+        self.robot.reset(plan)
+        self.gate.reset()
+        self.gate.arm(LEASE)
+
+
+def make_bench(
+    experiment: Experiment,
+    policy: Policy,
+    *,
+    record: Callable[[list[Row]], object],
+    operator: InputDevice | None = None,
+    on_step: Callable[[Step], None] = lambda _step: None,
+    stopping: Callable[[], str] = lambda: "",
+) -> Bench:
+    """Put simulator, gate, operator and loop together.
+
+    Raises:
+        SetupError: the simulation extra is not installed.
+    """
+    try:
+        from robot_rl_sim.camera import MujocoCamera
+        from robot_rl_sim.robot import MujocoRobot
+    except ImportError as error:
+        raise SetupError(
+            "the simulator is not installed",
+            expected="packages robot_rl_sim and mujoco",
+            got=str(error),
+            fix="pip install 'robot-rl[sim]'",
+        ) from error
+    task = experiment.task
+    robot = MujocoRobot(task)
+    limits = experiment.limits
+    gate = LocalGate(limits, robot)
+    cameras = [MujocoCamera(robot, name, task.image_size) for name in task.images]
+    loop = ControlLoop(
+        task=task,
+        robot=robot,
+        cameras=cameras,
+        gate=gate,
+        clock=robot,
+        policy=policy,
+        operator=operator or make_operator(experiment.operator, task),
+        arbiter=Arbiter(ArbiterConfig(), task.spec.action.size),
+        reward=PredicateReward(task),
+        record=record,
+        lease=LEASE,
+        on_step=on_step,
+        stopping=stopping,
+    )
+    return Bench(loop, robot, gate)

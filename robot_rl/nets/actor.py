@@ -1,0 +1,145 @@
+"""The part of an agent that travels to the robot: policy, gripper head, observation scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robot_rl.errors import SpecError
+from robot_rl.nets import heads
+from robot_rl.nets.ensemble import EnsembleMLP
+from robot_rl.spec import Spec
+
+GRIPPER_CHOICES = 3  # close, keep, open: index = round(action[6]) + 1
+GRIPPER_DEAD_ZONE = 0.5  # as spec.ActionSpec.gripper_width_m
+STD_FLOOR = 1e-2  # m, rad ...: what hardly moved in the first data is not blown up to noise
+SCALED_LIMIT = 10.0  # standard deviations; beyond, the input says "far away" and nothing more
+
+
+def state_keys(spec: Spec) -> tuple[str, ...]:
+    """Names of the float vectors that make up the network input, in a fixed order.
+
+    Raises:
+        SpecError: the spec has none (images alone need an encoder, which this actor lacks).
+    """
+    keys = tuple(k for k, v in sorted(spec.observation.items()) if v.dtype == "float32")
+    if not keys:
+        raise SpecError(
+            "the observation has no float vector",
+            expected="at least one float32 entry such as 'state'",
+            got=", ".join(spec.observation) or "(nothing)",
+            fix="add a state to the task's observation",
+        )
+    return keys
+
+
+@dataclass(frozen=True, slots=True)
+class ActorNet:
+    """Shapes of an actor; the numbers are in `tensors`, a dict that `init` makes:
+
+        {"policy":  float32 [1, P],   # state -> mean and log_std of the pose action
+         "gripper": float32 [1, P'],  # state -> Q of close, keep, open; only with a gripper
+         "mean":    float32 [S],      # observation scaling: (state - mean) * scale, clipped
+         "scale":   float32 [S]}
+
+    keys: observation entries that are concatenated; policy, gripper: see the tensors.
+    """
+
+    keys: tuple[str, ...]
+    policy: EnsembleMLP
+    gripper: EnsembleMLP | None
+
+    @classmethod
+    def from_spec(
+        cls,
+        spec: Spec,
+        hidden: tuple[int, ...],
+        activation: str = "relu",
+        bf16: bool = False,
+    ) -> ActorNet:
+        """Fit an actor to a run's observation and action."""
+        keys = state_keys(spec)
+        size = sum(int(np.prod(spec.observation[k].shape)) for k in keys)
+        pose_size = spec.action.size - spec.action.gripper
+        policy = EnsembleMLP(1, (size, *hidden, 2 * pose_size), activation, bf16)
+        gripper = EnsembleMLP(1, (size, *hidden, GRIPPER_CHOICES), activation, bf16)
+        return cls(keys, policy, gripper if spec.action.gripper else None)
+
+    @property
+    def state_size(self) -> int:
+        """S."""
+        return self.policy.sizes[0]
+
+    @property
+    def pose_size(self) -> int:
+        """Continuous action entries (all but the gripper)."""
+        return self.policy.sizes[-1] // 2
+
+    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
+        """Fresh tensors: mean action near zero, std 1 before the squash, no scaling."""
+        tensors = {"policy": self.policy.init(generator, last_scale=0.01)}
+        if self.gripper:
+            tensors["gripper"] = self.gripper.init(generator, last_scale=0.01)
+        tensors["mean"] = torch.zeros(self.state_size)
+        tensors["scale"] = torch.ones(self.state_size)
+        return tensors
+
+    def state(self, observation: Mapping[str, NDArray | Tensor]) -> Tensor:
+        """Concatenate the float entries of a batch: each [B, ...] -> [B, S]."""
+        parts = [torch.as_tensor(observation[k]).flatten(1) for k in self.keys]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def scaled(self, state: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """What the networks see: [B, S] -> [B, S]."""
+        scaled = (state - tensors["mean"]).mul_(tensors["scale"])
+        return scaled.clamp_(-SCALED_LIMIT, SCALED_LIMIT)
+
+    def distribution(self, scaled: Tensor, policy: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log std [B, pose] before the squash."""
+        return heads.split(self.policy(scaled, policy)[0])
+
+    @torch.no_grad()
+    def act(
+        self,
+        observation: Mapping[str, NDArray | Tensor],
+        tensors: Mapping[str, Tensor],
+        *,
+        deterministic: bool,
+        generator: torch.Generator | None = None,
+        gripper_epsilon: float = 0.0,
+    ) -> Tensor:
+        """Actions [B, A] for a batch of observations; the gripper entry is -1, 0 or +1.
+
+        deterministic: tanh of the mean, and no random gripper; else a sample, and with probability
+        `gripper_epsilon` a uniformly random gripper command.
+        """
+        scaled = self.scaled(self.state(observation), tensors)
+        mean, log_std = self.distribution(scaled, tensors["policy"])
+        if deterministic:
+            pose = torch.tanh(mean)
+        else:
+            noise = torch.randn(mean.shape, generator=generator)
+            pose = torch.tanh(mean + noise * log_std.exp())
+        if not self.gripper:
+            return pose
+        choice = self.gripper(scaled, tensors["gripper"])[0].argmax(-1)
+        if not deterministic and gripper_epsilon > 0.0:
+            explore = torch.rand(choice.shape, generator=generator) < gripper_epsilon
+            other = torch.randint(GRIPPER_CHOICES, choice.shape, generator=generator)
+            choice = torch.where(explore, other, choice)
+        return torch.cat((pose, (choice - 1.0).unsqueeze(-1)), -1)
+
+
+def scaling(states: Tensor) -> tuple[Tensor, Tensor]:
+    """(mean [S], scale [S]) that bring states [N, S] to zero mean and unit spread."""
+    return states.mean(0), 1.0 / states.std(0).clamp_min(STD_FLOOR)
+
+
+def gripper_index(action: Tensor) -> Tensor:
+    """Gripper command [B] in [-1, 1] -> index of close, keep, open: int64 [B]."""
+    return 1 + (action > GRIPPER_DEAD_ZONE).long() - (action < -GRIPPER_DEAD_ZONE).long()

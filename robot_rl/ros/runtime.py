@@ -1,0 +1,234 @@
+"""What every node needs around it: start, signals, one single-threaded executor, parameters.
+
+Measured reasons (reference notes, sections 1.5 and 3.3): rclpy's own signal handler destroys the
+context before a last hold can be published; the multi-threaded executor loses most of a 500 Hz
+topic; an exception in a callback would end `spin`. So: own handlers that set a flag, one
+`SingleThreadedExecutor`, and a guarded `spin_once`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+import rclpy
+from rcl_interfaces.msg import (
+    FloatingPointRange,
+    IntegerRange,
+    ParameterDescriptor,
+)
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
+from rclpy.executors import (
+    ConditionReachedException,
+    ExternalShutdownException,
+    ShutdownException,
+    SingleThreadedExecutor,
+    TimeoutException,
+)
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from rclpy.utilities import try_shutdown
+
+from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SetupError, SpecError
+from robot_rl.ros import parameters
+from robot_rl.ros.diagnostics import Diagnostics
+from robot_rl.ros.graph import EXIT_SETUP
+
+log = logging.getLogger(__name__)
+
+SWITCH_INTERVAL_S = 0.0005  # JointState p99 7.6 -> 3.2 ms beside a busy thread (section 3.3)
+DRAIN_LIMIT = 200  # callbacks per drain: bounds a flood, far above any burst of ours
+SUPERVISOR_PID = "ROBOT_RL_SUPERVISOR_PID"  # set by supervise.py: nobody outlives it
+
+
+def profile_path() -> str:
+    """Path of the shipped Fast DDS profile."""
+    return str(files("robot_rl.ros") / "fastdds.xml")
+
+
+def prepare_environment() -> None:
+    """Loopback discovery and the shipped profile, unless the person has chosen otherwise."""
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    os.environ.setdefault("FASTRTPS_DEFAULT_PROFILES_FILE", profile_path())
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+
+class Shell:
+    """A node with its executor, parameters and diagnostics. Made by `node_shell`."""
+
+    def __init__(self, node: Node, params: dict[str, Any]) -> None:
+        self.node, self.params = node, params
+        self.steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.diagnostics = Diagnostics(node, self.steady)
+        self.errors = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._executor = SingleThreadedExecutor(context=node.context)
+        self._executor.add_node(node)
+        supervisor = os.environ.get(SUPERVISOR_PID, "")
+        self._parent = int(supervisor) if supervisor.isdigit() else None
+
+    @property
+    def running(self) -> bool:
+        """False after SIGINT, SIGTERM, `stop()` or the death of the supervisor."""
+        if self._parent is not None and os.getppid() != self._parent:
+            self._stop.set()
+        return not self._stop.is_set()
+
+    def stop(self) -> None:
+        """Ask the main loop to end (also called by the signal handlers)."""
+        self._stop.set()
+
+    def now_s(self) -> float:
+        """Node clock in seconds: /clock with use_sim_time, else ROS system time."""
+        return self.node.get_clock().now().nanoseconds * 1e-9
+
+    def spin(self, timeout_s: float) -> None:
+        """Wait up to `timeout_s` for one callback, then run everything else that is ready.
+
+        Draining before anything is judged matters: a process that woke late must not take the
+        messages waiting for it for silence.
+        """
+        for i in range(DRAIN_LIMIT):
+            try:
+                handler, _, _ = self._executor.wait_for_ready_callbacks(
+                    timeout_s if i == 0 else 0.0, None, self._stop.is_set
+                )
+            except TimeoutException:
+                return
+            except (ConditionReachedException, ShutdownException, ExternalShutdownException):
+                self._stop.set()
+                return
+            try:
+                handler()
+                if handler.exception() is not None:
+                    self._failed(handler.exception())
+            except Exception as error:  # one bad callback must not end the node
+                self._failed(error)
+
+    def _failed(self, error: BaseException | None) -> None:
+        self.errors += 1
+        self.diagnostics.error(f"{type(error).__name__}: {error}")
+        log.error("callback failed: %s", error, exc_info=error)
+
+    def spin_in_background(self) -> None:
+        """Spin in one daemon thread (for a process whose main thread is a control loop)."""
+
+        def work() -> None:
+            while self.running:
+                self.spin(0.1)
+
+        self._thread = threading.Thread(target=work, name="ros-executor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the background thread before the node under it is destroyed."""
+        self.stop()
+        if self._thread is not None:
+            self._executor.wake()
+            self._thread.join(timeout=1.0)
+
+
+def _descriptor(p: parameters.Parameter) -> ParameterDescriptor:
+    unit = "" if p.unit == "-" else f" [{p.unit}]"
+    out = ParameterDescriptor(description=p.meaning + unit, read_only=p.read_only)
+    if p.low is not None and p.high is not None:
+        if isinstance(p.default, float):
+            out.floating_point_range = [FloatingPointRange(from_value=p.low, to_value=p.high)]
+        else:
+            out.integer_range = [IntegerRange(from_value=int(p.low), to_value=int(p.high))]
+    return out
+
+
+def declare(node: Node, key: str) -> dict[str, Any]:
+    """Declare the parameters of node kind `key`, check what was given; return name -> value.
+
+    Raises:
+        ConfigError: unknown parameter, wrong type, out of range.
+    """
+    given = {name: p.value for name, p in node._parameter_overrides.items()}
+    checked = parameters.check(key, {n: v for n, v in given.items() if "qos_overrides" not in n})
+    for p in parameters.TABLES[key]:
+        value = checked.get(p.name, p.default)
+        node.declare_parameter(p.name, value, _descriptor(p), ignore_override=True)
+    return {p.name: node.get_parameter(p.name).value for p in parameters.TABLES[key]}
+
+
+@contextmanager
+def node_shell(key: str, args: Sequence[str] | None = None) -> Iterator[Shell]:
+    """Start ROS and one node of kind `key`; on the way out everything is taken down in order."""
+    prepare_environment()
+    rclpy.init(
+        args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO
+    )
+    node = Node(key)
+    shell = None
+    try:
+        shell = Shell(node, declare(node, key))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: shell.stop())
+        yield shell
+    finally:
+        if shell is not None:
+            shell.close()
+        node.destroy_node()
+        try_shutdown()
+
+
+def run_node(
+    key: str, body: Callable[[Shell], int | None], args: Sequence[str] | None = None
+) -> int:
+    """`main` of every node: run `body`; a `RobotRLError` becomes one clear message.
+
+    Returns what `body` returns (None = 0), 1 (failed while running: worth a restart) or
+    `EXIT_SETUP` (a restart is no help).
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        with node_shell(key, args) as shell:
+            log.info("%s up, pid %d", shell.node.get_fully_qualified_name(), os.getpid())
+            code = body(shell) or 0
+            log.info("%s down", key)
+    except (ConfigError, SetupError, SafetyError, SpecError) as error:
+        log.error("%s", error)
+        return EXIT_SETUP
+    except RobotRLError as error:
+        log.error("%s", error)
+        return 1
+    return code
+
+
+class Pace:
+    """Absolute deadlines in wall time; a late tick is counted and never followed by a burst."""
+
+    def __init__(self, period_s: float) -> None:
+        self.period_s = period_s
+        self.late = 0
+        self.deadline_s = time.monotonic() + period_s
+
+    def remaining_s(self) -> float:
+        """Wall seconds left until the deadline (negative = late)."""
+        return self.deadline_s - time.monotonic()
+
+    def next(self) -> None:
+        """Move to the next deadline; a whole period behind, the lost time is given up."""
+        self.deadline_s += self.period_s
+        if self.remaining_s() < -self.period_s:
+            self.late += 1
+            self.deadline_s = time.monotonic()
+
+    def sleep(self) -> None:
+        """Sleep to the deadline and move to the next one."""
+        remaining_s = self.remaining_s()
+        if remaining_s > 0:
+            time.sleep(remaining_s)
+        self.next()

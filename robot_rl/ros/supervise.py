@@ -1,0 +1,249 @@
+"""`robot-rl up`: the graph as plain supervised processes, without ros2cli or launch.
+
+Starts in order, restarts with back-off, logs per process in the run folder, cleans Fast DDS shared
+memory around the run, and stops within five seconds: drivers first, the arm last.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import yaml
+
+from robot_rl.errors import SetupError
+from robot_rl.ros.graph import (
+    EXIT_SETUP,
+    MAX_DOMAIN,
+    PROFILE_VARIABLE,
+    Graph,
+    NodeSpec,
+    ros_arguments,
+    stop_order,
+)
+
+log = logging.getLogger(__name__)
+
+STOP_S = 1.0  # a node that has not ended this long after SIGTERM is killed; five nodes: 5 s
+STOP_TOTAL_S = 4.5
+BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
+HEALTHY_S = 10.0  # up this long: the back-off starts from its minimum again
+MAX_RESTARTS = 20  # in a row without ever being healthy: a broken node, not a bad moment
+CHOSEN_BY_PERSON = ("ROS_AUTOMATIC_DISCOVERY_RANGE", PROFILE_VARIABLE)  # if set: kept
+BOOTSTRAP_GUARD = "_ROS_WHEELS_BOOTSTRAP_COMPLETE"  # see `environment`
+
+
+@dataclass(slots=True)
+class _Process:
+    spec: NodeSpec
+    popen: subprocess.Popen[bytes] | None = None
+    started_s: float = 0.0
+    failures: int = 0
+    restarts: int = 0
+    restart_at_s: float | None = None
+    log_file: IO[bytes] | None = None
+    history: list[int] = field(default_factory=list)
+
+    @property
+    def alive(self) -> bool:
+        return self.popen is not None and self.popen.poll() is None
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A process ended without being asked.
+
+    restart_in_s: None when it is not started again (code 0 = it has done its work; `EXIT_SETUP` = a
+    restart changes nothing; too many failures). fatal: that ends the run, because it is critical.
+    """
+
+    name: str
+    code: int
+    restart_in_s: float | None
+    fatal: bool
+
+
+def node_environment(spec: NodeSpec) -> dict[str, str]:
+    """What every node needs in its environment, whoever starts it."""
+    return {
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        PROFILE_VARIABLE: str(Path(__file__).with_name("fastdds.xml")),
+        "OMP_NUM_THREADS": "1",  # five processes share the cores; their matrices are tiny
+        "PYTHONUNBUFFERED": "1",  # a killed process still leaves its last log lines
+        **spec.env,
+    }
+
+
+def environment(spec: NodeSpec, domain_id: int | None) -> dict[str, str]:
+    """Environment of one node.
+
+    Another interpreter must not inherit the wheels' bootstrap guard and library path: it would load
+    this environment's Fast DDS instead of its own.
+    """
+    env = dict(os.environ)
+    if spec.python is not None and spec.python != sys.executable:
+        env.pop(BOOTSTRAP_GUARD, None)
+        env.pop("LD_LIBRARY_PATH", None)
+    for name, value in node_environment(spec).items():
+        if name in spec.env or name not in CHOSEN_BY_PERSON or name not in env:
+            env[name] = value
+    env["ROBOT_RL_SUPERVISOR_PID"] = str(os.getpid())
+    if domain_id is not None:
+        env["ROS_DOMAIN_ID"] = str(domain_id)
+    return env
+
+
+def clean_shared_memory() -> None:
+    """Remove Fast DDS segments that killed processes left in /dev/shm (living ones stay)."""
+    tool = shutil.which("fastdds", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH')}")
+    if tool is None:
+        log.warning("no 'fastdds' tool here: segments of killed nodes stay in /dev/shm")
+        return
+    try:
+        subprocess.run([tool, "shm", "clean"], capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("fastdds shm clean failed: %s", error)
+
+
+class Supervisor:
+    """Runs a graph. Use as a context manager, or `start`, `poll` about ten times a second, `stop`.
+
+    Args:
+        run_dir: logs go to `<run_dir>/logs/<node>.log`, parameters to `<run_dir>/ros/<node>.yaml`.
+        domain_id: ROS_DOMAIN_ID of all nodes; None keeps the caller's.
+
+    Raises:
+        SetupError: domain id out of range, or two nodes with one name.
+    """
+
+    def __init__(self, graph: Graph, run_dir: Path, domain_id: int | None = None) -> None:
+        if domain_id is not None and not 0 <= domain_id <= MAX_DOMAIN:
+            raise SetupError(
+                "impossible ROS domain id",
+                expected=f"0 to {MAX_DOMAIN}",
+                got=str(domain_id),
+                fix="choose another domain_id",
+            )
+        names = [spec.name for spec in graph]
+        if len(set(names)) != len(names):
+            raise SetupError(
+                "two nodes of the graph have one name",
+                expected="unique names",
+                got=", ".join(names),
+                fix="rename one of them",
+            )
+        self.graph, self.run_dir, self.domain_id = graph, Path(run_dir), domain_id
+        self._processes = {spec.name: _Process(spec) for spec in graph}
+
+    def __enter__(self) -> Supervisor:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start every node, in the order of the graph."""
+        clean_shared_memory()
+        for folder in ("logs", "ros"):
+            (self.run_dir / folder).mkdir(parents=True, exist_ok=True)
+        for process in self._processes.values():
+            self._spawn(process)
+
+    def _spawn(self, process: _Process) -> None:
+        spec = process.spec
+        params_file = self.run_dir / "ros" / f"{spec.name}.yaml"
+        params_file.write_text(
+            yaml.safe_dump({"/**": {"ros__parameters": dict(spec.params)}}, sort_keys=True)
+        )
+        if process.log_file is None:
+            process.log_file = (self.run_dir / "logs" / f"{spec.name}.log").open("ab")
+        command = [spec.python or sys.executable, "-m", spec.module]
+        process.popen = subprocess.Popen(
+            command + ros_arguments(spec, str(params_file)),
+            env=environment(spec, self.domain_id),
+            stdin=subprocess.DEVNULL,
+            stdout=process.log_file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches us only: we stop them in order
+        )
+        process.started_s, process.restart_at_s = time.monotonic(), None
+        log.info("started %s, pid %d", spec.name, process.popen.pid)
+
+    def pids(self) -> dict[str, int]:
+        """Node name -> pid of those that run now."""
+        return {n: p.popen.pid for n, p in self._processes.items() if p.alive and p.popen}
+
+    def restarts(self) -> dict[str, int]:
+        """Node name -> how often it was started again."""
+        return {n: p.restarts for n, p in self._processes.items()}
+
+    def poll(self) -> list[Exit]:
+        """Notice deaths, restart what is due; returns the deaths since the last call."""
+        exits = []
+        now_s = time.monotonic()
+        for process in self._processes.values():
+            if process.restart_at_s is not None:
+                if now_s >= process.restart_at_s:
+                    process.restarts += 1
+                    self._spawn(process)
+            elif process.popen is not None and process.popen.poll() is not None:
+                exits.append(self._died(process, now_s))
+        return exits
+
+    def _died(self, process: _Process, now_s: float) -> Exit:
+        """Book a death and plan the restart."""
+        assert process.popen is not None
+        spec, code = process.spec, process.popen.returncode
+        healthy = now_s - process.started_s >= HEALTHY_S
+        process.failures = 0 if healthy else process.failures + 1
+        process.popen = None
+        process.history.append(code)
+        delay_s = None
+        if spec.restart and code not in (0, EXIT_SETUP) and process.failures <= MAX_RESTARTS:
+            delay_s = min(BACKOFF_MIN_S * 2 ** max(process.failures - 1, 0), BACKOFF_MAX_S)
+            process.restart_at_s = now_s + delay_s
+        log.warning("%s ended with code %d, restart in %s s", spec.name, code, delay_s)
+        return Exit(spec.name, code, delay_s, fatal=spec.critical and code != 0 and delay_s is None)
+
+    def stop(self) -> dict[str, int]:
+        """Stop in order (see `graph.stop_order`); returns node name -> exit code. Idempotent."""
+        deadline_s = time.monotonic() + STOP_TOTAL_S
+        codes = {}
+        for spec in stop_order(self.graph):
+            process = self._processes[spec.name]
+            process.restart_at_s = None
+            if process.popen is not None:
+                codes[spec.name] = self._end(process.popen, spec.name, deadline_s)
+                process.popen = None
+            if process.log_file is not None:
+                process.log_file.close()
+                process.log_file = None
+        clean_shared_memory()
+        return codes
+
+    def _end(self, popen: subprocess.Popen[bytes], name: str, deadline_s: float) -> int:
+        """SIGTERM, wait, SIGKILL."""
+        if popen.poll() is None:
+            popen.send_signal(signal.SIGTERM)
+            try:
+                popen.wait(max(0.05, min(STOP_S, deadline_s - time.monotonic())))
+            except subprocess.TimeoutExpired:
+                log.warning("%s did not stop in time: killed", name)
+                popen.kill()
+                popen.wait()
+        return popen.returncode

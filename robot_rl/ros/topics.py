@@ -1,0 +1,143 @@
+"""Every topic and service of the graph, once: nodes create theirs from here, docs are generated.
+
+No rclpy in this module, so that graph, launch files and documentation need no ROS. Names are
+relative (a namespace = a robot); the two that ROS itself fixes are absolute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """qos: a key of `robot_rl.ros.qos.PROFILES`; rate_hz in run time, 0 = on demand."""
+
+    name: str
+    type: str
+    qos: str
+    writer: str
+    readers: tuple[str, ...]
+    rate_hz: float
+    frame: str
+    meaning: str
+
+    def named(self, **parts: str) -> Topic:
+        """Fill `{object}` or `{camera}` in the name."""
+        return replace(self, name=self.name.format(**parts), frame=self.frame.format(**parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """`name` is relative to the namespace: `<node>/<verb>`."""
+
+    name: str
+    type: str
+    server: str
+    callers: tuple[str, ...]
+    meaning: str
+
+
+_TWIST, _POSE = "geometry_msgs/msg/TwistStamped", "geometry_msgs/msg/PoseStamped"
+_TEXT = "std_msgs/msg/String"
+_ALL = ("gate", "operator", "actor")
+
+JOINT_STATES = Topic(
+    "joint_states", "sensor_msgs/msg/JointState", "stream", "sim", _ALL, 50, "-",
+    "arm joints and the two fingers (width = their sum), matched by name",
+)  # fmt: skip
+CURRENT_POSE = Topic(
+    "current_pose", _POSE, "stream", "sim", _ALL, 50, "base", "TCP pose (tcp_in_base)"
+)
+CURRENT_TWIST = Topic(
+    "current_twist", _TWIST, "stream", "sim", _ALL, 50, "base", "TCP twist, linear then angular"
+)
+WRENCH = Topic(
+    "wrench", "geometry_msgs/msg/WrenchStamped", "stream", "sim", _ALL, 50, "tcp",
+    "force and torque acting on the tool, tared",
+)  # fmt: skip
+OBJECT = Topic(
+    "objects/{object}", _POSE, "stream", "sim", ("operator", "actor"), 50, "base",
+    "pose of a tracked object",
+)  # fmt: skip
+CAMERA_IMAGE = Topic(
+    "camera/{camera}/color/image_raw", "sensor_msgs/msg/Image", "image", "sim", ("actor",), 10,
+    "{camera}_color_optical_frame", "rgb8, only when `camera_hz` > 0",
+)  # fmt: skip
+CAMERA_INFO = Topic(
+    "camera/{camera}/color/camera_info", "sensor_msgs/msg/CameraInfo", "image", "sim", (), 10,
+    "{camera}_color_optical_frame", "pinhole intrinsics of the image beside it",
+)  # fmt: skip
+TARGET_POSE = Topic(
+    "target_pose", _POSE, "command", "gate", ("sim",), 0, "base",
+    "TCP target; the controller ignores everything while there is a second publisher",
+)  # fmt: skip
+GRIPPER_COMMAND = Topic(
+    "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate", ("sim",), 0, "-",
+    "[finger distance in metres]",
+)  # fmt: skip
+CONTROLLER_STOPPED = Topic(
+    "controller/stopped", "std_msgs/msg/Bool", "latched", "sim", ("operator",), 0, "-",
+    "True after `sim/stop`: commands are ignored until `sim/resume`",
+)  # fmt: skip
+GATE_REQUEST = Topic(
+    "gate/request", _TEXT, "exchange", "actor", ("gate",), 10, "base",
+    "JSON: ask for motion or for the right to drive (`robot_rl.ros.wire`)",
+)  # fmt: skip
+GATE_VERDICT = Topic(
+    "gate/verdict", _TEXT, "exchange", "gate", ("actor",), 10, "base", "JSON: answer to a request"
+)
+GATE_STATE = Topic(
+    "gate/state", _TEXT, "latched", "gate", ("operator", "actor"), 5, "-",
+    "JSON: mode, reason, lease",
+)  # fmt: skip
+GATE_HEARTBEAT = Topic(
+    "gate/heartbeat", "std_msgs/msg/UInt64", "heartbeat", "gate", ("watchdog", "operator"), 20, "-",
+    "counter, in wall time whatever the clock of the run does",
+)  # fmt: skip
+OPERATOR_JOY = Topic(
+    "operator/joy", "sensor_msgs/msg/Joy", "stream", "operator", ("gate", "actor"), 50, "tcp",
+    "axes: action [A]; buttons: driving, success, abort, driver, call",
+)  # fmt: skip
+OPERATOR_EPISODE = Topic(
+    "operator/episode", _TEXT, "latched", "actor", ("operator",), 0, "-",
+    "JSON: call, seed, purpose, active (false = hands off, the arm is being reset)",
+)  # fmt: skip
+CLOCK = Topic(
+    "/clock", "rosgraph_msgs/msg/Clock", "stream", "sim", ("gate", "operator", "actor"), 50, "-",
+    "run time; never goes back, not even when the simulator is restarted",
+)  # fmt: skip
+DIAGNOSTICS = Topic(
+    "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", "diagnostics", "every node", (), 1, "-",
+    "rate, age p50/p99, drops, last error of every node",
+)  # fmt: skip
+
+TOPICS: tuple[Topic, ...] = (
+    JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_INFO,
+    TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED, GATE_REQUEST, GATE_VERDICT, GATE_STATE,
+    GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, CLOCK, DIAGNOSTICS,
+)  # fmt: skip
+
+_TRIGGER = "std_srvs/srv/Trigger"
+SIM_STOP = Service(
+    "sim/stop", _TRIGGER, "sim", ("watchdog",),
+    "protective stop of the controller: target := measured pose, commands ignored",
+)  # fmt: skip
+SIM_RESUME = Service(
+    "sim/resume", _TRIGGER, "sim", ("operator",), "end of the stop; the target stays where it is"
+)
+SIM_PLACE = Service(
+    "sim/place_objects", _TRIGGER, "sim", ("actor",),
+    "put the objects where the parameter `reset_plan` of the sim says",
+)  # fmt: skip
+GATE_HOLD = Service("gate/hold", _TRIGGER, "gate", ("person",), "hold; the lease is released")
+GATE_STOP = Service(
+    "gate/stop", _TRIGGER, "gate", ("person",), "protective stop; needs acknowledgement"
+)
+GATE_ACKNOWLEDGE = Service(
+    "gate/acknowledge", _TRIGGER, "gate", ("operator", "person"), "protective stop -> hold"
+)
+
+SERVICES: tuple[Service, ...] = (
+    SIM_STOP, SIM_RESUME, SIM_PLACE, GATE_HOLD, GATE_STOP, GATE_ACKNOWLEDGE,
+)  # fmt: skip

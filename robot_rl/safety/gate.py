@@ -1,0 +1,389 @@
+"""The gate: pure functions from (limits, gate state, what happened) to (gate state, verdict).
+
+Nothing here reads a clock, a topic or a global: the ROS node and the lockstep runtime call the same
+functions. A command passes the checks in the order finite, age, sequence, lease, state, box, step,
+speed, acceleration, joint, force. What comes out is one of
+
+* pass / clipped: the target satisfies *every* limit, against the robot and the targets before;
+* hold, because the command is unsafe or its driver must not drive now: the pose measured at onset;
+* hold, because the command is *refused* (age, sequence, lease, too soon): it changes nothing, so
+  the verdict repeats the target sent last. A stranger or a late packet can neither move the robot
+  nor jerk it to a stop; if nothing better arrives, the watchdog holds.
+
+`tick` is the watchdog and must be called often (>= 50 Hz on a robot); in every mode but RUN it also
+returns the hold verdict to send again. A check name is the first word of every reason.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from robot_rl.errors import SafetyError
+from robot_rl.safety.clip import Clip, Conflict, Motion, clip_target, within_step
+from robot_rl.safety.limits import Limits, Vec3
+from robot_rl.safety.readings import Placement, Reading, read_pose, read_state, write_pose
+from robot_rl.safety.states import TRANSITIONS, Engagement, Hand, Mode, Request, advance, engage
+from robot_rl.types import Command, Driver, Outcome, RobotState, Verdict
+
+SOONEST = 0.1  # of a period: what comes sooner is a burst after a stall, not a control tick
+JOINT_SLACK = 0.2  # of the margin: how much further out than before a joint may be found inside it
+STILL: Vec3 = (0.0, 0.0, 0.0)
+
+_STATE_LOST = "state: stale or not trustworthy"
+_HARD_CONTACT = "force: contact beyond the limit"
+_JOINT = "joint: moving further into its margin"
+
+
+class GateState(NamedTuple):
+    """Everything the gate remembers; immutable (a tuple, because one is made per call).
+
+    Attributes:
+        mode, reason: what the gate does and why ("" while running).
+        lease: who may drive while the mode is armed; else who drove last ("" = nobody yet).
+        sequence: newest sequence number judged under this lease.
+        driver: of the newest command judged.
+        engagement, heartbeat_s: the person's enabling device.
+        command_s: when the lease was armed or last sent a command that was not refused.
+        moved_s: when a command last passed; -inf before any.
+        target: pose sent last: a moving target, or the latched hold pose.
+        velocity_m_s: of the targets, in base.
+        measured: newest trustworthy measured pose.
+        joint_depth_rad: how deep inside its margin the worst joint may be found next.
+        limits_hash: `Limits.hash` this state was made for.
+    """
+
+    mode: Mode
+    reason: str
+    lease: str
+    sequence: int
+    driver: Driver
+    engagement: Engagement
+    heartbeat_s: float
+    command_s: float
+    moved_s: float
+    target: Placement | None
+    velocity_m_s: Vec3
+    measured: Placement | None
+    joint_depth_rad: float
+    limits_hash: str
+
+
+def initial(limits: Limits) -> GateState:
+    """A gate in HOLD that nobody has armed."""
+    return GateState(
+        mode=Mode.HOLD,
+        reason="not armed",
+        lease="",
+        sequence=-1,
+        driver=Driver.RESET,
+        engagement=Engagement.IDLE,
+        heartbeat_s=-math.inf,
+        command_s=-math.inf,
+        moved_s=-math.inf,
+        target=None,
+        velocity_m_s=STILL,
+        measured=None,
+        joint_depth_rad=0.0,
+        limits_hash=limits.hash,
+    )
+
+
+def arm(
+    limits: Limits, gate: GateState, lease: str, state: RobotState | None, now_s: float
+) -> tuple[GateState, str]:
+    """Give `lease` the right to drive. Returns (gate, "") or (gate unchanged, why refused).
+
+    Refused in a protective stop, while another lease runs, while a person holds the enabling device
+    or vanished holding it, without a fresh trustworthy state, and in contact beyond `max_force_n`.
+
+    Raises:
+        SafetyError: the arm has another number of joints than the limits (wrong limits file).
+    """
+    if state is not None and len(limits.joint_min_rad) not in (0, len(state.joint_position_rad)):
+        raise SafetyError(
+            "the limits belong to another arm",
+            expected=f"{len(limits.joint_min_rad)} joints",
+            got=f"{len(state.joint_position_rad)} joints",
+            fix="choose the limits file of this robot: safety=<name>",
+        )
+    reading = _trusted(limits, state, now_s)
+    refusal = _arm_refusal(limits, gate, lease, reading)
+    if refusal or reading is None:
+        return gate, refusal
+    return gate._replace(
+        mode=advance(gate.mode, Request.ARM),
+        reason="",
+        lease=lease,
+        sequence=gate.sequence if lease == gate.lease else -1,
+        engagement=engage(gate.engagement, Hand.ARM),
+        command_s=now_s,
+        moved_s=gate.moved_s if gate.moved_s <= now_s else -math.inf,  # the clock was restarted
+        target=reading.measured,
+        velocity_m_s=STILL,
+        measured=reading.measured,
+        joint_depth_rad=max(reading.depth_rad, 0.0) + JOINT_SLACK * limits.joint_margin_rad,
+    ), ""
+
+
+def heartbeat(gate: GateState, now_s: float, driving: bool) -> GateState:
+    """The person's device is alive; `driving`: its enabling button is held. Send it at 50 Hz."""
+    hand = Hand.PRESSED if driving else Hand.LET_GO
+    return gate._replace(engagement=engage(gate.engagement, hand), heartbeat_s=now_s)
+
+
+def judge(
+    limits: Limits, gate: GateState, command: Command, state: RobotState, now_s: float
+) -> tuple[GateState, Verdict]:
+    """Judge one command against the newest robot `state`.
+
+    Raises:
+        SafetyError: no trustworthy state was ever seen, so there is not even a pose to hold.
+    """
+    want = read_pose(command.tcp_target_in_base)
+    reason = _refusal(limits, gate, command, want, now_s)
+    if reason or want is None:
+        return _refused(limits, gate, command, state, now_s=now_s, reason=reason)
+    reading = _trusted(limits, state, now_s)
+    if reading is None:
+        gate = _halt(gate, Request.PROTECTIVE_STOP, _STATE_LOST)
+        return gate, _held(gate, command, now_s)
+    since_s = now_s - gate.moved_s
+    if since_s < SOONEST * limits.period_s:
+        reason = "speed: too soon after the last command"
+        return gate, _held(gate, command, now_s, reason)
+    gate = _seen(limits, _silence(limits, gate, now_s), reading)._replace(
+        sequence=command.sequence, driver=command.driver, command_s=now_s
+    )
+    assert gate.target is not None  # armed
+    dt_s = min(since_s, limits.command_timeout_s)
+    motion = Motion(reading.measured, gate.target, gate.velocity_m_s, dt_s)
+    clip = clip_target(limits, want, motion)
+    unsafe = _unsafe(limits, gate, command, clip, reading)
+    if unsafe is not None or isinstance(clip, Conflict):
+        gate = _halt(gate, *(unsafe or (Request.PAUSE, "")))
+        return gate, _held(gate, command, now_s)
+    return _sent(limits, gate, command, clip=clip, dt_s=dt_s, now_s=now_s)
+
+
+def tick(
+    limits: Limits, gate: GateState, state: RobotState | None, now_s: float
+) -> tuple[GateState, Verdict | None]:
+    """Run the watchdogs; call at >= 50 Hz with the newest state, or None when there is none.
+
+    Returns:
+        The hold verdict to send (again) whenever the gate is not in RUN and knows a pose to hold;
+        else None. Its sequence is that of the newest command judged.
+    """
+    reading = _trusted(limits, state, now_s)
+    gate = _silence(limits, gate, now_s)
+    if reading is not None:
+        gate = _seen(limits, gate, reading)
+    if gate.mode.is_armed:
+        gate = _watch(limits, gate, reading, now_s)
+    if gate.mode is Mode.RUN or gate.target is None:
+        return gate, None
+    return gate, _held(gate, None, now_s)
+
+
+def stop(gate: GateState, reason: str) -> GateState:
+    """Protective stop: nothing moves until `acknowledge`, then `arm`."""
+    return _halt(gate, Request.PROTECTIVE_STOP, reason)
+
+
+def hold(gate: GateState, reason: str) -> GateState:
+    """Soft stop: nothing moves until `arm`. A protective stop stays one."""
+    return _halt(gate, Request.HOLD, reason)
+
+
+def acknowledge(gate: GateState) -> tuple[GateState, str]:
+    """A person has seen the protective stop. Returns (gate in HOLD, "") or (gate, why refused).
+
+    Refused outside a protective stop, and while the enabling device is held. Whether the cause has
+    gone is checked where it matters: by `arm`.
+    """
+    if (gate.mode, Request.ACKNOWLEDGE) not in TRANSITIONS:
+        return gate, f"mode: nothing to acknowledge in {gate.mode.value}"
+    if gate.engagement is Engagement.DRIVING:
+        return gate, "operator: release the device first"
+    reason = f"acknowledged ({gate.reason})"
+    return gate._replace(mode=advance(gate.mode, Request.ACKNOWLEDGE), reason=reason), ""
+
+
+def _arm_refusal(limits: Limits, gate: GateState, lease: str, reading: Reading | None) -> str:
+    device_held = gate.engagement in (Engagement.DRIVING, Engagement.SILENT)
+    stopped = (gate.mode, Request.ARM) not in TRANSITIONS
+    checks = (
+        (not lease, "lease: empty"),
+        (stopped, f"{gate.mode.value}: acknowledge first ({gate.reason})"),
+        (gate.mode is Mode.RUN and lease != gate.lease, "lease: another one is driving"),
+        (device_held, "operator: release the device first"),
+        (reading is None, _STATE_LOST),
+        (reading is not None and _in_hard_contact(limits, reading), _HARD_CONTACT),
+    )
+    return next((reason for refused, reason in checks if refused), "")
+
+
+def _refusal(
+    limits: Limits, gate: GateState, command: Command, want: Placement | None, now_s: float
+) -> str:
+    """Why this command is not for the robot: finite, age, sequence, lease; "" when it is."""
+    if want is None or not math.isfinite(command.stamp_s + (command.gripper_width_m or 0.0)):
+        return "finite: a value is NaN, infinite or not a rotation"
+    if abs(now_s - command.stamp_s) > limits.command_timeout_s:  # a stamp ahead is as wrong
+        return "age: stamped too long ago, or in the future"
+    mine = command.lease == gate.lease
+    if mine and command.sequence <= gate.sequence:
+        return "sequence: not newer than the last one"
+    if not gate.mode.is_armed:
+        return f"lease: {gate.mode.value} ({gate.reason})"
+    return "" if mine else "lease: another one is armed"
+
+
+def _unsafe(
+    limits: Limits, gate: GateState, command: Command, clip: Clip | Conflict, reading: Reading
+) -> tuple[Request, str] | None:
+    """What a command of the armed lease brings about instead of motion; None when it may move."""
+    if _in_hard_contact(limits, reading):
+        return Request.PROTECTIVE_STOP, _HARD_CONTACT
+    if gate.engagement in (Engagement.SILENT, Engagement.RELEASED):
+        return Request.PAUSE, "operator_silent: release the device, then press it again"
+    if command.driver.is_human and gate.engagement is not Engagement.DRIVING:
+        return Request.PAUSE, "operator: a person's command without the device held"
+    if isinstance(clip, Conflict):
+        return Request.PAUSE, f"{clip.check}: no target satisfies every limit"
+    return (Request.PAUSE, _JOINT) if reading.ahead_rad > gate.joint_depth_rad else None
+
+
+def _in_hard_contact(limits: Limits, reading: Reading) -> bool:
+    return reading.force_n > limits.max_force_n or reading.torque_nm > limits.max_torque_nm
+
+
+def _watch(limits: Limits, gate: GateState, reading: Reading | None, now_s: float) -> GateState:
+    """Watchdogs of an armed gate, most severe first."""
+    if reading is None:
+        return _halt(gate, Request.PROTECTIVE_STOP, _STATE_LOST)
+    if _in_hard_contact(limits, reading):
+        return _halt(gate, Request.PROTECTIVE_STOP, _HARD_CONTACT)
+    checks = (
+        (gate.engagement is Engagement.SILENT, "operator_silent: no heartbeat while driving"),
+        (now_s - gate.command_s > limits.command_timeout_s, "command_late: the driver is silent"),
+        (reading.ahead_rad > gate.joint_depth_rad, _JOINT),
+    )
+    reason = next((reason for tripped, reason in checks if tripped), "")
+    return _halt(gate, Request.PAUSE, reason) if reason and gate.mode is Mode.RUN else gate
+
+
+def _silence(limits: Limits, gate: GateState, now_s: float) -> GateState:
+    """Notice that a device that was held has gone silent."""
+    if gate.engagement is not Engagement.DRIVING:
+        return gate
+    if now_s - gate.heartbeat_s <= limits.operator_timeout_s:
+        return gate
+    return gate._replace(engagement=engage(gate.engagement, Hand.SILENCE))
+
+
+def _trusted(limits: Limits, state: RobotState | None, now_s: float) -> Reading | None:
+    """`state` as a reading, or None when absent, stale or malformed."""
+    if state is None or not abs(now_s - state.stamp_s) <= limits.state_timeout_s:
+        return None
+    return read_state(limits, state)
+
+
+def _seen(limits: Limits, gate: GateState, reading: Reading) -> GateState:
+    """Remember the measured pose; let the joint ratchet follow a joint that comes back.
+
+    A held pose that the arm has been pushed further than one step away from is given up: going back
+    there would be a motion nobody asked for.
+    """
+    slack_rad = JOINT_SLACK * limits.joint_margin_rad
+    depth_rad = min(gate.joint_depth_rad, max(reading.depth_rad, 0.0) + slack_rad)
+    target = gate.target
+    if gate.mode is not Mode.RUN and (
+        target is None or not within_step(limits, target, reading.measured)
+    ):
+        target = reading.measured
+    return gate._replace(measured=reading.measured, joint_depth_rad=depth_rad, target=target)
+
+
+def _halt(gate: GateState, request: Request, reason: str) -> GateState:
+    """Stop moving. The pose is latched at onset; a halt during a halt keeps it."""
+    mode = advance(gate.mode, request)
+    if gate.mode is Mode.PROTECTIVE_STOP:
+        return gate  # the first cause is the one to acknowledge
+    onset = gate.mode is Mode.RUN or gate.target is None
+    return gate._replace(
+        mode=mode,
+        reason=reason,
+        target=gate.measured if onset else gate.target,
+        velocity_m_s=STILL,
+    )
+
+
+def _sent(
+    limits: Limits, gate: GateState, command: Command, *, clip: Clip, dt_s: float, now_s: float
+) -> tuple[GateState, Verdict]:
+    """Let the (clipped) command through and remember it."""
+    assert gate.target is not None  # armed
+    new, old = clip.target.position, gate.target.position
+    velocity = ((new[0] - old[0]) / dt_s, (new[1] - old[1]) / dt_s, (new[2] - old[2]) / dt_s)
+    width_m, checks, executed = command.gripper_width_m, clip.checks, command
+    if width_m is not None and not limits.gripper_min_m <= width_m <= limits.gripper_max_m:
+        width_m = min(max(width_m, limits.gripper_min_m), limits.gripper_max_m)
+        checks = (*checks, "gripper")
+    if checks:
+        pose = write_pose(clip.target)
+        executed = Command(
+            command.sequence, command.stamp_s, command.driver, command.lease, pose, width_m
+        )
+    outcome = Outcome.CLIPPED if checks else Outcome.PASS
+    gate = gate._replace(
+        mode=advance(gate.mode, Request.RESUME),
+        reason="",
+        moved_s=now_s,
+        target=clip.target,
+        velocity_m_s=velocity,
+    )
+    return gate, Verdict(command.sequence, outcome, ",".join(checks), executed, now_s)
+
+
+def _refused(
+    limits: Limits,
+    gate: GateState,
+    command: Command,
+    state: RobotState,
+    *,
+    now_s: float,
+    reason: str,
+) -> tuple[GateState, Verdict]:
+    """Answer a command that moves nothing. Only a broken value from the driver itself disarms."""
+    mine = gate.mode.is_armed and command.lease == gate.lease
+    disarm = mine and reason.startswith("finite")
+    if disarm or gate.target is None:  # a pose to hold is needed
+        reading = _trusted(limits, state, now_s)
+        gate = gate if reading is None else _seen(limits, gate, reading)
+    if disarm:
+        gate = _halt(gate, Request.HOLD, reason)
+    return gate, _held(gate, command, now_s, reason)
+
+
+def _held(gate: GateState, asked: Command | None, now_s: float, reason: str = "") -> Verdict:
+    """HOLD verdict with the pose sent last: latched when halted, else the target in force.
+
+    It is addressed (sequence, lease, driver) to who asked: each finds the answer to its own.
+    """
+    if gate.target is None:
+        raise SafetyError(
+            "a command came before any trustworthy robot state",
+            expected="a fresh, finite RobotState before the first command",
+            got="none so far",
+            fix="start the robot driver; wait for its first state before judging commands",
+        )
+    pose = write_pose(gate.target)
+    who = (
+        (gate.sequence, now_s, gate.driver, gate.lease)
+        if asked is None
+        else (asked.sequence, now_s, asked.driver, asked.lease)
+    )
+    executed = Command(*who, pose, None)
+    return Verdict(executed.sequence, Outcome.HOLD, reason or gate.reason, executed, now_s)

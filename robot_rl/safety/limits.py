@@ -1,0 +1,156 @@
+"""What the gate allows on one robot: one frozen dataclass, one YAML file, one hash per episode.
+
+Limits are signed off per robot. Raising one needs an edit and a restart; a task may only *narrow*
+the workspace. The hash goes into every episode header, so a step can always be traced to the limits
+under which it was executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from robot_rl.config import register
+from robot_rl.errors import SafetyError
+
+Vec3 = tuple[float, float, float]
+
+# franka_description 1.0.1
+PANDA_JOINT_MIN_RAD = (-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973)
+PANDA_JOINT_MAX_RAD = (2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973)
+
+_CEILINGS = {
+    # beyond these a value is a typo, not a limit (Franka: 1.7 m/s, 13 m/s2, 2.5 rad/s)
+    "max_speed_m_s": 1.7,
+    "max_acceleration_m_s2": 13.0,
+    "max_rotation_speed_rad_s": math.pi,
+    "max_step_m": 0.2,
+    "max_step_rad": math.pi / 2,  # beyond a quarter turn "the short way round" is ambiguous
+    "max_tilt_rad": math.pi,
+    "max_force_n": 200.0,
+    "max_torque_nm": 50.0,
+    "operator_timeout_s": 0.5,
+    "state_timeout_s": 0.5,
+    "command_timeout_periods": 10.0,
+    "control_hz": 1000.0,
+}
+
+
+@register("safety", "ur5e")
+@register("safety", "panda")
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of one robot; defaults are those of a Franka Panda on a table top.
+
+    Poses are `tcp_in_base`. "Step" is the lead: target against the *measured* pose. "Speed" and
+    "acceleration" are target against the targets sent before. Tilt is the angle between the tool's
+    z axis (out of the fingers) and straight down (-z of base). Empty joint tuples switch the joint
+    check off.
+
+    Raises:
+        ValueError: a value is not finite, not positive, above what is physically sensible, or a
+            minimum is not below its maximum.
+    """
+
+    workspace_min_m: Vec3 = (0.25, -0.40, 0.005)  # FMB uses 0.35..0.82, +-0.3, 0.02..0.4; floor
+    workspace_max_m: Vec3 = (0.80, 0.40, 0.60)  # 5 mm above the table the arm is bolted to
+    max_step_m: float = 0.05  # fits lift's 0.04 m action; CRISP's own error clip is 0.1 m
+    max_step_rad: float = 0.35  # fits lift's 0.2 rad on all three axes at once
+    max_speed_m_s: float = 0.25  # ISO 10218 reduced speed
+    max_rotation_speed_rad_s: float = 2.0  # 0.2 rad per 10 Hz tick; the Panda allows 2.5
+    max_acceleration_m_s2: float = 5.0  # full speed reversed within one 10 Hz tick; Panda: 13
+    max_tilt_rad: float = 0.8  # table-top work points down; keeps the elbow away from the table
+    joint_min_rad: tuple[float, ...] = PANDA_JOINT_MIN_RAD
+    joint_max_rad: tuple[float, ...] = PANDA_JOINT_MAX_RAD
+    joint_margin_rad: float = 0.1  # MoveIt Servo's default
+    max_force_n: float = 50.0  # ISO Class I; stiffness x clip gives about 20 N in normal contact
+    max_torque_nm: float = 10.0  # 150 Nm/rad x 25 mrad is 4 Nm in normal contact
+    gripper_min_m: float = 0.0
+    gripper_max_m: float = 0.08  # Franka hand: 2 x 0.04 m travel
+    command_timeout_periods: float = 1.5  # one missed tick is late, two would be 0.2 s of motion
+    operator_timeout_s: float = 0.1  # five missed 50 Hz heartbeats (MoveIt Servo, Formant: 0.1 s)
+    state_timeout_s: float = 0.05  # five missed 100 Hz readings
+    control_hz: float = 10.0  # rate at which commands are expected
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        for name, value in asdict(self).items():
+            for number in value if isinstance(value, tuple) else (value,):
+                if not math.isfinite(number):
+                    raise ValueError(f"{name} must be finite, got {value}")
+        for name, ceiling in _CEILINGS.items():
+            if not 0.0 < getattr(self, name) <= ceiling:
+                got = getattr(self, name)
+                raise ValueError(f"{name} must lie in (0, {ceiling:.4g}], got {got}")
+        if self.command_timeout_periods < 1.0:
+            raise ValueError("command_timeout_periods below 1 would hold between any two commands")
+        _check_order("workspace", self.workspace_min_m, self.workspace_max_m)
+        _check_order("joint", self.joint_min_rad, self.joint_max_rad)
+        _check_order("gripper", (self.gripper_min_m,), (self.gripper_max_m,))
+        if self.gripper_min_m < 0.0:
+            raise ValueError(f"gripper_min_m must not be negative, got {self.gripper_min_m}")
+        spans = zip(self.joint_min_rad, self.joint_max_rad, strict=True)
+        narrowest_rad = min((high - low for low, high in spans), default=math.inf)
+        if not 0.0 <= self.joint_margin_rad < narrowest_rad / 2:
+            raise ValueError(
+                f"joint_margin_rad must lie in [0, {narrowest_rad / 2:.4g}), half the narrowest"
+                f" joint range, got {self.joint_margin_rad}"
+            )
+
+    @property
+    def period_s(self) -> float:
+        """Time between two expected commands."""
+        return 1.0 / self.control_hz
+
+    @property
+    def command_timeout_s(self) -> float:
+        """Age at which a command is stale, and silence after which the gate holds."""
+        return self.command_timeout_periods / self.control_hz
+
+    @property
+    def hash(self) -> str:
+        """First 16 hex digits of the SHA-256 of the canonical JSON."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def narrow(self, workspace_min_m: Sequence[float], workspace_max_m: Sequence[float]) -> Limits:
+        """Limits whose workspace is the intersection with a task's box; never wider.
+
+        Raises:
+            SafetyError: the two boxes do not overlap, or a corner is not three finite numbers.
+        """
+        asked = (*workspace_min_m, *workspace_max_m)
+        if len(workspace_min_m) != 3 or len(asked) != 6 or not math.isfinite(sum(asked)):
+            raise SafetyError(
+                "a workspace box needs two corners",
+                expected="two times three finite numbers, metres in the base frame",
+                got=f"{tuple(workspace_min_m)} to {tuple(workspace_max_m)}",
+                fix="give x, y, z of both corners",
+            )
+        low = _corner(max, self.workspace_min_m, workspace_min_m)
+        high = _corner(min, self.workspace_max_m, workspace_max_m)
+        if any(a >= b for a, b in zip(low, high, strict=True)):
+            raise SafetyError(
+                "the task's workspace lies outside the robot's",
+                expected=f"overlap with {self.workspace_min_m} to {self.workspace_max_m} m",
+                got=f"{tuple(workspace_min_m)} to {tuple(workspace_max_m)} m",
+                fix="move the task into the robot's workspace (limits only ever get narrower)",
+            )
+        return replace(self, workspace_min_m=low, workspace_max_m=high)
+
+
+def _check_order(name: str, low: Sequence[float], high: Sequence[float]) -> None:
+    if len(low) != len(high):
+        raise ValueError(f"{name} minimum and maximum differ in length: {len(low)}, {len(high)}")
+    if any(a >= b for a, b in zip(low, high, strict=True)):
+        raise ValueError(f"{name} minimum must lie below its maximum, got {low} and {high}")
+
+
+def _corner(
+    pick: Callable[[float, float], float], mine: Sequence[float], theirs: Sequence[float]
+) -> Vec3:
+    x, y, z = (float(pick(a, b)) for a, b in zip(mine, theirs, strict=True))
+    return (x, y, z)

@@ -1,0 +1,378 @@
+"""The step store: append-only typed rows in SQLite, one global commit order, a sent cursor.
+
+Every row has two names. Its *identity* (run, actor, episode, index) is the same on every machine
+and is UNIQUE, so a row that arrives twice is stored once. Its `seq` is local: 1, 2, 3 ... over all
+tables in commit order, without gaps; replay reads "everything after seq", and the sender's progress
+is one number.
+
+What survives: WAL mode with `synchronous="normal"` loses nothing that was committed when a process
+is killed, at any instruction. After a power cut or kernel crash the file is intact, but the commits
+since the last WAL checkpoint (<= 4 MB of rows) may be gone; `synchronous="full"` syncs the WAL at
+every commit and loses none. Both put back a half-written transaction by themselves on opening.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Self
+
+from robot_rl.errors import ConflictError, StoreError
+from robot_rl.spec import Spec, diff, spec_from_dict
+from robot_rl.store import schema
+from robot_rl.store.rows import (
+    TABLES,
+    FlatRow,
+    Key,
+    Kind,
+    check_against,
+    flatten,
+    restore,
+)
+from robot_rl.store.summary import EpisodeRecord, episode_ending, episode_records
+from robot_rl.types import Ending, EpisodeId, EpisodeStart, Event, Frame, Label, Row, Step
+
+log = logging.getLogger(__name__)
+
+RESERVE_BYTES = 2_000_000_000  # room to finish any running episode, checkpoints and logs
+RESERVE_VARIABLE = "ROBOT_RL_DISK_RESERVE_BYTES"
+ACKED = "acked_seq"  # meta key of the sent cursor
+EPISODE_ABORTED = "episode_aborted"  # event name: the process died before it ended the episode
+
+
+class Store:
+    """One store file. All methods may be called from any thread; they take turns.
+
+    Args:
+        path: file; made if absent (parents too).
+        spec: the run's contract; saved in a new store, compared with an old one. Rows appended are
+            checked against it. None = whatever the file holds.
+        reserve_bytes: free space below which no episode starts; None = environment variable
+            ROBOT_RL_DISK_RESERVE_BYTES, or 2 GB.
+        synchronous: "normal" or "full" (see the module text).
+
+    Raises:
+        StoreError: not a store, another schema version, another spec, or no access.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        spec: Spec | None = None,
+        reserve_bytes: int | None = None,
+        synchronous: str = "normal",
+    ) -> None:
+        self.path = Path(path)
+        default = int(os.environ.get(RESERVE_VARIABLE, RESERVE_BYTES))
+        self.reserve_bytes = default if reserve_bytes is None else reserve_bytes
+        self._lock = threading.RLock()
+        self._acked_ahead: set[int] = set()
+        self._db = schema.connect(self.path, synchronous)
+        try:
+            with self._transaction() as db:
+                schema.create_or_check(db, self.path)
+            self.spec = self._agree(spec)
+        except BaseException:
+            self._db.close()
+            raise
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(self, rows: Iterable[Row | FlatRow]) -> int:
+        """Commit rows in one transaction and return how many were new (duplicates are skipped).
+
+        Raises:
+            StoreError: too little disk space to start an episode, disk full, or damaged file;
+                nothing of this call was stored.
+            ConflictError: a row with this identity but other content exists.
+            SpecError, CodecError: a row does not fit the spec, or holds nonsense.
+        """
+        flats = [self.prepare(row) for row in rows]
+        if any(flat.kind == Kind.EPISODE for flat in flats):
+            self.check_reserve()
+        return self.insert(flats)
+
+    def prepare(self, row: Row | FlatRow) -> FlatRow:
+        """Check a row against the spec and flatten it. Raises like `append`."""
+        known = restore(row) if isinstance(row, FlatRow) else row
+        if self.spec is not None:
+            check_against(known, self.spec)
+        return row if isinstance(row, FlatRow) else flatten(row)
+
+    def insert(self, flats: Sequence[FlatRow]) -> int:
+        """`append` for rows that went through `prepare`; never refuses for the disk reserve."""
+        with self._transaction() as db:
+            first = seq = schema.last_seq(db)
+            for flat in flats:
+                cursor = db.execute(schema.INSERT[flat.kind], (seq + 1, *flat.values))
+                if cursor.rowcount == 1:
+                    seq += 1
+                else:
+                    _require_same(db, flat)
+        return seq - first
+
+    def check_reserve(self) -> None:
+        """Raise `StoreError` when the disk is too full to start an episode."""
+        free = shutil.disk_usage(self.path.parent).free
+        if free < self.reserve_bytes:
+            raise StoreError(
+                "too little disk space to start an episode",
+                expected=f">= {self.reserve_bytes / 1e9:.1f} GB free beside {self.path.name}",
+                got=f"{free / 1e9:.2f} GB",
+                fix=f"free some space, or lower the reserve with {RESERVE_VARIABLE}",
+            )
+
+    def recover(self, run: str, actor: str) -> list[EpisodeId]:
+        """Mark every episode that nobody ended as aborted; call once when an actor starts.
+
+        Rows are never changed: the mark is one more event, replicated like any other row.
+        """
+        dead = [r for r in self.episode_summaries(run, actor) if r.ending is None]
+        for record in dead:
+            event = Event(
+                id=record.id,
+                event=len(self.events(record.id)),
+                step=record.steps - 1,
+                name=EPISODE_ABORTED,
+                detail="the actor stopped before the episode ended",
+                stamp_ns=record.stamp_ns,
+            )
+            self.insert([flatten(event)])
+            log.warning("episode %d was cut short; marked aborted", record.id.episode)
+        return [record.id for record in dead]
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
+        """Up to `limit` rows committed after `cursor` (0 = all), in commit order; the new cursor.
+
+        Raises:
+            StoreError: a row is damaged or missing.
+        """
+        with self._transaction("DEFERRED") as db:
+            found = list(_scan(db, cursor, limit))
+            last = schema.last_seq(db)
+        if len(found) != max(0, min(limit, last - cursor)):
+            raise self._damaged(f"rows {cursor + 1} to {cursor + limit} without gaps")
+        return [restore(flat) for _, flat in found], cursor + len(found)
+
+    def last_seq(self) -> int:
+        """Commit number of the newest row, 0 in an empty store."""
+        with self._transaction("DEFERRED") as db:
+            return schema.last_seq(db)
+
+    def episodes(
+        self, run: str | None = None, actor: str | None = None, purpose: str | None = None
+    ) -> list[EpisodeStart]:
+        """Episode headers in commit order, filtered by what is given."""
+        given = {"run": run, "actor": actor, "purpose": purpose}
+        where = {k: v for k, v in given.items() if v is not None}
+        clause = " AND ".join(f"{k}=?" for k in where) or "1"
+        return self._rows(Kind.EPISODE, clause, tuple(where.values()), "seq")
+
+    def episode_summaries(
+        self, run: str | None = None, actor: str | None = None
+    ) -> list[EpisodeRecord]:
+        """What each episode came to, in commit order, without reading its observations."""
+        with self._transaction("DEFERRED") as db:
+            counts = episode_records(db, EPISODE_ABORTED)
+        return [counts(start) for start in self.episodes(run, actor)]
+
+    def steps(self, id: EpisodeId) -> list[Step]:
+        """Steps of an episode by index."""
+        return self._of(Kind.STEP, id)
+
+    def frames(self, id: EpisodeId) -> list[Frame]:
+        """Frames of an episode by index."""
+        return self._of(Kind.FRAME, id)
+
+    def events(self, id: EpisodeId) -> list[Event]:
+        """Events of an episode by index."""
+        return self._of(Kind.EVENT, id)
+
+    def labels(self, id: EpisodeId) -> list[Label]:
+        """Labels of an episode, in commit order per author."""
+        return self._of(Kind.LABEL, id)
+
+    def ending(self, id: EpisodeId) -> Ending | None:
+        """Why the episode ended; ABORTED if it was cut short; None while nobody has ended it."""
+        with self._transaction("DEFERRED") as db:
+            return episode_ending(db, id, EPISODE_ABORTED)
+
+    def next_episode(self, run: str, actor: str) -> int:
+        """First episode number that this run and actor have not used."""
+        with self._transaction("DEFERRED") as db:
+            sql = "SELECT max(episode) FROM episodes WHERE run=? AND actor=?"
+            (last,) = db.execute(sql, (run, actor)).fetchone()
+        return 0 if last is None else last + 1
+
+    def next_label(self, id: EpisodeId, author: str) -> int:
+        """First label number that this author has not used in the episode."""
+        with self._transaction("DEFERRED") as db:
+            sql = "SELECT max(label) FROM labels WHERE run=? AND actor=? AND episode=? AND author=?"
+            (last,) = db.execute(sql, (id.run, id.actor, id.episode, author)).fetchone()
+        return 0 if last is None else last + 1
+
+    # -- replication -----------------------------------------------------------------------------
+
+    def pending(self, max_bytes: int, max_rows: int) -> list[FlatRow]:
+        """The oldest unacknowledged rows, in commit order; at least one if there is any."""
+        batch: list[FlatRow] = []
+        size = 0
+        with self._transaction("DEFERRED") as db:
+            for _, flat in _scan(db, _acked(db), max_rows):
+                size += flat.size
+                if batch and size > max_bytes:
+                    break
+                batch.append(flat)
+        return batch
+
+    def acknowledge(self, keys: Iterable[Key]) -> None:
+        """Record that the other side has committed the rows with these identities."""
+        with self._transaction() as db:
+            acked = before = _acked(db)
+            seqs = (_seq_of(db, key) for key in keys)
+            ahead = self._acked_ahead | {seq for seq in seqs if seq is not None}
+            while acked + 1 in ahead:
+                acked += 1
+            if acked > before:
+                schema.write_meta(db, ACKED, acked)
+        self._acked_ahead = {seq for seq in ahead if seq > acked}
+
+    def pending_count(self) -> int:
+        """Rows that nobody has acknowledged."""
+        with self._transaction("DEFERRED") as db:
+            return schema.last_seq(db) - _acked(db)
+
+    # -- housekeeping ----------------------------------------------------------------------------
+
+    def meta(self, key: str) -> Any:
+        """JSON value kept under `key`, None if absent."""
+        with self._transaction("DEFERRED") as db:
+            return schema.read_meta(db, key)
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Keep a JSON value under `key`."""
+        with self._transaction() as db:
+            schema.write_meta(db, key, value)
+
+    def verify(self) -> None:
+        """Read the whole file; raise `StoreError` when SQLite or a record's CRC finds damage."""
+        with self._lock:
+            (answer,) = self._db.execute("PRAGMA integrity_check").fetchone()
+        if answer != "ok":
+            raise self._damaged("integrity_check: ok", str(answer))
+        cursor, last = 0, self.last_seq()
+        while cursor < last:
+            _, cursor = self.rows_since(cursor, 256)
+
+    def close(self) -> None:
+        """Close the file; calling it twice does no harm."""
+        with self._lock:
+            self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self, mode: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
+        """One transaction; any error rolls it back, SQLite's own become `StoreError`."""
+        with self._lock:
+            try:
+                self._db.execute(f"BEGIN {mode}")
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException as error:
+                with suppress(sqlite3.Error):  # a full disk or a closed file has ended it already
+                    self._db.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise schema.store_error(error, self.path) from error
+                raise
+
+    def _agree(self, spec: Spec | None) -> Spec | None:
+        """Save the spec in a new store; compare it with the one of an old store."""
+        saved = self.meta("spec")
+        if saved is None:
+            if spec is not None:
+                self.set_meta("spec", spec.as_dict())
+            return spec
+        if spec is None:
+            return spec_from_dict(saved)
+        lines = diff(saved, json.loads(json.dumps(spec.as_dict())))
+        if lines:
+            raise StoreError(
+                f"{self.path.name} was recorded with another spec",
+                expected="the spec saved in the store",
+                got="; ".join(lines),
+                fix="start a new run, or restore the settings listed above (saved -> now)",
+            )
+        return spec
+
+    def _of(self, kind: Kind, id: EpisodeId) -> list[Any]:
+        clause = "run=? AND actor=? AND episode=?"
+        order = TABLES[kind].columns[3].name
+        return self._rows(kind, clause, (id.run, id.actor, id.episode), order)
+
+    def _rows(self, kind: Kind, clause: str, values: tuple[Any, ...], order: str) -> list[Any]:
+        sql = f"{schema.SELECT[kind]} WHERE {clause} ORDER BY {order}"
+        with self._transaction("DEFERRED") as db:
+            found = db.execute(sql, values).fetchall()
+        return [restore(FlatRow(kind, row[1:])) for row in found]
+
+    def _damaged(self, expected: str, got: str = "something else") -> StoreError:
+        return StoreError(
+            f"{self.path.name} is damaged",
+            expected=expected,
+            got=got,
+            fix="keep a copy, then restore the file from the other machine's store",
+        )
+
+
+def _scan(db: sqlite3.Connection, after: int, limit: int) -> Iterator[tuple[int, FlatRow]]:
+    """(seq, row) with after < seq <= after + limit, in seq order across all tables."""
+
+    def of(kind: Kind) -> Iterator[tuple[int, FlatRow]]:
+        sql = f"{schema.SELECT[kind]} WHERE seq > ? AND seq <= ? ORDER BY seq"
+        for seq, *values in db.execute(sql, (after, after + limit)):
+            yield seq, FlatRow(kind, tuple(values))
+
+    return heapq.merge(*(of(kind) for kind in Kind), key=itemgetter(0))
+
+
+def _acked(db: sqlite3.Connection) -> int:
+    """Every row up to this seq is on the other side."""
+    return schema.read_meta(db, ACKED) or 0
+
+
+def _seq_of(db: sqlite3.Connection, key: Key) -> int | None:
+    kind, *identity = key
+    found = db.execute(schema.SEQ_OF[Kind(kind)], identity).fetchone()
+    return None if found is None else found[0]
+
+
+def _require_same(db: sqlite3.Connection, flat: FlatRow) -> None:
+    """A row with this identity exists: fine if it is the same row, an error if it is another."""
+    sql = f"{schema.SELECT[flat.kind]} WHERE {schema.IDENTITY[flat.kind]}"
+    found = db.execute(sql, flat.key[1:]).fetchone()
+    if tuple(found[1:]) != flat.values:
+        raise ConflictError(
+            f"two different rows claim to be {TABLES[flat.kind].name} {flat.key[1:]}",
+            expected="one actor process per run and actor name, with its own store kept",
+            got="the same identity with other content",
+            fix="start a new run, or give this actor another name",
+        )

@@ -1,0 +1,130 @@
+"""`robot-rl train`: one experiment, either runtime, ending in eval.json and report.html."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.act.policy import PolicyRuntime
+from robot_rl.learn.learner import Learner
+from robot_rl.learn.metrics import MetricSink
+from robot_rl.lockstep import make_bench
+from robot_rl.session import Session, restore_progress
+from robot_rl.store.store import Store
+from robot_rl.types import Step
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+
+log = logging.getLogger(__name__)
+
+ACTOR = "actor-0"
+Watch = Callable[[dict[str, float]], None]
+"""Receives the newest figures while training (the dashboard); must be quick."""
+
+
+def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[str, Any]:
+    """Teach `experiment.task`; returns the content of eval.json.
+
+    Raises:
+        RobotRLError: see the message; whatever was recorded stays in the run folder, and the same
+            command with the same run_dir goes on from there.
+    """
+    experiment.save()
+    if experiment.runtime == "ros":
+        from robot_rl.ros.run import train_ros
+
+        result = train_ros(experiment, watch)
+    else:
+        result = _train_lockstep(experiment, watch)
+    return result
+
+
+def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
+    run_dir, task = experiment.run_dir, experiment.task
+    with Store(run_dir / "store.sqlite", spec=task.spec) as store:
+        store.recover(run_dir.name, ACTOR)
+        learner = Learner(
+            experiment.learner,
+            experiment.algo,
+            task.spec,
+            store,
+            run_dir=run_dir,
+            seed=experiment.seed,
+        )
+        learner.publish_period_s = 0.0  # publish whenever something was learned: deterministic
+        learner.load()
+        policy = PolicyRuntime(experiment.algo, task.spec, seed=experiment.seed)
+        student = _Student(learner, policy)
+        metrics = MetricSink(run_dir / "metrics.jsonl")
+        bench = make_bench(experiment, policy, record=store.append, on_step=student.on_step)
+        session = Session(
+            bench.loop,
+            bench.reset,
+            train=experiment.train,
+            limits=experiment.limits,
+            run=run_dir.name,
+            actor=ACTOR,
+            seed=experiment.seed,
+            metrics=metrics,
+            progress=restore_progress(store, run_dir.name, ACTOR),
+            on_episode=lambda stats: watch(stats | learner.metrics),
+        )
+        began_s = time.monotonic()
+        session.demos()
+        learner.ingest()
+        student.learn()
+        student.practising = True
+        session.practice()
+        student.practising = False
+        learner.save()
+        train_s = time.monotonic() - began_s
+        learner.close()
+        return finish(session, run_dir, runtime="lockstep", train_s=train_s)
+
+
+def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> dict[str, Any]:
+    """Evaluate on held-out starts and write eval.json (whole or not at all)."""
+    settings = session.train
+    deterministic = session.evaluate(settings.eval_episodes)
+    stochastic = session.evaluate(settings.stochastic_eval_episodes, deterministic=False)
+    result = {
+        "deterministic": deterministic.as_dict(),
+        "stochastic": stochastic.as_dict(),
+        "runtime": runtime,
+        "env_steps": session.progress.env_steps,
+        "train_s": train_s,
+        "mastered": session.progress.mastered,
+        "human_steps": session.progress.human_steps,
+        "weights_version": session.loop.policy.version,
+    }
+    temporary = run_dir / "eval.json.tmp"
+    temporary.write_text(json.dumps(result, indent=2))
+    temporary.replace(run_dir / "eval.json")
+    return result
+
+
+class _Student:
+    """Lockstep learning: after each control tick, as many updates as the budget allows."""
+
+    def __init__(self, learner: Learner, policy: PolicyRuntime) -> None:
+        self.learner, self.policy, self.practising = learner, policy, False
+
+    def on_step(self, _step: Step) -> None:
+        """Learn from the step just recorded, then adopt the newest weights."""
+        if self.practising:
+            self.learner.ingest()
+            self.learn()
+
+    def learn(self) -> None:
+        """Spend what the update budget allows now."""
+        due = self.learner.updates_due()
+        if due:
+            self.learner.update(due)
+        weights = self.learner.weights()
+        if weights.version > self.policy.version:
+            self.policy.load(weights)

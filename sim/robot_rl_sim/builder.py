@@ -1,0 +1,197 @@
+"""Build a task's MuJoCo model: robot, controller, parts, table, lights, cameras.
+
+The Cartesian impedance law runs inside MuJoCo, at every physics step, without Python: six stiffness
+actuators act between the `tcp` site and the `target` site of a mocap body (transmission with a
+reference site: the length is the pose difference in the target's frame), and six damping actuators
+act against the TCP's velocity. The stiffness actuators' force range *is* the reference clipping:
+clamp(-k * difference, +-k * clip) = -k * clip(difference).
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+from robot_rl_sim import franka
+from robot_rl_sim.franka import FIXED, FREE, ROBOT, TOUCHES
+from robot_rl_sim.scene import add_materials, add_scene, dress_arm, dress_hand
+from robot_rl_sim.tasks.common import Part, Primitive, SimTask
+
+PAD_FRICTION = 1.0  # rubber on plastic
+TARGET_BODY = "impedance_target"
+SHAPES = {
+    "box": mujoco.mjtGeom.mjGEOM_BOX,
+    "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
+    "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
+    "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
+}
+
+
+def build_model(task: SimTask, appearance: str = "fast") -> mujoco.MjModel:
+    """Compile the model of a task.
+
+    Args:
+        appearance: "fast" (no shadows, no MSAA: 0.8 ms per small image) or "video" (both).
+
+    Raises:
+        ValueError: unknown appearance.
+    """
+    spec = mujoco.MjSpec()
+    spec.modelname = task.name
+    spec.compiler.degree = False
+    spec.compiler.balanceinertia = True
+    _set_options(spec, task)
+    add_materials(spec, appearance)
+    add_scene(spec, appearance)
+    link7 = franka.add_arm(spec.worldbody)
+    hand = franka.add_hand(
+        link7, moving=task.uses_gripper, width_m=task.gripper_start_m, friction=PAD_FRICTION
+    )
+    dress_arm(spec)
+    dress_hand(spec)
+    _add_table_contact(spec)
+    for part in task.parts():
+        _add_part(spec, hand, part, task)
+    _add_controller(spec, task)
+    _add_sensors(spec)
+    return spec.compile()
+
+
+def _set_options(spec: mujoco.MjSpec, task: SimTask) -> None:
+    option = spec.option
+    option.timestep = task.timestep_s
+    option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST  # damping terms implicitly
+    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    option.impratio = 1.0  # more makes a pressed peg chatter: 20 N steady became 0 ... 350 N
+    option.iterations = 20
+    option.ls_iterations = 10
+
+
+def _add_table_contact(spec: mujoco.MjSpec) -> None:
+    """The table top that things rest on, z = 0; what it looks like is the scene's business."""
+    spec.worldbody.add_geom(
+        name="table_top",
+        type=mujoco.mjtGeom.mjGEOM_BOX,
+        size=(0.35, 0.5, 0.05),
+        pos=(0.55, 0, -0.05),
+        contype=FIXED,
+        conaffinity=TOUCHES[FIXED],
+        friction=(0.6, 0.005, 0.0001),
+        group=3,
+    )
+
+
+def _add_part(spec: mujoco.MjSpec, hand: mujoco.MjsBody, part: Part, task: SimTask) -> None:
+    """One part of the task; "marker" parts are seen, never touched."""
+    if part.role == "held":
+        body = hand.add_body(name=part.name, pos=(0, 0, franka.TCP_M), gravcomp=1.0)
+    else:
+        moved = part.role in ("fixture", "marker")
+        body = spec.worldbody.add_body(name=part.name, mocap=moved)
+    if part.role == "free":
+        body.add_freejoint(name=f"{part.name}_free")
+    bit = {"held": ROBOT, "fixture": FIXED, "free": FREE, "marker": 0}[part.role]
+    solids = [p for p in part.primitives if p.collides and bit]
+    for index, primitive in enumerate(part.primitives):
+        geom = _add_primitive(body, primitive, f"{part.name}_{index}")
+        if primitive in solids:
+            geom.contype, geom.conaffinity = bit, TOUCHES[bit]
+            geom.friction = (part.friction, 0.005, 0.0001)
+            geom.solref = (2.0 * task.timestep_s, 1.0)  # as stiff as the time step allows
+            geom.solimp = (0.95, 0.99, 0.0005, 0.5, 2.0)
+            geom.mass = part.mass_kg / len(solids) if bit != FIXED else 0.0
+
+
+def _add_primitive(body: mujoco.MjsBody, shape: Primitive, name: str) -> mujoco.MjsGeom:
+    x, y, z, w = shape.quaternion_xyzw
+    return body.add_geom(
+        name=name,
+        type=SHAPES[shape.shape],
+        size=(*shape.size_m, 0.0, 0.0)[:3],
+        pos=shape.position_m,
+        quat=(w, x, y, z),
+        material=shape.material,
+        contype=0,
+        conaffinity=0,
+        mass=0.0,
+        group=0 if shape.visible else 3,
+    )
+
+
+def _add_controller(spec: mujoco.MjSpec, task: SimTask) -> None:
+    """Impedance actuators (see the module docstring) and the gripper drive."""
+    target = spec.worldbody.add_body(name=TARGET_BODY, mocap=True)
+    target.add_site(name=TARGET_BODY, group=4, size=(0.002, 0.002, 0.002))
+    law = task.impedance
+    stiffness = np.repeat((law.stiffness_n_m, law.stiffness_nm_rad), 3)
+    damping = np.repeat((law.damping_ns_m, law.damping_nms_rad), 3)
+    clip = np.array((*law.clip_m, *law.clip_rad))
+    for i, axis in enumerate(("x", "y", "z", "rx", "ry", "rz")):
+        gear = np.eye(6)[i]
+        limit = float(stiffness[i] * clip[i])
+        spring = _site_actuator(spec, f"spring_{axis}", gear, (0.0, -float(stiffness[i]), 0.0))
+        spring.forcelimited, spring.forcerange = True, (-limit, limit)
+        _site_actuator(spec, f"damper_{axis}", gear, (0.0, 0.0, -float(damping[i])))
+    if task.uses_gripper:
+        _add_gripper(spec)
+
+
+def _site_actuator(
+    spec: mujoco.MjSpec, name: str, gear: np.ndarray, bias: tuple[float, float, float]
+) -> mujoco.MjsActuator:
+    """Actuator without input: force = bias[1] * length + bias[2] * velocity of tcp in target."""
+    return spec.add_actuator(
+        name=name,
+        trntype=mujoco.mjtTrn.mjTRN_SITE,
+        target="tcp",
+        refsite=TARGET_BODY,
+        gear=gear,
+        gaintype=mujoco.mjtGain.mjGAIN_FIXED,
+        gainprm=np.zeros(10),
+        biastype=mujoco.mjtBias.mjBIAS_AFFINE,
+        biasprm=(*bias, *np.zeros(7)),
+    )
+
+
+def _add_gripper(spec: mujoco.MjSpec) -> None:
+    """Both fingers on one drive; the tendon's length is the gripper width."""
+    tendon = spec.add_tendon(name="gripper_width")
+    for joint in franka.FINGER_JOINTS:
+        tendon.wrap_joint(joint, 1.0)
+    mirror = spec.add_equality(
+        name="fingers_mirror",
+        type=mujoco.mjtEq.mjEQ_JOINT,
+        objtype=mujoco.mjtObj.mjOBJ_JOINT,
+        name1=franka.FINGER_JOINTS[0],
+        name2=franka.FINGER_JOINTS[1],
+    )
+    mirror.data = np.eye(len(mirror.data))[1]  # finger 2 = 0 + 1 * finger 1
+    gain = 2000.0  # N/m of width: the force limit is reached 35 mm from the goal
+    spec.add_actuator(
+        name="gripper",
+        trntype=mujoco.mjtTrn.mjTRN_TENDON,
+        target="gripper_width",
+        gaintype=mujoco.mjtGain.mjGAIN_FIXED,
+        gainprm=(gain, *np.zeros(9)),
+        biastype=mujoco.mjtBias.mjBIAS_AFFINE,
+        biasprm=(0.0, -gain, -20.0, *np.zeros(7)),
+        ctrllimited=True,
+        ctrlrange=(0.0, 2 * franka.FINGER_TRAVEL_M),
+        forcelimited=True,
+        forcerange=(-franka.GRIP_FORCE_N, franka.GRIP_FORCE_N),
+    )
+
+
+def _add_sensors(spec: mujoco.MjSpec) -> None:
+    """`external`: force, torque, point of everything that touches hand, fingers and held part."""
+    fields = mujoco.mjtConDataField
+    wanted = (fields.mjCONDATA_FORCE, fields.mjCONDATA_TORQUE, fields.mjCONDATA_POS)
+    net_force = 3  # reduction to one wrench, in the world frame
+    spec.add_sensor(
+        name="external",
+        type=mujoco.mjtSensor.mjSENS_CONTACT,
+        objtype=mujoco.mjtObj.mjOBJ_XBODY,
+        objname="fr3_hand",
+        reftype=mujoco.mjtObj.mjOBJ_UNKNOWN,
+        intprm=(sum(1 << f.value for f in wanted), net_force, 1),
+    )

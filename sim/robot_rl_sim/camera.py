@@ -1,0 +1,104 @@
+"""Offscreen cameras of the simulated scene.
+
+EGL is asked for unless `MUJOCO_GL` says otherwise; it must be chosen before MuJoCo is imported, so
+the package's `__init__` does it.
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.errors import SetupError
+from robot_rl_sim.builder import build_model
+from robot_rl_sim.robot import MujocoRobot
+
+
+def make_renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Renderer:
+    """Open an offscreen renderer; the caller closes it.
+
+    Raises:
+        SetupError: no OpenGL on this machine; the message names the package to install.
+    """
+    try:
+        return mujoco.Renderer(model, height, width)
+    except Exception as error:  # GL loaders raise AttributeError, ImportError, GLError, ...
+        raise SetupError(
+            "cannot open an offscreen OpenGL context for the cameras",
+            expected="EGL (MUJOCO_GL=egl) with Mesa or a GPU driver",
+            got=f"{type(error).__name__}: {error}",
+            fix="sudo apt-get install -y libegl1 libgl1-mesa-dri libgl1",
+        ) from error
+
+
+class MujocoCamera:
+    """`Camera` port over one camera of a `MujocoRobot`'s scene.
+
+    Args:
+        name: "wrist", "front" or "video".
+        size: pixels; one number for a square image, or (height, width).
+
+    Raises:
+        SetupError: no OpenGL on this machine.
+    """
+
+    def __init__(self, robot: MujocoRobot, name: str, size: int | tuple[int, int]) -> None:
+        self.name = name
+        self._robot = robot
+        height, width = (size, size) if isinstance(size, int) else size
+        self._renderer: mujoco.Renderer | None = make_renderer(robot.model, height, width)
+
+    def read(self) -> tuple[float, NDArray[np.uint8]]:
+        """(stamp_s, RGB uint8 [H, W, 3]) of the scene as it is now."""
+        assert self._renderer is not None, "camera was closed"
+        robot = self._robot
+        mujoco.mj_camlight(robot.model, robot.data)  # kinematics are fresh, cameras are not
+        self._renderer.update_scene(robot.data, camera=self.name)
+        return robot.now_s(), self._renderer.render()
+
+    def close(self) -> None:
+        """Free the OpenGL context; must be called, destructors come too late."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+
+class VideoCamera:
+    """Pictures to show people: the same state drawn with shadows and smooth edges.
+
+    Args:
+        robot: whose state is drawn; its own model stays in the "fast" appearance.
+        height, width: pixels.
+
+    Raises:
+        SetupError: no OpenGL on this machine.
+    """
+
+    def __init__(self, robot: MujocoRobot, height: int = 480, width: int = 640) -> None:
+        self._robot = robot
+        self._model = build_model(robot.task, "video")
+        self._data = mujoco.MjData(self._model)
+        self._renderer: mujoco.Renderer | None = make_renderer(self._model, height, width)
+
+    def render_video_frame(self, camera: str = "video") -> NDArray[np.uint8]:
+        """RGB uint8 [H, W, 3] of the robot's scene as it is now."""
+        assert self._renderer is not None, "camera was closed"
+        source, data = self._robot, self._data
+        data.qpos[:] = source.data.qpos
+        data.mocap_pos[:], data.mocap_quat[:] = source.data.mocap_pos, source.data.mocap_quat
+        self._model.body_pos[:], self._model.body_quat[:] = (
+            source.model.body_pos,
+            source.model.body_quat,
+        )
+        mujoco.mj_kinematics(self._model, data)
+        mujoco.mj_comPos(self._model, data)
+        mujoco.mj_camlight(self._model, data)
+        self._renderer.update_scene(data, camera=camera)
+        return self._renderer.render()
+
+    def close(self) -> None:
+        """Free the OpenGL context."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None

@@ -1,0 +1,351 @@
+"""MujocoRobot: the simulated arm behind `RobotPort` and `Clock`.
+
+Physics and impedance run in C; Python wakes every 10 ms of simulated time to move the filtered
+target, and every 50 ms to refresh the posture torque. These moments lie on a fixed grid of physics
+steps, so advancing in one go or in pieces gives bit-identical results.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.errors import RobotRLError
+from robot_rl.geometry import compose, pose, quat_multiply, rotation_error
+from robot_rl.ports import ResetPlan
+from robot_rl.types import Command, Pose, RobotState
+from robot_rl_sim import franka
+from robot_rl_sim.builder import TARGET_BODY, build_model
+from robot_rl_sim.tasks.common import SimTask
+
+TICK_S = 0.010  # target filter and wrench filter
+POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
+POSTURE_NM_RAD = 10.0
+POSTURE_NMS_RAD = 3.0
+WRENCH_FILTER_S = 0.02  # like the low-pass in Franka's external wrench estimate
+GRIPPER_SPEED_M_S = 0.1  # of the width; Franka Hand: 50 mm/s per finger
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that decides the future of a `MujocoRobot`; see `MujocoRobot.snapshot`."""
+
+    physics: F64
+    memory: F64
+    held: F64
+
+
+class MujocoRobot:
+    """Simulated FR3 in the scene of a task; implements `RobotPort` and `Clock`.
+
+    The arm starts at its ready pose. `reset` teleports it to a plan's start. Not thread-safe.
+
+    Attributes:
+        task: what is simulated.
+        model, data: MuJoCo's, for cameras and tests; change them through the methods only.
+    """
+
+    def __init__(self, task: SimTask, model: mujoco.MjModel | None = None) -> None:
+        self.task = task
+        self.model = model if model is not None else build_model(task)
+        self.data = mujoco.MjData(self.model)
+        m = self.model
+        self._substeps = max(1, round(TICK_S / m.opt.timestep))
+        self._alpha = 1.0 - math.exp(-TICK_S / max(task.impedance.filter_s, 1e-6))
+        self._wrench_alpha = 1.0 - math.exp(-TICK_S / WRENCH_FILTER_S)
+        self._tcp = m.site("tcp").id
+        target = int(m.body(TARGET_BODY).mocapid[0])
+        self._target_pose = self.data.mocap_pos[target], self.data.mocap_quat[target]
+        self._hand = m.body("fr3_hand").id
+        adr = int(m.sensor("external").adr[0])
+        self._external = self.data.sensordata[adr : adr + 9]  # views: force, torque, point
+        self._tcp_position = self.data.site_xpos[self._tcp]
+        self._arm = np.array([m.joint(name).qposadr[0] for name in franka.ARM_JOINTS])
+        assert (self._arm == np.arange(7)).all(), "the arm's joints come first"
+        parts = task.parts()
+        self._mocap = {
+            p.name: int(m.body(p.name).mocapid[0]) for p in parts if p.role in ("fixture", "marker")
+        }
+        self._free = {
+            p.name: int(m.joint(f"{p.name}_free").qposadr[0]) for p in parts if p.role == "free"
+        }
+        self._held = next((m.body(p.name).id for p in parts if p.role == "held"), None)
+        self._bodies = {name: m.body(name).id for name in (*self._mocap, *self._free)}
+        self._gripper = m.actuator("gripper").id if task.uses_gripper else None
+        self._jacobian = np.zeros((6, m.nv))
+        self._steps = 0
+        self._wrench = np.zeros(6)  # in base, about the TCP, filtered
+        self._touched = False
+        self._gripper_goal_m = task.gripper_start_m
+        self._posture_rad = self._solve_ik(
+            _centre(task.workspace_min_m, task.workspace_max_m), franka.HOME_RAD
+        )
+        self._place_arm(self._posture_rad)
+
+    # --- ports -----------------------------------------------------------------------------------
+
+    def read(self) -> RobotState:
+        """State now; see `RobotState` for units. The wrench is filtered with `WRENCH_FILTER_S`."""
+        data = self.data
+        tcp = self._tcp_in_base()
+        to_tcp = data.site_xmat[self._tcp].reshape(3, 3)
+        return RobotState(
+            stamp_s=self.now_s(),
+            joint_position_rad=data.qpos[:7].copy(),
+            joint_velocity_rad_s=data.qvel[:7].copy(),
+            tcp_in_base=tcp,
+            tcp_twist_in_base=self._jacobian[:, :7] @ data.qvel[:7],
+            wrench_in_tcp=(self._wrench.reshape(2, 3) @ to_tcp).ravel(),
+            gripper_width_m=self.gripper_width_m,
+            objects={name: self._body_in_base(i) for name, i in self._bodies.items()},
+        )
+
+    def apply(self, command: Command) -> None:
+        """Set the impedance controller's goal; the target filter moves towards it from here on."""
+        self._set_goal(command.tcp_target_in_base)
+        if command.gripper_width_m is not None and self._gripper is not None:
+            self._gripper_goal_m = float(
+                np.clip(command.gripper_width_m, 0.0, 2 * franka.FINGER_TRAVEL_M)
+            )
+
+    def now_s(self) -> float:
+        """Simulated seconds since construction; a reset does not turn it back."""
+        return self._steps * self.model.opt.timestep
+
+    def sleep_until_s(self, deadline_s: float) -> None:
+        """Step the physics to the deadline (nearest whole step); nothing if it has passed."""
+        self._advance_to(round(deadline_s / self.model.opt.timestep))
+
+    def advance(self, dt_s: float) -> None:
+        """Step the physics by `dt_s`, rounded to whole steps."""
+        self._advance_to(self._steps + round(dt_s / self.model.opt.timestep))
+
+    # --- episodes --------------------------------------------------------------------------------
+
+    def reset(self, plan: ResetPlan) -> None:
+        """Teleport arm, gripper, held part and objects to the start of an episode, all at rest.
+
+        Raises:
+            RobotRLError: the start pose is out of reach.
+        """
+        self._place_arm(self._solve_ik(plan.tcp_in_base, self._posture_rad))
+        self._gripper_goal_m = plan.gripper_width_m
+        if self._gripper is not None:
+            self.data.qpos[7:9] = plan.gripper_width_m / 2
+            self.data.ctrl[self._gripper] = plan.gripper_width_m
+        self.place_objects(plan)
+
+    def place_objects(self, plan: ResetPlan) -> None:
+        """Move objects and held part only; the arm stays where it is (the ROS sim node's reset).
+
+        Raises:
+            RobotRLError: the plan names an object that the scene does not have.
+        """
+        unknown = set(plan.objects) - set(self._bodies)
+        if unknown:
+            raise RobotRLError(
+                "the reset plan names objects that are not in the scene",
+                expected=f"a subset of {sorted(self._bodies)}",
+                got=f"{sorted(unknown)}",
+                fix="use the plan of the task that built this scene",
+            )
+        for name, where in plan.objects.items():
+            wxyz = _to_wxyz(where.quaternion_xyzw)
+            if name in self._mocap:
+                self.data.mocap_pos[self._mocap[name]] = where.position_m
+                self.data.mocap_quat[self._mocap[name]] = wxyz
+            else:
+                adr = self._free[name]
+                self.data.qpos[adr : adr + 7] = np.concatenate((where.position_m, wxyz))
+                dof = self.model.jnt_dofadr[self.model.joint(f"{name}_free").id]
+                self.data.qvel[dof : dof + 6] = 0.0
+        if self._held is not None and plan.held_in_tcp is not None:
+            held_in_hand = compose(pose((0.0, 0.0, franka.TCP_M)), plan.held_in_tcp)
+            self.model.body_pos[self._held] = held_in_hand.position_m
+            self.model.body_quat[self._held] = _to_wxyz(held_in_hand.quaternion_xyzw)
+        self._refresh()
+
+    def snapshot(self) -> Snapshot:
+        """Copy of the whole state, for `restore`."""
+        kind = mujoco.mjtState.mjSTATE_INTEGRATION
+        physics = np.empty(mujoco.mj_stateSize(self.model, kind))
+        mujoco.mj_getState(self.model, self.data, physics, kind)
+        goal = (*self._goal_position, *self._goal_wxyz)
+        memory = np.array((self._steps, self._gripper_goal_m, *self._wrench, *goal))
+        held = np.zeros(7)
+        if self._held is not None:
+            held[:3] = self.model.body_pos[self._held]
+            held[3:] = self.model.body_quat[self._held]
+        return Snapshot(physics, memory, held)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to a snapshot of this robot; what follows is bit-identical."""
+        kind = mujoco.mjtState.mjSTATE_INTEGRATION
+        mujoco.mj_setState(self.model, self.data, snapshot.physics, kind)
+        self._steps = int(snapshot.memory[0])
+        self._gripper_goal_m = float(snapshot.memory[1])
+        self._wrench = snapshot.memory[2:8].copy()
+        self._touched = bool(self._wrench.any())
+        self._goal_position = snapshot.memory[8:11].copy()
+        self._goal_wxyz = snapshot.memory[11:15].copy()
+        if self._held is not None:
+            self.model.body_pos[self._held] = snapshot.held[:3]
+            self.model.body_quat[self._held] = snapshot.held[3:]
+        self._refresh()
+
+    @property
+    def gripper_width_m(self) -> float:
+        """Distance between the finger pads."""
+        if self._gripper is None:
+            return self.task.gripper_start_m
+        return float(self.data.qpos[7] + self.data.qpos[8])
+
+    # --- physics ---------------------------------------------------------------------------------
+
+    def _advance_to(self, step: int) -> None:
+        while self._steps < step:
+            phase = self._steps % self._substeps
+            if phase == 0:
+                self._tick()
+            count = min(self._substeps - phase, step - self._steps)
+            mujoco.mj_step(self.model, self.data, nstep=count)
+            self._steps += count
+            if self._steps % self._substeps == 0:
+                self._filter_wrench()
+        self._refresh()
+
+    def _set_goal(self, goal: Pose) -> None:
+        """Remember where the filtered target goes, the short way round."""
+        self._goal_position, wxyz = goal.position_m, _to_wxyz(goal.quaternion_xyzw)
+        self._goal_wxyz = -wxyz if float(wxyz @ self._target_pose[1]) < 0.0 else wxyz
+
+    def _tick(self) -> None:
+        """Move the filtered target towards the goal, the gripper towards its own."""
+        data = self.data
+        position, wxyz = self._target_pose  # views into MuJoCo's memory
+        position += self._alpha * (self._goal_position - position)
+        wxyz += self._alpha * (self._goal_wxyz - wxyz)  # MuJoCo normalises what it reads
+        if self._gripper is not None:
+            gap = self._gripper_goal_m - float(data.ctrl[self._gripper])
+            stride = GRIPPER_SPEED_M_S * TICK_S
+            data.ctrl[self._gripper] += min(max(gap, -stride), stride)
+        if (self._steps // self._substeps) % POSTURE_TICKS == 0:
+            self._hold_posture()
+
+    def _hold_posture(self) -> None:
+        """Pull the elbow to its posture with torques that the TCP does not feel.
+
+        tau = (1 - J^T (J J^T)^-1 J) (k (q0 - q) - d qdot): no static TCP force.
+        """
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_comPos(self.model, self.data)
+        jacobian = self._update_jacobian()[:, :7]
+        q, v = self.data.qpos[:7], self.data.qvel[:7]
+        torque = POSTURE_NM_RAD * (self._posture_rad - q) - POSTURE_NMS_RAD * v
+        felt = np.linalg.solve(jacobian @ jacobian.T, jacobian @ torque)
+        self.data.qfrc_applied[:7] = torque - jacobian.T @ felt
+
+    def _filter_wrench(self) -> None:
+        """Low-pass the contact wrench, moved from where it acts to the TCP. Plain floats: hot."""
+        fx, fy, fz, tx, ty, tz, px, py, pz = self._external.tolist()
+        if fx == fy == fz == 0.0:
+            if self._touched:
+                self._wrench *= 1.0 - self._wrench_alpha
+                self._touched = bool(np.abs(self._wrench).max() > 1e-6)
+                self._wrench *= self._touched
+            return
+        self._touched = True
+        cx, cy, cz = self._tcp_position.tolist()
+        x, y, z = px - cx, py - cy, pz - cz
+        moment = (tx + y * fz - z * fy, ty + z * fx - x * fz, tz + x * fy - y * fx)
+        # MuJoCo reports what the hand does to the world; a sensor feels the opposite
+        self._wrench += self._wrench_alpha * (-np.array((fx, fy, fz, *moment)) - self._wrench)
+
+    def _refresh(self) -> None:
+        """Bring poses and Jacobian up to date with qpos (a step leaves them one step behind)."""
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_comPos(self.model, self.data)
+        self._update_jacobian()
+
+    def _update_jacobian(self) -> F64:
+        j = self._jacobian
+        mujoco.mj_jacSite(self.model, self.data, j[:3], j[3:], self._tcp)
+        return j
+
+    def _tcp_in_base(self) -> Pose:
+        """From the hand body, whose quaternion MuJoCo already has."""
+        quat = _to_xyzw(self.data.xquat[self._hand])
+        return Pose(self.data.site_xpos[self._tcp].copy(), quat)
+
+    def _body_in_base(self, body: int) -> Pose:
+        return Pose(self.data.xpos[body].copy(), _to_xyzw(self.data.xquat[body]))
+
+    def _place_arm(self, joints_rad: F64) -> None:
+        """Put the arm somewhere at rest, the controller's goal with it, nothing remembered."""
+        objects = self.data.mocap_pos.copy(), self.data.mocap_quat.copy()
+        qpos = self.data.qpos.copy()
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.mocap_pos[:], self.data.mocap_quat[:] = objects
+        self.data.qpos[:] = qpos
+        self.data.qpos[:7] = joints_rad
+        self._wrench, self._touched = np.zeros(6), False
+        # episodes start on the grid of ticks, so that each begins alike
+        self._steps += -self._steps % (self._substeps * POSTURE_TICKS)
+        self._refresh()
+        self._set_goal(self._tcp_in_base())
+        position, wxyz = self._target_pose
+        position[:], wxyz[:] = self._goal_position, self._goal_wxyz
+
+    def _solve_ik(self, goal: Pose, start_rad: F64) -> F64:
+        """Joint angles [7] of a TCP pose, by damped Gauss-Newton from `start_rad`.
+
+        Raises:
+            RobotRLError: no convergence inside the joint limits.
+        """
+        scratch = mujoco.MjData(self.model)
+        limits = self.model.jnt_range[:7]
+        q, jacobian = start_rad.copy(), np.zeros((6, self.model.nv))
+        for _ in range(100):
+            scratch.qpos[:7] = q
+            mujoco.mj_kinematics(self.model, scratch)
+            mujoco.mj_comPos(self.model, scratch)
+            here = Pose(scratch.site_xpos[self._tcp], _to_xyzw(scratch.xquat[self._hand]))
+            error = np.concatenate(
+                (goal.position_m - here.position_m, rotation_error(goal, here))
+            )
+            if float(np.abs(error).max()) < 1e-7:
+                return q
+            mujoco.mj_jacSite(self.model, scratch, jacobian[:3], jacobian[3:], self._tcp)
+            j = jacobian[:, :7]
+            step = j.T @ np.linalg.solve(j @ j.T + 1e-6 * np.eye(6), error)
+            q = np.clip(q + np.clip(step, -0.3, 0.3), limits[:, 0] + 1e-3, limits[:, 1] - 1e-3)
+        raise RobotRLError(
+            "the start pose is out of the arm's reach",
+            expected="a pose inside the joint limits",
+            got=f"position {goal.position_m.round(3).tolist()} m",
+            fix="move the reset range or the workspace box of the task",
+        )
+
+
+def _to_wxyz(quaternion_xyzw: F64) -> F64:
+    """Our order to MuJoCo's."""
+    x, y, z, w = quaternion_xyzw.tolist()
+    return np.array((w, x, y, z))
+
+
+def _to_xyzw(quaternion_wxyz: F64) -> F64:
+    """MuJoCo's order to ours."""
+    w, x, y, z = quaternion_wxyz.tolist()
+    return np.array((x, y, z, w))
+
+
+def _centre(low: tuple[float, ...], high: tuple[float, ...]) -> Pose:
+    from robot_rl_sim.tasks.common import tool_down
+
+    return tool_down((np.array(low) + np.array(high)) / 2)

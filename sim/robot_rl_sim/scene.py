@@ -1,0 +1,264 @@
+"""What the scene looks like: materials, room, table, lights, cameras, the robot's covers.
+
+Picture only: nothing in this file collides or has mass. The covers imitate the FR3's proportions
+with capsules and cylinders; measured on its data sheet drawing, not traced from its meshes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import mujoco
+import numpy as np
+
+from robot_rl_sim import franka
+
+GEOM = mujoco.mjtGeom
+VISUAL_GROUP = 1
+
+MATERIALS: dict[str, tuple[tuple[float, float, float, float], float, float]] = {
+    "cover": ((0.93, 0.935, 0.945, 1), 0.35, 0.5),
+    "joint": ((0.32, 0.34, 0.37, 1), 0.4, 0.5),
+    "dark": ((0.07, 0.075, 0.085, 1), 0.3, 0.4),
+    "steel": ((0.66, 0.68, 0.71, 1), 0.8, 0.7),
+    "light_ring": ((0.15, 0.75, 0.95, 1), 0.2, 0.2),
+    "brass": ((0.86, 0.62, 0.22, 1), 0.8, 0.7),
+    "block": ((0.20, 0.30, 0.45, 1), 0.4, 0.4),
+    "rim": ((0.90, 0.92, 0.95, 1), 0.3, 0.3),
+    "orange": ((0.95, 0.42, 0.12, 1), 0.3, 0.4),
+    "goal": ((0.15, 0.80, 0.45, 0.55), 0.1, 0.1),
+    "table": ((0.80, 0.70, 0.58, 1), 0.15, 0.2),
+    "frame": ((0.24, 0.26, 0.29, 1), 0.3, 0.3),
+    "mat": ((0.17, 0.19, 0.22, 1), 0.05, 0.1),
+}
+"""name -> colour RGBA, specular, shininess."""
+
+
+def add_materials(spec: mujoco.MjSpec, appearance: str) -> None:
+    """Named materials, the sky and the floor; the floor mirrors a little in videos only."""
+    for name, (rgba, specular, shininess) in MATERIALS.items():
+        spec.add_material(name=name, rgba=rgba, specular=specular, shininess=shininess)
+    spec.material("light_ring").emission = 0.8
+    spec.material("goal").emission = 0.4
+    spec.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=(0.80, 0.86, 0.92),
+        rgb2=(0.42, 0.48, 0.56),
+        width=128,
+        height=768,
+    )
+    spec.add_texture(
+        name="floor",
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        mark=mujoco.mjtMark.mjMARK_EDGE,
+        rgb1=(0.56, 0.59, 0.63),
+        rgb2=(0.53, 0.56, 0.60),
+        markrgb=(0.66, 0.69, 0.73),
+        width=256,
+        height=256,
+    )
+    floor = spec.add_material(
+        name="floor",
+        texrepeat=(2, 2),
+        texuniform=True,
+        specular=0.1,
+        reflectance=0.12 if appearance == "video" else 0.0,  # costs a second pass
+    )
+    textures = [""] * int(mujoco.mjtTextureRole.mjNTEXROLE)
+    textures[int(mujoco.mjtTextureRole.mjTEXROLE_RGB)] = "floor"
+    floor.textures = textures
+
+
+def add_scene(spec: mujoco.MjSpec, appearance: str) -> None:
+    """Room, table, lights, cameras and the renderer's quality.
+
+    Raises:
+        ValueError: unknown appearance.
+    """
+    if appearance not in ("fast", "video"):
+        raise ValueError(f"appearance must be fast or video, got {appearance!r}")
+    video = appearance == "video"
+    visual = spec.visual
+    visual.quality.shadowsize = 1024 if video else 0  # 14-35 times dearer with MuJoCo's defaults
+    visual.quality.offsamples = 4 if video else 0
+    if not video:
+        visual.quality.numslices, visual.quality.numstacks = 16, 8
+    visual.global_.offwidth, visual.global_.offheight = 1280, 960
+    visual.headlight.ambient = (0.38, 0.38, 0.40)
+    visual.headlight.diffuse = (0.22, 0.22, 0.22)
+    visual.headlight.specular = (0.1, 0.1, 0.1)
+    visual.map.znear, visual.map.zfar = 0.01, 20.0
+    visual.map.haze = 0.4
+    world = spec.worldbody
+    # an endless mirror for videos; a slab for speed (MuJoCo draws planes in 1 ms, boxes in 0.3)
+    world.add_geom(
+        name="floor",
+        type=GEOM.mjGEOM_PLANE if video else GEOM.mjGEOM_BOX,
+        size=(0, 0, 0.05) if video else (4, 4, 0.01),
+        pos=(0, 0, -0.76),
+        material="floor",
+        contype=0,
+        conaffinity=0,
+        group=VISUAL_GROUP,
+    )
+    world.add_light(
+        name="lamp",
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        pos=(1.2, -1.0, 2.4),
+        dir=(-0.35, 0.45, -1.0),
+        diffuse=(0.62, 0.61, 0.58),
+        specular=(0.35, 0.35, 0.35),
+        castshadow=video,
+    )
+    _add_table(world)
+    _add_camera(world, "front", (0.92, 0.0, 0.36), (0.49, 0.0, 0.075), 38.0)
+    _add_camera(world, "video", (1.28, -0.86, 0.66), (0.36, 0.02, 0.20), 42.0)
+
+
+def _add_table(world: mujoco.MjsBody) -> None:
+    """A bench with a dark mat; its top is z = 0, the collision box is `builder`'s."""
+    _box(world, (0.60, 0.50, 0.015), (0.35, 0.0, -0.0160), "table")
+    _box(world, (0.24, 0.32, 0.001), (0.50, 0.0, -0.0005), "mat")
+    for x in (-0.19, 0.89):
+        for y in (-0.44, 0.44):
+            _box(world, (0.03, 0.03, 0.36), (x, y, -0.39), "frame")
+    for y in (-0.44, 0.44):
+        _box(world, (0.54, 0.02, 0.03), (0.35, y, -0.062), "frame")
+
+
+def _add_camera(
+    body: mujoco.MjsBody,
+    name: str,
+    position_m: tuple[float, float, float],
+    look_at_m: tuple[float, float, float],
+    fovy_deg: float,
+    up: tuple[float, float, float] = (0.0, 0.0, 1.0),
+) -> None:
+    """A camera at `position_m` that looks at a point of the same body frame."""
+    back = np.array(position_m) - np.array(look_at_m)
+    back /= np.linalg.norm(back)
+    right = np.cross(up, back)
+    right /= np.linalg.norm(right)
+    rotation = np.column_stack((right, np.cross(back, right), back))
+    quat = np.zeros(4)
+    mujoco.mju_mat2Quat(quat, rotation.ravel())
+    body.add_camera(name=name, pos=position_m, quat=quat, fovy=fovy_deg)
+
+
+def dress_arm(spec: mujoco.MjSpec) -> None:
+    """Covers of link0 ... link7, each in its own link frame."""
+    link = [spec.body(f"fr3_link{i}") for i in range(8)]
+    # foot and column
+    _box(link[0], (0.105, 0.085, 0.012), (-0.035, 0, 0.012), "joint")
+    _rod(link[0], (-0.055, 0, 0.05), (0, 0, 0.07), 0.062, "cover")
+    _drum(link[0], (0, 0, 0.02), (0, 0, 0.138), 0.062, "cover")
+    _drum(link[0], (0, 0, 0.136), (0, 0, 0.142), 0.0605, "light_ring")
+    # shoulder: column up to the joint 2 axle, which lies along y
+    _drum(link[1], (0, 0, -0.190), (0, 0, -0.02), 0.0600, "cover")
+    _rod(link[1], (0, -0.015, 0), (0, 0.015, 0), 0.0625, "cover")
+    _axle(link[1], (0, 0, 0), (0, 1, 0), 0.0540, 0.075)
+    # upper arm (link2's -y is up the arm)
+    _rod(link[2], (0, 0, 0), (0, -0.095, 0), 0.0610, "cover")
+    _drum(link[2], (0, -0.09, 0), (0, -0.158, 0), 0.0610, "cover")
+    _drum(link[2], (0, -0.157, 0), (0, -0.161, 0), 0.0585, "joint")
+    _drum(link[3], (0, 0, -0.154), (0, 0, -0.09), 0.0600, "cover")
+    _rod(link[3], (0, 0, -0.09), (0.040, 0, -0.020), 0.0570, "cover")
+    # elbow: axle of joint 4 along y
+    _rod(link[3], (0.0825, -0.012, 0), (0.0825, 0.012, 0), 0.0570, "cover")
+    _axle(link[3], (0.0825, 0, 0), (0, 1, 0), 0.0490, 0.068)
+    # forearm (link4's y, then link5's z run along it)
+    _rod(link[4], (0, 0, 0), (-0.060, 0.075, 0), 0.0540, "cover")
+    _drum(link[4], (-0.0825, 0.075, 0), (-0.0825, 0.128, 0), 0.0580, "cover")
+    _rod(link[4], (-0.0825, 0.08, 0), (-0.078, 0.08, 0), 0.0580, "cover")
+    _drum(link[4], (-0.0825, 0.127, 0), (-0.0825, 0.131, 0), 0.0555, "joint")
+    _rod(link[5], (0, 0, -0.195), (0, 0, -0.190), 0.0570, "cover")
+    _drum(link[5], (0, 0, -0.253), (0, 0, -0.195), 0.0570, "cover")
+    _rod(link[5], (0, 0.012, -0.190), (0, 0.052, -0.060), 0.0430, "cover")
+    _rod(link[5], (0, 0.055, -0.070), (0, 0.045, 0.0), 0.0410, "cover")
+    # wrist: axle of joint 6 along link5's y, which is link6's z
+    _rod(link[6], (0, 0, -0.020), (0, 0, 0.020), 0.0500, "cover")
+    _axle(link[6], (0, 0, 0), (0, 0, 1), 0.0430, 0.066)
+    _rod(link[6], (0.02, 0, 0), (0.088, 0, 0), 0.0450, "cover")
+    _drum(link[6], (0.088, -0.048, 0), (0.088, 0.052, 0), 0.0500, "cover")
+    _drum(link[7], (0, 0, 0.050), (0, 0, 0.056), 0.0475, "light_ring")
+    _drum(link[7], (0, 0, 0.054), (0, 0, 0.090), 0.0480, "cover")
+    _drum(link[7], (0, 0, 0.088), (0, 0, franka.FLANGE_M), 0.0400, "joint")
+
+
+def dress_hand(spec: mujoco.MjSpec) -> None:
+    """Hand cover, fingers, and the wrist camera on its bracket."""
+    hand = spec.body("fr3_hand")
+    _drum(hand, (0, 0, 0), (0, 0, 0.010), 0.040, "joint")
+    _rod(hand, (0, -0.072, 0.034), (0, 0.072, 0.034), 0.0290, "cover")
+    _box(hand, (0.0230, 0.085, 0.022), (0, 0, 0.036), "cover")
+    _box(hand, (0.0195, 0.088, 0.004), (0, 0, 0.0600), "dark")
+    for i in (1, 2):
+        finger = spec.body(f"fr3_finger{i}")
+        _box(finger, (0.0100, 0.0075, 0.0110), (0, 0.0135, 0.011), "joint")
+        _box(finger, (0.0085, 0.0055, 0.0130), (0, 0.0105, 0.030), "joint")
+        _box(finger, (0.0090, 0.0045, 0.0100), (0, 0.0050, 0.044), "dark")
+    # the camera sits on the side away from the arm's elbow and looks past the fingers at the part
+    _box(hand, (0.0100, 0.0210, 0.0120), (0.062, 0, 0.030), "dark")
+    _box(hand, (0.0200, 0.0120, 0.0030), (0.040, 0, 0.022), "joint")
+    _add_camera(
+        hand, "wrist", (0.068, 0.0, 0.042), (0.004, 0.0, franka.TCP_M + 0.028), 58.0, (1, 0, 0)
+    )
+
+
+def _axle(
+    body: mujoco.MjsBody,
+    centre: tuple[float, float, float],
+    axis: tuple[float, float, float],
+    radius_m: float,
+    half_m: float,
+) -> None:
+    """A joint seen from its side: a drum with a dark cap on either end."""
+    c, n = np.array(centre), np.array(axis, float)
+    _drum(body, tuple(c - half_m * n), tuple(c + half_m * n), radius_m, "cover")
+    for side in (-1, 1):
+        inner, outer = c + side * (half_m - 0.002) * n, c + side * (half_m + 0.004) * n
+        _drum(body, tuple(inner), tuple(outer), 0.86 * radius_m, "joint")
+
+
+def _rod(body: mujoco.MjsBody, start, end, radius_m: float, material: str) -> None:  # noqa: ANN001
+    """Capsule between two points."""
+    _between(body, GEOM.mjGEOM_CAPSULE, start, end, radius_m, material)
+
+
+def _drum(body: mujoco.MjsBody, start, end, radius_m: float, material: str) -> None:  # noqa: ANN001
+    """Cylinder between two points."""
+    _between(body, GEOM.mjGEOM_CYLINDER, start, end, radius_m, material)
+
+
+def _between(body, kind, start, end, radius_m, material) -> None:  # noqa: ANN001
+    body.add_geom(
+        type=kind,
+        fromto=(*start, *end),
+        size=(radius_m, 0, 0),
+        material=material,
+        contype=0,
+        conaffinity=0,
+        mass=0,
+        group=VISUAL_GROUP,
+    )
+
+
+def _box(
+    body: mujoco.MjsBody,
+    half_m: tuple[float, float, float],
+    centre_m: tuple[float, float, float],
+    material: str,
+) -> None:
+    body.add_geom(
+        type=GEOM.mjGEOM_BOX,
+        size=half_m,
+        pos=centre_m,
+        material=material,
+        contype=0,
+        conaffinity=0,
+        mass=0,
+        group=VISUAL_GROUP,
+    )

@@ -1,0 +1,186 @@
+"""What every simulated task shares: engine-neutral parts, controller numbers, the common state.
+
+Frames: base = world, z up, origin in the robot's foot at the height of the table top. TCP: z out of
+the fingers; at `TOOL_DOWN` its x is base x and its y is minus base y.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, quat_to_matrix
+from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.types import Observation, Pose, RobotState
+
+TOOL_DOWN_XYZW = np.array((1.0, 0.0, 0.0, 0.0))
+"""Fingers point at the table: half a turn about base x."""
+
+CAMERAS = ("wrist", "front")
+"""Cameras of every scene that a task may put into its observation (`images`)."""
+
+TWIST_SCALE = np.repeat((10.0, 2.0), 3)
+"""1 / (0.1 m/s, 0.5 rad/s): about the fastest the impedance controller moves."""
+
+WRENCH_SCALE = np.repeat((0.1, 2.0), 3)
+"""1 / (10 N, 0.5 Nm): stiffness x reference clip, so contact reads about 1."""
+
+WRENCH_CLIP = 2.0
+"""An impact of 100 N tells a policy nothing that 20 N does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One shape of a part, in the part's frame.
+
+    shape: box | capsule | cylinder | sphere | ring (visual only); size_m: box half extents;
+    capsule and cylinder radius, half length (axis z); sphere radius. material: a name of
+    `robot_rl_sim.materials`; collides / visible: physics only, picture only, or both.
+    """
+
+    shape: str
+    size_m: tuple[float, ...]
+    position_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    quaternion_xyzw: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
+    material: str = "steel"
+    collides: bool = True
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A thing in the scene. Its name is its key in `ResetPlan.objects` and `RobotState.objects`.
+
+    role: "held" (clamped in the hand, posed by `ResetPlan.held_in_tcp`), "fixture" (bolted down,
+    moved only between episodes), "free" (six degrees of freedom) or "marker" (picture only).
+    """
+
+    name: str
+    role: str
+    primitives: tuple[Primitive, ...]
+    mass_kg: float = 0.0  # held and free parts
+    friction: float = 0.5  # sliding, Coulomb
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImpedanceConfig:
+    """Cartesian impedance with reference clipping, the controller of SERL / HIL-SERL.
+
+    force = stiffness * clip(target - tcp, +-clip) - damping * twist, all in the target's frame;
+    stiffness * clip is therefore the largest contact force at rest.
+    """
+
+    stiffness_n_m: float = 2000.0  # SERL and HIL-SERL, every task but one
+    stiffness_nm_rad: float = 150.0
+    damping_ns_m: float = 89.0
+    damping_nms_rad: float = 7.0
+    clip_m: tuple[float, float, float] = (0.02, 0.02, 0.02)  # free motion: 40 N, 0.45 m/s
+    clip_rad: tuple[float, float, float] = (0.1, 0.1, 0.1)
+    filter_s: float = 0.02  # time constant of the target filter: 99 % within one 10 Hz period
+
+    def __post_init__(self) -> None:
+        """Check signs."""
+        numbers = (self.stiffness_n_m, self.stiffness_nm_rad, *self.clip_m, *self.clip_rad)
+        if min(numbers) <= 0 or min(self.damping_ns_m, self.damping_nms_rad, self.filter_s) < 0:
+            raise ValueError("stiffness and clip must be positive, damping and filter_s >= 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimTask:
+    """Fields and methods common to the tasks; a subclass says what is to be done.
+
+    Subclasses give `name`, `parts`, `sample_reset`, `success`, `failure`, `progress`, `expert`,
+    and the entries of their own that `_state` puts before twist and wrench.
+    """
+
+    max_steps: int = 100  # SERL and HIL-SERL insertion tasks: 10 s
+    control_hz: float = 10.0  # SERL and HIL-SERL policies
+    translation_m: float = 0.01  # of one action unit
+    rotation_rad: float = 0.06
+    images: tuple[str, ...] = ()  # cameras in the observation; () = state only
+    image_size: int = 128  # what the encoders of SERL and HIL-SERL see
+    timestep_s: float = 0.002  # physics and impedance at 500 Hz
+    workspace_min_m: tuple[float, float, float] = (0.35, -0.25, 0.01)  # of the TCP
+    workspace_max_m: tuple[float, float, float] = (0.65, 0.25, 0.40)
+    gripper_start_m: float = 0.0
+    impedance: ImpedanceConfig = field(default_factory=ImpedanceConfig)
+
+    @property
+    def name(self) -> str:
+        """Registered name."""
+        raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        """Check ranges; subclasses add theirs."""
+        unknown = set(self.images) - set(CAMERAS)
+        if unknown:
+            raise ValueError(f"images must be among {CAMERAS}, got {sorted(unknown)}")
+        if min(self.max_steps, self.image_size) < 1:
+            raise ValueError("max_steps and image_size must be at least 1")
+        if not 0 < self.timestep_s <= 0.002:
+            raise ValueError("timestep_s must lie in (0, 0.002]: the impedance law needs 500 Hz")
+        if not 1.0 <= self.control_hz <= 50.0:
+            raise ValueError("control_hz must lie in [1, 50]")
+        if min(self.translation_m, self.rotation_rad) <= 0:
+            raise ValueError("translation_m and rotation_rad must be positive")
+        if not all(a < b for a, b in zip(self.workspace_min_m, self.workspace_max_m, strict=True)):
+            raise ValueError("workspace_min_m must lie below workspace_max_m")
+
+    @cached_property
+    def spec(self) -> Spec:
+        """Observation, action, control rate of this task."""
+        layout = (*self._layout(), *COMMON_LAYOUT)
+        image = TensorSpec((self.image_size, self.image_size, 3), "uint8")
+        return Spec(
+            task=self.name,
+            control_hz=self.control_hz,
+            observation={
+                "state": TensorSpec((sum(size for _, size, _ in layout),), "float32"),
+                **{f"image/{camera}": image for camera in self.images},
+            },
+            action=ActionSpec(self.translation_m, self.rotation_rad, gripper=self.uses_gripper),
+            state_layout=layout,
+        )
+
+    @property
+    def uses_gripper(self) -> bool:
+        """Whether the action has a gripper entry."""
+        return False
+
+    def _layout(self) -> tuple[tuple[str, int, str], ...]:
+        """(name, size, unit) of the task's own state entries."""
+        raise NotImplementedError
+
+    def _state(self, state: RobotState) -> NDArray[np.float64]:
+        """The task's own state entries, as `_layout` says."""
+        raise NotImplementedError
+
+    def observe(self, state: RobotState, images: dict[str, NDArray[np.uint8]]) -> Observation:
+        """Build the policy's observation: task entries, then TCP twist and wrench, plus images."""
+        to_base = quat_to_matrix(state.tcp_in_base.quaternion_xyzw)
+        twist = (state.tcp_twist_in_base.reshape(2, 3) @ to_base).ravel() * TWIST_SCALE
+        wrench = (state.wrench_in_tcp * WRENCH_SCALE).clip(-WRENCH_CLIP, WRENCH_CLIP)
+        vector = np.concatenate((self._state(state), twist, wrench)).astype(np.float32)
+        return {"state": vector} | {f"image/{name}": images[name] for name in self.images}
+
+
+COMMON_LAYOUT = (
+    ("tcp_linear_velocity_in_tcp", 3, "0.1 m/s"),
+    ("tcp_angular_velocity_in_tcp", 3, "0.5 rad/s"),
+    ("force_in_tcp", 3, "10 N, clipped at 2"),
+    ("torque_in_tcp", 3, "0.5 Nm, clipped at 2"),
+)
+
+
+def tool_down(position_m: NDArray[np.float64], yaw_rad: float = 0.0) -> Pose:
+    """TCP pose with the fingers down, turned by `yaw_rad` about base z."""
+    turn = quat_from_rotvec((0.0, 0.0, yaw_rad))
+    return pose(position_m, quat_multiply(turn, TOOL_DOWN_XYZW))
+
+
+def upright(position_m: NDArray[np.float64], yaw_rad: float = 0.0) -> Pose:
+    """Object pose with z up, turned by `yaw_rad`."""
+    return pose(position_m, quat_from_rotvec((0.0, 0.0, yaw_rad)))

@@ -1,0 +1,190 @@
+"""Scripted experts: they solve the tasks from `RobotState`, through the same actions as a policy.
+
+They stand in for a person: `skill` below 1 adds what people have - a hand that is off by a
+millimetre, that shakes, that is slower.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_multiply, rotate_inverse
+from robot_rl.spec import ActionSpec
+from robot_rl.types import Pose, RobotState
+from robot_rl_sim.tasks.common import TOOL_DOWN_XYZW
+
+if TYPE_CHECKING:
+    from robot_rl_sim.tasks.lift import LiftTask
+    from robot_rl_sim.tasks.peg_insert import PegInsertTask
+    from robot_rl_sim.tasks.reach import ReachTask
+
+
+GAIN, LOOK_AHEAD_S = 0.8, 0.022
+"""Deadbeat at 10 Hz for the arm under its impedance law: apparent mass 7 kg, 2000 N/m, damping
+ratio 0.4, so w T = 1.7. Each step asks for `GAIN` of the way left after `LOOK_AHEAD_S` of coasting;
+a gain of 1 with 0.06 s rings, with 0.1 s it oscillates for good."""
+
+
+class Hand:
+    """The imperfections of whoever drives: a constant misjudgement, tremor, haste or the lack of it.
+
+    At skill 0 the misjudgement is 3 mm, the tremor 0.5 action units, the speed half.
+    """
+
+    def __init__(self, skill: float) -> None:
+        if not 0.0 <= skill <= 1.0:
+            raise ValueError(f"skill must lie in [0, 1], got {skill}")
+        self._clumsy = 1.0 - skill
+        self.reset(np.random.default_rng(0))
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Draw this episode's misjudgement."""
+        self._rng = rng
+        self.offset_m = rng.normal(0.0, 0.003, 2) * self._clumsy
+        self.speed = 1.0 - 0.5 * self._clumsy * rng.random()
+
+    def move(
+        self, action: ActionSpec, tcp: Pose, target: Pose, gripper: float = 0.0
+    ) -> NDArray[np.float32]:
+        """Action [A] towards `target`, as well as this hand can."""
+        a = action.action(target, tcp, gripper)
+        a[:6] = np.clip(a[:6] * self.speed * GAIN, -1.0, 1.0)
+        if self._clumsy:
+            a[:6] += self._rng.normal(0.0, 0.5 * self._clumsy, 6)
+        return np.clip(a, -1.0, 1.0).astype(np.float32)
+
+
+class ReachExpert:
+    """Straight to the goal, braking in time."""
+
+
+    def __init__(self, task: ReachTask, skill: float) -> None:
+        self._task, self._hand = task, Hand(skill)
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Start an episode."""
+        self._hand.reset(rng)
+
+    def act(self, state: RobotState) -> NDArray[np.float32]:
+        """Action [6] towards the goal."""
+        goal = state.objects["target"].position_m + (*self._hand.offset_m, 0.0)
+        brake = LOOK_AHEAD_S * state.tcp_twist_in_base[:3]
+        target = Pose(goal - brake, TOOL_DOWN_XYZW)
+        return self._hand.move(self._task.spec.action, state.tcp_in_base, target)
+
+
+class LiftExpert:
+    """Over the cube, square with it, down, close, up. Which of these follows from what it sees."""
+
+    HOVER_M = 0.06  # above the cube's centre while moving sideways
+    ALIGNED_M = 0.006
+    ALIGNED_RAD = 0.1
+    CLOSING_STEPS = 6  # 40 mm at 100 mm/s, and the grip builds up
+
+    def __init__(self, task: LiftTask, skill: float) -> None:
+        self._task, self._hand = task, Hand(skill)
+        self.reset(np.random.default_rng(0))
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Start an episode."""
+        self._hand.reset(rng)
+        self._closing = 0
+
+    def act(self, state: RobotState) -> NDArray[np.float32]:
+        """Action [7]; the last entry closes (-1) or opens (+1) the gripper."""
+        task, tcp, cube = self._task, state.tcp_in_base, state.objects["cube"].position_m
+        off = cube[:2] + self._hand.offset_m - tcp.position_m[:2]
+        aside, yaw = float(np.hypot(*off)), task.yaw_error_rad(state)
+        above = float(tcp.position_m[2] - cube[2])
+        square = aside < self.ALIGNED_M and abs(yaw) < self.ALIGNED_RAD
+        between = aside < task.cube_m / 3 and abs(above) < task.cube_m / 4
+        open_wide = state.gripper_width_m > task.cube_m + 0.02
+        goal = np.array((*(tcp.position_m[:2] + off), float(tcp.position_m[2])))
+        gripper = 1.0
+        self._closing = self._closing + 1 if between and (square or self._closing) else 0
+        if self._closing:
+            gripper = -1.0
+            if self._closing > self.CLOSING_STEPS:
+                goal[2] += task.translation_m  # the lift itself
+        elif square and open_wide:
+            goal[2] = cube[2]
+        elif aside > 2 * self.ALIGNED_M or not open_wide:
+            goal[2] = max(cube[2] + self.HOVER_M, 0.0)
+        if not self._closing:  # brake
+            goal -= LOOK_AHEAD_S * state.tcp_twist_in_base[:3]
+        turn = quat_multiply(quat_from_rotvec((0.0, 0.0, yaw)), tcp.quaternion_xyzw)
+        target = Pose(goal, _level(turn))
+        return self._hand.move(task.spec.action, tcp, target, gripper)
+
+
+def _level(quaternion_xyzw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The nearest rotation with the fingers straight down: keep only the yaw."""
+    x, y, _, _ = quaternion_xyzw  # tool down, turned by yaw: (cos, sin, 0, 0) of half the yaw
+    q = np.array((x, y, 0.0, 0.0))
+    return q / float(np.linalg.norm(q))
+
+
+class PegInsertExpert:
+    """Align above the mouth, go down as far as aligned, search in a spiral when it rests."""
+
+    HOVER_M = 0.003  # aligned at this height before going in
+    GLIDE = 2.0  # height kept above the hover per metre of misalignment
+    ALIGNED_M = 0.0008  # no descent below the hover beyond this, full descent at 0
+    PUSH_M = 0.006  # per step into the hole: 12 N against a stop
+    RESTING_STEPS = 3  # without descent, before the search begins
+    SPIRAL_M = 0.00008  # radius gained per step of searching
+    SPIRAL_MAX_M = 0.0015
+    SPIRAL_RAD = 1.2
+
+    def __init__(self, task: PegInsertTask, skill: float) -> None:
+        self._task, self._hand = task, Hand(skill)
+        self.reset(np.random.default_rng(0))
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Start an episode."""
+        self._hand.reset(rng)
+        self._last_z_m, self._resting, self._searched = np.inf, 0, 0
+
+    def act(self, state: RobotState) -> NDArray[np.float32]:
+        """Action [6] towards the next place of the tip."""
+        task, hole = self._task, state.objects["hole"]
+        position, _ = task.tip_in_hole(state)
+        velocity = rotate_inverse(hole.quaternion_xyzw, state.tcp_twist_in_base[:3])
+        ahead = position + LOOK_AHEAD_S * velocity
+        goal = self._goal(position, ahead)
+        here = compose(hole, pose(position, TOOL_DOWN_XYZW))
+        there = compose(hole, pose(goal + position - ahead, TOOL_DOWN_XYZW))
+        step = pose(there.position_m - here.position_m + state.tcp_in_base.position_m)
+        target = Pose(step.position_m, there.quaternion_xyzw)
+        return self._hand.move(task.spec.action, state.tcp_in_base, target)
+
+    def _goal(self, tip: NDArray[np.float64], ahead: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Where the tip should be at the end of this step, in the hole frame [3] m."""
+        aim, z = self._hand.offset_m, float(tip[2])
+        aside = float(np.hypot(*(ahead[:2] - aim)))
+        self._watch(z, aside)
+        if z < -0.001:  # in: go down, sideways the hole knows better
+            return np.array((*ahead[:2], z - self.PUSH_M))
+        if self._searched:
+            radius = min(self.SPIRAL_M * self._searched, self.SPIRAL_MAX_M)
+            angle = self.SPIRAL_RAD * self._searched
+            circle = radius * np.array((np.cos(angle), np.sin(angle)))
+            return np.array((*(aim + circle), z - self.PUSH_M / 2))
+        if z > self.HOVER_M + 0.002 or aside > 3 * self.ALIGNED_M:
+            height = self.HOVER_M + self.GLIDE * max(aside - self.ALIGNED_M, 0.0)
+            return np.array((*aim, min(height, max(z, self.HOVER_M))))
+        trust = max(1.0 - aside / self.ALIGNED_M, 0.0)
+        return np.array((*aim, z - trust * self.PUSH_M))
+
+    def _watch(self, z: float, aside: float) -> None:
+        """Count the steps in which the tip, believed to be aligned, does not descend."""
+        near = -0.001 < z < 0.002 and aside < 2 * self.ALIGNED_M
+        self._resting = self._resting + 1 if near and z > self._last_z_m - 0.0002 else 0
+        self._last_z_m = z
+        if self._resting >= self.RESTING_STEPS or self._searched:
+            self._searched += 1
+        if z < -0.002:
+            self._searched = 0

@@ -1,0 +1,231 @@
+"""Peg insertion: a square peg clamped in the hand goes 25 mm into a square hole.
+
+Peg: a square bar whose four long edges and tip corners are rounded (radius = width / 8, 1 mm on the
+8 mm peg; dowel pins have chamfers of about that size). Collision: four capsules, one per long edge.
+In a hole with flat walls a square bar can touch only along those edges, so nothing is lost there;
+outside, the flat end face could also rest on the hole's rim between two edges, which would need a
+tilt of 0.1 rad that the impedance controller does not allow. The hole is four boxes and a floor.
+
+Held-part frame `peg`: origin in the middle of the tip, z along the insertion (out of the hand).
+`hole` frame: origin in the middle of the mouth, z up (out of the hole).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.config import register
+from robot_rl.geometry import (
+    compose,
+    pose,
+    quat_conjugate,
+    quat_from_rotvec,
+    quat_multiply,
+    quat_to_rotvec,
+    relative,
+    rotate_inverse,
+)
+from robot_rl.ports import Expert, Progress, ResetPlan
+from robot_rl.types import Pose, RobotState
+from robot_rl_sim.tasks.common import (
+    TOOL_DOWN_XYZW,
+    ImpedanceConfig,
+    Part,
+    Primitive,
+    SimTask,
+    tool_down,
+    upright,
+)
+from robot_rl_sim.tasks.experts import PegInsertExpert
+
+VARIANTS = {"easy": (0.016, 0.002), "std": (0.008, 0.0005), "hard": (0.008, 0.0001)}
+"""variant -> (peg width, clearance = hole width - peg width), m."""
+
+DEPTH_M = 0.025  # of the hole
+SUCCESS_DEPTH_M = 0.023
+PROTRUSION_M = 0.040  # of the peg beyond the TCP: 25 mm go in, the fingertips stay outside
+PEG_LENGTH_M = 0.050  # Factory's peg
+FIXTURE_M = (0.030, 0.030, 0.015)  # half extents: a 60 x 60 x 30 mm block
+HOLE_XY_M = np.array((0.50, 0.0))
+MOUTH_Z_M = 2 * FIXTURE_M[2]
+
+
+@register("task", "peg_insert")
+@dataclass(frozen=True, kw_only=True)
+class PegInsertTask(SimTask):
+    """HIL-SERL's RAM insertion numbers on a peg: see `ImpedanceConfig` and the fields below."""
+
+    variant: str = "std"  # easy | std | hard: 2 / 0.5 / 0.1 mm clearance
+    start_height_m: float = 0.05  # tip above the mouth (RAM: 5 cm)
+    start_xy_m: float = 0.02  # half range of the tip around the hole (RAM: +-2 cm)
+    start_yaw_rad: float = 0.1  # half range (RAM: 0.05, USB: 0.1)
+    hole_xy_m: float = 0.01  # half range of the hole: only the relative pose can be learned
+    hole_yaw_rad: float = 0.0
+    in_hand_m: float = 0.0  # half range of an unseen shift of the peg in the hand (Factory: 3 mm)
+    friction: float = 0.3  # steel on steel, lightly oiled
+    timestep_s: float = 0.002  # the hard variant halves it: penetration scales with its square
+    workspace_min_m: tuple[float, float, float] = (0.44, -0.06, 0.03)
+    workspace_max_m: tuple[float, float, float] = (0.56, 0.06, 0.16)
+    impedance: ImpedanceConfig = field(
+        # SERL's peg: 6 N sideways, 20 N down
+        default_factory=lambda: ImpedanceConfig(
+            clip_m=(0.003, 0.003, 0.010), clip_rad=(0.02, 0.02, 0.02)
+        )
+    )
+
+    def __post_init__(self) -> None:
+        """Check the variant; the hard one gets a finer time step."""
+        if self.variant not in VARIANTS:
+            raise ValueError(f"variant must be one of {sorted(VARIANTS)}, got {self.variant!r}")
+        if self.variant == "hard":
+            object.__setattr__(self, "timestep_s", min(self.timestep_s, 0.001))
+        if not 0 < self.start_height_m <= 0.1 or min(self.start_xy_m, self.friction) < 0:
+            raise ValueError("start_height_m must lie in (0, 0.1]; ranges must not be negative")
+        super().__post_init__()
+
+    @property
+    def name(self) -> str:
+        """Registered name."""
+        return "peg_insert"
+
+    @property
+    def peg_width_m(self) -> float:
+        """Side of the square peg."""
+        return VARIANTS[self.variant][0]
+
+    @property
+    def hole_width_m(self) -> float:
+        """Side of the square hole."""
+        return sum(VARIANTS[self.variant])
+
+    @property
+    def nominal_held_in_tcp(self) -> Pose:
+        """Where the peg is believed to be in the hand."""
+        return pose((0.0, 0.0, PROTRUSION_M))
+
+    def parts(self) -> tuple[Part, ...]:
+        """The peg and the block with the hole."""
+        mass_kg = self.peg_width_m**2 * PEG_LENGTH_M * 7850  # steel
+        return (
+            Part("peg", "held", _peg(self.peg_width_m), max(mass_kg, 0.019), self.friction),
+            Part("hole", "fixture", _fixture(self.hole_width_m), friction=self.friction),
+        )
+
+    def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
+        """Hole near its nominal place; tip `start_height_m` above it, off to the side, turned."""
+        hole_xy = HOLE_XY_M + rng.uniform(-1, 1, 2) * self.hole_xy_m
+        hole = upright(np.array((*hole_xy, MOUTH_Z_M)), rng.uniform(-1, 1) * self.hole_yaw_rad)
+        tip_xy = hole_xy + rng.uniform(-1, 1, 2) * self.start_xy_m
+        height = MOUTH_Z_M + self.start_height_m + PROTRUSION_M
+        yaw = rng.uniform(-1, 1) * self.start_yaw_rad
+        shift = rng.uniform(-1, 1, 3) * (self.in_hand_m, 0.0, self.in_hand_m)
+        return ResetPlan(
+            tcp_in_base=tool_down(np.array((*tip_xy, height)), yaw),
+            objects={"hole": hole},
+            gripper_width_m=self.peg_width_m,
+            held_in_tcp=compose(pose(shift), self.nominal_held_in_tcp),
+        )
+
+    def tip_in_hole(self, state: RobotState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Tip position [3] m in the hole frame, and rotation vector [3] rad that is 0 when aligned.
+
+        Uses the nominal pose in the hand, as a policy on a real arm must.
+        """
+        return self.pose_error(state.tcp_in_base, state.objects["hole"])
+
+    def pose_error(self, tcp: Pose, hole: Pose) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """`tip_in_hole` of any TCP and hole pose."""
+        tip = compose(tcp, self.nominal_held_in_tcp)
+        position = rotate_inverse(hole.quaternion_xyzw, tip.position_m - hole.position_m)
+        aligned = quat_multiply(hole.quaternion_xyzw, TOOL_DOWN_XYZW)
+        error = quat_multiply(quat_conjugate(aligned), tip.quaternion_xyzw)
+        return position, quat_to_rotvec(error)
+
+    def _layout(self) -> tuple[tuple[str, int, str], ...]:
+        return (
+            ("tip_in_hole", 3, "50 mm"),
+            ("tip_in_hole_fine", 3, "tanh of 2 mm"),
+            ("rotation_peg_vs_hole", 3, "0.1 rad"),
+        )
+
+    def _state(self, state: RobotState) -> NDArray[np.float64]:
+        position, rotation = self.tip_in_hole(state)
+        return np.concatenate((position / 0.05, np.tanh(position / 0.002), rotation / 0.1))
+
+    def success(self, state: RobotState) -> bool:
+        """23 of 25 mm deep, inside the hole."""
+        (x, y, z), _ = self.tip_in_hole(state)
+        inside = max(abs(x), abs(y)) < self.hole_width_m / 2
+        return bool(inside and z <= -SUCCESS_DEPTH_M)
+
+    def failure(self, state: RobotState) -> bool:
+        """Never: the peg is clamped, so every mistake can be undone."""
+        return False
+
+    def progress(self, state: RobotState) -> Progress:
+        """Way left = sideways + down; corridor = the hole's axis up to the start height."""
+        (x, y, z), _ = self.tip_in_hole(state)
+        aside = float(np.hypot(x, y))
+        above = max(float(z) - self.start_height_m, 0.0)
+        remaining = aside + max(float(z) + SUCCESS_DEPTH_M, 0.0)
+        return Progress(0.0 if self.success(state) else remaining, float(np.hypot(aside, above)))
+
+    def expert(self, skill: float) -> Expert:
+        """Align above the mouth, go down, search in a spiral when it does not go in."""
+        return PegInsertExpert(self, skill)
+
+
+def _peg(width_m: float) -> tuple[Primitive, ...]:
+    """Four capsules to collide with, a bar and a tapered look to see."""
+    radius = width_m / 8
+    corner = width_m / 2 - radius
+    # origin at the tip, z along the insertion: the body of the peg is at negative z
+    middle = -PEG_LENGTH_M / 2
+    edges = tuple(
+        Primitive(
+            "capsule",
+            (radius, PEG_LENGTH_M / 2 - radius),
+            (sx * corner, sy * corner, middle),
+            material="brass",
+        )
+        for sx in (-1, 1)
+        for sy in (-1, 1)
+    )
+    half, inner = PEG_LENGTH_M / 2, width_m / 2 - radius
+
+    def bar(x: float, y: float, shorter: float) -> Primitive:
+        centre = (0.0, 0.0, middle - shorter / 2)
+        return Primitive("box", (x, y, half - shorter / 2), centre, material="brass", collides=False)
+
+    # a cross of two slabs fills the space between the rounded edges
+    slabs = (bar(width_m / 2, inner, radius), bar(inner, width_m / 2, radius), bar(inner, inner, 0.0))
+    return edges + slabs
+
+
+def _fixture(hole_m: float) -> tuple[Primitive, ...]:
+    """A block with a square hole: four walls, a floor, and a thin bright frame around the mouth."""
+    x, y, _ = FIXTURE_M
+    h = hole_m / 2
+    wall_x, wall_y, half_depth = (x - h) / 2, (y - h) / 2, DEPTH_M / 2
+    walls = (
+        Primitive("box", (wall_x, y, half_depth), (h + wall_x, 0.0, -half_depth), material="block"),
+        Primitive("box", (wall_x, y, half_depth), (-h - wall_x, 0.0, -half_depth), material="block"),
+        Primitive("box", (h, wall_y, half_depth), (0.0, h + wall_y, -half_depth), material="block"),
+        Primitive("box", (h, wall_y, half_depth), (0.0, -h - wall_y, -half_depth), material="block"),
+    )
+    base = (MOUTH_Z_M - DEPTH_M) / 2
+    floor = Primitive("box", (x, y, base), (0.0, 0.0, -DEPTH_M - base), material="dark")
+    frame = 0.003
+    rim = tuple(
+        Primitive("box", (sx, sy, 0.0001), (px, py, 0.0001), material="rim", collides=False)
+        for sx, sy, px, py in (
+            (frame / 2, h + frame, h + frame / 2, 0.0),
+            (frame / 2, h + frame, -h - frame / 2, 0.0),
+            (h, frame / 2, 0.0, h + frame / 2),
+            (h, frame / 2, 0.0, -h - frame / 2),
+        )
+    )
+    return (*walls, floor, *rim)

@@ -1,0 +1,41 @@
+"""A stand-in for the actor, as a process that can be killed: arms, then sways along base x at 10 Hz."""
+
+from __future__ import annotations
+
+import sys
+
+from robot_rl.geometry import pose
+from robot_rl.ros.ports import RosClock, RosGate, RosRobot
+from robot_rl.ros.reader import StateReader
+from robot_rl.ros.runtime import node_shell
+from robot_rl.types import Command, Driver
+
+STRIDE_M = 0.01
+
+
+def main(lease: str) -> None:
+    """Run until killed."""
+    with node_shell("actor", ["--ros-args", "-p", "use_sim_time:=true"]) as shell:
+        clock, gate = RosClock(shell), RosGate(shell)
+        robot = RosRobot(StateReader(shell))
+        shell.spin_in_background()
+        clock.wait_started(20.0)
+        robot.wait_ready(20.0, shell)
+        centre_m = robot.read().tcp_in_base.position_m[0]
+        while not gate.arm(lease):
+            pass
+        sequence, sign, tick_s = 0, 1.0, clock.now_s()
+        while shell.running:
+            state = robot.read()
+            here = state.tcp_in_base
+            if abs(here.position_m[0] - centre_m) > 0.03:
+                sign = 1.0 if here.position_m[0] < centre_m else -1.0
+            sequence += 1
+            there = pose(here.position_m + (sign * STRIDE_M, 0.0, 0.0), here.quaternion_xyzw)
+            gate.request(Command(sequence, clock.now_s(), Driver.POLICY, lease, there), state)
+            tick_s += 0.1
+            clock.sleep_until_s(tick_s)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

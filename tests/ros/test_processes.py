@@ -1,0 +1,223 @@
+"""The real graph as processes: what happens when one of them is killed, or misbehaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import World, wait_for
+from geometry_msgs.msg import PoseStamped
+from std_msgs.msg import String
+
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import publisher
+
+pytestmark = pytest.mark.ros
+
+REQUESTER = Path(__file__).with_name("requester.py")
+STILL_M = 0.001  # an arm that "does not move": 1 mm
+
+
+def start_requester(world: World, lease: str) -> subprocess.Popen[bytes]:
+    env = os.environ | {"ROS_DOMAIN_ID": str(world.domain_id), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, str(REQUESTER), lease], env=env)
+
+
+def wait_moving(world: World, lease: str) -> None:
+    """Until the gate runs `lease` and the arm really moves."""
+    probe = world.probe
+    wait_for(
+        lambda: (r := probe.report()) is not None and r.mode == "run" and r.lease == lease,
+        15.0,
+        f"{lease} drives; gate says {probe.report()}",
+    )
+    x_m = probe.tcp().position_m[0]
+    wait_for(lambda: abs(probe.tcp().position_m[0] - x_m) > 0.005, 5.0, "the arm moves")
+
+
+def calm(world: World) -> None:
+    """Back to a gate in HOLD and a controller that listens, as a person would do it."""
+    probe = world.probe
+    if probe.stopped():
+        assert probe.call(topics.SIM_RESUME).success
+    if probe.report().mode == "protective_stop":
+        wait_for(lambda: probe.call(topics.GATE_ACKNOWLEDGE).success, 5.0, "acknowledged")
+    probe.call(topics.GATE_HOLD)
+    probe.wait_mode("hold")
+
+
+def diagnostics(world: World, node: str) -> dict[str, str]:
+    """Newest key-values of a node on /diagnostics."""
+    for _, msg in reversed(list(world.probe.heard["/diagnostics"])):
+        if msg.status[0].name == node:
+            return {kv.key: kv.value for kv in msg.status[0].values} | {
+                "message": msg.status[0].message
+            }
+    return {}
+
+
+def test_graph_comes_up_in_hold_and_reports_its_health(world: World) -> None:
+    probe = world.probe
+    assert probe.report().mode == "hold"
+    state = probe.newest(topics.JOINT_STATES)
+    assert len(state.name) == 9 and state.name[0] == "fr3_joint1"
+    before = len(probe.heard["current_pose"])
+    began_s = time.monotonic()
+    time.sleep(1.0)
+    rate_hz = (len(probe.heard["current_pose"]) - before) / (time.monotonic() - began_s)
+    assert 35 < rate_hz < 60
+    wait_for(lambda: diagnostics(world, "/gate").get("mode") == "hold", 3.0, "gate diagnostics")
+    for node in ("/sim", "/gate", "/watchdog", "/operator"):
+        wait_for(lambda n=node: diagnostics(world, n), 3.0, f"diagnostics of {node}")
+    assert float(diagnostics(world, "/gate")["joint_states/rate_hz"]) > 30
+
+
+def test_an_armed_request_moves_the_arm_and_is_answered(world: World) -> None:
+    probe = world.probe
+    assert probe.arm("mover").granted
+    start_m = probe.tcp().position_m
+    for sequence in range(1, 6):
+        probe.send(probe.command("mover", sequence, 0.01))
+        time.sleep(0.1)
+    answers = [wire.decode_answer(m.data) for _, m in probe.heard["gate/verdict"]]
+    sent = [a for a in answers if not isinstance(a, wire.ArmAnswer) and a.command.lease == "mover"]
+    assert [str(a.outcome) for a in sent].count("hold") == 0 and len(sent) == 5
+    wait_for(lambda: probe.tcp().position_m[0] - start_m[0] > 0.005, 2.0, "the arm moved")
+    probe.wait_mode("pause")  # nobody sends any more
+    calm(world)
+
+
+def test_a_request_without_the_lease_moves_nothing(world: World) -> None:
+    probe = world.probe
+    start_m = probe.tcp().position_m
+    for sequence in range(3):
+        probe.send(probe.command("stranger", sequence, 0.03))
+        time.sleep(0.1)
+    time.sleep(0.3)
+    assert np.linalg.norm(probe.tcp().position_m - start_m) < STILL_M
+
+
+def test_garbage_on_the_request_topic_is_counted_and_ignored(world: World) -> None:
+    probe = world.probe
+    before = probe.report().rejected
+    garbage = ["", "{", "[]", "null", '{"kind":"move"}', "x" * 20_000, '{"kind":"arm","lease":3}',
+               '{"kind":"move","command":{"sequence":NaN}}', "[" * 5000]  # fmt: skip
+    start_m = probe.tcp().position_m
+    for text in garbage:
+        probe.requests.publish(String(data=text))
+        time.sleep(0.02)  # depth 10: a burst may be thinned out, which is not what is tested
+    wait_for(lambda: probe.report().rejected == before + len(garbage), 3.0, "all counted")
+    assert probe.report().mode == "hold"
+    assert np.linalg.norm(probe.tcp().position_m - start_m) < STILL_M
+    assert "gate" in world.supervisor.pids() and world.supervisor.restarts()["gate"] == 0
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_kill_9_of_the_requester_holds_within_200_ms(world: World, attempt: int) -> None:
+    probe, lease = world.probe, f"killed-{attempt}"
+    requester = start_requester(world, lease)
+    try:
+        wait_moving(world, lease)
+    finally:
+        requester.kill()
+    killed_s = time.monotonic()
+    requester.wait()
+    probe.wait_mode("pause")
+    arrived_s, report = next((t, r) for t, r in reversed(probe.reports()) if r.mode == "pause")
+    arrived_s, report = next((t, r) for t, r in probe.reports() if t > killed_s and r.mode == "pause")
+    requests = [wire.decode_request(m.data) for _, m in probe.heard["gate/request"]]
+    last_s = max(r.stamp_s for r in requests if not isinstance(r, wire.ArmRequest))
+    assert report.stamp_s - last_s <= 0.2  # run time, so a busy test machine does not count
+    assert arrived_s - killed_s <= 0.5  # wall time, with room for one
+    time.sleep(0.5)  # the impedance controller settles at the hold pose
+    where_m = probe.tcp().position_m
+    time.sleep(0.5)
+    assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
+    calm(world)
+
+
+def test_a_second_publisher_stops_the_gate_and_is_ignored_by_the_arm(world: World) -> None:
+    probe = world.probe
+    assert probe.arm("victim").granted
+    start = probe.tcp()
+    rival = publisher(probe.node, topics.TARGET_POSE)
+    away = PoseStamped()
+    away.header.frame_id = "base"
+    try:
+        wait_for(lambda: probe.node.count_publishers("target_pose") == 2, 3.0, "both are seen")
+        sequence = 0
+        while probe.report().mode != "protective_stop" and sequence < 30:
+            sequence += 1
+            probe.send(probe.command("victim", sequence, 0.0))
+            rival.publish(convert.pose_to(start.__class__(start.position_m + 0.05, start.quaternion_xyzw), 0.0, "base"))
+            time.sleep(0.1)
+        assert "publishers" in probe.report().reason
+        for _ in range(10):
+            rival.publish(convert.pose_to(start.__class__(start.position_m + 0.05, start.quaternion_xyzw), 0.0, "base"))
+            time.sleep(0.05)
+        assert np.linalg.norm(probe.tcp().position_m - start.position_m) < STILL_M
+        wait_for(lambda: "publishers" in diagnostics(world, "/sim").get("message", ""), 3.0, "told")
+        assert int(diagnostics(world, "/sim")["commands_ignored"]) > 0
+        assert probe.call(topics.GATE_ACKNOWLEDGE).success
+        assert not probe.arm("victim", timeout_s=0.5).granted  # still two
+    finally:
+        probe.node.destroy_publisher(rival)
+    wait_for(lambda: probe.node.count_publishers("target_pose") == 1, 5.0, "the rival is gone")
+    assert probe.arm("victim").granted
+    calm(world)
+
+
+def test_kill_9_of_the_gate_stops_the_controller_and_recovery_moves_nothing(world: World) -> None:
+    probe = world.probe
+    requester = start_requester(world, "orphan")
+    try:
+        wait_moving(world, "orphan")
+        os.kill(world.supervisor.pids()["gate"], signal.SIGKILL)
+        killed_s = time.monotonic()
+        wait_for(probe.stopped, 3.0, "the watchdog stops the controller")
+        stopped_s = next(t for t, m in probe.heard["controller/stopped"] if t > killed_s and m.data)
+        assert stopped_s - killed_s < 0.5  # 0.2 s of silence, a service call, a busy machine
+    finally:
+        requester.kill()
+        requester.wait()
+    time.sleep(0.5)
+    where_m = probe.tcp().position_m
+    wait_for(lambda: world.supervisor.restarts()["gate"] >= 1, 10.0, "the gate is started again")
+    before = len(probe.heard["gate/heartbeat"])
+    wait_for(lambda: len(probe.heard["gate/heartbeat"]) > before + 5, 10.0, "it beats")
+    wait_for(lambda: probe.report().mode == "hold", 5.0, "in hold")
+    assert probe.stopped()  # a gate that is back does not resume anything by itself
+    assert probe.call(topics.SIM_RESUME).success
+    time.sleep(1.0)
+    assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
+    assert probe.arm("after", timeout_s=10.0).granted  # the dead publisher is forgotten
+    calm(world)
+
+
+def test_sigterm_to_the_gate_ends_with_a_hold(world: World) -> None:
+    probe = world.probe
+    requester = start_requester(world, "terminated")
+    try:
+        wait_moving(world, "terminated")
+        restarts = world.supervisor.restarts()["gate"]
+        pid = world.supervisor.pids()["gate"]
+        asked_s = time.monotonic()
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: world.supervisor.pids().get("gate") != pid, 3.0, "it has ended")
+        time.sleep(0.1)
+        ended = [(t, r) for t, r in probe.reports() if t > asked_s]
+        assert ended and ended[-1][1].reason == "gate: shutting down"
+        sent_s, last = [x for x in probe.heard["target_pose"] if x[0] > asked_s][-1]
+        measured = [m for t, m in probe.heard["current_pose"] if t <= sent_s][-1]
+        gap_m = convert.pose_from(last).position_m - convert.pose_from(measured).position_m
+        assert np.linalg.norm(gap_m) < 0.004  # the measured pose, not the 10 mm ahead of it
+        assert restarts == world.supervisor.restarts()["gate"]  # code 0: it was asked to
+    finally:
+        requester.kill()
+        requester.wait()

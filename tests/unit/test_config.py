@@ -1,0 +1,211 @@
+"""Configuration: shipped experiments load, a wrong word names the right one, runs keep theirs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+import yaml
+
+from robot_rl.compose import compose, config_dir, groups, options
+from robot_rl.config import REGISTRY, build, register, resolve
+from robot_rl.errors import ConfigError
+from robot_rl.experiment import GROUPS, Experiment, TrainConfig
+
+EXPERIMENTS = options("experiment")
+
+
+class Colour(StrEnum):
+    """For `build`."""
+
+    RED = "red"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    """For `build`."""
+
+    gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        if self.gain < 0:
+            raise ValueError("gain must not be negative")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    """For `build`."""
+
+    count: int
+    names: tuple[str, ...] = ()
+    box_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    colour: Colour = Colour.RED
+    inner: Inner = field(default_factory=Inner)
+    maybe: float | None = None
+
+
+def test_build_fills_in_defaults_and_converts() -> None:
+    built = build(
+        Outer, {"count": 1, "names": ["a"], "box_m": [1, 2, 3], "inner": {"gain": 2}, "maybe": 3}
+    )
+    assert built.names == ("a",)
+    assert built.box_m == (1.0, 2.0, 3.0)
+    assert built.inner.gain == 2.0
+    assert built.maybe == 3.0
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"count": 1, "colur": "red"}, "did you mean 'colour'"),
+        ({"count": 1, "inner": {"gian": 1}}, "unknown config key 'inner.gian'"),
+        ({"count": "one"}, "got:      'one' (str)"),
+        ({"count": True}, "got:      True (bool)"),
+        ({"count": 1, "box_m": [1, 2]}, "wrong type for config key 'box_m'"),
+        ({"count": 1, "colour": "blue"}, "expected: Colour"),
+        ({"count": 1, "inner": {"gain": -1}}, "gain must not be negative"),
+        ({}, "incomplete config 'Outer'"),
+    ],
+)
+def test_build_says_what_is_wrong(data: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(Outer, data)
+    assert message in str(caught.value)
+    assert caught.value.expected
+    assert caught.value.fix
+
+
+def test_resolve_picks_by_name_and_hints_at_the_nearest() -> None:
+    register("fruit", "apple")(Inner)
+    try:
+        assert resolve("fruit", {"name": "apple", "gain": 3}) == Inner(gain=3)
+        with pytest.raises(ConfigError, match="did you mean 'apple'"):
+            resolve("fruit", {"name": "aple"})
+    finally:
+        del REGISTRY["fruit"]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_loads_and_every_key_in_it_is_known(name: str) -> None:
+    experiment = Experiment.compose([f"experiment={name}"])
+    experiment.check()
+    assert experiment.name == name
+
+
+def test_every_yaml_of_a_group_says_which_dataclass_it_fills() -> None:
+    for group in set(groups()) - {"experiment"}:
+        for name in options(group):
+            data = yaml.safe_load((config_dir() / group / f"{name}.yaml").read_text())
+            assert data.get("name"), f"{group}/{name}.yaml"
+            resolved = Experiment.compose([f"{group}={name}"])
+            resolved.section(group)
+
+
+def test_a_value_can_be_set_whether_or_not_a_yaml_names_it() -> None:
+    experiment = Experiment.compose(["experiment=reach", "train.exam_episodes=7", "seed=5"])
+    assert experiment.train.exam_episodes == 7
+    assert experiment.train.demos == TrainConfig(demos=5).demos
+    assert experiment.seed == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["experiment=peg_insrt"], "did you mean 'peg_insert'"),
+        (["task=peginsert"], "did you mean 'peg_insert'"),
+        (["train.demo=3"], "did you mean 'demos'"),
+        (["train.demos=many"], "expected: int"),
+        (["train.target_success=2"], "target_success in (0, 1]"),
+        (["trian.demos=3"], "did you mean 'train'"),
+        (["operator.skil=1"], "did you mean 'skill'"),
+        (["algo.gama=0.9"], "did you mean 'gamma'"),
+        (["learner.nonsense=1"], "unknown config key 'learner.nonsense'"),
+        (["runtime=rose"], "did you mean 'ros'"),
+        (["seed=-1"], "seed must not be negative"),
+        (["seed=1,2,3"], "one value per key"),
+        (["just-a-word"], "cannot read 'just-a-word'"),
+        (["task._target_=os.system"], "unknown config key 'task._target_'"),
+    ],
+)
+def test_a_wrong_override_names_the_right_one(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Experiment.compose(words).check()
+    assert message in str(caught.value)
+
+
+def test_own_yaml_files_add_to_the_shipped_ones(tmp_path: Path) -> None:
+    folder = tmp_path / "experiment"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /task: reach\nname: mine\nseed: 9\n"
+    )
+    experiment = Experiment.compose(["experiment=mine"], tmp_path)
+    assert (experiment.name, experiment.seed, experiment.task.name) == ("mine", 9, "reach")
+    with pytest.raises(ConfigError):
+        Experiment.compose(["experiment=mine"])
+
+
+def test_an_override_beats_the_experiment_and_the_experiment_beats_the_base() -> None:
+    assert compose([])["seed"] == 0
+    assert compose(["experiment=reach"])["name"] == "reach"
+    assert compose(["experiment=reach", "name=other"])["name"] == "other"
+
+
+def _saved(tmp_path: Path, *words: str) -> Experiment:
+    experiment = Experiment.compose(["experiment=reach", f"run_dir={tmp_path / 'run'}", *words])
+    experiment.save()
+    return experiment
+
+
+def test_a_saved_experiment_loads_equal_with_every_default_written_down(tmp_path: Path) -> None:
+    experiment = _saved(tmp_path, "train.max_minutes=1.5", "operator.skill=0.7")
+    loaded = Experiment.load(tmp_path / "run")
+    assert loaded.resolved() == experiment.resolved()
+    assert loaded.hash == experiment.hash
+    assert loaded.limits == experiment.limits
+    assert loaded.task.spec.hash == experiment.task.spec.hash
+    assert loaded.run_dir == experiment.run_dir
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert config["train"]["eval_episodes"] == TrainConfig().eval_episodes
+    assert set(GROUPS) <= set(config)
+
+
+def test_run_folder_records_where_it_came_from(tmp_path: Path) -> None:
+    _saved(tmp_path)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert {"config_hash", "created", "command", "git", "versions", "machine"} <= set(record)
+    assert record["versions"]["numpy"]
+    limits = yaml.safe_load((tmp_path / "run" / "limits.yaml").read_text())
+    assert limits["name"] == "panda"
+
+
+def test_a_run_whose_limits_were_edited_is_refused(tmp_path: Path) -> None:
+    _saved(tmp_path)
+    path = tmp_path / "run" / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["safety"]["max_speed_m_s"] *= 2
+    path.write_text(yaml.safe_dump(config))
+    with pytest.raises(ConfigError, match="was changed after the run began"):
+        Experiment.load(tmp_path / "run")
+
+
+def test_a_run_folder_takes_the_same_experiment_again_and_no_other(tmp_path: Path) -> None:
+    _saved(tmp_path)
+    _saved(tmp_path)  # going on is fine
+    with pytest.raises(ConfigError, match="belongs to another experiment"):
+        _saved(tmp_path, "seed=4")
+
+
+def test_loading_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a run folder"):
+        Experiment.load(tmp_path)
+
+
+@pytest.mark.parametrize("values", [{"demos": -1}, {"max_minutes": 0.0}, {"target_success": 1.5}])
+def test_train_config_refuses_nonsense(values: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        build(TrainConfig, values)

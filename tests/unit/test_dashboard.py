@@ -1,0 +1,86 @@
+"""The terminal dashboard: right figures, plain lines without a terminal, logs given back."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+from rich.console import Console
+
+from robot_rl.report.dashboard import WINDOW, Dashboard, sparkline
+
+
+def _board(width: int = 100) -> tuple[Dashboard, io.StringIO]:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=width, height=40)
+    return Dashboard("lift", console), screen
+
+
+def _text(board: Dashboard) -> str:
+    out = Console(file=io.StringIO(), width=100, record=True)
+    out.print(board.render())
+    return out.export_text()
+
+
+def test_success_is_counted_over_the_last_twenty_episodes() -> None:
+    board, _ = _board()
+    for index in range(40):
+        board.update({"episode/index": index, "episode/success": float(index >= 25)})
+    assert "75 %" in _text(board)  # 15 of the last 20
+    assert WINDOW == 20
+
+
+def test_the_same_episode_sent_twice_counts_once() -> None:
+    board, _ = _board()
+    for _ in range(5):
+        board.update({"episode/index": 3, "episode/success": 1.0, "learner/utd": 2.0})
+    assert "episodes 1" in board.line()
+
+
+def test_state_word_is_on_top_and_missing_figures_are_dashes() -> None:
+    board, _ = _board()
+    board.update({"state": "protective stop", "nobody/knows": 3})
+    text = _text(board)
+    assert "PROTECTIVE STOP" in text.splitlines()[1]
+    assert " - " in text
+    assert "nobody" not in text
+
+
+def test_without_a_terminal_it_writes_plain_lines(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.INFO),
+        Dashboard("lift", Console(file=io.StringIO(), force_terminal=False)) as board,
+    ):
+        board.update({"state": "practice", "learner/utd": 2.0})
+        board.update({"learner/utd": 2.1})  # too soon for another line
+    assert [r.message for r in caplog.records] == ["practice | updates per env step (UTD) 2"]
+
+
+def test_log_lines_move_into_the_panel_and_back() -> None:
+    root = logging.getLogger()
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    root.addHandler(handler)
+    try:
+        board, screen = _board()
+        with board:
+            logging.getLogger("x").warning("weights 7 arrived")
+        assert "weights 7 arrived" in screen.getvalue()
+        assert stream.getvalue() == ""
+        logging.getLogger("x").warning("afterwards")
+        assert "afterwards" in stream.getvalue()
+    finally:
+        root.removeHandler(handler)
+
+
+def test_it_draws_in_a_narrow_terminal() -> None:
+    board, screen = _board(width=40)
+    with board:
+        board.update({"progress": 0.5, "episode/success": 1.0})
+    assert screen.getvalue()
+
+
+def test_sparkline_spans_the_range() -> None:
+    assert sparkline([0.0, 0.5, 1.0, 2.0], 10) == "▁▅██"
+    assert len(sparkline([0.1] * 100, 30)) == 30

@@ -1,0 +1,158 @@
+"""The report: statistics against known values, and a page that is complete, safe and forgiving."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_run import write_run
+
+from robot_rl.report import stats, svg
+from robot_rl.report.report import render, write_report
+from robot_rl.report.rundata import RunData, read_run
+
+
+def test_wilson_interval_matches_published_values() -> None:
+    # Newcombe 1998, table I, method 3 (score without continuity correction)
+    assert stats.wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert stats.wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
+    assert stats.wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    assert stats.wilson(1, 29) == pytest.approx((0.0061, 0.1718), abs=1e-4)
+
+
+@given(st.integers(1, 500), st.data())
+def test_wilson_interval_holds_the_rate_and_stays_a_probability(
+    n: int, data: st.DataObject
+) -> None:
+    k = data.draw(st.integers(0, n))
+    low, high = stats.wilson(k, n)
+    assert 0.0 <= low <= k / n <= high <= 1.0
+    assert high > low
+
+
+def test_wilson_refuses_nonsense_and_knows_nothing_without_episodes() -> None:
+    assert stats.wilson(0, 0) == (0.0, 1.0)
+    with pytest.raises(ValueError, match="got 3 of 2"):
+        stats.wilson(3, 2)
+
+
+def test_interquartile_mean_ignores_the_outer_quarters() -> None:
+    assert stats.interquartile_mean([0, 1, 2, 100]) == pytest.approx(1.5)
+    assert stats.interquartile_mean([5.0]) == 5.0
+    assert stats.interquartile_mean([1, 2, 3]) == pytest.approx(2.0)
+
+
+def test_bootstrap_interval_holds_the_estimate() -> None:
+    values = np.random.default_rng(0).normal(10, 1, 12)
+    low, high = stats.bootstrap_interval(values.tolist())
+    assert low < stats.interquartile_mean(values.tolist()) < high
+    assert high - low < 2.5
+
+
+def test_rolling_mean_is_the_mean_of_the_last_values() -> None:
+    assert stats.rolling_mean([1, 2, 3, 4], 2).tolist() == [1, 1.5, 2.5, 3.5]
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_ticks_are_few_round_and_inside(low: float, span: float) -> None:
+    ticks = svg.nice_ticks(low, low + span)
+    assert len(ticks) <= 6
+    assert all(low - 1e-6 * span <= t <= low + span * (1 + 1e-6) for t in ticks)
+
+
+def test_thinning_keeps_the_extremes_of_a_long_curve() -> None:
+    y = np.zeros(100_000)
+    y[54_321] = 7.0
+    x, mean, _low, high = svg.thin(np.arange(100_000.0), y)
+    assert x.size == mean.size <= svg.MAX_POINTS
+    assert high.max() == 7.0
+
+
+class _Parser(HTMLParser):
+    """Counts tags and collects what a browser would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [v for k, v in attrs if k in ("src", "href", "xlink:href") and v]
+
+
+def _parse(page: str) -> _Parser:
+    parser = _Parser()
+    parser.feed(page)
+    parser.close()
+    return parser
+
+
+def test_report_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run", video=b"\0video")).read_text()
+    parsed = _parse(page)
+    assert all(u.startswith("data:") for u in parsed.fetched)
+    assert "video" in parsed.tags
+    assert "url(" not in page and "@import" not in page
+    assert not re.search(r"https?://", page)
+
+
+def test_headline_shows_the_measured_rate_with_its_interval(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run")).read_text()
+    assert '97<small>%</small>' in page  # fmt: skip
+    assert "97 of 100 evaluation episodes" in page
+    assert "(91.5&ndash;99.0)" in page  # Wilson, 97 of 100
+
+
+def test_every_text_of_a_run_is_escaped(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    evil = "<script>alert(1)</script>\"'><img src=x onerror=y>"
+    config = run / "config.yaml"
+    config.write_text(f"name: {json.dumps(evil)}\ntask: {json.dumps({'name': evil, evil: evil})}\n")
+    (run / "run.json").write_text(json.dumps({"command": evil, "versions": {evil: evil}}))
+    row = {"env_steps": 1, "time_s": 1, f"custom/{evil}": 1.0}
+    (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    page = write_report(run).read_text()
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert _parse(page).tags.count("script") == 1
+
+
+def test_a_killed_run_still_gets_a_report(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", episodes=5)
+    (run / "eval.json").unlink()
+    (run / "run.json").write_text('{"created": "20')  # torn by the kill
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"time_s": 12, "env_st')
+    page = write_report(run).read_text()
+    assert "not evaluated" in page
+    assert not list(run.glob("*.new"))
+
+
+def test_an_empty_folder_gets_a_report_too(tmp_path: Path) -> None:
+    assert "not evaluated" in render(read_run(tmp_path))
+
+
+def test_metrics_nobody_announced_get_a_panel(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", episodes=3)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"time_s": 1, "env_steps": 5, "reward/novelty": 0.5, "critic/loss": NaN}\n')
+    assert "reward/novelty" in write_report(run).read_text()
+
+
+def test_a_long_run_stays_a_small_page(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run", episodes=3000))
+    assert page.stat().st_size < 2_500_000
+
+
+def test_intervention_timeline_has_one_bar_per_episode(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", episodes=17))
+    assert isinstance(run, RunData)
+    page = render(run)
+    assert len(re.findall(r'<g class="(?:won|lost)">', page)) == 17

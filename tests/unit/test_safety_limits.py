@@ -1,0 +1,98 @@
+"""Limits: physically sensible or refused, hashed, only ever narrowed, one YAML per robot."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+from robot_rl.config import resolve
+from robot_rl.errors import ConfigError, SafetyError
+from robot_rl.safety.limits import Limits
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "safety"
+
+
+def load(name: str) -> Limits:
+    """Limits from the shipped YAML."""
+    return resolve("safety", yaml.safe_load((CONFIGS / f"{name}.yaml").read_text()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_speed_m_s": 0.0},
+        {"max_speed_m_s": 25.0},  # mm/s typed as m/s
+        {"max_force_n": math.nan},
+        {"max_step_rad": math.inf},
+        {"max_acceleration_m_s2": -1.0},
+        {"command_timeout_periods": 0.9},
+        {"operator_timeout_s": 100.0},  # ms typed as s
+        {"workspace_min_m": (0.9, -0.4, 0.0)},
+        {"gripper_max_m": 0.0},
+        {"gripper_min_m": -0.01},
+        {"joint_min_rad": (0.0,) * 6},
+        {"joint_margin_rad": 2.0},
+        {"joint_margin_rad": -0.1},
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused(wrong: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong)).split("_")[0]):
+        Limits(**wrong)
+
+
+def test_a_wrong_value_in_yaml_is_a_config_error_that_names_it() -> None:
+    with pytest.raises(ConfigError, match="max_speed_m_s"):
+        resolve("safety", {"name": "panda", "max_speed_m_s": 25})
+    with pytest.raises(ConfigError, match=r"did you mean 'max_force_n'"):
+        resolve("safety", {"name": "panda", "max_forse_n": 20.0})
+
+
+def test_the_signed_panda_file_states_every_limit_and_equals_the_defaults() -> None:
+    stated = yaml.safe_load((CONFIGS / "panda.yaml").read_text())
+    assert set(stated) == {"name"} | {f.name for f in dataclasses.fields(Limits)}
+    assert load("panda") == Limits()
+
+
+def test_the_second_robot_has_its_own_joints() -> None:
+    assert len(load("ur5e").joint_min_rad) == 6
+    assert load("ur5e").hash != load("panda").hash
+
+
+def test_every_field_changes_the_hash() -> None:
+    base = Limits()
+    for field in dataclasses.fields(Limits):
+        value = getattr(base, field.name)
+        nudged = (
+            tuple(v * 0.999 + 1e-5 for v in value)
+            if isinstance(value, tuple)
+            else value * 1.001 + 1e-5
+        )
+        if field.name == "max_speed_m_s":
+            nudged = 0.2
+        assert dataclasses.replace(base, **{field.name: nudged}).hash != base.hash, field.name
+    assert Limits().hash == base.hash and len(base.hash) == 16
+
+
+def test_narrowing_is_an_intersection() -> None:
+    limits = Limits().narrow((0.0, -0.1, 0.02), (0.6, 0.9, 0.2))
+    assert limits.workspace_min_m == (0.25, -0.1, 0.02)
+    assert limits.workspace_max_m == (0.6, 0.4, 0.2)
+    assert limits.hash != Limits().hash
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        ((1.0, 0.0, 0.1), (1.2, 0.1, 0.2)),
+        ((0.4, 0.0, 0.1), (0.4, 0.1, 0.2)),
+        ((0.4, 0.0, math.nan), (0.5, 0.1, 0.2)),
+        ((0.4, 0.0), (0.5, 0.1, 0.2)),
+    ],
+)
+def test_a_box_outside_the_robots_is_refused(low: tuple, high: tuple) -> None:
+    with pytest.raises(SafetyError, match=r"expected"):
+        Limits().narrow(low, high)
