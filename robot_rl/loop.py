@@ -291,7 +291,8 @@ class _Episode:
         if verdict.outcome is Outcome.PASS:
             return asked
         spec = self.loop.task.spec.action
-        gripper = float(asked[6]) if spec.gripper and verdict.command.gripper_width_m else 0.0
+        moved = spec.gripper and verdict.command.gripper_width_m is not None
+        gripper = float(asked[6]) if moved else 0.0
         return spec.action(verdict.command.tcp_target_in_base, pending.state.tcp_in_base, gripper)
 
     def _record_events(self, events: Sequence[tuple[str, str]], step: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.act.policy import PolicyRuntime
+from robot_rl.act.policy import PolicyRuntime, save_policy
 from robot_rl.learn.learner import Learner
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
@@ -88,8 +88,10 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
 
 
 def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> dict[str, Any]:
-    """Evaluate on held-out starts and write eval.json (whole or not at all)."""
-    settings = session.train
+    """Save the policy, evaluate it on held-out starts, write eval.json (whole or not at all)."""
+    settings, policy = session.train, session.loop.policy
+    if isinstance(policy, PolicyRuntime) and policy.weights is not None:
+        save_policy(run_dir, policy.weights, session.loop.task.spec)
     deterministic = session.evaluate(settings.eval_episodes)
     stochastic = session.evaluate(settings.stochastic_eval_episodes, deterministic=False)
     result = {

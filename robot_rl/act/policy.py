@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from robot_rl.errors import LinkError, SpecError
+from robot_rl.errors import CheckpointError, LinkError, SpecError
 from robot_rl.spec import Spec
 from robot_rl.types import Observation, Weights
 
@@ -37,6 +39,7 @@ class PolicyRuntime:
         self._generator = torch.Generator().manual_seed(seed)
         self._tensors = self._net.init(torch.Generator().manual_seed(0))
         self._version = -1
+        self.weights: Weights | None = None  # the ones in use, for `save_policy`
 
     @property
     def version(self) -> int:
@@ -83,7 +86,7 @@ class PolicyRuntime:
                 got="non-finite values",
                 fix="look at the learner's log; it never publishes such weights itself",
             )
-        self._tensors, self._version = tensors, weights.version
+        self._tensors, self._version, self.weights = tensors, weights.version, weights
 
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
         """Action float32 [A] in [-1, 1] for one observation without batch axis."""
@@ -97,3 +100,45 @@ class PolicyRuntime:
             gripper_epsilon=self._epsilon,
         )
         return action[0].numpy()
+
+
+def save_policy(run_dir: Path, weights: Weights, spec: Spec) -> Path:
+    """Write `policy.safetensors` and its manifest; each file is whole or not there."""
+    facts = {"version": weights.version, "sha256": weights.sha256, "spec_hash": spec.hash}
+    path = run_dir / "policy.safetensors"
+    for target, data in (
+        (path, weights.data),
+        (path.with_suffix(".json"), json.dumps(facts, indent=2).encode()),
+    ):
+        temporary = target.with_name(target.name + ".tmp")
+        temporary.write_bytes(data)
+        temporary.replace(target)
+    return path
+
+
+def load_policy(run_dir: Path, spec: Spec) -> Weights:
+    """Read what `save_policy` wrote.
+
+    Raises:
+        CheckpointError: none there, damaged, or made for another spec.
+    """
+    path = run_dir / "policy.safetensors"
+    try:
+        facts = json.loads(path.with_suffix(".json").read_text())
+        weights = Weights(int(facts["version"]), str(facts["sha256"]), path.read_bytes())
+        spec_hash = str(facts["spec_hash"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"no usable policy in {run_dir}",
+            expected="policy.safetensors and policy.json, written when practice ends",
+            got=str(error),
+            fix="finish the training run, or name another run folder",
+        ) from error
+    if hashlib.sha256(weights.data).hexdigest() != weights.sha256 or spec_hash != spec.hash:
+        raise CheckpointError(
+            f"the policy in {run_dir} is damaged or of another spec",
+            expected=f"sha256 {weights.sha256}, spec {spec.hash}",
+            got=f"sha256 {hashlib.sha256(weights.data).hexdigest()}, spec {spec_hash}",
+            fix="restore the file, or train again",
+        )
+    return weights

@@ -34,6 +34,8 @@ def run(argv: Sequence[str]) -> int:
     experiment = experiment_from(args)
     if experiment is None:
         return 0
+    from robot_rl.ros.run import graph_of
+
     graph = graph_of(experiment)
     if args.print:
         for spec in graph:
@@ -45,16 +47,6 @@ def run(argv: Sequence[str]) -> int:
     experiment.save()
     say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
     return _supervise(graph, experiment, args.domain)
-
-
-def graph_of(experiment: Experiment) -> Graph:
-    """The nodes of an experiment."""
-    from robot_rl.ros.graph import RealGraphConfig, real_graph, sim_graph
-
-    run_dir = str(experiment.run_dir.resolve())
-    if isinstance(experiment.ros, RealGraphConfig):
-        return real_graph(experiment.ros, run_dir)
-    return sim_graph(experiment.ros, run_dir)
 
 
 def _supervise(graph: Graph, experiment: Experiment, domain_id: int | None) -> int:

@@ -54,7 +54,8 @@ _WATCHED = (
 )
 _FIXES = {
     "auth": "copy this machine's .public key into the learner's key folder, restart the learner",
-    "learner_key": "copy learner.public from the learner's machine, start this process again",
+    "learner_key": "copy learner.public from the learner's machine, restart this process; check "
+    "that no other program listens on that port",
     "too_big": "raise link.max_message_bytes on both sides",
     "spec": "use the same experiment config on both sides (learner -> actor above)",
     "protocol": "install the same robot-rl version on both machines",
@@ -68,15 +69,11 @@ _HANDSHAKE = ("auth", "learner_key", "spec", "protocol", "role")  # settled by a
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the link does not work now. Only a full learner disk is expected to pass by itself."""
+    """Why the link does not work now. permanent: a person must change something."""
 
     code: str
     error: LinkError
-
-    @property
-    def permanent(self) -> bool:
-        """True when a person must change something."""
-        return self.code != "store"
+    permanent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ class Session:
         self.status: dict[str, Any] = {}
         self.ticks = 0
         self._context = zmq.Context()
-        self._attached = self._welcomed = False
+        self._attached = self._welcomed = self._key_was_right = False
         self._waiting: dict[type, _Request] = {}
         self._due_s: dict[type, float] = {}
         self._sequence = self._failed_handshakes = self._rejected = 0
@@ -168,14 +165,14 @@ class Session:
             self._forget()
             self._attached = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self._failed_handshakes = 0
+                self._failed_handshakes, self._key_was_right = 0, True
             elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
                 self._refuse("auth", "the learner does not know this key", self._keys.name)
                 self._reopen_s = time.monotonic() + self._next_backoff_s()
             elif event != zmq.EVENT_DISCONNECTED:
                 self._failed_handshakes += 1
                 if self._failed_handshakes >= FAILED_HANDSHAKES:
-                    self._refuse("learner_key", "the learner has another key", "failed handshakes")
+                    self._refuse("learner_key", "the handshake fails", "closed connections")
                 self._reopen_s = time.monotonic() + self._next_backoff_s()
 
     def _forget(self) -> None:
@@ -302,7 +299,9 @@ class Session:
         )
         if self.refusal is None or self.refusal.code != code:
             log.error("%s", error)
-        self.refusal = Refusal(code, error)
+        # a full disk passes; a tunnel whose far end is away looks like a wrong learner key
+        passes = code == "store" or (code == "learner_key" and self._key_was_right)
+        self.refusal = Refusal(code, error, permanent=not passes)
 
     def _publish_status(self, now_s: float) -> None:
         silent_s = now_s - self._last_reply_s

@@ -24,9 +24,9 @@ def wilson(successes: int, episodes: int, z: float = Z95) -> tuple[float, float]
     if episodes == 0:
         return 0.0, 1.0
     rate, z2 = successes / episodes, z * z
-    centre = (rate + z2 / (2 * episodes)) / (1.1 + z2 / episodes)
+    centre = (rate + z2 / (2 * episodes)) / (1 + z2 / episodes)
     spread = math.sqrt(rate * (1 - rate) / episodes + z2 / (4 * episodes**2))
-    half = z / (1.1 + z2 / episodes) * spread
+    half = z / (1 + z2 / episodes) * spread
     # exact ends, where rounding would leave 1e-17
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     return low, 1.0 if successes == episodes else min(1.0, centre + half)

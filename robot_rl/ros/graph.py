@@ -33,7 +33,10 @@ class NodeSpec:
     """One process. name: node name inside `namespace` ("" = none); remaps: from -> to.
 
     critical: the graph makes no sense without it, so giving up on it ends the run; restart: start
-    it again (with back-off) when it dies; env: extra environment; python: another interpreter.
+    it again (with back-off) when it dies; finishes: ending with code 0 means that its work is done
+    (the actor), others are started again; env: extra environment; python: another interpreter;
+    arguments: of a process that is no ROS node (the learner), instead of ROS arguments; nice: gives
+    way to the others by this much.
     """
 
     module: str
@@ -43,8 +46,11 @@ class NodeSpec:
     remaps: Mapping[str, str] = field(default_factory=dict)
     critical: bool = True
     restart: bool = True
+    finishes: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     python: str | None = None
+    arguments: tuple[str, ...] | None = None
+    nice: int = 0
 
 
 Graph = tuple[NodeSpec, ...]
@@ -136,6 +142,7 @@ def _spec(
         params=merged,
         remaps=remaps,
         critical=critical,
+        finishes=kind == "actor",
     )
 
 

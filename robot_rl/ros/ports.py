@@ -153,7 +153,7 @@ class RosGate:
         self._answers = Newest(shell.node, topics.GATE_VERDICT)
         self._verdicts: OrderedDict[int, Verdict] = OrderedDict()
         self._arm_answer: wire.ArmAnswer | None = None
-        self._lease = ""
+        self._lease = self._refusal = ""
         self._reply_s = shell.params["reply_s"]
 
     def arm(self, lease: str) -> bool:
@@ -168,12 +168,17 @@ class RosGate:
                 again_s = time.monotonic() + 0.25
             self._collect()
             if self._arm_answer is not None:
-                if not self._arm_answer.granted:
-                    log.warning("the gate refuses to arm: %s", self._arm_answer.reason)
+                self._tell_refusal(self._arm_answer.reason)
                 return self._arm_answer.granted
             time.sleep(0.002)
-        log.warning("no answer from the gate within %.1f s", self._reply_s)
+        self._tell_refusal(f"no answer within {self._reply_s} s")
         return False
+
+    def _tell_refusal(self, reason: str) -> None:
+        """Log why arming was refused, once per reason: callers ask again and again."""
+        if reason and reason != self._refusal:
+            log.warning("the gate refuses to arm: %s", reason)
+        self._refusal = reason
 
     def request(self, command: Command, state: RobotState) -> Verdict | None:
         """Publish the request; the answer comes through `verdict`.

@@ -62,8 +62,8 @@ class _Process:
 class Exit:
     """A process ended without being asked.
 
-    restart_in_s: None when it is not started again (code 0 = it has done its work; `EXIT_SETUP` = a
-    restart changes nothing; too many failures). fatal: that ends the run, because it is critical.
+    restart_in_s: None when it is not started again (its work is done; `EXIT_SETUP` = a restart
+    changes nothing; too many failures). fatal: that ends the run, because it is critical.
     """
 
     name: str
@@ -172,9 +172,12 @@ class Supervisor:
         )
         if process.log_file is None:
             process.log_file = (self.run_dir / "logs" / f"{spec.name}.log").open("ab")
-        command = [spec.python or sys.executable, "-m", spec.module]
+        arguments = spec.arguments
+        if arguments is None:
+            arguments = tuple(ros_arguments(spec, str(params_file)))
+        command = [spec.python or sys.executable, "-m", spec.module, *arguments]
         process.popen = subprocess.Popen(
-            command + ros_arguments(spec, str(params_file)),
+            ["nice", "-n", str(spec.nice), *command] if spec.nice else command,
             env=environment(spec, self.domain_id),
             stdin=subprocess.DEVNULL,
             stdout=process.log_file,
@@ -214,11 +217,12 @@ class Supervisor:
         process.popen = None
         process.history.append(code)
         delay_s = None
-        if spec.restart and code not in (0, EXIT_SETUP) and process.failures <= MAX_RESTARTS:
+        done = code == 0 and spec.finishes
+        if spec.restart and not done and code != EXIT_SETUP and process.failures <= MAX_RESTARTS:
             delay_s = min(BACKOFF_MIN_S * 2 ** max(process.failures - 1, 0), BACKOFF_MAX_S)
             process.restart_at_s = now_s + delay_s
         log.warning("%s ended with code %d, restart in %s s", spec.name, code, delay_s)
-        return Exit(spec.name, code, delay_s, fatal=spec.critical and code != 0 and delay_s is None)
+        return Exit(spec.name, code, delay_s, fatal=spec.critical and not done and delay_s is None)
 
     def stop(self) -> dict[str, int]:
         """Stop in order (see `graph.stop_order`); returns node name -> exit code. Idempotent."""

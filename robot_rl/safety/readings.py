@@ -84,9 +84,10 @@ def _margin_use(limits: Limits, joints: list[float], speeds: list[float]) -> tup
         return -math.inf, -math.inf
     period_s, now, ahead = 1.0 / limits.control_hz, -math.inf, -math.inf
     for low, high, joint, speed in zip(lows, highs, joints, speeds, strict=True):
+        # comparisons, because max() on each of seven joints costs a tenth of the whole call
         over = joint - high if joint - high > low - joint else low - joint
-        now = over if over > now else now  # noqa: PLR1730 (twice as fast as max, called per joint)
+        now = over if over > now else now
         soon = joint + speed * period_s
         over = soon - high if soon - high > low - soon else low - soon
-        ahead = over if over > ahead else ahead  # noqa: PLR1730
+        ahead = over if over > ahead else ahead
     return now + limits.joint_margin_rad, ahead + limits.joint_margin_rad

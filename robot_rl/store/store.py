@@ -26,7 +26,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from robot_rl.errors import ConflictError, StoreError
+from robot_rl.errors import CodecError, ConflictError, StoreError
 from robot_rl.spec import Spec, diff, spec_from_dict
 from robot_rl.store import schema
 from robot_rl.store.rows import (
@@ -164,7 +164,7 @@ class Store:
             last = schema.last_seq(db)
         if len(found) != max(0, min(limit, last - cursor)):
             raise self._damaged(f"rows {cursor + 1} to {cursor + limit} without gaps")
-        return [restore(flat) for _, flat in found], cursor + len(found)
+        return [self._restore(flat) for _, flat in found], cursor + len(found)
 
     def last_seq(self) -> int:
         """Commit number of the newest row, 0 in an empty store."""
@@ -332,7 +332,13 @@ class Store:
         sql = f"{schema.SELECT[kind]} WHERE {clause} ORDER BY {order}"
         with self._transaction("DEFERRED") as db:
             found = db.execute(sql, values).fetchall()
-        return [restore(FlatRow(kind, row[1:])) for row in found]
+        return [self._restore(FlatRow(kind, row[1:])) for row in found]
+
+    def _restore(self, flat: FlatRow) -> Row:
+        try:
+            return restore(flat)
+        except CodecError as error:
+            raise self._damaged(error.expected, f"{flat.key}: {error.got}") from error
 
     def _damaged(self, expected: str, got: str = "something else") -> StoreError:
         return StoreError(

@@ -18,6 +18,7 @@ from robot_rl_sim.scene import add_materials, add_scene, dress_arm, dress_hand
 from robot_rl_sim.tasks.common import Part, Primitive, SimTask
 
 PAD_FRICTION = 1.0  # rubber on plastic
+TICK_S = 0.010  # period of the target filter and of the wrench filter
 TARGET_BODY = "impedance_target"
 SHAPES = {
     "box": mujoco.mjtGeom.mjGEOM_BOX,
@@ -53,7 +54,7 @@ def build_model(task: SimTask, appearance: str = "fast") -> mujoco.MjModel:
     for part in task.parts():
         _add_part(spec, hand, part, task)
     _add_controller(spec, task)
-    _add_sensors(spec)
+    _add_contact_sensor(spec, task)
     return spec.compile()
 
 
@@ -114,7 +115,6 @@ def _add_primitive(body: mujoco.MjsBody, shape: Primitive, name: str) -> mujoco.
         contype=0,
         conaffinity=0,
         mass=0.0,
-        group=0 if shape.visible else 3,
     )
 
 
@@ -182,8 +182,11 @@ def _add_gripper(spec: mujoco.MjSpec) -> None:
     )
 
 
-def _add_sensors(spec: mujoco.MjSpec) -> None:
-    """`external`: force, torque, point of everything that touches hand, fingers and held part."""
+def _add_contact_sensor(spec: mujoco.MjSpec, task: SimTask) -> None:
+    """`external`: force, torque, point of all that touches hand, fingers and held part.
+
+    Its history holds every physics step of the last `TICK_S`.
+    """
     fields = mujoco.mjtConDataField
     wanted = (fields.mjCONDATA_FORCE, fields.mjCONDATA_TORQUE, fields.mjCONDATA_POS)
     net_force = 3  # reduction to one wrench, in the world frame
@@ -193,5 +196,6 @@ def _add_sensors(spec: mujoco.MjSpec) -> None:
         objtype=mujoco.mjtObj.mjOBJ_XBODY,
         objname="fr3_hand",
         reftype=mujoco.mjtObj.mjOBJ_UNKNOWN,
-        intprm=(sum(1 << f.value for f in wanted), net_force, 1),
+        intprm=(sum(1 << field.value for field in wanted), net_force, 1),
+        nsample=max(1, round(TICK_S / task.timestep_s)),
     )

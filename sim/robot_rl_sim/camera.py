@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.errors import SetupError
+from robot_rl.errors import RobotRLError, SetupError
 from robot_rl_sim.builder import build_model
 from robot_rl_sim.robot import MujocoRobot
 
@@ -28,8 +28,21 @@ def make_renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Rend
             "cannot open an offscreen OpenGL context for the cameras",
             expected="EGL (MUJOCO_GL=egl) with Mesa or a GPU driver",
             got=f"{type(error).__name__}: {error}",
-            fix="sudo apt-get install -y libegl1 libgl1-mesa-dri libgl1",
+            fix="sudo apt-get install -y libegl1 libgl1-mesa-dri libgl1 (and import robot_rl_sim "
+            "before mujoco, or export MUJOCO_GL=egl)",
         ) from error
+
+
+def _opened(renderer: mujoco.Renderer | None) -> mujoco.Renderer:
+    """The renderer, unless `close` came first."""
+    if renderer is None:
+        raise RobotRLError(
+            "this camera was closed",
+            expected="read() before close()",
+            got="read() after close()",
+            fix="make a new camera",
+        )
+    return renderer
 
 
 class MujocoCamera:
@@ -51,11 +64,10 @@ class MujocoCamera:
 
     def read(self) -> tuple[float, NDArray[np.uint8]]:
         """(stamp_s, RGB uint8 [H, W, 3]) of the scene as it is now."""
-        assert self._renderer is not None, "camera was closed"
-        robot = self._robot
+        robot, renderer = self._robot, _opened(self._renderer)
         mujoco.mj_camlight(robot.model, robot.data)  # kinematics are fresh, cameras are not
-        self._renderer.update_scene(robot.data, camera=self.name)
-        return robot.now_s(), self._renderer.render()
+        renderer.update_scene(robot.data, camera=self.name)
+        return robot.now_s(), renderer.render()
 
     def close(self) -> None:
         """Free the OpenGL context; must be called, destructors come too late."""
@@ -83,8 +95,7 @@ class VideoCamera:
 
     def render_video_frame(self, camera: str = "video") -> NDArray[np.uint8]:
         """RGB uint8 [H, W, 3] of the robot's scene as it is now."""
-        assert self._renderer is not None, "camera was closed"
-        source, data = self._robot, self._data
+        source, data, renderer = self._robot, self._data, _opened(self._renderer)
         data.qpos[:] = source.data.qpos
         data.mocap_pos[:], data.mocap_quat[:] = source.data.mocap_pos, source.data.mocap_quat
         self._model.body_pos[:], self._model.body_quat[:] = (
@@ -94,8 +105,8 @@ class VideoCamera:
         mujoco.mj_kinematics(self._model, data)
         mujoco.mj_comPos(self._model, data)
         mujoco.mj_camlight(self._model, data)
-        self._renderer.update_scene(data, camera=camera)
-        return self._renderer.render()
+        renderer.update_scene(data, camera=camera)
+        return renderer.render()
 
     def close(self) -> None:
         """Free the OpenGL context."""

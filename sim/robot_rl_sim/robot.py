@@ -19,10 +19,9 @@ from robot_rl.geometry import compose, pose, quat_multiply, rotation_error
 from robot_rl.ports import ResetPlan
 from robot_rl.types import Command, Pose, RobotState
 from robot_rl_sim import franka
-from robot_rl_sim.builder import TARGET_BODY, build_model
+from robot_rl_sim.builder import TARGET_BODY, TICK_S, build_model
 from robot_rl_sim.tasks.common import SimTask
 
-TICK_S = 0.010  # target filter and wrench filter
 POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
 POSTURE_NM_RAD = 10.0
 POSTURE_NMS_RAD = 3.0
@@ -44,7 +43,8 @@ class Snapshot:
 class MujocoRobot:
     """Simulated FR3 in the scene of a task; implements `RobotPort` and `Clock`.
 
-    The arm starts at its ready pose. `reset` teleports it to a plan's start. Not thread-safe.
+    The arm starts in the middle of the workspace, the objects somewhere their task would put them;
+    `reset` teleports all to a plan's start. Not thread-safe.
 
     Attributes:
         task: what is simulated.
@@ -63,8 +63,7 @@ class MujocoRobot:
         target = int(m.body(TARGET_BODY).mocapid[0])
         self._target_pose = self.data.mocap_pos[target], self.data.mocap_quat[target]
         self._hand = m.body("fr3_hand").id
-        adr = int(m.sensor("external").adr[0])
-        self._external = self.data.sensordata[adr : adr + 9]  # views: force, torque, point
+        self._contacts = _history(m, self.data, "external")
         self._tcp_position = self.data.site_xpos[self._tcp]
         self._arm = np.array([m.joint(name).qposadr[0] for name in franka.ARM_JOINTS])
         assert (self._arm == np.arange(7)).all(), "the arm's joints come first"
@@ -87,6 +86,7 @@ class MujocoRobot:
             _centre(task.workspace_min_m, task.workspace_max_m), franka.HOME_RAD
         )
         self._place_arm(self._posture_rad)
+        self.place_objects(task.sample_reset(np.random.default_rng(0)))
 
     # --- ports -----------------------------------------------------------------------------------
 
@@ -252,20 +252,23 @@ class MujocoRobot:
         self.data.qfrc_applied[:7] = torque - jacobian.T @ felt
 
     def _filter_wrench(self) -> None:
-        """Low-pass the contact wrench, moved from where it acts to the TCP. Plain floats: hot."""
-        fx, fy, fz, tx, ty, tz, px, py, pz = self._external.tolist()
-        if fx == fy == fz == 0.0:
+        """Low-pass the contact wrench of the last `TICK_S`, moved from where it acts to the TCP.
+
+        The mean over the physics steps, not the last one: an impact lasts one step.
+        """
+        samples = self._contacts
+        if not samples[:, :3].any():
             if self._touched:
                 self._wrench *= 1.0 - self._wrench_alpha
                 self._touched = bool(np.abs(self._wrench).max() > 1e-6)
                 self._wrench *= self._touched
             return
         self._touched = True
-        cx, cy, cz = self._tcp_position.tolist()
-        x, y, z = px - cx, py - cy, pz - cz
-        moment = (tx + y * fz - z * fy, ty + z * fx - x * fz, tz + x * fy - y * fx)
+        force, arm = samples[:, :3], samples[:, 6:] - self._tcp_position
+        moment = arm[:, (1, 2, 0)] * force[:, (2, 0, 1)] - arm[:, (2, 0, 1)] * force[:, (1, 2, 0)]
         # MuJoCo reports what the hand does to the world; a sensor feels the opposite
-        self._wrench += self._wrench_alpha * (-np.array((fx, fy, fz, *moment)) - self._wrench)
+        mean = -np.concatenate((force.mean(0), (samples[:, 3:6] + moment).mean(0)))
+        self._wrench += self._wrench_alpha * (mean - self._wrench)
 
     def _refresh(self) -> None:
         """Bring poses and Jacobian up to date with qpos (a step leaves them one step behind)."""
@@ -316,9 +319,7 @@ class MujocoRobot:
             mujoco.mj_kinematics(self.model, scratch)
             mujoco.mj_comPos(self.model, scratch)
             here = Pose(scratch.site_xpos[self._tcp], _to_xyzw(scratch.xquat[self._hand]))
-            error = np.concatenate(
-                (goal.position_m - here.position_m, rotation_error(goal, here))
-            )
+            error = np.concatenate((goal.position_m - here.position_m, rotation_error(goal, here)))
             if float(np.abs(error).max()) < 1e-7:
                 return q
             mujoco.mj_jacSite(self.model, scratch, jacobian[:3], jacobian[3:], self._tcp)
@@ -331,6 +332,17 @@ class MujocoRobot:
             got=f"position {goal.position_m.round(3).tolist()} m",
             fix="move the reset range or the workspace box of the task",
         )
+
+
+def _history(model: mujoco.MjModel, data: mujoco.MjData, sensor: str) -> F64:
+    """View [samples, dim] of a sensor's history buffer, in no particular order.
+
+    MuJoCo keeps (user, cursor, times[samples], values[samples, dim]) per sensor.
+    """
+    sensor_id = model.sensor(sensor).id
+    samples, dim = int(model.sensor_history[sensor_id, 0]), int(model.sensor_dim[sensor_id])
+    begin = int(model.sensor_historyadr[sensor_id]) + 2 + samples
+    return data.history[begin : begin + samples * dim].reshape(samples, dim)
 
 
 def _to_wxyz(quaternion_xyzw: F64) -> F64:

@@ -1,19 +1,19 @@
 """What the scene looks like: materials, room, table, lights, cameras, the robot's covers.
 
-Picture only: nothing in this file collides or has mass. The covers imitate the FR3's proportions
-with capsules and cylinders; measured on its data sheet drawing, not traced from its meshes.
+Picture only: nothing in this file collides or has mass. The covers are capsules and cylinders in
+the FR3's proportions, drawn by eye around its joint axes (no meshes, no asset licences).
 """
 
 from __future__ import annotations
 
-import math
-
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from robot_rl_sim import franka
 
 GEOM = mujoco.mjtGeom
+Point = tuple[float, float, float]
 VISUAL_GROUP = 1
 
 MATERIALS: dict[str, tuple[tuple[float, float, float, float], float, float]] = {
@@ -90,20 +90,19 @@ def add_scene(spec: mujoco.MjSpec, appearance: str) -> None:
     visual.headlight.ambient = (0.38, 0.38, 0.40)
     visual.headlight.diffuse = (0.22, 0.22, 0.22)
     visual.headlight.specular = (0.1, 0.1, 0.1)
-    visual.map.znear, visual.map.zfar = 0.01, 20.0
-    visual.map.haze = 0.4
+    spec.stat.extent, spec.stat.center = 1.0, (0.4, 0.0, 0.2)  # clip planes scale with it
+    visual.map.znear, visual.map.zfar = 0.01, 30.0
+    visual.map.haze = 0.25
+    visual.rgba.haze = (0.74, 0.80, 0.86, 1.0)
     world = spec.worldbody
     # an endless mirror for videos; a slab for speed (MuJoCo draws planes in 1 ms, boxes in 0.3)
-    world.add_geom(
+    floor = world.add_geom(
         name="floor",
         type=GEOM.mjGEOM_PLANE if video else GEOM.mjGEOM_BOX,
         size=(0, 0, 0.05) if video else (4, 4, 0.01),
         pos=(0, 0, -0.76),
-        material="floor",
-        contype=0,
-        conaffinity=0,
-        group=VISUAL_GROUP,
     )
+    _only_seen(floor, "floor")
     world.add_light(
         name="lamp",
         type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
@@ -114,8 +113,8 @@ def add_scene(spec: mujoco.MjSpec, appearance: str) -> None:
         castshadow=video,
     )
     _add_table(world)
-    _add_camera(world, "front", (0.92, 0.0, 0.36), (0.49, 0.0, 0.075), 38.0)
-    _add_camera(world, "video", (1.28, -0.86, 0.66), (0.36, 0.02, 0.20), 42.0)
+    _add_camera(world, "front", (0.94, 0.0, 0.36), (0.49, 0.0, 0.09), 42.0)
+    _add_camera(world, "video", (1.14, -0.68, 0.55), (0.38, 0.0, 0.21), 48.0)
 
 
 def _add_table(world: mujoco.MjsBody) -> None:
@@ -132,10 +131,10 @@ def _add_table(world: mujoco.MjsBody) -> None:
 def _add_camera(
     body: mujoco.MjsBody,
     name: str,
-    position_m: tuple[float, float, float],
-    look_at_m: tuple[float, float, float],
+    position_m: Point,
+    look_at_m: Point,
     fovy_deg: float,
-    up: tuple[float, float, float] = (0.0, 0.0, 1.0),
+    up: Point = (0.0, 0.0, 1.0),
 ) -> None:
     """A camera at `position_m` that looks at a point of the same body frame."""
     back = np.array(position_m) - np.array(look_at_m)
@@ -204,61 +203,53 @@ def dress_hand(spec: mujoco.MjSpec) -> None:
     _box(hand, (0.0100, 0.0210, 0.0120), (0.062, 0, 0.030), "dark")
     _box(hand, (0.0200, 0.0120, 0.0030), (0.040, 0, 0.022), "joint")
     _add_camera(
-        hand, "wrist", (0.068, 0.0, 0.042), (0.004, 0.0, franka.TCP_M + 0.028), 58.0, (1, 0, 0)
+        hand, "wrist", (0.068, 0.0, 0.042), (0.016, 0.0, franka.TCP_M + 0.04), 66.0, (1, 0, 0)
     )
 
 
 def _axle(
-    body: mujoco.MjsBody,
-    centre: tuple[float, float, float],
-    axis: tuple[float, float, float],
-    radius_m: float,
-    half_m: float,
+    body: mujoco.MjsBody, centre_m: Point, axis: Point, radius_m: float, half_m: float
 ) -> None:
     """A joint seen from its side: a drum with a dark cap on either end."""
-    c, n = np.array(centre), np.array(axis, float)
-    _drum(body, tuple(c - half_m * n), tuple(c + half_m * n), radius_m, "cover")
+    c, n = np.array(centre_m), np.array(axis)
+    _drum(body, _at(c - half_m * n), _at(c + half_m * n), radius_m, "cover")
     for side in (-1, 1):
         inner, outer = c + side * (half_m - 0.002) * n, c + side * (half_m + 0.004) * n
-        _drum(body, tuple(inner), tuple(outer), 0.86 * radius_m, "joint")
+        _drum(body, _at(inner), _at(outer), 0.86 * radius_m, "joint")
 
 
-def _rod(body: mujoco.MjsBody, start, end, radius_m: float, material: str) -> None:  # noqa: ANN001
+def _at(point: NDArray[np.float64]) -> Point:
+    x, y, z = point.tolist()
+    return (x, y, z)
+
+
+def _rod(body: mujoco.MjsBody, start_m: Point, end_m: Point, radius_m: float, look: str) -> None:
     """Capsule between two points."""
-    _between(body, GEOM.mjGEOM_CAPSULE, start, end, radius_m, material)
+    _between(body, GEOM.mjGEOM_CAPSULE, start_m, end_m, radius_m, look)
 
 
-def _drum(body: mujoco.MjsBody, start, end, radius_m: float, material: str) -> None:  # noqa: ANN001
+def _drum(body: mujoco.MjsBody, start_m: Point, end_m: Point, radius_m: float, look: str) -> None:
     """Cylinder between two points."""
-    _between(body, GEOM.mjGEOM_CYLINDER, start, end, radius_m, material)
+    _between(body, GEOM.mjGEOM_CYLINDER, start_m, end_m, radius_m, look)
 
 
-def _between(body, kind, start, end, radius_m, material) -> None:  # noqa: ANN001
-    body.add_geom(
-        type=kind,
-        fromto=(*start, *end),
-        size=(radius_m, 0, 0),
-        material=material,
-        contype=0,
-        conaffinity=0,
-        mass=0,
-        group=VISUAL_GROUP,
-    )
-
-
-def _box(
+def _between(
     body: mujoco.MjsBody,
-    half_m: tuple[float, float, float],
-    centre_m: tuple[float, float, float],
-    material: str,
+    kind: mujoco.mjtGeom,
+    start_m: Point,
+    end_m: Point,
+    radius_m: float,
+    look: str,
 ) -> None:
-    body.add_geom(
-        type=GEOM.mjGEOM_BOX,
-        size=half_m,
-        pos=centre_m,
-        material=material,
-        contype=0,
-        conaffinity=0,
-        mass=0,
-        group=VISUAL_GROUP,
-    )
+    geom = body.add_geom(type=kind, fromto=(*start_m, *end_m), size=(radius_m, 0, 0))
+    _only_seen(geom, look)
+
+
+def _box(body: mujoco.MjsBody, half_m: Point, centre_m: Point, look: str) -> None:
+    _only_seen(body.add_geom(type=GEOM.mjGEOM_BOX, size=half_m, pos=centre_m), look)
+
+
+def _only_seen(geom: mujoco.MjsGeom, look: str) -> None:
+    """No contact, no mass."""
+    geom.contype = geom.conaffinity = 0
+    geom.mass, geom.group, geom.material = 0.0, VISUAL_GROUP, look

@@ -30,9 +30,12 @@ from robot_rl.types import Command, Driver, Outcome, Pose
 )
 def test_a_command_that_is_not_finite_disarms_the_driver(broken: dict) -> None:
     bench = GateBench()
+    bench.wait()
+    here = HOME + np.array((0.01, 0.0, 0.0))  # where the robot is by now
+    bench.state = robot_state(bench.now_s, here)
     verdict = bench.judge(**broken)
     assert verdict.outcome is Outcome.HOLD and verdict.reason.startswith("finite")
-    assert np.isfinite(verdict.command.tcp_target_in_base.position_m).all()
+    np.testing.assert_allclose(verdict.command.tcp_target_in_base.position_m, here)
     assert bench.gate.mode is Mode.HOLD
     bench.wait()
     assert bench.judge().outcome is Outcome.HOLD  # good again, but nobody armed it

@@ -252,6 +252,7 @@ def test_a_joint_may_leave_its_margin_but_not_go_further_in(joint: int, side: fl
     for depth_rad in (0.025, 0.03, 0.04):  # creeping in, slowly enough to look at rest
         assert at(depth_rad, 0.0) is Outcome.HOLD
     assert bench.arm() == ""  # a person looked: from here it may come back
+    assert at(0.045, 0.0) is Outcome.PASS
     assert at(0.03, -0.3) is Outcome.PASS
     assert at(0.0, -0.3) is Outcome.PASS
     assert at(0.03, 0.0) is Outcome.HOLD  # the way back in is closed again

@@ -1,4 +1,4 @@
-"""A point on a plane that must reach a hidden goal: the smallest task that needs the whole learner.
+"""A point on a plane that must reach a goal: the smallest task that needs the whole learner.
 
 The first two action entries move the point by up to 0.1 m per step; success is being within 0.08 m
 of the goal, which pays 1 and ends the episode. Sparse reward, random start, so that luck fails.
@@ -40,14 +40,16 @@ class FakeStore:
 class PointMass:
     """position, goal: float64 [2] in m."""
 
+    goal = np.array([0.5, 0.3])
+
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.episodes = 0
 
     def reset(self) -> NDArray[np.float32]:
-        """Draw start and goal at least 0.4 m apart."""
+        """Draw a start at least 0.4 m from the goal."""
         while True:
-            self.position, self.goal = self.rng.uniform(-1, 1, (2, 2))
+            self.position = self.rng.uniform(-1, 1, 2)
             if np.linalg.norm(self.position - self.goal) > 0.4:
                 return self.observe()
 

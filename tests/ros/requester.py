@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 from robot_rl.geometry import pose
 from robot_rl.ros.ports import RosClock, RosGate, RosRobot
@@ -23,7 +24,7 @@ def main(lease: str) -> None:
         robot.wait_ready(20.0, shell)
         centre_m = robot.read().tcp_in_base.position_m[0]
         while not gate.arm(lease):
-            pass
+            time.sleep(0.1)
         sequence, sign, tick_s = 0, 1.0, clock.now_s()
         while shell.running:
             state = robot.read()

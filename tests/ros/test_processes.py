@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import World, wait_for
-from geometry_msgs.msg import PoseStamped
 from std_msgs.msg import String
 
+from robot_rl.geometry import pose
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher
 
@@ -75,7 +75,8 @@ def test_graph_comes_up_in_hold_and_reports_its_health(world: World) -> None:
     wait_for(lambda: diagnostics(world, "/gate").get("mode") == "hold", 3.0, "gate diagnostics")
     for node in ("/sim", "/gate", "/watchdog", "/operator"):
         wait_for(lambda n=node: diagnostics(world, n), 3.0, f"diagnostics of {node}")
-    assert float(diagnostics(world, "/gate")["joint_states/rate_hz"]) > 30
+    rate = lambda: float(diagnostics(world, "/gate").get("joint_states/rate_hz", 0))  # noqa: E731
+    wait_for(lambda: rate() > 30, 4.0, "the gate sees joint_states at 50 Hz")
 
 
 def test_an_armed_request_moves_the_arm_and_is_answered(world: World) -> None:
@@ -129,9 +130,10 @@ def test_kill_9_of_the_requester_holds_within_200_ms(world: World, attempt: int)
     killed_s = time.monotonic()
     requester.wait()
     probe.wait_mode("pause")
-    arrived_s, report = next((t, r) for t, r in reversed(probe.reports()) if r.mode == "pause")
-    arrived_s, report = next((t, r) for t, r in probe.reports() if t > killed_s and r.mode == "pause")
-    requests = [wire.decode_request(m.data) for _, m in probe.heard["gate/request"]]
+    after = [(t, r) for t, r in probe.reports() if t > killed_s]
+    arrived_s, report = next((t, r) for t, r in after if r.mode == "pause")
+    texts = [m.data for t, m in probe.heard["gate/request"] if killed_s - 1.0 < t]
+    requests = [wire.decode_request(text) for text in texts]
     last_s = max(r.stamp_s for r in requests if not isinstance(r, wire.ArmRequest))
     assert report.stamp_s - last_s <= 0.2  # run time, so a busy test machine does not count
     assert arrived_s - killed_s <= 0.5  # wall time, with room for one
@@ -147,23 +149,23 @@ def test_a_second_publisher_stops_the_gate_and_is_ignored_by_the_arm(world: Worl
     assert probe.arm("victim").granted
     start = probe.tcp()
     rival = publisher(probe.node, topics.TARGET_POSE)
-    away = PoseStamped()
-    away.header.frame_id = "base"
+    lure = convert.pose_to(pose(start.position_m + 0.05, start.quaternion_xyzw), 0.0, "base")
     try:
         wait_for(lambda: probe.node.count_publishers("target_pose") == 2, 3.0, "both are seen")
         sequence = 0
         while probe.report().mode != "protective_stop" and sequence < 30:
             sequence += 1
             probe.send(probe.command("victim", sequence, 0.0))
-            rival.publish(convert.pose_to(start.__class__(start.position_m + 0.05, start.quaternion_xyzw), 0.0, "base"))
+            rival.publish(lure)
             time.sleep(0.1)
         assert "publishers" in probe.report().reason
         for _ in range(10):
-            rival.publish(convert.pose_to(start.__class__(start.position_m + 0.05, start.quaternion_xyzw), 0.0, "base"))
+            rival.publish(lure)
             time.sleep(0.05)
         assert np.linalg.norm(probe.tcp().position_m - start.position_m) < STILL_M
         wait_for(lambda: "publishers" in diagnostics(world, "/sim").get("message", ""), 3.0, "told")
-        assert int(diagnostics(world, "/sim")["commands_ignored"]) > 0
+        ignored = lambda: int(diagnostics(world, "/sim")["commands_ignored"])  # noqa: E731
+        wait_for(lambda: ignored() > 0, 3.0, "ignored commands are counted")
         assert probe.call(topics.GATE_ACKNOWLEDGE).success
         assert not probe.arm("victim", timeout_s=0.5).granted  # still two
     finally:
@@ -217,7 +219,7 @@ def test_sigterm_to_the_gate_ends_with_a_hold(world: World) -> None:
         measured = [m for t, m in probe.heard["current_pose"] if t <= sent_s][-1]
         gap_m = convert.pose_from(last).position_m - convert.pose_from(measured).position_m
         assert np.linalg.norm(gap_m) < 0.004  # the measured pose, not the 10 mm ahead of it
-        assert restarts == world.supervisor.restarts()["gate"]  # code 0: it was asked to
+        wait_for(lambda: world.supervisor.restarts()["gate"] > restarts, 5.0, "it is back")
     finally:
         requester.kill()
         requester.wait()

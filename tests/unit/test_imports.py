@@ -153,6 +153,7 @@ assert main(["--help"]) == 0
 
 def test_the_core_imports_without_ros_torch_and_mujoco() -> None:
     needs_extra = _core("ros", "learn", "nets", "bases", "act.policy")
+    needs_extra += _core("train", "evaluate", "record", "actor", "loop_bench")  # run a torch policy
     core = [m for m, _ in _modules() if _under(m, ("robot_rl",)) and not _under(m, needs_extra)]
     core += ["robot_rl.ros.graph", "robot_rl.ros.parameters", "robot_rl_sim.tasks"]
     done = subprocess.run(

@@ -5,7 +5,7 @@ Notation: transition (s, a, r, s', m), m = 1 - terminated; critics Q_i with slow
 pi; temperature alpha; a~ is drawn from the policy with the reparameterisation trick.
 
     critic_loss       y = r + gamma m min_{i in S} Q'_i(s', a'), a' ~ pi(s'), S a random subset
-                      L = mean_i mean_B (Q_i(s, a) - y)^2
+                      L = mean_i mean_B (Q_i(s, a) - y)^2     (y clipped to `value_range`, if given)
     gripper_loss      y = r - penalty toggle + gamma m Q'_g(s', argmax_k Q_g(s', k))
                       L = mean_B (Q_g(s, k) - y)^2                               (Double DQN)
     actor_loss        L = mean_B [ alpha log pi(a~|s) - mean_i Q_i(s, a~) ]
@@ -72,8 +72,7 @@ class HilSerlConfig:
     gripper_epsilon: float = 0.0  # HIL-SERL: exploration of the gripper comes from the person
     bc_weight: float = 0.0  # pull the mean towards human actions; 0 = HIL-SERL
     bc_decay_updates: int = 0  # actor steps until bc_weight has faded to 0; 0 = never fades
-    target_max: float | None = None
-    target_min: float | None = None
+    value_range: tuple[float, float] | None = None  # known bounds of the return, e.g. (0, 1)
     standardize: bool = True  # a millimetre and a radian both become about 1
     precision: str = "auto"  # float32 | bfloat16 | auto: bfloat16 where the CPU has it in hardware
 
@@ -89,6 +88,8 @@ class HilSerlConfig:
             raise ValueError("batch_size, critic_actor_ratio and hidden must be at least 1")
         if min(self.learning_rate, self.temperature_init) <= 0.0:
             raise ValueError("learning_rate and temperature_init must be positive")
+        if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
+            raise ValueError(f"value_range must be (low, high), got {self.value_range}")
         if min(self.gripper_penalty, self.bc_weight, self.bc_decay_updates) < 0:
             raise ValueError("gripper_penalty, bc_weight and bc_decay_updates must not be negative")
         if self.activation not in ACTIVATIONS:
@@ -216,8 +217,8 @@ class HilSerl:
             if config.backup_entropy:
                 value -= softplus(self.temperature) * batch.next_log_prob
             target = batch.reward + config.gamma * batch.mask * value
-            if config.target_max is not None:
-                target = target.clamp(config.target_min or 0.0, config.target_max)
+            if config.value_range is not None:
+                target = target.clamp(*config.value_range)
         q = self._q(batch.state, batch.action[:, : self.net.pose_size], self.critic)
         loss = (q - target).square().mean()
         return loss, {

@@ -36,9 +36,9 @@ WRENCH_CLIP = 2.0
 class Primitive:
     """One shape of a part, in the part's frame.
 
-    shape: box | capsule | cylinder | sphere | ring (visual only); size_m: box half extents;
-    capsule and cylinder radius, half length (axis z); sphere radius. material: a name of
-    `robot_rl_sim.materials`; collides / visible: physics only, picture only, or both.
+    shape: box | capsule | cylinder | sphere; size_m: box half extents; capsule and cylinder
+    radius, half length (axis z); sphere radius. material: a name of `scene.MATERIALS`;
+    collides=False: picture only.
     """
 
     shape: str
@@ -47,7 +47,6 @@ class Primitive:
     quaternion_xyzw: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
     material: str = "steel"
     collides: bool = True
-    visible: bool = True
 
 
 @dataclass(frozen=True, slots=True)

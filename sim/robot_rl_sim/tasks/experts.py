@@ -60,7 +60,6 @@ class Hand:
 class ReachExpert:
     """Straight to the goal, braking in time."""
 
-
     def __init__(self, task: ReachTask, skill: float) -> None:
         self._task, self._hand = task, Hand(skill)
 

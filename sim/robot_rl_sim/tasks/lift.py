@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from robot_rl.geometry import quat_to_matrix, rotate_inverse
 from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.types import RobotState
 from robot_rl_sim.tasks.common import (
-    ImpedanceConfig,
     Part,
     Primitive,
     SimTask,
@@ -44,9 +43,6 @@ class LiftTask(SimTask):
     gripper_start_m: float = 0.08
     workspace_min_m: tuple[float, float, float] = (0.36, -0.14, 0.012)
     workspace_max_m: tuple[float, float, float] = (0.64, 0.14, 0.30)
-    impedance: ImpedanceConfig = field(
-        default_factory=lambda: ImpedanceConfig(clip_m=(0.02, 0.02, 0.015))  # 30 N on the table
-    )
 
     def __post_init__(self) -> None:
         """Check ranges."""

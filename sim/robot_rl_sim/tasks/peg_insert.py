@@ -53,6 +53,14 @@ HOLE_XY_M = np.array((0.50, 0.0))
 MOUTH_Z_M = 2 * FIXTURE_M[2]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PegImpedance(ImpedanceConfig):
+    """SERL's peg: at most 6 N sideways, 20 N down, 3 Nm."""
+
+    clip_m: tuple[float, float, float] = (0.003, 0.003, 0.010)
+    clip_rad: tuple[float, float, float] = (0.02, 0.02, 0.02)
+
+
 @register("task", "peg_insert")
 @dataclass(frozen=True, kw_only=True)
 class PegInsertTask(SimTask):
@@ -69,12 +77,7 @@ class PegInsertTask(SimTask):
     timestep_s: float = 0.002  # the hard variant halves it: penetration scales with its square
     workspace_min_m: tuple[float, float, float] = (0.44, -0.06, 0.03)
     workspace_max_m: tuple[float, float, float] = (0.56, 0.06, 0.16)
-    impedance: ImpedanceConfig = field(
-        # SERL's peg: 6 N sideways, 20 N down
-        default_factory=lambda: ImpedanceConfig(
-            clip_m=(0.003, 0.003, 0.010), clip_rad=(0.02, 0.02, 0.02)
-        )
-    )
+    impedance: PegImpedance = field(default_factory=PegImpedance)
 
     def __post_init__(self) -> None:
         """Check the variant; the hard one gets a finer time step."""
@@ -110,7 +113,7 @@ class PegInsertTask(SimTask):
         """The peg and the block with the hole."""
         mass_kg = self.peg_width_m**2 * PEG_LENGTH_M * 7850  # steel
         return (
-            Part("peg", "held", _peg(self.peg_width_m), max(mass_kg, 0.019), self.friction),
+            Part("peg", "held", _peg(self.peg_width_m), mass_kg, self.friction),
             Part("hole", "fixture", _fixture(self.hole_width_m), friction=self.friction),
         )
 
@@ -198,10 +201,16 @@ def _peg(width_m: float) -> tuple[Primitive, ...]:
 
     def bar(x: float, y: float, shorter: float) -> Primitive:
         centre = (0.0, 0.0, middle - shorter / 2)
-        return Primitive("box", (x, y, half - shorter / 2), centre, material="brass", collides=False)
+        return Primitive(
+            "box", (x, y, half - shorter / 2), centre, material="brass", collides=False
+        )
 
     # a cross of two slabs fills the space between the rounded edges
-    slabs = (bar(width_m / 2, inner, radius), bar(inner, width_m / 2, radius), bar(inner, inner, 0.0))
+    slabs = (
+        bar(width_m / 2, inner, radius),
+        bar(inner, width_m / 2, radius),
+        bar(inner, inner, 0.0),
+    )
     return edges + slabs
 
 
@@ -212,9 +221,13 @@ def _fixture(hole_m: float) -> tuple[Primitive, ...]:
     wall_x, wall_y, half_depth = (x - h) / 2, (y - h) / 2, DEPTH_M / 2
     walls = (
         Primitive("box", (wall_x, y, half_depth), (h + wall_x, 0.0, -half_depth), material="block"),
-        Primitive("box", (wall_x, y, half_depth), (-h - wall_x, 0.0, -half_depth), material="block"),
+        Primitive(
+            "box", (wall_x, y, half_depth), (-h - wall_x, 0.0, -half_depth), material="block"
+        ),
         Primitive("box", (h, wall_y, half_depth), (0.0, h + wall_y, -half_depth), material="block"),
-        Primitive("box", (h, wall_y, half_depth), (0.0, -h - wall_y, -half_depth), material="block"),
+        Primitive(
+            "box", (h, wall_y, half_depth), (0.0, -h - wall_y, -half_depth), material="block"
+        ),
     )
     base = (MOUTH_Z_M - DEPTH_M) / 2
     floor = Primitive("box", (x, y, base), (0.0, 0.0, -DEPTH_M - base), material="dark")

@@ -1,0 +1,92 @@
+"""The learner process: the link in front, the store behind, updates as the budget allows.
+
+It shares nothing with the actor but the link. Killed at any moment it continues from its own store
+and newest checkpoint; meanwhile the robot goes on with the weights it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, StoreError
+from robot_rl.experiment import Experiment
+from robot_rl.learn.learner import Learner
+from robot_rl.link.auth import keys_for
+from robot_rl.link.server import LinkServer
+from robot_rl.store.store import Store
+
+log = logging.getLogger(__name__)
+
+UPDATES_PER_TURN = 10  # about 0.1 s on one core: rows and weights never wait longer
+IDLE_MS = 20
+SAVE_EVERY_S = 60.0  # a kill costs at most this much learning; the data is in the store anyway
+EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
+
+
+def run(run_dir: Path) -> None:
+    """Serve and learn until SIGTERM or SIGINT; saves a checkpoint on the way out.
+
+    Raises:
+        RobotRLError: port in use, wrong keys, foreign store or checkpoints.
+    """
+    stop: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda n, _: stop.append(n))
+    experiment = Experiment.load(run_dir)
+    spec = experiment.task.spec
+    keys = keys_for(experiment.link, run_dir, "learner")
+    with (
+        Store(run_dir / "learner.sqlite", spec=spec) as store,
+        LinkServer(experiment.link, keys, spec, store) as server,
+    ):
+        learner = Learner(
+            experiment.learner, experiment.algo, spec, store, run_dir=run_dir, seed=experiment.seed
+        )
+        learner.load()
+        learner.ingest()
+        try:
+            saved_s = time.monotonic()
+            while not stop:
+                turn(learner, server)
+                if learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S:
+                    learner.save()
+                    saved_s = time.monotonic()
+        finally:
+            if learner.updates:
+                learner.save()
+            learner.close()
+
+
+def turn(learner: Learner, server: LinkServer) -> int:
+    """Take what has arrived, learn a little, offer the newest weights. Returns updates done."""
+    due = learner.updates_due()
+    server.poll(0 if due else IDLE_MS)
+    learner.ingest()
+    done = learner.update(min(due, UPDATES_PER_TURN)) if due else 0
+    server.publish(learner.weights())
+    server.set_status({"updates": learner.updates, "env_steps": learner.env_steps})
+    return done
+
+
+def main(argv: Sequence[str] | Path | None = None) -> int:
+    """Entry point: `python -m robot_rl.learn.process RUN`. Returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    run_dir = argv if isinstance(argv, Path) else Path((argv or sys.argv[1:])[0])
+    try:
+        run(run_dir)
+    except (ConfigError, SpecError, StoreError, LinkError) as error:
+        log.error("%s", error)
+        return EXIT_SETUP
+    except RobotRLError as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,124 @@
+"""`robot-rl train runtime=ros`: the ROS 2 graph and the learner under one supervisor.
+
+This process only starts, watches and stops. Everything that matters happens in the others, and what
+they have done is read from the run folder; killing any of them, this one included, loses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.ros.graph import Graph, NodeSpec, RealGraphConfig, real_graph, sim_graph
+from robot_rl.ros.supervise import Exit, Supervisor
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.1
+
+
+def learner_spec(run_dir: Path) -> NodeSpec:
+    """The learner as one more supervised process; it speaks the link, not ROS."""
+    return NodeSpec(
+        module="robot_rl.learn.process",
+        name="learner",
+        arguments=(str(run_dir),),
+        nice=5,  # on a shared machine it gives way to the nodes that have deadlines
+    )
+
+
+def graph_of(experiment: Experiment) -> Graph:
+    """The nodes of an experiment, without the learner."""
+    run_dir = str(experiment.run_dir.resolve())
+    if isinstance(experiment.ros, RealGraphConfig):
+        return real_graph(experiment.ros, run_dir)
+    return sim_graph(experiment.ros, run_dir)
+
+
+def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run the whole system until the actor has finished its session; returns eval.json.
+
+    Raises:
+        SetupError: rclpy is missing.
+        RobotRLError: a critical process cannot be kept alive; its log file is named.
+    """
+    try:
+        import rclpy  # noqa: F401 - missing ROS ends here, not in five restart loops
+    except ImportError as error:
+        raise SetupError(
+            "ROS 2 (rclpy) is not installed",
+            expected="a sourced ROS 2, or the wheels of the 'ros' extra",
+            got=str(error),
+            fix="run make setup, or: pip install 'robot-rl[ros]'",
+        ) from error
+    run_dir = experiment.run_dir.resolve()
+    graph = (learner_spec(run_dir), *graph_of(experiment))
+    tails = [_Tail(run_dir / "metrics.jsonl"), _Tail(run_dir / "learner.jsonl")]
+    with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
+        while True:
+            for death in supervisor.poll():
+                _explain(death, run_dir)
+                if death.name == "actor" and death.code == 0:
+                    return _result(run_dir)
+            for tail in tails:
+                for line in tail.lines():
+                    watch(line)
+            time.sleep(POLL_S)
+
+
+def _explain(death: Exit, run_dir: Path) -> None:
+    """Say what a death means; raise when the run cannot go on."""
+    path = run_dir / "logs" / f"{death.name}.log"
+    if not death.fatal:
+        return
+    tail = path.read_text(errors="replace").splitlines()[-12:] if path.is_file() else []
+    raise RobotRLError(
+        f"the {death.name} process cannot be kept alive",
+        expected="a running process",
+        got=f"exit code {death.code}; its last words:\n    " + "\n    ".join(tail),
+        fix=f"read {path}; then give the same run_dir again, the run goes on where it stopped",
+    )
+
+
+def _result(run_dir: Path) -> dict[str, Any]:
+    path = run_dir / "eval.json"
+    if not path.is_file():
+        raise RobotRLError(
+            "the session was stopped before its evaluation",
+            expected=str(path),
+            got="no such file",
+            fix="give the same run_dir again: the run goes on where it stopped",
+        )
+    return json.loads(path.read_text())
+
+
+class _Tail:
+    """New complete lines of a growing JSONL file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset = path, path.stat().st_size if path.is_file() else 0
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Objects appended since the last call; a torn last line is left for the next one."""
+        if not self._path.is_file():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        end = data.rfind(b"\n") + 1
+        self._offset += end
+        out = []
+        for line in data[:end].splitlines():
+            try:
+                out.append(json.loads(line))
+            except ValueError:
+                log.warning("unreadable line in %s", self._path.name)
+        return out

@@ -1,0 +1,65 @@
+"""kill -9 of actor and learner, again and again: count in = count stored, nothing twice."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import time
+from pathlib import Path
+
+import numpy as np
+from link_programs import ACTOR, RUN, SPEC, Program
+from test_store_kill import committed_and_put
+
+from robot_rl.link.auth import make_keys
+from robot_rl.store.rows import FlatRow
+from robot_rl.store.store import Store
+
+KILLS = 20
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def every_row(path: Path) -> list[FlatRow]:
+    """All rows in commit order (acknowledged or not)."""
+    with Store(path, spec=SPEC) as store:
+        store.verify()
+        store.set_meta("acked_seq", 0)
+        return store.pending(2**40, 10**6)
+
+
+def test_twenty_kills_of_either_side_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    make_keys(tmp_path / "keys")
+    port = free_port()
+    programs = [Program(role, tmp_path, port) for role in ("actor", "learner")]
+    actor = programs[0]
+    try:
+        for program in programs:
+            program.start()
+        for _ in range(KILLS):
+            victim = programs[int(rng.integers(2))]
+            time.sleep(rng.uniform(0.0, 0.3))
+            victim.kill()
+            victim.start()
+        (tmp_path / "stop").touch()
+        assert actor.wait(40.0) == 0  # drained, and weights had arrived
+    finally:
+        for program in programs:
+            program.kill()
+    committed, put = committed_and_put(actor.lines())
+    sent, stored = every_row(tmp_path / "actor.sqlite"), every_row(tmp_path / "learner.sqlite")
+    assert stored == sent  # the same rows, in the same order, each once
+    assert len({row.key for row in stored}) == len(stored)
+    with Store(tmp_path / "learner.sqlite") as store:
+        steps = {(e.id.episode, s.step) for e in store.episodes() for s in store.steps(e.id)}
+        assert committed <= steps <= put and len(committed) > 100
+        assert len(put) - len(steps) <= actor.lines().count("ready") - 1  # one in flight per kill
+        assert all(r.ending is not None for r in store.episode_summaries(RUN, ACTOR))
+    with sqlite3.connect(tmp_path / "learner.sqlite") as raw:
+        assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
