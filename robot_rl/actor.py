@@ -7,6 +7,7 @@ link has its own thread, weights are adopted between two steps.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import secrets
@@ -20,7 +21,7 @@ from robot_rl.act.arbiter import Arbiter, ArbiterConfig
 from robot_rl.act.reset import ResetMotion
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.learn.metrics import MetricSink
-from robot_rl.link.auth import load_keys
+from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
 from robot_rl.loop import ControlLoop
 from robot_rl.ports import Camera, Clock, Gate, InputDevice, ResetPlan, RobotPort
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ACTOR = "actor-0"  # identity of this robot's rows in the store
 FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
 ARM_TIMEOUT_S = 60.0  # how long to wait for the person to acknowledge a protective stop
 
@@ -63,8 +65,9 @@ class Actor:
         self.experiment, self.ports, self.run_dir = experiment, ports, run_dir
         task = experiment.task
         self.store = Store(run_dir / "actor.sqlite", spec=task.spec)
+        self.store.recover(run_dir.name, ACTOR)
         self.writer = StoreWriter(self.store)
-        keys = load_keys(run_dir / "keys", "actor")
+        keys = keys_for(experiment.link, run_dir, "actor")
         self.link = LinkClient(experiment.link, keys, task.spec, run_dir / "actor.sqlite")
         self.policy = PolicyRuntime(experiment.algo, task.spec)
         self.metrics = MetricSink(run_dir / "metrics.jsonl")
@@ -89,10 +92,10 @@ class Actor:
             train=experiment.train,
             limits=experiment.limits,
             run=run_dir.name,
-            actor="actor-0",
+            actor=ACTOR,
             seed=experiment.seed,
             metrics=self.metrics,
-            progress=restore_progress(self.store, run_dir.name, "actor-0"),
+            progress=restore_progress(self.store, run_dir.name, ACTOR),
             before_episode=gc.collect,  # collections happen between episodes, never in a tick
             on_stuck=self._wait_and_retry,
             stopping=ports.stopping,
@@ -115,10 +118,11 @@ class Actor:
             if not self.ports.stopping():
                 finish(session, self.run_dir, runtime="ros", train_s=time.monotonic() - began_s)
         finally:
-            self.writer.close()
-            self.link.stop()
-            self.store.close()
             gc.enable()
+            with contextlib.ExitStack() as stack:  # each of them, whatever the others raise
+                stack.callback(self.store.close)
+                stack.callback(self.link.stop)
+                stack.callback(self.writer.close)
         return 0
 
     def _phase(self, name: str) -> None:
@@ -126,12 +130,14 @@ class Actor:
         self.metrics.write(self.session.progress.env_steps, {}, phase=name)
 
     def _on_step(self, _step: Step) -> None:
-        """Between two steps: adopt newer weights if they are here."""
-        self._adopt()
+        """Between two steps of practice: adopt newer weights if they are here."""
+        if self.session.purpose == "train":  # an evaluation judges one policy from end to end
+            self._adopt()
 
     def _adopt(self) -> None:
         weights = self.link.newest_weights()
-        if weights is not None and weights.version > self.policy.version:
+        # "other", not "newer": a learner that went back to a checkpoint counts on from there
+        if weights is not None and weights.version != self.policy.version:
             self.policy.load(weights)
 
     def _await_weights(self) -> None:

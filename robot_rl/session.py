@@ -156,6 +156,7 @@ class Session:
         self.progress = progress or Progress()
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
         self.on_episode = on_episode
+        self.purpose = ""  # of the episode that runs, or ran last
         self._spec_hash = loop.task.spec.hash
 
     def episode(self, purpose: str, seed: int, *, deterministic: bool = False) -> EpisodeSummary:
@@ -170,6 +171,7 @@ class Session:
             seed=seed,
             stamp_ns=time.time_ns(),
         )
+        self.purpose = purpose
         self.before_episode()
         while True:
             try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.act.policy import PolicyRuntime, save_policy
+from robot_rl.evaluate import record_video
 from robot_rl.learn.learner import Learner
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
@@ -41,6 +42,7 @@ def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[st
         result = train_ros(experiment, watch)
     else:
         result = _train_lockstep(experiment, watch)
+    record_video(experiment.run_dir, experiment)
     return result
 
 

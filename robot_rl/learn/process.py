@@ -7,6 +7,7 @@ and newest checkpoint; meanwhile the robot goes on with the weights it has.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import time
@@ -37,6 +38,7 @@ def run(run_dir: Path) -> None:
     stop: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: stop.append(n))
+    parent = os.getppid()
     experiment = Experiment.load(run_dir)
     spec = experiment.task.spec
     keys = keys_for(experiment.link, run_dir, "learner")
@@ -51,7 +53,7 @@ def run(run_dir: Path) -> None:
         learner.ingest()
         try:
             saved_s = time.monotonic()
-            while not stop:
+            while not stop and os.getppid() == parent:  # never outlive the supervisor
                 turn(learner, server)
                 if learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S:
                     learner.save()

@@ -1,6 +1,6 @@
 """How fast rows travel from the actor's disk to the learner's, beside what the machine allows.
 
-    bench_link(seconds)["images"]["rows_per_s"]
+    bench(seconds)["images/steps_per_s"]
 
 Everything is real: two stores on disk, CURVE over loopback TCP, the client's thread, `poll` in this
 one; both ends share one process, so this is the floor of what two machines do.
@@ -12,7 +12,6 @@ import dataclasses
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import zmq
@@ -31,23 +30,23 @@ CONFIG = LinkConfig(port=0, status_period_s=0.02)  # status is the ping of the r
 MAX_STEPS = 20_000  # 2 GB of images: what fits a small disk
 
 
-def bench_link(seconds: float) -> dict[str, Any]:
-    """Measure for about `seconds` and return figures: rates in rows/s and MB/s, times in ms.
+def bench(seconds: float) -> dict[str, float]:
+    """Measure each case for about `seconds`; returns figure -> number.
 
-    Keys: state, images (24 float32; the same with two 128x128 uint8 images), each with rows_per_s,
-    steps_per_s, megabytes_per_s, prepare_ms, commit_ms (step + frame, p50 and p99), round_trip_ms
-    (p50 and p99, idle link); floor: memcpy_megabytes_per_s, zmq_megabytes_per_s and zmq_round_trip_ms
-    of a plain socket without CURVE, store or codec.
+    Cases: `state` (24 float32) and `images` (the same with two 128x128 uint8 images), each with
+    steps_per_s, rows_per_s, megabytes_per_s, and p50 and p99 of prepare_ms, commit_ms (one step and
+    its frame) and round_trip_ms (idle link); `floor`: memcpy, and a plain ZeroMQ socket without
+    CURVE, store or codec.
     """
-    share_s = seconds / 3
-    return {
-        "state": _replicate(sample_spec(), share_s),
-        "images": _replicate(sample_spec(images=2), share_s),
-        "floor": _floor(share_s),
+    cases = {
+        "state": _replicate(sample_spec(), seconds),
+        "images": _replicate(sample_spec(images=2), seconds),
+        "floor": _floor(seconds),
     }
+    return {f"{case}/{name}": value for case, all_ in cases.items() for name, value in all_.items()}
 
 
-def _replicate(spec: Spec, duration_s: float) -> dict[str, Any]:
+def _replicate(spec: Spec, duration_s: float) -> dict[str, float]:
     """Record for a third of the time, replicate that, then measure idle round trips."""
     with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as name:
         folder = Path(name)
@@ -55,21 +54,21 @@ def _replicate(spec: Spec, duration_s: float) -> dict[str, Any]:
             Store(folder / "actor.sqlite", spec=spec, reserve_bytes=0) as actor,
             Store(folder / "learner.sqlite", spec=spec, reserve_bytes=0) as learner,
         ):
-            written = _record(actor, spec, duration_s / 3)
+            written, size = _record(actor, spec, duration_s / 3)
             keys = keys_for(CONFIG, folder, "learner")
             with LinkServer(CONFIG, keys, spec, learner) as server:
                 config = dataclasses.replace(CONFIG, port=server.port)
                 own = keys_for(config, folder, "actor")
                 client = LinkClient(config, own, spec, actor.path)
                 client.start()
-                sent = _until_drained(server, learner, actor.last_seq(), written["bytes"])
+                sent = _until_drained(server, learner, actor.last_seq(), size)
                 round_trip = _round_trips(server, client, duration_s / 3)
                 client.stop(drain_s=0.0)
-    return sent | {k: written[k] for k in ("prepare_ms", "commit_ms")} | round_trip
+    return sent | written | round_trip
 
 
-def _record(store: Store, spec: Spec, duration_s: float) -> dict[str, Any]:
-    """Append steps to the actor's store; times of checking and of committing one step."""
+def _record(store: Store, spec: Spec, duration_s: float) -> tuple[dict[str, float], int]:
+    """Append steps to the actor's store; times of checking and of committing one, and bytes."""
     rng = np.random.default_rng(0)
     id = EpisodeId("bench", "actor", 0)
     store.append([start_row(spec, id), frame_row(spec, id, 0, rng)])
@@ -92,7 +91,7 @@ def _record(store: Store, spec: Spec, duration_s: float) -> dict[str, Any]:
         prepare_s.append(prepared_s - began_s)
         size += sum(flat.size for flat in flats)
         step += 1
-    return {"bytes": size, "prepare_ms": _quantiles(prepare_s), "commit_ms": _quantiles(commit_s)}
+    return _quantiles("prepare_ms", prepare_s) | _quantiles("commit_ms", commit_s), size
 
 
 def _until_drained(server: LinkServer, store: Store, rows: int, size: int) -> dict[str, float]:
@@ -111,7 +110,7 @@ def _until_drained(server: LinkServer, store: Store, rows: int, size: int) -> di
     }
 
 
-def _round_trips(server: LinkServer, client: LinkClient, duration_s: float) -> dict[str, Any]:
+def _round_trips(server: LinkServer, client: LinkClient, duration_s: float) -> dict[str, float]:
     """Request to reply, as the client measures it, on an idle link."""
     seen: list[float] = []
     end_s = time.perf_counter() + duration_s
@@ -120,10 +119,10 @@ def _round_trips(server: LinkServer, client: LinkClient, duration_s: float) -> d
         value = client.status()["round_trip_ms"]
         if value is not None and (not seen or value != seen[-1]):
             seen.append(value)
-    return {"round_trip_ms": _quantiles([ms / 1e3 for ms in seen])}
+    return _quantiles("round_trip_ms", [ms / 1e3 for ms in seen])
 
 
-def _floor(duration_s: float) -> dict[str, Any]:
+def _floor(duration_s: float) -> dict[str, float]:
     """What the machine allows: copying memory, and a plain ZeroMQ socket, with one image step."""
     spec = sample_spec(images=2)
     id = EpisodeId("bench", "actor", 0)
@@ -144,8 +143,7 @@ def _floor(duration_s: float) -> dict[str, Any]:
     return {
         "memcpy_megabytes_per_s": copied,
         "zmq_megabytes_per_s": rate,
-        "zmq_round_trip_ms": _quantiles(times_s),
-    }
+    } | _quantiles("zmq_round_trip_ms", times_s)
 
 
 def _pump(a: zmq.Socket[bytes], b: zmq.Socket[bytes], blob: bytes, duration_s: float) -> float:
@@ -174,7 +172,7 @@ def _ping(a: zmq.Socket[bytes], b: zmq.Socket[bytes], duration_s: float) -> list
     return times_s
 
 
-def _quantiles(times_s: list[float]) -> dict[str, float]:
-    """p50 and p99 in milliseconds; NaN when nothing was measured."""
+def _quantiles(name: str, times_s: list[float]) -> dict[str, float]:
+    """`name_p50` and `name_p99` in milliseconds; NaN when nothing was measured."""
     p50, p99 = np.percentile(times_s, [50, 99]) if times_s else (np.nan, np.nan)
-    return {"p50": float(p50) * 1e3, "p99": float(p99) * 1e3}
+    return {f"{name}_p50": float(p50) * 1e3, f"{name}_p99": float(p99) * 1e3}

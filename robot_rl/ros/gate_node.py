@@ -58,7 +58,7 @@ class GateNode:
         serve(node, topics.GATE_STOP, lambda: self._halt(rules.stop(self.gate, "person: stop")))
         serve(node, topics.GATE_ACKNOWLEDGE, self._acknowledge)
         self._count = 0
-        self._joy_stamp_s = self._last_s = -math.inf
+        self._joy_stamp_s = self._last_s = self._halted_s = -math.inf
         self._beat_s = self._report_s = self._resend_s = self._census_s = 0.0
         self._told: tuple[Mode, str, str] | None = None
         self._held: Verdict | None = None
@@ -76,7 +76,7 @@ class GateNode:
         return self._halt(self.gate)
 
     def _halt(self, gate: rules.GateState) -> str:
-        self.gate = gate
+        self.gate, self._halted_s = gate, self.shell.now_s()
         return f"{gate.mode.value}: {gate.reason}"
 
     def _read_joy(self, now_s: float) -> None:
@@ -188,6 +188,10 @@ class GateNode:
 
     def _arm(self, request: wire.ArmRequest, state: RobotState | None, now_s: float) -> None:
         refusal = self._rivals
+        if abs(now_s - request.stamp_s) > self.limits.command_timeout_s:
+            refusal = "age"
+        elif request.stamp_s <= self._halted_s:  # a person's hold is newer than this wish
+            refusal = "age: asked before the last stop"
         if not refusal:
             self.gate, refusal = rules.arm(self.limits, self.gate, request.lease, state, now_s)
         self._answer(wire.ArmAnswer(request.lease, not refusal, refusal))

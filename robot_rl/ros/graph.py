@@ -6,7 +6,8 @@ Plain frozen data, no rclpy: it can be built, printed and checked on a machine w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from robot_rl.config import register
@@ -26,6 +27,8 @@ MODULES: Mapping[str, str] = {
 EXIT_SETUP = 2  # exit code of a node whose configuration or machine is wrong; as in robot_rl.cli
 MAX_DOMAIN = 232  # above, DDS runs out of UDP ports
 PROFILE_VARIABLE = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Jazzy's name; Kilted calls it FASTDDS_...
+CONTROL_PROFILE = str(Path(__file__).with_name("fastdds_control.xml"))  # what nodes use unless told
+IMAGE_PROFILE = str(Path(__file__).with_name("fastdds.xml"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,13 @@ def _spec(
     )
 
 
+def _with_images(spec: NodeSpec) -> NodeSpec:
+    """Give those that send or take images the shared-memory profile."""
+    if spec.name not in ("sim", "actor"):
+        return spec
+    return replace(spec, env={**spec.env, PROFILE_VARIABLE: IMAGE_PROFILE})
+
+
 def sim_graph(config: SimGraphConfig, run_dir: str) -> Graph:
     """Simulated arm: sim, gate, watchdog, operator, actor - all on the simulator's clock.
 
@@ -163,6 +173,8 @@ def sim_graph(config: SimGraphConfig, run_dir: str) -> Graph:
     ]
     if config.with_actor:
         nodes.append(_spec("actor", config, run_dir, sim_time))
+    if config.camera_hz > 0:
+        return tuple(_with_images(spec) for spec in nodes)
     return tuple(nodes)
 
 

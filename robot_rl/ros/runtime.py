@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from typing import Any
 
 import rclpy
@@ -41,7 +40,7 @@ from rclpy.utilities import try_shutdown
 from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SetupError, SpecError
 from robot_rl.ros import parameters
 from robot_rl.ros.diagnostics import Diagnostics
-from robot_rl.ros.graph import EXIT_SETUP
+from robot_rl.ros.graph import CONTROL_PROFILE, EXIT_SETUP, PROFILE_VARIABLE
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +49,10 @@ DRAIN_LIMIT = 200  # callbacks per drain: bounds a flood, far above any burst of
 SUPERVISOR_PID = "ROBOT_RL_SUPERVISOR_PID"  # set by supervise.py: nobody outlives it
 
 
-def profile_path() -> str:
-    """Path of the shipped Fast DDS profile."""
-    return str(files("robot_rl.ros") / "fastdds.xml")
-
-
 def prepare_environment() -> None:
-    """Loopback discovery and the shipped profile, unless the person has chosen otherwise."""
+    """Loopback discovery and the shipped Fast DDS profile, unless somebody chose otherwise."""
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-    os.environ.setdefault("FASTRTPS_DEFAULT_PROFILES_FILE", profile_path())
+    os.environ.setdefault(PROFILE_VARIABLE, CONTROL_PROFILE)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 

@@ -83,7 +83,8 @@ class SimNode:
         targets, grips = list(self._target.arrived()), list(self._gripper.arrived())
         if not targets and not grips:
             return
-        if self._stopped or self._rivals():
+        crowded = self._rivals()
+        if self._stopped or crowded:
             self._ignored += len(targets) + len(grips)
             return
         try:

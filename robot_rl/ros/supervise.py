@@ -22,6 +22,7 @@ import yaml
 
 from robot_rl.errors import SetupError
 from robot_rl.ros.graph import (
+    CONTROL_PROFILE,
     EXIT_SETUP,
     MAX_DOMAIN,
     PROFILE_VARIABLE,
@@ -76,7 +77,7 @@ def node_environment(spec: NodeSpec) -> dict[str, str]:
     """What every node needs in its environment, whoever starts it."""
     return {
         "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
-        PROFILE_VARIABLE: str(Path(__file__).with_name("fastdds.xml")),
+        PROFILE_VARIABLE: CONTROL_PROFILE,
         "OMP_NUM_THREADS": "1",  # five processes share the cores; their matrices are tiny
         "PYTHONUNBUFFERED": "1",  # a killed process still leaves its last log lines
         **spec.env,

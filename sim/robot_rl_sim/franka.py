@@ -100,7 +100,7 @@ FINGER_INERTIAL = (
 
 ROBOT, FIXED, FREE = 1, 2, 4  # contact bits: what a geom is
 TOUCHES = {ROBOT: FIXED | FREE, FIXED: ROBOT | FREE, FREE: ROBOT | FIXED | FREE}
-"""contact bit -> conaffinity: the robot never collides with itself, fixtures never with fixtures."""
+"""contact bit -> conaffinity: no collisions of the robot with itself, of fixtures with fixtures."""
 
 Body = mujoco.MjsBody
 

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import RobotRLError
-from robot_rl.geometry import compose, pose, quat_multiply, rotation_error
+from robot_rl.geometry import compose, pose
 from robot_rl.ports import ResetPlan
 from robot_rl.types import Command, Pose, RobotState
 from robot_rl_sim import franka
 from robot_rl_sim.builder import TARGET_BODY, TICK_S, build_model
-from robot_rl_sim.tasks.common import SimTask
+from robot_rl_sim.kinematics import solve_ik, wxyz, xyzw
+from robot_rl_sim.tasks.common import SimTask, tool_down
 
 POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
 POSTURE_NM_RAD = 10.0
@@ -65,8 +66,8 @@ class MujocoRobot:
         self._hand = m.body("fr3_hand").id
         self._contacts = _history(m, self.data, "external")
         self._tcp_position = self.data.site_xpos[self._tcp]
-        self._arm = np.array([m.joint(name).qposadr[0] for name in franka.ARM_JOINTS])
-        assert (self._arm == np.arange(7)).all(), "the arm's joints come first"
+        arm = [int(m.joint(name).qposadr[0]) for name in franka.ARM_JOINTS]
+        assert arm == list(range(7)), "the arm's joints come first"
         parts = task.parts()
         self._mocap = {
             p.name: int(m.body(p.name).mocapid[0]) for p in parts if p.role in ("fixture", "marker")
@@ -82,9 +83,8 @@ class MujocoRobot:
         self._wrench = np.zeros(6)  # in base, about the TCP, filtered
         self._touched = False
         self._gripper_goal_m = task.gripper_start_m
-        self._posture_rad = self._solve_ik(
-            _centre(task.workspace_min_m, task.workspace_max_m), franka.HOME_RAD
-        )
+        middle = (np.array(task.workspace_min_m) + np.array(task.workspace_max_m)) / 2
+        self._posture_rad = solve_ik(m, tool_down(middle), franka.HOME_RAD)
         self._place_arm(self._posture_rad)
         self.place_objects(task.sample_reset(np.random.default_rng(0)))
 
@@ -134,7 +134,7 @@ class MujocoRobot:
         Raises:
             RobotRLError: the start pose is out of reach.
         """
-        self._place_arm(self._solve_ik(plan.tcp_in_base, self._posture_rad))
+        self._place_arm(solve_ik(self.model, plan.tcp_in_base, self._posture_rad))
         self._gripper_goal_m = plan.gripper_width_m
         if self._gripper is not None:
             self.data.qpos[7:9] = plan.gripper_width_m / 2
@@ -156,19 +156,19 @@ class MujocoRobot:
                 fix="use the plan of the task that built this scene",
             )
         for name, where in plan.objects.items():
-            wxyz = _to_wxyz(where.quaternion_xyzw)
+            quat = wxyz(where.quaternion_xyzw)
             if name in self._mocap:
                 self.data.mocap_pos[self._mocap[name]] = where.position_m
-                self.data.mocap_quat[self._mocap[name]] = wxyz
+                self.data.mocap_quat[self._mocap[name]] = quat
             else:
                 adr = self._free[name]
-                self.data.qpos[adr : adr + 7] = np.concatenate((where.position_m, wxyz))
+                self.data.qpos[adr : adr + 7] = np.concatenate((where.position_m, quat))
                 dof = self.model.jnt_dofadr[self.model.joint(f"{name}_free").id]
                 self.data.qvel[dof : dof + 6] = 0.0
         if self._held is not None and plan.held_in_tcp is not None:
             held_in_hand = compose(pose((0.0, 0.0, franka.TCP_M)), plan.held_in_tcp)
             self.model.body_pos[self._held] = held_in_hand.position_m
-            self.model.body_quat[self._held] = _to_wxyz(held_in_hand.quaternion_xyzw)
+            self.model.body_quat[self._held] = wxyz(held_in_hand.quaternion_xyzw)
         self._refresh()
 
     def snapshot(self) -> Snapshot:
@@ -222,15 +222,15 @@ class MujocoRobot:
 
     def _set_goal(self, goal: Pose) -> None:
         """Remember where the filtered target goes, the short way round."""
-        self._goal_position, wxyz = goal.position_m, _to_wxyz(goal.quaternion_xyzw)
-        self._goal_wxyz = -wxyz if float(wxyz @ self._target_pose[1]) < 0.0 else wxyz
+        self._goal_position, quat = goal.position_m, wxyz(goal.quaternion_xyzw)
+        self._goal_wxyz = -quat if float(quat @ self._target_pose[1]) < 0.0 else quat
 
     def _tick(self) -> None:
         """Move the filtered target towards the goal, the gripper towards its own."""
         data = self.data
-        position, wxyz = self._target_pose  # views into MuJoCo's memory
+        position, quat = self._target_pose  # views into MuJoCo's memory
         position += self._alpha * (self._goal_position - position)
-        wxyz += self._alpha * (self._goal_wxyz - wxyz)  # MuJoCo normalises what it reads
+        quat += self._alpha * (self._goal_wxyz - quat)  # MuJoCo normalises what it reads
         if self._gripper is not None:
             gap = self._gripper_goal_m - float(data.ctrl[self._gripper])
             stride = GRIPPER_SPEED_M_S * TICK_S
@@ -283,11 +283,11 @@ class MujocoRobot:
 
     def _tcp_in_base(self) -> Pose:
         """From the hand body, whose quaternion MuJoCo already has."""
-        quat = _to_xyzw(self.data.xquat[self._hand])
+        quat = xyzw(self.data.xquat[self._hand])
         return Pose(self.data.site_xpos[self._tcp].copy(), quat)
 
     def _body_in_base(self, body: int) -> Pose:
-        return Pose(self.data.xpos[body].copy(), _to_xyzw(self.data.xquat[body]))
+        return Pose(self.data.xpos[body].copy(), xyzw(self.data.xquat[body]))
 
     def _place_arm(self, joints_rad: F64) -> None:
         """Put the arm somewhere at rest, the controller's goal with it, nothing remembered."""
@@ -302,36 +302,8 @@ class MujocoRobot:
         self._steps += -self._steps % (self._substeps * POSTURE_TICKS)
         self._refresh()
         self._set_goal(self._tcp_in_base())
-        position, wxyz = self._target_pose
-        position[:], wxyz[:] = self._goal_position, self._goal_wxyz
-
-    def _solve_ik(self, goal: Pose, start_rad: F64) -> F64:
-        """Joint angles [7] of a TCP pose, by damped Gauss-Newton from `start_rad`.
-
-        Raises:
-            RobotRLError: no convergence inside the joint limits.
-        """
-        scratch = mujoco.MjData(self.model)
-        limits = self.model.jnt_range[:7]
-        q, jacobian = start_rad.copy(), np.zeros((6, self.model.nv))
-        for _ in range(100):
-            scratch.qpos[:7] = q
-            mujoco.mj_kinematics(self.model, scratch)
-            mujoco.mj_comPos(self.model, scratch)
-            here = Pose(scratch.site_xpos[self._tcp], _to_xyzw(scratch.xquat[self._hand]))
-            error = np.concatenate((goal.position_m - here.position_m, rotation_error(goal, here)))
-            if float(np.abs(error).max()) < 1e-7:
-                return q
-            mujoco.mj_jacSite(self.model, scratch, jacobian[:3], jacobian[3:], self._tcp)
-            j = jacobian[:, :7]
-            step = j.T @ np.linalg.solve(j @ j.T + 1e-6 * np.eye(6), error)
-            q = np.clip(q + np.clip(step, -0.3, 0.3), limits[:, 0] + 1e-3, limits[:, 1] - 1e-3)
-        raise RobotRLError(
-            "the start pose is out of the arm's reach",
-            expected="a pose inside the joint limits",
-            got=f"position {goal.position_m.round(3).tolist()} m",
-            fix="move the reset range or the workspace box of the task",
-        )
+        position, quat = self._target_pose
+        position[:], quat[:] = self._goal_position, self._goal_wxyz
 
 
 def _history(model: mujoco.MjModel, data: mujoco.MjData, sensor: str) -> F64:
@@ -343,21 +315,3 @@ def _history(model: mujoco.MjModel, data: mujoco.MjData, sensor: str) -> F64:
     samples, dim = int(model.sensor_history[sensor_id, 0]), int(model.sensor_dim[sensor_id])
     begin = int(model.sensor_historyadr[sensor_id]) + 2 + samples
     return data.history[begin : begin + samples * dim].reshape(samples, dim)
-
-
-def _to_wxyz(quaternion_xyzw: F64) -> F64:
-    """Our order to MuJoCo's."""
-    x, y, z, w = quaternion_xyzw.tolist()
-    return np.array((w, x, y, z))
-
-
-def _to_xyzw(quaternion_wxyz: F64) -> F64:
-    """MuJoCo's order to ours."""
-    w, x, y, z = quaternion_wxyz.tolist()
-    return np.array((x, y, z, w))
-
-
-def _centre(low: tuple[float, ...], high: tuple[float, ...]) -> Pose:
-    from robot_rl_sim.tasks.common import tool_down
-
-    return tool_down((np.array(low) + np.array(high)) / 2)

@@ -113,8 +113,8 @@ def add_scene(spec: mujoco.MjSpec, appearance: str) -> None:
         castshadow=video,
     )
     _add_table(world)
-    _add_camera(world, "front", (0.94, 0.0, 0.36), (0.49, 0.0, 0.09), 42.0)
-    _add_camera(world, "video", (1.14, -0.68, 0.55), (0.38, 0.0, 0.21), 48.0)
+    _add_camera(world, "front", (0.94, 0.0, 0.36), (0.49, 0.0, 0.09), fovy_deg=42.0)
+    _add_camera(world, "video", (1.14, -0.68, 0.55), (0.38, 0.0, 0.21), fovy_deg=48.0)
 
 
 def _add_table(world: mujoco.MjsBody) -> None:
@@ -133,6 +133,7 @@ def _add_camera(
     name: str,
     position_m: Point,
     look_at_m: Point,
+    *,
     fovy_deg: float,
     up: Point = (0.0, 0.0, 1.0),
 ) -> None:
@@ -203,7 +204,12 @@ def dress_hand(spec: mujoco.MjSpec) -> None:
     _box(hand, (0.0100, 0.0210, 0.0120), (0.062, 0, 0.030), "dark")
     _box(hand, (0.0200, 0.0120, 0.0030), (0.040, 0, 0.022), "joint")
     _add_camera(
-        hand, "wrist", (0.068, 0.0, 0.042), (0.016, 0.0, franka.TCP_M + 0.04), 66.0, (1, 0, 0)
+        hand,
+        "wrist",
+        (0.068, 0.0, 0.042),
+        (0.016, 0.0, franka.TCP_M + 0.04),
+        fovy_deg=66.0,
+        up=(1, 0, 0),
     )
 
 
@@ -225,23 +231,15 @@ def _at(point: NDArray[np.float64]) -> Point:
 
 def _rod(body: mujoco.MjsBody, start_m: Point, end_m: Point, radius_m: float, look: str) -> None:
     """Capsule between two points."""
-    _between(body, GEOM.mjGEOM_CAPSULE, start_m, end_m, radius_m, look)
+    ends = (*start_m, *end_m)
+    geom = body.add_geom(type=GEOM.mjGEOM_CAPSULE, fromto=ends, size=(radius_m, 0, 0))
+    _only_seen(geom, look)
 
 
 def _drum(body: mujoco.MjsBody, start_m: Point, end_m: Point, radius_m: float, look: str) -> None:
     """Cylinder between two points."""
-    _between(body, GEOM.mjGEOM_CYLINDER, start_m, end_m, radius_m, look)
-
-
-def _between(
-    body: mujoco.MjsBody,
-    kind: mujoco.mjtGeom,
-    start_m: Point,
-    end_m: Point,
-    radius_m: float,
-    look: str,
-) -> None:
-    geom = body.add_geom(type=kind, fromto=(*start_m, *end_m), size=(radius_m, 0, 0))
+    ends = (*start_m, *end_m)
+    geom = body.add_geom(type=GEOM.mjGEOM_CYLINDER, fromto=ends, size=(radius_m, 0, 0))
     _only_seen(geom, look)
 
 

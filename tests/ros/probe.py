@@ -13,6 +13,7 @@ from rclpy.node import Node
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
+from robot_rl.errors import LinkError
 from robot_rl.geometry import pose
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher, subscribe
@@ -33,6 +34,8 @@ WATCHED = (
     topics.DIAGNOSTICS,
     topics.JOINT_STATES,
 )
+
+ON_DEMAND = ("gate/request", "gate/verdict")
 
 
 class Probe:
@@ -83,6 +86,18 @@ class Probe:
         """Every gate/state so far."""
         return [(t, wire.decode_report(m.data)) for t, m in list(self.heard["gate/state"])]
 
+    def moves(self) -> list[Command]:
+        """Every well-formed command on gate/request so far."""
+        out = []
+        for _, msg in list(self.heard["gate/request"]):
+            try:
+                request = wire.decode_request(msg.data)
+            except LinkError:
+                continue
+            if isinstance(request, Command):
+                out.append(request)
+        return out
+
     def tcp(self) -> Pose:
         """Newest measured pose."""
         return convert.pose_from(self.newest(topics.CURRENT_POSE))
@@ -98,7 +113,7 @@ class Probe:
 
     def wait_state(self) -> None:
         """The graph is up: state, clock, gate."""
-        needed = (topics.CURRENT_POSE, topics.CLOCK, topics.GATE_STATE, topics.GATE_HEARTBEAT)
+        needed = [t for t in WATCHED if t.name not in ON_DEMAND]
         wait_for(lambda: all(self.newest(t) for t in needed), 20.0, "the graph is up")
 
     def wait_mode(self, mode: str, timeout_s: float = 5.0) -> wire.GateReport:

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from robot_rl.errors import LinkError, StoreError
+from robot_rl.link import server as server_module
 from robot_rl.link import session as session_module
 from robot_rl.link.auth import keys_for, load_keys, make_keys
 from robot_rl.link.client import NOT_STARTED, LinkClient
 from robot_rl.link.config import LinkConfig
+from robot_rl.link.frames import Message, encode
 from robot_rl.link.server import MAX_STRIKES, LinkServer
 from robot_rl.spec import Spec
 from robot_rl.store.rows import flatten
@@ -98,7 +100,17 @@ def test_an_ack_comes_only_after_the_commit(pair: Pair, monkeypatch: pytest.Monk
     pair.until(lambda: pair.client.status()["refused"] is None)
 
 
-def test_newest_weights_only_and_never_older_ones(pair: Pair) -> None:
+def test_newest_weights_only_and_never_older_ones(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+
+    def count(message: Message, sequence: int) -> bytes:
+        if isinstance(message, Weights):
+            sent.append(message.version)
+        return encode(message, sequence)
+
+    monkeypatch.setattr(server_module, "encode", count)
     assert pair.client.newest_weights() is None
     for version in range(5):
         pair.server.publish(weights(version, b"w%d" % version))
@@ -113,6 +125,7 @@ def test_newest_weights_only_and_never_older_ones(pair: Pair) -> None:
     assert pair.client.newest_weights() is first and asked == 4
     pair.server.publish(weights(9))
     pair.until(lambda: pair.client.status()["weights_version"] == 9)
+    assert sent == [4, 9]  # asked for many times, sent once
 
 
 def test_weights_that_do_not_match_their_hash_are_rejected(pair: Pair) -> None:

@@ -117,11 +117,11 @@ def test_all_of_100_000_bit_flips_are_detected() -> None:
 
 
 def test_fuzz_never_anything_but_our_errors() -> None:
-    """180,000 inputs: noise, cut and mutated frames, and mutated bodies with a repaired CRC."""
+    """120,000 inputs: noise, cut and mutated frames, and mutated bodies with a repaired CRC."""
     rng = np.random.default_rng(5)
     records = [encode(m) for m in EXAMPLES]
     accepted = 0
-    for round_ in range(60_000):
+    for round_ in range(40_000):
         record = records[round_ % len(records)]
         body = bytearray(record[HEADER.size :])
         for position in rng.integers(0, len(body), int(rng.integers(1, 4))):
@@ -135,7 +135,7 @@ def test_fuzz_never_anything_but_our_errors() -> None:
                 continue
             accepted += 1
             encode(message, sequence)  # what was accepted is a message of ours
-    assert 0 < accepted < 60_000
+    assert 0 < accepted < 40_000
 
 
 def test_random_msgpack_bodies_never_raise_anything_else() -> None:

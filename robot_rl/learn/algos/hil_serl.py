@@ -18,7 +18,8 @@ temperature step on the last batch.
 
 Deviations from HIL-SERL's code: |A| counts the pose dimensions only (the gripper has its own head);
 ReLU, as in RLPD, instead of tanh (30x cheaper on a CPU); states are standardised with the moments
-of the first data, frozen then; time limits bootstrap (m = 1); a toggle is a command opposite to the
+of the first data, frozen then; Q starts near 0, not at random values that the actor would chase (a point
+task needs 1/3 of the steps); time limits bootstrap (m = 1); a toggle is a command opposite to the
 last command, not to the measured width; the gripper may explore (`gripper_epsilon`), theirs never
 does; a step with a non-finite gradient is skipped; products may be bfloat16 (`precision`).
 
@@ -135,7 +136,7 @@ class HilSerl:
         sizes = (self.net.state_size + self.net.pose_size, *config.hidden, 1)
         self.critic_net = EnsembleMLP(config.critics, sizes, config.activation, config.bf16)
         self.actor = self.net.init(generator)
-        self.critic = self.critic_net.init(generator)
+        self.critic = self.critic_net.init(generator, last_scale=0.01)
         self.critic_slow = self.critic.clone()
         self.gripper_slow = self.actor["gripper"].clone() if self.net.gripper else None
         self.temperature = torch.tensor(math.log(math.expm1(config.temperature_init)))

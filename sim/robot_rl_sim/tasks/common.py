@@ -6,6 +6,7 @@ the fingers; at `TOOL_DOWN` its x is base x and its y is minus base y.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, quat_to_matrix
+from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Observation, Pose, RobotState
 
@@ -88,11 +90,10 @@ class ImpedanceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimTask:
+class SimTask(ABC):
     """Fields and methods common to the tasks; a subclass says what is to be done.
 
-    Subclasses give `name`, `parts`, `sample_reset`, `success`, `failure`, `progress`, `expert`,
-    and the entries of their own that `_state` puts before twist and wrench.
+    The state vector is the subclass's own entries (`_state`), then TCP twist and wrench.
     """
 
     max_steps: int = 100  # SERL and HIL-SERL insertion tasks: 10 s
@@ -104,13 +105,44 @@ class SimTask:
     timestep_s: float = 0.002  # physics and impedance at 500 Hz
     workspace_min_m: tuple[float, float, float] = (0.35, -0.25, 0.01)  # of the TCP
     workspace_max_m: tuple[float, float, float] = (0.65, 0.25, 0.40)
-    gripper_start_m: float = 0.0
     impedance: ImpedanceConfig = field(default_factory=ImpedanceConfig)
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Registered name."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def parts(self) -> tuple[Part, ...]:
+        """What the scene holds beside robot and table."""
+
+    @abstractmethod
+    def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
+        """Draw a start."""
+
+    @abstractmethod
+    def success(self, state: RobotState) -> bool:
+        """Honest success predicate on ground truth (instantaneous)."""
+
+    @abstractmethod
+    def failure(self, state: RobotState) -> bool:
+        """True when the episode is lost for good."""
+
+    @abstractmethod
+    def progress(self, state: RobotState) -> Progress:
+        """How far the task is."""
+
+    @abstractmethod
+    def expert(self, skill: float) -> Expert:
+        """The scripted expert; `skill` in [0, 1]."""
+
+    @abstractmethod
+    def _layout(self) -> tuple[tuple[str, int, str], ...]:
+        """(name, size, unit) of the task's own state entries."""
+
+    @abstractmethod
+    def _state(self, state: RobotState) -> NDArray[np.float64]:
+        """The task's own state entries, as `_layout` says."""
 
     def __post_init__(self) -> None:
         """Check ranges; subclasses add theirs."""
@@ -146,16 +178,13 @@ class SimTask:
 
     @property
     def uses_gripper(self) -> bool:
-        """Whether the action has a gripper entry."""
+        """Whether the action has a gripper entry; otherwise the fingers do not move."""
         return False
 
-    def _layout(self) -> tuple[tuple[str, int, str], ...]:
-        """(name, size, unit) of the task's own state entries."""
-        raise NotImplementedError
-
-    def _state(self, state: RobotState) -> NDArray[np.float64]:
-        """The task's own state entries, as `_layout` says."""
-        raise NotImplementedError
+    @property
+    def gripper_start_m(self) -> float:
+        """Gripper width at the start of an episode."""
+        return 0.0
 
     def observe(self, state: RobotState, images: dict[str, NDArray[np.uint8]]) -> Observation:
         """Build the policy's observation: task entries, then TCP twist and wrench, plus images."""

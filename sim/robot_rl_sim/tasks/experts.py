@@ -29,7 +29,7 @@ a gain of 1 with 0.06 s rings, with 0.1 s it oscillates for good."""
 
 
 class Hand:
-    """The imperfections of whoever drives: a constant misjudgement, tremor, haste or the lack of it.
+    """The imperfections of whoever drives: a constant misjudgement, tremor, slowness.
 
     At skill 0 the misjudgement is 3 mm, the tremor 0.5 action units, the speed half.
     """
@@ -69,7 +69,8 @@ class ReachExpert:
 
     def act(self, state: RobotState) -> NDArray[np.float32]:
         """Action [6] towards the goal."""
-        goal = state.objects["target"].position_m + (*self._hand.offset_m, 0.0)
+        goal = state.objects["target"].position_m.copy()
+        goal[:2] += self._hand.offset_m
         brake = LOOK_AHEAD_S * state.tcp_twist_in_base[:3]
         target = Pose(goal - brake, TOOL_DOWN_XYZW)
         return self._hand.move(self._task.spec.action, state.tcp_in_base, target)

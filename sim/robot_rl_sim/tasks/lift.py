@@ -40,7 +40,6 @@ class LiftTask(SimTask):
     cube_yaw_rad: float = math.pi / 4  # half range; a cube looks the same after a quarter turn
     start_xy_m: float = 0.05  # half range of the TCP
     lift_m: float = 0.10
-    gripper_start_m: float = 0.08
     workspace_min_m: tuple[float, float, float] = (0.36, -0.14, 0.012)
     workspace_max_m: tuple[float, float, float] = (0.64, 0.14, 0.30)
 
@@ -61,6 +60,11 @@ class LiftTask(SimTask):
     def uses_gripper(self) -> bool:
         """The action's seventh entry."""
         return True
+
+    @property
+    def gripper_start_m(self) -> float:
+        """Open."""
+        return self.spec.action.gripper_open_m
 
     def parts(self) -> tuple[Part, ...]:
         """The cube."""

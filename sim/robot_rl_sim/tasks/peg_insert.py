@@ -22,10 +22,8 @@ from robot_rl.geometry import (
     compose,
     pose,
     quat_conjugate,
-    quat_from_rotvec,
     quat_multiply,
     quat_to_rotvec,
-    relative,
     rotate_inverse,
 )
 from robot_rl.ports import Expert, Progress, ResetPlan
@@ -105,6 +103,11 @@ class PegInsertTask(SimTask):
         return sum(VARIANTS[self.variant])
 
     @property
+    def gripper_start_m(self) -> float:
+        """Closed on the peg."""
+        return self.peg_width_m
+
+    @property
     def nominal_held_in_tcp(self) -> Pose:
         """Where the peg is believed to be in the hand."""
         return pose((0.0, 0.0, PROTRUSION_M))
@@ -128,7 +131,7 @@ class PegInsertTask(SimTask):
         return ResetPlan(
             tcp_in_base=tool_down(np.array((*tip_xy, height)), yaw),
             objects={"hole": hole},
-            gripper_width_m=self.peg_width_m,
+            gripper_width_m=self.gripper_start_m,
             held_in_tcp=compose(pose(shift), self.nominal_held_in_tcp),
         )
 
@@ -182,7 +185,7 @@ class PegInsertTask(SimTask):
 
 
 def _peg(width_m: float) -> tuple[Primitive, ...]:
-    """Four capsules to collide with, a bar and a tapered look to see."""
+    """Four capsules to collide with, slabs between them to see."""
     radius = width_m / 8
     corner = width_m / 2 - radius
     # origin at the tip, z along the insertion: the body of the peg is at negative z

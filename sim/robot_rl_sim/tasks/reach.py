@@ -1,4 +1,4 @@
-"""Reach: bring the TCP to a point in the air. The smallest task; it shows that the plumbing works."""
+"""Reach: bring the TCP to a point in the air. The smallest task there is."""
 
 from __future__ import annotations
 

@@ -1,0 +1,52 @@
+"""`robot-rl record`: demonstrations into a run's store, without learning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.act.policy import PolicyRuntime
+from robot_rl.errors import ConfigError
+from robot_rl.learn.metrics import MetricSink
+from robot_rl.lockstep import make_bench
+from robot_rl.session import Session, restore_progress
+from robot_rl.store.store import Store
+from robot_rl.train import ACTOR
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+
+
+def record(experiment: Experiment) -> dict[str, Any]:
+    """Record `train.demos` successful demonstrations; `train` with the same run_dir goes on.
+
+    Raises:
+        ConfigError: runtime=ros (demonstrations there are the first phase of `train`).
+        RobotRLError: the demonstrator keeps failing.
+    """
+    if experiment.runtime != "lockstep":
+        raise ConfigError(
+            "record works in lockstep",
+            expected="runtime=lockstep",
+            got=f"runtime={experiment.runtime}",
+            fix="use robot-rl train runtime=ros: it begins with the demonstrations",
+        )
+    run_dir, task = experiment.save(), experiment.task
+    metrics = MetricSink(run_dir / "metrics.jsonl")
+    with Store(run_dir / "store.sqlite", spec=task.spec) as store:
+        store.recover(run_dir.name, ACTOR)
+        policy = PolicyRuntime(experiment.algo, task.spec)
+        bench = make_bench(experiment, policy, record=store.append)
+        session = Session(
+            bench.loop,
+            bench.reset,
+            train=experiment.train,
+            limits=experiment.limits,
+            run=run_dir.name,
+            actor=ACTOR,
+            seed=experiment.seed,
+            metrics=metrics,
+            progress=restore_progress(store, run_dir.name, ACTOR),
+        )
+        session.demos()
+    metrics.close()
+    return {"successes": session.progress.demos, "episodes": session.progress.next_episode}

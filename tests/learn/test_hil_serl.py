@@ -1,0 +1,252 @@
+"""HIL-SERL's losses do what their equations say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from robot_rl.config import resolve
+from robot_rl.errors import CheckpointError, ConfigError
+from robot_rl.learn.algos import BcConfig, HilSerlConfig
+from robot_rl.learn.algos.hil_serl import HilSerl
+from robot_rl.learn.replay import Batch
+from robot_rl.nets import heads
+from robot_rl.spec import ActionSpec, Spec, TensorSpec
+
+
+def spec(gripper: bool = False) -> Spec:
+    action = ActionSpec(translation_m=0.01, rotation_rad=0.1, gripper=gripper)
+    return Spec("fake", 10.0, {"state": TensorSpec((3,), "float32")}, action)
+
+
+SMALL = HilSerlConfig(hidden=(16, 16), batch_size=32, precision="float32", standardize=False)
+
+
+class Fixed:
+    """A sampler of random transitions, some of them from a person."""
+
+    def __init__(self, action_size: int, **columns: float) -> None:
+        self.rng, self.size, self.columns = np.random.default_rng(0), action_size, columns
+
+    def __call__(self, batch_size: int, demo_fraction: float) -> Batch:
+        rng, n = self.rng, batch_size
+        draw = lambda *shape: rng.uniform(-1, 1, shape).astype(np.float32)  # noqa: E731
+        column = lambda name, value: np.full(n, self.columns.get(name, value), np.float32)  # noqa: E731
+        return Batch(
+            observation={"state": draw(n, 3)},
+            action=draw(n, self.size),
+            reward=column("reward", 0.0),
+            next_observation={"state": draw(n, 3)},
+            mask=column("mask", 1.0),
+            human=np.arange(n) % 2 == 0,
+            toggle=column("toggle", 0.0),
+        )
+
+
+def learner(config: HilSerlConfig = SMALL, gripper: bool = False, seed: int = 0) -> HilSerl:
+    return config.make(spec(gripper), seed)
+
+
+def test_terminal_transitions_do_not_bootstrap() -> None:
+    algo = learner(replace(SMALL, learning_rate=3e-3))
+    for _ in range(150):
+        metrics = algo.update(Fixed(6, reward=1.0, mask=0.0))
+    assert abs(float(metrics["critic/target_mean"]) - 1.0) < 1e-5
+    assert abs(float(metrics["critic/q_mean"]) - 1.0) < 0.05
+
+
+def test_truncated_transitions_bootstrap() -> None:
+    algo = learner(replace(SMALL, learning_rate=3e-3, tau=0.05, gamma=0.5))
+    for _ in range(300):
+        metrics = algo.update(Fixed(6, reward=1.0))
+    assert float(metrics["critic/q_mean"]) == pytest.approx(2.0, abs=0.2)  # 1 / (1 - gamma)
+
+
+def test_target_is_the_lowest_of_the_slow_critics() -> None:
+    algo = learner(replace(SMALL, critics=3, target_subset=3))
+    batch = algo.transitions(Fixed(6)(32, 0.0))
+    q = algo._q(batch.next_state, batch.next_action, algo.critic_slow)
+    _, metrics = algo.critic_loss(batch)
+    assert float(metrics["critic/target_mean"]) == pytest.approx(0.97 * float(q.amin(0).mean()))
+
+
+def test_slow_critic_lags_by_tau() -> None:
+    algo = learner()
+    before = algo.critic_slow.clone()
+    algo._critic_step(algo.transitions(Fixed(6, reward=1.0)(32, 0.0)))
+    want = before + SMALL.tau * (algo.critic.detach() - before)
+    assert not torch.equal(algo.critic_slow, before)
+    torch.testing.assert_close(algo.critic_slow, want)
+
+
+def test_gripper_penalty_reaches_the_gradient_of_every_critic_step() -> None:
+    grads = []
+    for toggle in (0.0, 1.0):
+        algo = learner(gripper=True)
+        loss, _ = algo.gripper_loss(algo.transitions(Fixed(7, toggle=toggle)(32, 0.0)))
+        grads.append(torch.autograd.grad(loss, algo.actor["gripper"])[0])
+    assert not torch.allclose(grads[0], grads[1])
+    algo = learner(replace(SMALL, gripper_penalty=0.5, learning_rate=3e-3), gripper=True)
+    for _ in range(150):
+        metrics = algo.update(Fixed(7, toggle=1.0, mask=0.0))
+    assert float(metrics["gripper/q_mean"]) == pytest.approx(-0.5, abs=0.05)
+    assert float(metrics["critic/q_mean"]) == pytest.approx(
+        0.0, abs=0.05
+    )  # pose critic: no penalty
+
+
+def test_gripper_acts_greedily_and_explores_with_epsilon() -> None:
+    algo = learner(gripper=True)
+    observation = {"state": np.zeros((400, 3), np.float32)}
+    assert set(algo.act(observation, False)[:, 6].tolist()) <= {-1.0, 0.0, 1.0}
+    assert len(set(algo.act(observation, False)[:, 6].tolist())) == 1
+    exploring = learner(replace(SMALL, gripper_epsilon=1.0), gripper=True)
+    assert set(exploring.act(observation, False)[:, 6].tolist()) == {-1.0, 0.0, 1.0}
+    assert len(set(exploring.act(observation, True)[:, 6].tolist())) == 1
+
+
+def test_actor_loss_leaves_the_critics_alone_and_temperature_the_policy() -> None:
+    algo = learner()
+    loss, log_prob, _ = algo.actor_loss(algo.transitions(Fixed(6)(32, 0.0)))
+    temperature_loss, _ = algo.temperature_loss(log_prob)
+    total = loss + temperature_loss
+    names = (algo.actor["policy"], algo.critic, algo.temperature)
+    policy, critic, temperature = torch.autograd.grad(total, names, allow_unused=True)
+    assert policy is not None and policy.abs().sum() > 0
+    assert critic is None and temperature is not None
+
+
+@pytest.mark.parametrize(("entropy", "sign"), [(-10.0, -1), (10.0, 1)])
+def test_temperature_falls_above_the_target_entropy_and_rises_below(
+    entropy: float, sign: int
+) -> None:
+    algo = learner()  # target: -3
+    loss, _ = algo.temperature_loss(torch.full((8,), -entropy))
+    (grad,) = torch.autograd.grad(loss, algo.temperature)
+    assert math.copysign(1, float(grad)) == sign  # descent: positive gradient lowers alpha
+
+
+def test_bc_weight_pulls_towards_human_actions_and_fades() -> None:
+    algo = learner(replace(SMALL, bc_weight=5.0, bc_decay_updates=10, learning_rate=1e-3))
+    sampler = Fixed(6)
+    sample = lambda n, f: replace(sampler(n, f), action=np.full((n, 6), 0.5, np.float32))  # noqa: E731
+    assert float(algo._bc_weight()) == 5.0
+    first = algo.update(sample)["actor/bc_loss"]
+    for _ in range(100):
+        last = algo.update(sample)["actor/bc_loss"]
+    assert float(algo._bc_weight()) == 0.0
+    assert last < 0.9 * first
+
+
+def test_value_range_bounds_the_target() -> None:
+    algo = learner(replace(SMALL, value_range=(0.0, 1.0)))
+    _, metrics = algo.critic_loss(algo.transitions(Fixed(6, reward=7.0)(32, 0.0)))
+    assert float(metrics["critic/target_mean"]) == 1.0
+
+
+def test_states_are_standardised_once() -> None:
+    algo = learner(replace(SMALL, standardize=True))
+    algo.update(Fixed(6))
+    mean = algo.actor["mean"].clone()
+    assert float(algo.actor["scale"][0]) == pytest.approx(math.sqrt(3.0), rel=0.05)  # uniform +-1
+    algo.update(Fixed(6))
+    assert torch.equal(algo.actor["mean"], mean)
+
+
+def test_non_finite_gradient_is_skipped_and_counted() -> None:
+    algo = learner()
+    algo.update(Fixed(6))
+    critic, policy = algo.critic.detach().clone(), algo.actor["policy"].detach().clone()
+    metrics = algo.update(Fixed(6, reward=math.nan))
+    assert int(metrics["optimizer/skipped"]) == SMALL.critic_actor_ratio
+    assert torch.equal(algo.critic, critic)
+    assert not torch.equal(algo.actor["policy"], policy)  # its own gradient was finite
+    assert torch.isfinite(algo.actor["policy"]).all()
+
+
+@pytest.mark.parametrize("gripper", [False, True])
+def test_loaded_state_continues_bit_for_bit(gripper: bool) -> None:
+    config = replace(SMALL, critics=4, standardize=True)
+    one, other = learner(config, gripper), learner(config, gripper, seed=9)
+    sampler = Fixed(7 if gripper else 6)
+    for _ in range(3):
+        one.update(sampler)
+    other.load_state_dict(one.state_dict())
+    samplers = [Fixed(7 if gripper else 6), Fixed(7 if gripper else 6)]
+    for _ in range(3):
+        one.update(samplers[0])
+        other.update(samplers[1])
+    for key, value in one.state_dict().items():
+        assert torch.equal(value, other.state_dict()[key]), key
+
+
+def test_foreign_state_is_refused_before_anything_is_written() -> None:
+    algo = learner()
+    before = algo.state_dict()
+    with pytest.raises(CheckpointError, match="another network"):
+        algo.load_state_dict(learner(replace(SMALL, hidden=(8, 8))).state_dict())
+    assert all(torch.equal(v, before[k]) for k, v in algo.state_dict().items())
+
+
+def test_equal_seeds_give_equal_curves() -> None:
+    curves = []
+    for _ in range(2):
+        algo, sampler = learner(), Fixed(6)
+        curves.append([float(algo.update(sampler)["critic/loss"]) for _ in range(5)])
+    assert curves[0] == curves[1]
+    assert float(learner(seed=1).update(Fixed(6))["critic/loss"]) != curves[0][0]
+
+
+def test_log_prob_is_stable_and_matches_the_change_of_variables() -> None:
+    mean, log_std = torch.zeros(5, 1), torch.zeros(5, 1)
+    noise = torch.tensor([[-30.0], [-1.0], [0.0], [1.0], [30.0]])
+    action, log_prob = heads.sample(mean, log_std, noise)
+    assert torch.isfinite(log_prob).all()
+    normal = torch.distributions.Normal(0.0, 1.0).log_prob(noise[1:4, 0])
+    want = normal - torch.log(1 - action[1:4, 0] ** 2)
+    torch.testing.assert_close(log_prob[1:4], want, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        heads.log_prob(action[1:4], mean[1:4], log_std[1:4]), want, rtol=1e-3, atol=1e-3
+    )
+    assert torch.isfinite(heads.log_prob(torch.ones(1, 1), mean[:1], log_std[:1])).all()
+
+
+@pytest.mark.parametrize("loss", ["mse", "nll"])
+def test_behaviour_cloning_learns_the_mapping(loss: str) -> None:
+    config = BcConfig(hidden=(32, 32), batch_size=64, learning_rate=3e-3, loss=loss)
+    algo, sampler = config.make(spec(gripper=True), 0), Fixed(7)
+
+    def sample(batch_size: int, demo_fraction: float) -> Batch:
+        assert demo_fraction == 1.0
+        batch = sampler(batch_size, demo_fraction)
+        state = batch.observation["state"]
+        action = np.concatenate((0.5 * state, -0.5 * state, np.sign(state[:, :1])), 1)
+        return replace(batch, action=action)
+
+    for _ in range(300):
+        algo.update(sample)
+    state = sampler(64, 1.0).observation["state"]
+    got = algo.act({"state": state}, True).numpy()
+    assert np.abs(got[:, :3] - 0.5 * state).mean() < 0.05
+    clear = np.abs(state[:, 0]) > 0.2
+    assert (got[clear, 6] == np.sign(state[clear, 0])).mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"gamma": 1.0},
+        {"target_subset": 3},
+        {"demo_fraction": 1.5},
+        {"activation": "gelu"},
+        {"precision": "float16"},
+        {"value_range": [1.0, 0.0]},
+    ],
+)
+def test_nonsense_configuration_is_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        resolve("algo", {"name": "hil_serl", **bad})

@@ -1,0 +1,112 @@
+"""Cameras: real pictures, from the right place, and one clear error without OpenGL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.ports import Camera
+from robot_rl_sim import camera as camera_module
+from robot_rl_sim.bench import bench_env
+from robot_rl_sim.camera import MujocoCamera, VideoCamera
+from robot_rl_sim.robot import MujocoRobot
+from robot_rl_sim.tasks import LiftTask, PegInsertTask
+
+pytestmark = pytest.mark.gl
+
+
+@pytest.fixture(scope="module")
+def robot() -> Iterator[MujocoRobot]:
+    """Robot above a cube; skips without OpenGL, unless REQUIRE_GL is set."""
+    task = LiftTask(cube_xy_m=0.0)
+    robot = MujocoRobot(task)
+    robot.reset(task.sample_reset(np.random.default_rng(0)))
+    try:
+        MujocoCamera(robot, "front", 16).close()
+    except SetupError as error:
+        if os.environ.get("REQUIRE_GL"):
+            raise
+        pytest.skip(f"no OpenGL here: {error}")
+    yield robot
+
+
+def orange(picture: np.ndarray) -> np.ndarray:
+    """Mask of the cube's colour."""
+    red, green, blue = (picture[..., i].astype(int) for i in range(3))
+    return (red > 120) & (green < 0.6 * red) & (blue < 0.4 * red)
+
+
+@pytest.mark.parametrize("name", ["wrist", "front"])
+def test_picture_has_the_asked_shape_and_shows_the_cube(robot: MujocoRobot, name: str) -> None:
+    camera = MujocoCamera(robot, name, 128)
+    assert isinstance(camera, Camera)
+    try:
+        stamp_s, picture = camera.read()
+    finally:
+        camera.close()
+    assert stamp_s == robot.now_s()
+    assert picture.shape == (128, 128, 3)
+    assert picture.dtype == np.uint8
+    assert 15 < orange(picture).sum() < 4000
+
+
+def test_picture_follows_the_object(robot: MujocoRobot) -> None:
+    camera = MujocoCamera(robot, "front", 128)
+    try:
+        columns = []
+        for y in (-0.06, 0.06):
+            plan = robot.task.sample_reset(np.random.default_rng(0))
+            plan.objects["cube"].position_m[:2] = (0.5, y)
+            robot.reset(plan)
+            columns.append(np.nonzero(orange(camera.read()[1]))[1].mean())
+    finally:
+        camera.close()
+    # the camera faces the robot: base y grows to its right
+    assert columns[1] > columns[0] + 15
+
+
+def test_fast_pictures_are_repeatable(robot: MujocoRobot) -> None:
+    camera = MujocoCamera(robot, "wrist", 64)
+    try:
+        assert np.array_equal(camera.read()[1], camera.read()[1])
+    finally:
+        camera.close()
+
+
+def test_reading_a_closed_camera_is_an_error(robot: MujocoRobot) -> None:
+    camera = MujocoCamera(robot, "wrist", 16)
+    camera.close()
+    camera.close()  # twice is fine
+    with pytest.raises(RobotRLError, match="closed"):
+        camera.read()
+
+
+def test_video_frame_draws_the_same_scene_with_shadows(robot: MujocoRobot) -> None:
+    video = VideoCamera(robot, 120, 160)
+    try:
+        frame = video.render_video_frame()
+    finally:
+        video.close()
+    assert frame.shape == (120, 160, 3)
+    assert orange(frame).any()
+
+
+def test_missing_opengl_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ImportError("libEGL.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(camera_module.mujoco, "Renderer", broken)
+    with pytest.raises(SetupError, match="apt-get install -y libegl1 libgl1-mesa-dri libgl1"):
+        MujocoCamera(MujocoRobot(PegInsertTask()), "wrist", 16)
+
+
+def test_bench_reports_both_kinds_of_speed(robot: MujocoRobot) -> None:
+    for images in (False, True):
+        figures = bench_env(PegInsertTask(), images, 0.3)
+        assert figures["steps"] > 1
+        assert 0 < figures["env_steps_per_s"] < 1e5
+        assert figures["env_steps_per_cpu_s"] > 0
