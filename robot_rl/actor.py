@@ -26,7 +26,7 @@ from robot_rl.link.client import LinkClient
 from robot_rl.loop import ControlLoop
 from robot_rl.ports import Camera, Clock, Gate, InputDevice, ResetPlan, RobotPort
 from robot_rl.reward.predicate import PredicateReward
-from robot_rl.session import Session, restore_progress
+from robot_rl.session import Session, remember_in, restore_progress
 from robot_rl.store.store import Store
 from robot_rl.store.writer import StoreWriter
 from robot_rl.train import finish
@@ -54,6 +54,11 @@ class ActorPorts:
     place_objects: Callable[[ResetPlan], None]
     announce: Callable[[EpisodeStart], None]  # tells the graph which episode begins
     stopping: Callable[[], str]
+
+
+def _collect_garbage() -> None:
+    """Between episodes, so that it never happens in a tick."""
+    gc.collect()
 
 
 class Actor:
@@ -96,7 +101,8 @@ class Actor:
             seed=experiment.seed,
             metrics=self.metrics,
             progress=restore_progress(self.store, run_dir.name, ACTOR),
-            before_episode=gc.collect,  # collections happen between episodes, never in a tick
+            remember=remember_in(self.store),
+            before_episode=_collect_garbage,
             on_stuck=self._wait_and_retry,
             stopping=ports.stopping,
         )

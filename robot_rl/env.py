@@ -59,7 +59,7 @@ class RobotEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._period_s = 1.0 / task.spec.control_hz
         self._sequence = self._steps = 0
         spec = task.spec
-        self.observation_space = gymnasium.spaces.Dict(
+        self.observation_space = gymnasium.spaces.Dict(  # type: ignore[assignment]
             {
                 key: gymnasium.spaces.Box(0, 255, t.shape, np.uint8)
                 if t.dtype == "uint8"

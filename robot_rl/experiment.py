@@ -51,12 +51,13 @@ class TrainConfig:
     demos: int = 20  # HIL-SERL records about 20 per task; 0 = learn without
     max_env_steps: int = 20_000  # at 10 Hz: 33 minutes of robot time
     max_minutes: float = 15.0  # wall time of practice; the demo's promise
-    min_env_steps: int = 1_000  # no exam before: luck over 20 episodes is not a skill
-    exam_episodes: int = 20  # deterministic episodes that confirm "mastered"
+    min_env_steps: int = 1_000  # no exam before
+    exam_every_steps: int = 500  # the next exam needs something new learned
+    exam_episodes: int = 40  # deterministic and unaided
+    exam_success: float = 0.975  # 39 of 40: leaves room for luck above target_success
     eval_episodes: int = 100  # 95 of 100 has a Wilson interval of about +-4 points
-    stochastic_eval_episodes: int = 50  # the least a claim may rest on
     stochastic_eval_episodes: int = 50  # how much exploration noise costs
-    target_success: float = 0.95
+    target_success: float = 0.95  # what the demo promises
 
     def __post_init__(self) -> None:
         """Check ranges."""

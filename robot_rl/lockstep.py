@@ -66,7 +66,7 @@ def make_bench(
             got=str(error),
             fix="pip install 'robot-rl[sim]'",
         ) from error
-    task = experiment.task
+    task: Any = experiment.task  # a simulated one: it also has parts, cameras, a time step
     robot = MujocoRobot(task)
     limits = experiment.limits
     gate = LocalGate(limits, robot)

@@ -4,9 +4,9 @@ The same phases run in lockstep and over ROS 2, and every phase continues from t
 actor at any moment, start it again, and it goes on with the next episode of the same phase.
 
     demos      the person drives whole episodes until `train.demos` of them have succeeded
-    practice   the policy drives, the person corrects, until the skill is mastered or time is up;
-               mastered = the last 20 practice episodes succeeded at `target_success` with hardly a
-               correction, and an exam of deterministic episodes agrees
+    practice   the policy drives, the person corrects, until the skill is mastered or time is up.
+               Mastered = an exam of deterministic, unaided episodes reaches `exam_success`; exams
+               are held every `exam_every_steps` once half of the recent episodes needed no help
     evaluation deterministic and stochastic episodes on held-out seeds, nobody helps
 """
 
@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -27,24 +27,15 @@ from robot_rl.ports import ResetPlan
 from robot_rl.safety.limits import Limits
 from robot_rl.types import Ending, EpisodeId, EpisodeStart
 
+if TYPE_CHECKING:
+    from robot_rl.experiment import TrainConfig
+
 log = logging.getLogger(__name__)
 
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
-
-
-class TrainSettings(Protocol):
-    """The part of `experiment.TrainConfig` that a session reads."""
-
-    demos: int
-    max_env_steps: int
-    max_minutes: float
-    eval_episodes: int
-    stochastic_eval_episodes: int
-    target_success: float
-    exam_episodes: int
-    min_env_steps: int
+REMEMBERED = ("next_exam", "practice_s", "mastered")
 
 
 class Metrics(Protocol):
@@ -55,8 +46,16 @@ class Metrics(Protocol):
         ...
 
 
-class EpisodeReader(Protocol):
-    """The part of `store.Store` that a session reads."""
+class SessionStore(Protocol):
+    """The part of `store.Store` that a session needs."""
+
+    def meta(self, key: str) -> Any:
+        """A value kept with the store, or None."""
+        ...
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        ...
 
     def episode_summaries(self, run: str, actor: str) -> Iterable[Any]:
         """Summaries in order: id, purpose, steps, human_steps, ending, success."""
@@ -71,6 +70,8 @@ class Progress:
     demos: int = 0
     env_steps: int = 0  # practice steps only
     human_steps: int = 0
+    next_exam: int = 0
+    practice_s: float = 0.0  # wall time spent practising, restarts included
     mastered: bool = False
     recent: deque[tuple[bool, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
@@ -80,14 +81,28 @@ class Progress:
         return float(np.mean([s for s, _ in self.recent])) if self.recent else 0.0
 
     @property
+    def autonomy(self) -> float:
+        """Share of the same episodes that succeeded without a human step."""
+        return float(np.mean([s and r == 0.0 for s, r in self.recent])) if self.recent else 0.0
+
+    @property
     def intervention_rate(self) -> float:
         """Human steps / steps over the same episodes."""
         return float(np.mean([r for _, r in self.recent])) if self.recent else 0.0
 
 
-def restore_progress(store: EpisodeReader, run: str, actor: str) -> Progress:
+def remember_in(store: SessionStore) -> Callable[[Progress], None]:
+    """Keeps a session's clock and exams in the store, for `restore_progress`."""
+
+    def remember(progress: Progress) -> None:
+        store.set_meta("session", {k: getattr(progress, k) for k in REMEMBERED})
+
+    return remember
+
+
+def restore_progress(store: SessionStore, run: str, actor: str) -> Progress:
     """Rebuild what a session needs from the store, so that a restart continues where it was."""
-    progress = Progress()
+    progress = Progress(**(store.meta("session") or {}))
     for episode in store.episode_summaries(run, actor):
         progress.next_episode = max(progress.next_episode, episode.id.episode + 1)
         if episode.ending in (None, Ending.ABORTED, Ending.STALE):
@@ -131,6 +146,7 @@ class Session:
 
     Args:
         stopping: non-empty reason = stop now (operator, SIGTERM); polled between episodes.
+        remember: keeps what `restore_progress` cannot count from episodes; `remember_in(store)`.
         on_stuck: called with the error when a reset fails; returns True to try again.
     """
 
@@ -139,13 +155,14 @@ class Session:
         loop: ControlLoop,
         reset: Callable[[ResetPlan, EpisodeStart], None],
         *,
-        train: TrainSettings,
+        train: TrainConfig,
         limits: Limits,
         run: str,
         actor: str,
         seed: int,
         metrics: Metrics,
         progress: Progress | None = None,
+        remember: Callable[[Progress], None] = lambda _progress: None,
         before_episode: Callable[[], None] = lambda: None,
         on_episode: Callable[[dict[str, float]], None] = lambda _stats: None,
         on_stuck: Callable[[RobotRLError], bool] = lambda _error: False,
@@ -154,8 +171,9 @@ class Session:
         self.loop, self.reset, self.train, self.limits = loop, reset, train, limits
         self.run_name, self.actor, self.seed, self.metrics = run, actor, seed, metrics
         self.progress = progress or Progress()
+        self.progress.next_exam = max(self.progress.next_exam, train.min_env_steps)
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
-        self.on_episode = on_episode
+        self.on_episode, self.remember = on_episode, remember
         self.purpose = ""  # of the episode that runs, or ran last
         self._spec_hash = loop.task.spec.hash
 
@@ -202,26 +220,29 @@ class Session:
 
     def practice(self) -> None:
         """Let the policy drive and the person correct until mastered, or the budget is spent."""
-        began_s = time.monotonic()
         progress, train = self.progress, self.train
-        next_exam = train.min_env_steps
+        began_s = time.monotonic() - progress.practice_s
         while progress.env_steps < train.max_env_steps and not progress.mastered:
-            if self.stopping() or time.monotonic() - began_s > train.max_minutes * 60:
+            progress.practice_s = time.monotonic() - began_s
+            if self.stopping() or progress.practice_s > train.max_minutes * 60:
                 return
             summary = self.episode("train", progress.next_episode)
             progress.env_steps += summary.steps
             progress.human_steps += summary.human_steps
             progress.recent.append((summary.success, summary.human_steps / max(summary.steps, 1)))
-            ready = (
-                len(progress.recent) == WINDOW
-                and progress.success_rate >= train.target_success
-                and progress.intervention_rate <= 0.05
-            )
-            if ready and progress.env_steps >= next_exam:
-                exam = self.evaluate(train.exam_episodes, EXAM_SEED + progress.env_steps)
-                progress.mastered = exam.as_dict()["success"] >= train.target_success
-                next_exam = progress.env_steps + 500  # the next exam needs something new learned
-                self.metrics.write(progress.env_steps, {"exam/success": exam.as_dict()["success"]})
+            if progress.env_steps >= progress.next_exam and progress.autonomy >= 0.5:
+                self._exam()
+            self.remember(progress)
+
+    def _exam(self) -> None:
+        """Is the skill mastered? Unaided, deterministic, on starts never seen before."""
+        progress, train = self.progress, self.train
+        seed = EXAM_SEED + progress.env_steps  # other starts each time
+        success = self.evaluate(train.exam_episodes, seed).as_dict()["success"]
+        progress.mastered = success >= train.exam_success
+        progress.next_exam = progress.env_steps + train.exam_every_steps
+        self.metrics.write(progress.env_steps, {"exam/success": success})
+        log.info("exam after %d steps: %.0f %%", progress.env_steps, 100 * success)
 
     def evaluate(
         self, episodes: int, seed: int = EVAL_SEED, *, deterministic: bool = True

@@ -14,7 +14,7 @@ from robot_rl.evaluate import record_video
 from robot_rl.learn.learner import Learner
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
-from robot_rl.session import Session, restore_progress
+from robot_rl.session import Session, remember_in, restore_progress
 from robot_rl.store.store import Store
 from robot_rl.types import Step
 
@@ -74,6 +74,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
             seed=experiment.seed,
             metrics=metrics,
             progress=restore_progress(store, run_dir.name, ACTOR),
+            remember=remember_in(store),
             on_episode=lambda stats: watch(stats | learner.metrics),
         )
         began_s = time.monotonic()

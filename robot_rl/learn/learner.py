@@ -107,6 +107,7 @@ class Learner:
         self.config, self.spec, self.store = config, spec, store
         self.algo = algo.make(spec, seed)
         self.replay = Replay(spec, config.capacity, state_keys(spec))
+        self.publish_period_s = config.publish_period_s  # may be changed at any time
         self.updates = 0  # gradient steps done, pre-training included
         self.metrics: dict[str, float] = {}  # the newest line, for dashboards
         self._rng = np.random.default_rng(seed)
@@ -183,7 +184,7 @@ class Learner:
     def weights(self) -> Weights:
         """The newest published weights. New ones get the next version; never holds NaN."""
         now_s = self._clock.now_s()
-        due = now_s - self._published_s >= self.config.publish_period_s
+        due = now_s - self._published_s >= self.publish_period_s
         if self._weights is None or (due and self.updates != self._published_updates):
             tensors = self.algo.actor_state()
             if all(bool(torch.isfinite(v).all()) for v in tensors.values()):

@@ -45,8 +45,6 @@ from robot_rl.types import (
 
 log = logging.getLogger(__name__)
 
-GRIPPER_DEAD_ZONE = 0.5  # as spec.ActionSpec.gripper_width_m: below, the command means "keep"
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -272,7 +270,7 @@ class Replay:
 
     def _reversed_gripper(self, episode: _Episode, row: Step) -> bool:
         """True when this step commands the opposite of the last gripper command."""
-        if not self.spec.action.gripper or abs(row.action[6]) <= GRIPPER_DEAD_ZONE:
+        if self.spec.action.gripper_width_m(row.action) is None:
             return False
         before, episode.gripper = episode.gripper, 1 if row.action[6] > 0 else -1
         return before not in (0, episode.gripper)

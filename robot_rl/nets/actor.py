@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -80,9 +81,11 @@ class ActorNet:
         """Continuous action entries (all but the gripper)."""
         return self.policy.sizes[-1] // 2
 
-    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """Fresh tensors: mean action near zero, std 1 before the squash, no scaling."""
+    def init(self, generator: torch.Generator, std: float = 1.0) -> dict[str, Tensor]:
+        """Fresh tensors: mean action near zero, `std` before the squash, no scaling."""
         tensors = {"policy": self.policy.init(generator, last_scale=0.01)}
+        bias = self.policy.layers(tensors["policy"])[-1][1]
+        bias[..., self.pose_size :] = math.log(std)
         if self.gripper:
             tensors["gripper"] = self.gripper.init(generator, last_scale=0.01)
         tensors["mean"] = torch.zeros(self.state_size)

@@ -12,6 +12,7 @@ written out: at this size half of PyTorch's time goes to graph nodes and to thin
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,21 +45,23 @@ class EnsembleMLP:
 
     @property
     def _pairs(self) -> list[tuple[int, int]]:
-        return list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
+        return list(itertools.pairwise(self.sizes))
 
     def layers(self, flat: Tensor) -> list[list[Tensor]]:
         """Views of `flat` [E, P], per layer: weight [E, I, O], then rows [E, 1, O] of bias (, gain,
         offset).
         """
-        members, start, out = flat.shape[0], 0, []
-        for depth, (i, o) in enumerate(self._pairs):
-            rows = 1 if depth == len(self._pairs) - 1 else 3
-            weight = flat[:, start : start + i * o].view(members, i, o)
-            start += i * o
-            vectors = flat[:, start : start + rows * o].view(members, rows, 1, o).unbind(1)
-            start += rows * o
-            out.append([weight, *vectors])
-        return out
+        members, pairs = flat.shape[0], self._pairs
+        rows = [3] * (len(pairs) - 1) + [1]
+        pieces = [n for (i, o), r in zip(pairs, rows, strict=True) for n in (i * o, r * o)]
+        parts = flat.split_with_sizes(pieces, 1)
+        return [
+            [
+                parts[2 * depth].view(members, i, o),
+                *parts[2 * depth + 1].view(members, rows[depth], 1, o).unbind(1),
+            ]
+            for depth, (i, o) in enumerate(pairs)
+        ]
 
     def init(self, generator: torch.Generator, last_scale: float = 1.0) -> Tensor:
         """Fresh parameters, float32 [E, P]: Xavier-uniform weights (as HIL-SERL), zero biases.
@@ -87,7 +90,8 @@ class _Forward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, flat: Tensor, net: EnsembleMLP) -> Tensor:
         low = flat.bfloat16() if net.bf16 else flat
-        layers, low_layers = net.layers(flat), net.layers(low)
+        layers = net.layers(flat)
+        low_layers = net.layers(low) if net.bf16 else layers
         h = x.expand(flat.shape[0], -1, -1) if x.dim() == 2 else x
         saved: list[Tensor] = []
         for layer, low_layer in zip(layers[:-1], low_layers[:-1], strict=True):
@@ -112,7 +116,8 @@ class _Forward(torch.autograd.Function):
         flat, low, *saved = ctx.saved_tensors
         net: EnsembleMLP = ctx.net
         want_x, want_flat = ctx.needs_input_grad[:2]
-        layers, low_layers = net.layers(flat), net.layers(low)
+        layers = net.layers(flat)
+        low_layers = net.layers(low) if net.bf16 else layers
         grad_flat = torch.empty_like(flat) if want_flat else None
         grad_layers = None if grad_flat is None else net.layers(grad_flat)
         grad, h, weight = grads[0], saved[-1], layers[-1][0].transpose(1, 2)

@@ -59,12 +59,12 @@ def prepare_environment() -> None:
 class Shell:
     """A node with its executor, parameters and diagnostics. Made by `node_shell`."""
 
-    def __init__(self, node: Node, params: dict[str, Any]) -> None:
+    def __init__(self, node: Node, params: dict[str, Any], stop: threading.Event) -> None:
         self.node, self.params = node, params
         self.steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.diagnostics = Diagnostics(node, self.steady)
         self.errors = 0
-        self._stop = threading.Event()
+        self._stop = stop
         self._thread: threading.Thread | None = None
         self._executor = SingleThreadedExecutor(context=node.context)
         self._executor.add_node(node)
@@ -161,15 +161,16 @@ def declare(node: Node, key: str) -> dict[str, Any]:
 def node_shell(key: str, args: Sequence[str] | None = None) -> Iterator[Shell]:
     """Start ROS and one node of kind `key`; on the way out everything is taken down in order."""
     prepare_environment()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):  # before init: a start-up can be cut short, too
+        signal.signal(number, lambda *_: stop.set())
     rclpy.init(
         args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO
     )
     node = Node(key)
     shell = None
     try:
-        shell = Shell(node, declare(node, key))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: shell.stop())
+        shell = Shell(node, declare(node, key), stop)
         yield shell
     finally:
         if shell is not None:

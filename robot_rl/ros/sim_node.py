@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.parameter import Parameter
-from robot_rl_sim.robot import MujocoRobot
 from rosgraph_msgs.msg import Clock
 from std_msgs.msg import Bool
 
@@ -31,6 +30,7 @@ from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.runtime import Pace, Shell, run_node
 from robot_rl.types import Command, Driver, Pose, RobotState
+from robot_rl_sim.robot import MujocoRobot
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""One thread: results are then independent of the machine's core count, and tests share two cores."""
+"""One thread: results do not depend on the number of cores, and two cores serve many tests."""
 
 import torch
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.act.policy import PolicyRuntime
+from robot_rl.learn.learner import Learner
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Outcome, Row, Step
 
@@ -107,3 +109,32 @@ class PointMass:
             if last:
                 break
         return rows, success
+
+
+def practice(
+    learner: Learner, store: FakeStore, env: PointMass, policy: PolicyRuntime, env_steps: int
+) -> None:
+    """Let the policy act and the learner learn until `env_steps` practice steps are seen."""
+    while learner.env_steps < env_steps:
+        weights = learner.weights()
+        if weights.version > policy.version:
+            policy.load(weights)
+        rows, _ = env.episode(lambda o: (policy.act({"state": o}, False), Driver.POLICY))
+        store.rows += rows
+        learner.ingest()
+        if due := learner.updates_due():
+            learner.update(due)
+    policy.load(learner.weights())
+
+
+def demonstrate(store: FakeStore, env: PointMass, episodes: int) -> None:
+    """The expert's episodes."""
+    for _ in range(episodes):
+        store.rows += env.episode(lambda _: (env.expert(), Driver.DEMO), "demo")[0]
+
+
+def success_rate(policy: PolicyRuntime, episodes: int, deterministic: bool) -> float:
+    """Share of successful episodes on starts that were never trained on."""
+    env = PointMass(10_000)
+    act: Act = lambda o: (policy.act({"state": o}, deterministic), Driver.POLICY)  # noqa: E731
+    return float(np.mean([env.episode(act)[1] for _ in range(episodes)]))

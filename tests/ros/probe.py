@@ -6,7 +6,9 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import rclpy
+from conftest import wait_for
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -20,7 +22,6 @@ from robot_rl.ros.endpoints import publisher, subscribe
 from robot_rl.ros.runtime import prepare_environment
 from robot_rl.ros.topics import Service, Topic
 from robot_rl.types import Command, Driver, Pose
-from conftest import wait_for
 
 WATCHED = (
     topics.CURRENT_POSE,
@@ -160,5 +161,5 @@ class Probe:
     def command(self, lease: str, sequence: int, dx_m: float) -> Command:
         """A command that moves `dx_m` along base x from where the arm is."""
         here = self.tcp()
-        there = pose(here.position_m + (dx_m, 0.0, 0.0), here.quaternion_xyzw)
+        there = pose(here.position_m + np.array((dx_m, 0.0, 0.0)), here.quaternion_xyzw)
         return Command(sequence, self.now_s(), Driver.POLICY, lease, there)

@@ -1,9 +1,11 @@
-"""A stand-in for the actor, as a process that can be killed: arms, then sways along base x at 10 Hz."""
+"""A stand-in for the actor, as a process that can be killed: arms, then sways along base x."""
 
 from __future__ import annotations
 
 import sys
 import time
+
+import numpy as np
 
 from robot_rl.geometry import pose
 from robot_rl.ros.ports import RosClock, RosGate, RosRobot
@@ -11,7 +13,7 @@ from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import node_shell
 from robot_rl.types import Command, Driver
 
-STRIDE_M = 0.01
+STRIDE = np.array((0.01, 0.0, 0.0))
 
 
 def main(lease: str) -> None:
@@ -32,7 +34,9 @@ def main(lease: str) -> None:
             if abs(here.position_m[0] - centre_m) > 0.03:
                 sign = 1.0 if here.position_m[0] < centre_m else -1.0
             sequence += 1
-            there = pose(here.position_m + (sign * STRIDE_M, 0.0, 0.0), here.quaternion_xyzw)
+            there = pose(
+                here.position_m + np.array((sign * STRIDE_M, 0.0, 0.0)), here.quaternion_xyzw
+            )
             gate.request(Command(sequence, clock.now_s(), Driver.POLICY, lease, there), state)
             tick_s += 0.1
             clock.sleep_until_s(tick_s)

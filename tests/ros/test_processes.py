@@ -240,7 +240,9 @@ def test_sigterm_to_the_gate_ends_with_a_hold(world: World) -> None:
         measured = [m for t, m in probe.heard["current_pose"] if t <= sent_s][-1]
         gap_m = convert.pose_from(last).position_m - convert.pose_from(measured).position_m
         assert np.linalg.norm(gap_m) < 0.004  # the measured pose, not the 10 mm ahead of it
-        wait_for(lambda: world.supervisor.restarts()["gate"] > restarts, 5.0, "it is back")
+        wait_for(lambda: world.supervisor.restarts()["gate"] > restarts, 5.0, "started again")
+        before = len(probe.heard["gate/heartbeat"])
+        wait_for(lambda: len(probe.heard["gate/heartbeat"]) > before, 10.0, "it beats")
     finally:
         requester.kill()
         requester.wait()

@@ -53,6 +53,7 @@ def step(
     number: int,
     index: int,
     driver: Driver = Driver.POLICY,
+    *,
     reward: float | None = 0.0,
     ending: Ending | None = None,
     gripper: float = 0.0,
@@ -98,7 +99,7 @@ def replay_of(*rows: Row, capacity: int = 1000) -> Replay:
 
 
 def gappy_stream(rng: np.random.Generator) -> list[Row]:
-    """Several actors' episodes interleaved, frames and steps missing, drivers changing, restarts."""
+    """Episodes interleaved, frames and steps missing, drivers changing, rows delivered twice."""
     streams: list[list[Row]] = []
     for number in range(12):
         purpose = str(rng.choice(["train", "train", "demo", "eval"]))
@@ -109,7 +110,7 @@ def gappy_stream(rng: np.random.Generator) -> list[Row]:
             ending = Ending(rng.choice(list(Ending))) if index == length - 1 else None
             reward = None if rng.random() < 0.1 else float(rng.random())
             rows.append(frame(number, index))
-            rows.append(step(number, index, driver, reward, ending))
+            rows.append(step(number, index, driver, reward=reward, ending=ending))
         rows.append(frame(number, length))
         kept = [r for r in rows[1:] if rng.random() > 0.15]  # gaps
         streams.append(rows[:1] + kept)

@@ -17,11 +17,12 @@ One `update` = `critic_actor_ratio` critic (and gripper) steps on fresh batches,
 temperature step on the last batch.
 
 Deviations from HIL-SERL's code: |A| counts the pose dimensions only (the gripper has its own head);
-ReLU, as in RLPD, instead of tanh (30x cheaper on a CPU); states are standardised with the moments
-of the first data, frozen then; Q starts near 0, not at random values that the actor would chase (a point
-task needs 1/3 of the steps); time limits bootstrap (m = 1); a toggle is a command opposite to the
-last command, not to the measured width; the gripper may explore (`gripper_epsilon`), theirs never
-does; a step with a non-finite gradient is skipped; products may be bfloat16 (`precision`).
+ReLU, as in RLPD, instead of tanh (30x cheaper on a CPU, and the point task is learned sooner);
+states are standardised with the moments of the first data, frozen then; Q starts near 0, not at
+random values that the actor would chase (the point task takes a third of the steps); time limits
+bootstrap (m = 1); a toggle is a command opposite to the last command, not to the measured width;
+the gripper may explore (`gripper_epsilon`), theirs never does; a step with a non-finite gradient is
+skipped; products may be bfloat16 (`precision`).
 
 Metrics: critic/loss, critic/q_mean, critic/target_mean, actor/loss, actor/entropy, actor/bc_loss,
 temperature/value, gripper/loss, gripper/q_mean, optimizer/skipped.
@@ -67,6 +68,7 @@ class HilSerlConfig:
     demo_fraction: float = 0.5  # RLPD's symmetric sampling; 0 = plain SAC
     critic_actor_ratio: int = 2
     temperature_init: float = 0.01
+    std_init: float = 1.0  # of the untrained policy, before the squash; less = a calmer start
     target_entropy_per_dim: float = -0.5
     backup_entropy: bool = False  # an entropy bonus drowns a sparse reward
     gripper_penalty: float = 0.02  # charged per reversal
@@ -87,8 +89,8 @@ class HilSerlConfig:
             raise ValueError("demo_fraction and gripper_epsilon must lie in [0, 1]")
         if min(self.batch_size, self.critic_actor_ratio, *self.hidden, len(self.hidden)) < 1:
             raise ValueError("batch_size, critic_actor_ratio and hidden must be at least 1")
-        if min(self.learning_rate, self.temperature_init) <= 0.0:
-            raise ValueError("learning_rate and temperature_init must be positive")
+        if min(self.learning_rate, self.temperature_init, self.std_init) <= 0.0:
+            raise ValueError("learning_rate, temperature_init and std_init must be positive")
         if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
             raise ValueError(f"value_range must be (low, high), got {self.value_range}")
         if min(self.gripper_penalty, self.bc_weight, self.bc_decay_updates) < 0:
@@ -135,7 +137,7 @@ class HilSerl:
         self.net = ActorNet.from_spec(spec, config.hidden, config.activation, config.bf16)
         sizes = (self.net.state_size + self.net.pose_size, *config.hidden, 1)
         self.critic_net = EnsembleMLP(config.critics, sizes, config.activation, config.bf16)
-        self.actor = self.net.init(generator)
+        self.actor = self.net.init(generator, config.std_init)
         self.critic = self.critic_net.init(generator, last_scale=0.01)
         self.critic_slow = self.critic.clone()
         self.gripper_slow = self.actor["gripper"].clone() if self.net.gripper else None

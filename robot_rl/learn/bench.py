@@ -1,0 +1,167 @@
+"""How fast the learner learns, beside what this machine's matrix products allow.
+
+    bench(seconds)["critics_2/updates_per_s"]
+
+A figure of a peer, measured by us with one thread on the same kind of machine: LeRobot 0.6 does 49
+gradient steps per second with 2 critics of 256 x 256 at batch 256, and 23 with 10.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
+from robot_rl.learn.replay import Batch, Replay
+from robot_rl.nets.cpu import keep_freed_memory
+from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Outcome, Row, Step
+
+STATE_SIZE = 30  # what the state tasks observe
+EPISODES, EPISODE_STEPS = 100, 50
+WARM_UP = 5  # first calls fill caches and allocate
+
+STATE = TensorSpec((STATE_SIZE,), "float32")
+IMAGE = TensorSpec((128, 128, 3), "uint8")
+CASES = {
+    "critics_2": HilSerlConfig(),
+    "critics_10": HilSerlConfig(critics=10, target_subset=2),
+    "critics_2_float32": HilSerlConfig(precision="float32"),
+    "critics_2_hidden_128": HilSerlConfig(hidden=(128, 128)),
+}
+
+
+def bench(seconds: float) -> dict[str, float]:
+    """Measure each case for about `seconds`; returns figure -> number.
+
+    Cases as in `CASES`, each with updates_per_s (gradient steps, sampling included), sample_ms (one
+    batch), floor_updates_per_s (nothing but the matrix products, at the rate of one 256-cube) and
+    of_floor; `act_ms`; `replay/*_bytes_per_step` for a state and for a state with two images.
+    """
+    torch.set_num_threads(1)  # as the learner runs: the other cores have other work
+    keep_freed_memory()
+    spec = _spec()
+    replay = Replay(spec, EPISODES * EPISODE_STEPS)
+    replay.ingest(_rows(spec))
+    figures: dict[str, float] = {"torch_threads": float(torch.get_num_threads())}
+    rates = {bf16: matmul_flops_per_s(bf16) for bf16 in (False, True)}
+    for name, config in CASES.items():
+        figures |= {
+            f"{name}/{k}": v for k, v in _case(config, replay, rates[config.bf16], seconds).items()
+        }
+    algo = CASES["critics_2"].make(spec, 0)
+    state = {"state": np.zeros((1, STATE_SIZE), np.float32)}
+    figures["act_ms"] = 1e3 * _period_s(lambda: algo.act(state, False), min(seconds, 1.0))
+    figures["replay/state_bytes_per_step"] = float(replay.bytes_per_step)
+    with_images = _spec(images=2)
+    figures["replay/two_images_bytes_per_step"] = float(Replay(with_images, 1).bytes_per_step)
+    figures["matmul_float32_gflops"] = rates[False] / 1e9
+    figures["matmul_bfloat16_gflops"] = rates[True] / 1e9
+    return figures
+
+
+def flops_per_update(algo: HilSerl) -> float:
+    """Multiply-adds x 2 of one gradient step: the products that no implementation can leave out.
+
+    Forward 1; gradient of the weights 1; gradient of the input 1, but not of the first layer where
+    nobody asks for it. One actor step is shared by `critic_actor_ratio` gradient steps.
+    """
+    config, batch = algo.config, algo.config.batch_size
+    first, rest = _products(algo.critic_net.sizes)
+    policy_first, policy_rest = _products(algo.net.policy.sizes)
+    critic = config.critics * (2 * first + 3 * rest) + config.target_subset * (first + rest)
+    critic += policy_first + policy_rest  # a' for the target
+    if algo.net.gripper:
+        gripper_first, gripper_rest = _products(algo.net.gripper.sizes)
+        critic += 4 * gripper_first + 5 * gripper_rest
+    actor = config.critics * 2 * (first + rest) + 2 * policy_first + 3 * policy_rest
+    return 2.0 * batch * (critic + actor / config.critic_actor_ratio)
+
+
+def matmul_flops_per_s(bf16: bool) -> float:
+    """Rate of the layer that dominates: a pair of [256, 256] x [256, 256]."""
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    a, b = torch.randn(2, 2, 256, 256).to(dtype)
+    return 2 * 2 * 256**3 / _period_s(lambda: torch.bmm(a, b), 0.3)
+
+
+def _case(
+    config: HilSerlConfig, replay: Replay, flops_per_s: float, seconds: float
+) -> dict[str, float]:
+    algo, rng = config.make(replay.spec, 0), np.random.default_rng(0)
+
+    def sample(batch_size: int, demo_fraction: float) -> Batch:
+        return replay.sample(batch_size, demo_fraction, rng)
+
+    rate = algo.steps_per_update / _period_s(lambda: algo.update(sample), seconds)
+    draw = 1e3 * _period_s(lambda: sample(config.batch_size, 0.5), min(seconds, 0.5))
+    floor = flops_per_s / flops_per_update(algo)
+    return {
+        "updates_per_s": rate,
+        "sample_ms": draw,
+        "floor_updates_per_s": floor,
+        "of_floor": rate / floor,
+    }
+
+
+def _products(sizes: tuple[int, ...]) -> tuple[int, int]:
+    """Multiply-adds per row: of the first layer, of the others."""
+    layers = [i * o for i, o in itertools.pairwise(sizes)]
+    return layers[0], sum(layers[1:])
+
+
+def _period_s(work: Callable[[], object], seconds: float) -> float:
+    """Median time of one call over about `seconds`."""
+    for _ in range(WARM_UP):
+        work()
+    times: list[float] = []
+    while sum(times) < seconds:
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return float(np.median(times))
+
+
+def _spec(images: int = 0) -> Spec:
+    action = ActionSpec(translation_m=0.01, rotation_rad=0.1, gripper=False)
+    cameras = {f"image/{i}": IMAGE for i in range(images)}
+    return Spec("bench", 10.0, {"state": STATE, **cameras}, action)
+
+
+def _rows(spec: Spec) -> list[Row]:
+    """Random episodes, a fifth of them demonstrations."""
+    rng, rows = np.random.default_rng(0), list[Row]()
+    for number in range(EPISODES):
+        key, demo = EpisodeId("bench", "actor", number), number % 5 == 0
+        rows.append(EpisodeStart(key, "demo" if demo else "train", "bench", spec.hash, "", 0, 0))
+        for index in range(EPISODE_STEPS + 1):
+            state = rng.normal(size=STATE_SIZE).astype(np.float32)
+            rows.append(Frame(key, index, 0, {"state": state}))
+        rows += [_step(key, index, demo, rng) for index in range(EPISODE_STEPS)]
+    return rows
+
+
+def _step(key: EpisodeId, index: int, demo: bool, rng: np.random.Generator) -> Step:
+    action = rng.uniform(-1, 1, 6).astype(np.float32)
+    last = index == EPISODE_STEPS - 1
+    return Step(
+        id=key,
+        step=index,
+        frame=index,
+        next_frame=index + 1,
+        segment=0,
+        driver=Driver.DEMO if demo else Driver.POLICY,
+        action=action,
+        policy_action=action,
+        outcome=Outcome.PASS,
+        reason="",
+        reward=float(last and demo),
+        ending=(Ending.TERMINATED if demo else Ending.TRUNCATED) if last else None,
+        success=demo if last else None,
+        weights_version=0,
+        stamp_ns=0,
+    )

@@ -1,0 +1,1 @@
+"""Thin ament package; the code is in the pip package `robot-rl`."""

@@ -1,0 +1,256 @@
+"""The learner's promises: budget, publication, exact resume, and no harm from bad checkpoints."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from point_mass import SPEC, FakeStore, PointMass, demonstrate
+
+from robot_rl.clock import ManualClock
+from robot_rl.errors import CheckpointError, RobotRLError
+from robot_rl.learn.algos import HilSerlConfig
+from robot_rl.learn.learner import Learner, LearnerConfig
+from robot_rl.learn.metrics import MetricSink
+from robot_rl.types import Driver
+
+ALGO = HilSerlConfig(hidden=(16, 16), batch_size=16, critics=3)
+CONFIG = LearnerConfig(min_steps=20, publish_period_s=0.0, checkpoint_updates=0, log_updates=10)
+
+
+def random_practice(store: FakeStore, episodes: int, seed: int = 0) -> None:
+    """Practice rows of a policy that knows nothing."""
+    env = PointMass(seed)
+    env.episodes = len(store.rows)  # fresh identities
+    for _ in range(episodes):
+        act = lambda _: (env.rng.uniform(-1, 1, 6).astype(np.float32), Driver.POLICY)  # noqa: E731
+        store.rows += env.episode(act)[0]
+
+
+@pytest.fixture
+def store() -> FakeStore:
+    rows = FakeStore()
+    demonstrate(rows, PointMass(0), 3)
+    random_practice(rows, 3)
+    return rows
+
+
+def make(store: FakeStore, folder: Path, config: LearnerConfig = CONFIG, seed: int = 0) -> Learner:
+    return Learner(config, ALGO, SPEC, store, run_dir=folder, seed=seed, clock=ManualClock())
+
+
+def states_equal(a: Learner, b: Learner) -> bool:
+    one, other = a.algo.state_dict(), b.algo.state_dict()
+    return one.keys() == other.keys() and all(torch.equal(v, other[k]) for k, v in one.items())
+
+
+def test_updates_follow_the_data_and_stop_with_it(store: FakeStore, tmp_path: Path) -> None:
+    learner = make(store, tmp_path, replace(CONFIG, utd=2.0))
+    new = learner.ingest()
+    assert new == learner.env_steps
+    assert learner.updates_due() == 2 * new
+    learner.update(learner.updates_due())
+    assert learner.updates_due() == 0
+    assert learner.ingest() == 0
+    assert learner.updates_due() == 0
+    assert learner.updates == 2 * new
+
+
+def test_backlog_is_capped(store: FakeStore, tmp_path: Path) -> None:
+    learner = make(store, tmp_path, replace(CONFIG, utd=20.0, max_backlog=50))
+    learner.ingest()
+    assert learner.updates_due() == 50
+
+
+def test_learning_waits_for_min_steps_but_not_for_pre_training(
+    store: FakeStore, tmp_path: Path
+) -> None:
+    learner = make(store, tmp_path, replace(CONFIG, min_steps=10_000, pretrain_updates=6))
+    assert learner.updates_due() == 0  # no data at all
+    learner.ingest()
+    assert learner.updates_due() == 6
+    assert learner.update(6) == 6
+    assert learner.updates_due() == 0
+
+
+def test_resume_is_exact_to_the_bit(store: FakeStore, tmp_path: Path) -> None:
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.update(20)
+    learner.save()
+    random_practice(store, 2, seed=5)  # arrives after the checkpoint
+    learner.ingest()
+    learner.update(20)
+    resumed = make(store, tmp_path, seed=99)
+    assert resumed.load()
+    assert resumed.updates == 20
+    resumed.ingest()
+    resumed.update(20)
+    assert states_equal(learner, resumed)
+    assert resumed.env_steps == learner.env_steps
+    assert resumed.updates_due() == learner.updates_due()
+    assert resumed.weights().version > learner.weights().version - 1
+
+
+def test_equal_seeds_give_equal_runs(store: FakeStore, tmp_path: Path) -> None:
+    runs = [make(store, tmp_path / str(i)) for i in range(2)]
+    for learner in runs:
+        learner.ingest()
+        learner.update(20)
+    assert states_equal(*runs)
+
+
+def test_nothing_to_load_is_no_error(store: FakeStore, tmp_path: Path) -> None:
+    assert make(store, tmp_path).load() is False
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "manifest", "gone"])
+def test_damaged_checkpoint_falls_back_to_the_one_before(
+    damage: str, store: FakeStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.update(4)
+    good = learner.save()
+    learner.update(4)
+    bad = learner.save()
+    tensors, manifest = bad / "tensors.safetensors", bad / "manifest.json"
+    data = bytearray(tensors.read_bytes())
+    if damage == "truncate":
+        tensors.write_bytes(data[:-100])
+    elif damage == "flip":
+        data[-5] ^= 1
+        tensors.write_bytes(data)
+    elif damage == "manifest":
+        manifest.write_text(manifest.read_text()[:50])
+    else:
+        tensors.unlink()
+    before = sorted(p.name for p in bad.iterdir())
+    resumed = make(store, tmp_path)
+    assert resumed.load()
+    assert resumed.updates == 4
+    assert "left aside" in caplog.text
+    for _ in range(5):
+        resumed.save()
+    assert sorted(p.name for p in bad.iterdir()) == before  # evidence stays
+    assert not good.exists()  # while good ones are pruned
+
+
+def test_checkpoints_of_another_spec_are_refused_and_kept(store: FakeStore, tmp_path: Path) -> None:
+    learner = make(store, tmp_path)
+    path = learner.save()
+    other = replace(SPEC, task="other")
+    foreign = Learner(CONFIG, ALGO, other, store, run_dir=tmp_path, seed=0)
+    with pytest.raises(CheckpointError, match="cannot be used"):
+        foreign.load()
+    assert path.exists()
+
+
+def test_checkpoint_of_another_network_is_refused(store: FakeStore, tmp_path: Path) -> None:
+    make(store, tmp_path).save()
+    bigger = replace(ALGO, hidden=(32, 32))
+    with pytest.raises(CheckpointError, match="another network"):
+        Learner(CONFIG, bigger, SPEC, store, run_dir=tmp_path, seed=0).load()
+
+
+def test_keeps_the_newest_and_the_best(store: FakeStore, tmp_path: Path) -> None:
+    learner = make(store, tmp_path, replace(CONFIG, keep_checkpoints=2))
+    for score in (0.1, 0.9, None, 0.3, None):
+        learner.save(score)
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == [
+        "000002",
+        "000004",
+        "000005",
+    ]
+
+
+def test_full_disk_ends_neither_training_nor_earlier_checkpoints(
+    store: FakeStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    learner = make(store, tmp_path, replace(CONFIG, checkpoint_updates=2))
+    learner.ingest()
+    learner.update(2)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("robot_rl.learn.checkpoint._write_synced", full)
+    learner.update(2)
+    assert "No space left" in caplog.text
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000001"]
+
+
+def test_weights_are_versioned_and_paced(store: FakeStore, tmp_path: Path) -> None:
+    clock = ManualClock()
+    config = replace(CONFIG, publish_period_s=1.0)
+    learner = Learner(config, ALGO, SPEC, store, run_dir=tmp_path, seed=0, clock=clock)
+    assert learner.weights().version == 0  # untrained
+    learner.ingest()
+    learner.update(2)
+    assert learner.weights().version == 0  # too soon
+    clock.sleep_until_s(1.5)
+    first = learner.weights()
+    clock.sleep_until_s(3.0)
+    assert first.version == 1
+    assert learner.weights() is first  # nothing learned since
+    tensors = safetensors.torch.load(first.data)
+    assert set(tensors) == {"policy", "mean", "scale"}
+
+
+def test_nan_is_never_published_and_three_bad_steps_restore_the_last_good_state(
+    store: FakeStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.update(4)
+    learner.save()
+    good = learner.weights()
+    with torch.no_grad():
+        learner.algo.actor["policy"].fill_(float("nan"))  # type: ignore[attr-defined]
+    learner.updates += 1
+    assert learner.weights() is good
+    learner.update(4)
+    assert "back to the last good state" in caplog.text
+    assert torch.isfinite(learner.algo.actor_state()["policy"]).all()
+    assert learner.weights().version == good.version + 1
+
+
+def test_endless_nan_ends_with_one_clear_error(store: FakeStore, tmp_path: Path) -> None:
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.replay._reward.fill(np.inf)
+    with pytest.raises(RobotRLError, match="gradients stay non-finite"):
+        learner.update(100)
+
+
+def test_metrics_have_stable_keys(store: FakeStore, tmp_path: Path) -> None:
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.update(10)
+    line = json.loads((tmp_path / "learner.jsonl").read_text().splitlines()[-1])
+    assert line["env_steps"] == learner.env_steps
+    for key in ("critic/q_mean", "critic/loss", "actor/entropy", "learner/utd", "replay/demo"):
+        assert np.isfinite(line[key])
+
+
+def test_metric_file_survives_a_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text('{"a": 1}\n{"torn')
+    sink = MetricSink(path)
+    sink.write(5, {"x/y": float("nan"), "x/z": 2.0}, phase="practice")
+    sink.close()
+    last = json.loads(path.read_text().splitlines()[-1])
+    assert (last["env_steps"], last["x/y"], last["x/z"], last["phase"]) == (
+        5,
+        None,
+        2.0,
+        "practice",
+    )

@@ -1,0 +1,99 @@
+"""The policy on the robot: adopts only what it can trust, and acts in far less than a tick."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from robot_rl.act.policy import PolicyRuntime
+from robot_rl.errors import LinkError, SpecError
+from robot_rl.learn.algos import HilSerlConfig
+from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.types import Weights
+
+SPEC = Spec(
+    task="fake",
+    control_hz=10.0,
+    observation={
+        "state": TensorSpec((30,), "float32"),
+        "image/wrist": TensorSpec((8, 8, 3), "uint8"),
+    },
+    action=ActionSpec(translation_m=0.01, rotation_rad=0.1, gripper=True),
+)
+ALGO = HilSerlConfig()
+OBSERVATION = {
+    "state": np.linspace(-1, 1, 30, dtype=np.float32),
+    "image/wrist": np.zeros((8, 8, 3), np.uint8),
+}
+
+
+def weights(algo: HilSerlConfig = ALGO, version: int = 3, spoil: float | None = None) -> Weights:
+    tensors = algo.make(SPEC, 1).actor_state()
+    if spoil is not None:
+        tensors["policy"][0, 0] = spoil
+    data = safetensors.torch.save(tensors)
+    return Weights(version, hashlib.sha256(data).hexdigest(), data)
+
+
+def test_stands_still_before_any_weights() -> None:
+    policy = PolicyRuntime(ALGO, SPEC)
+    assert policy.version == -1
+    assert (policy.act(OBSERVATION, False) == 0.0).all()
+
+
+def test_acts_as_the_learner_would() -> None:
+    policy = PolicyRuntime(ALGO, SPEC)
+    policy.load(weights())
+    action = policy.act(OBSERVATION, True)
+    batch = {k: v[None] for k, v in OBSERVATION.items()}
+    want = replace(ALGO, precision="float32").make(SPEC, 1).act(batch, True)[0].numpy()
+    np.testing.assert_allclose(action, want, atol=1e-6)
+    assert (policy.version, action.dtype, action.shape) == (3, np.float32, (7,))
+    assert np.abs(action).max() <= 1.0
+
+
+def test_exploration_noise_is_seeded() -> None:
+    actions = []
+    for seed in (0, 0, 1):
+        policy = PolicyRuntime(ALGO, SPEC, seed)
+        policy.load(weights())
+        actions.append(policy.act(OBSERVATION, False))
+    assert (actions[0] == actions[1]).all()
+    assert (actions[0] != actions[2]).any()
+
+
+def test_damaged_foreign_and_nan_weights_leave_the_ones_in_use(tmp_path: Path) -> None:
+    policy = PolicyRuntime(ALGO, SPEC)
+    policy.load(weights())
+    before = policy.act(OBSERVATION, True)
+    good = weights(version=4)
+    garbage = b"\x10" + bytes(40)
+    for bad, error, words in (
+        (replace(good, data=good.data[:-1] + b"\x00"), LinkError, "damaged"),
+        (Weights(5, hashlib.sha256(garbage).hexdigest(), garbage), LinkError, "cannot be read"),
+        (weights(HilSerlConfig(hidden=(64, 64))), SpecError, "another network"),
+        (weights(spoil=float("nan")), SpecError, "NaN"),
+    ):
+        with pytest.raises(error, match=words):
+            policy.load(bad)
+    assert policy.version == 3
+    assert (policy.act(OBSERVATION, True) == before).all()
+
+
+def test_an_action_takes_less_than_half_a_millisecond() -> None:
+    policy = PolicyRuntime(ALGO, SPEC)
+    policy.load(weights())
+    times = []
+    for _ in range(300):
+        began = time.thread_time()
+        policy.act(OBSERVATION, False)
+        times.append(time.thread_time() - began)
+    assert np.median(times) < 0.5e-3
+    assert torch.get_num_threads() == 1

@@ -1,0 +1,315 @@
+"""The graph against nodes, parameters, launch files, packages and docs. No ROS needed."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+import tomllib
+import types
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from conftest import HAS_ROS, NO_ROS
+
+from robot_rl.config import REGISTRY, resolve
+from robot_rl.errors import ConfigError
+from robot_rl.ros import docs, parameters
+from robot_rl.ros.graph import (
+    IMAGE_PROFILE,
+    MODULES,
+    PROFILE_VARIABLE,
+    NodeSpec,
+    RealGraphConfig,
+    SimGraphConfig,
+    real_graph,
+    ros_arguments,
+    sim_graph,
+    stop_order,
+)
+from robot_rl.ros.topics import CLOCK, DIAGNOSTICS, SERVICES, TOPICS
+
+REPO = Path(__file__).resolve().parents[2]
+ROS = REPO / "robot_rl" / "ros"
+BRINGUP = REPO / "ros2_ws" / "src" / "robot_rl_bringup"
+GRAPHS = {
+    "sim": lambda: sim_graph(SimGraphConfig(), "runs/x"),
+    "sim with cameras": lambda: sim_graph(SimGraphConfig(camera_hz=10.0), "runs/x"),
+    "real": lambda: real_graph(RealGraphConfig(), "runs/x"),
+}
+ROS_CONFIGS = [p for p in (REPO / "configs" / "ros").glob("*.yaml") if p.stem in ("sim", "real")]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_node_of_every_graph_exists_and_declares_its_parameters(name: str) -> None:
+    for spec in GRAPHS[name]():
+        assert importlib.util.find_spec(spec.module) is not None
+        assert "def main(args" in (ROS / f"{spec.module.split('.')[-1]}.py").read_text()
+        assert parameters.check(spec.name, spec.params) == dict(spec.params)
+
+
+def test_the_real_graph_has_no_simulator_no_sim_time_and_nobody_who_acknowledges() -> None:
+    graph = GRAPHS["real"]()
+    assert [spec.name for spec in graph] == ["gate", "watchdog", "operator", "actor"]
+    assert not any(spec.params.get("use_sim_time") for spec in graph)
+    assert all(spec.params.get("unattended", False) is False for spec in graph)
+    with pytest.raises(ValueError, match="simulation only"):
+        RealGraphConfig(nodes={"operator": {"unattended": True}})
+    with pytest.raises(ValueError, match="no sim node"):
+        RealGraphConfig(nodes={"sim": {}})
+
+
+def test_the_watchdog_trusts_no_simulated_clock() -> None:
+    (watchdog,) = (s for s in GRAPHS["sim"]() if s.name == "watchdog")
+    assert "use_sim_time" not in watchdog.params
+
+
+def test_only_nodes_with_images_use_shared_memory() -> None:
+    with_shm = {s.name for s in GRAPHS["sim with cameras"]() if PROFILE_VARIABLE in s.env}
+    assert with_shm == {"sim", "actor"}
+    assert all(
+        s.env[PROFILE_VARIABLE] == IMAGE_PROFILE
+        for s in GRAPHS["sim with cameras"]()
+        if s.name in with_shm
+    )
+    assert not any(s.env for s in GRAPHS["sim"]())
+
+
+def test_drivers_stop_first_the_arm_last_and_the_watchdog_before_the_gate() -> None:
+    names = [s.name for s in stop_order(GRAPHS["sim"]())]
+    assert names == ["actor", "operator", "watchdog", "gate", "sim"]
+
+
+@pytest.mark.parametrize("path", ROS_CONFIGS, ids=lambda p: p.stem)
+def test_shipped_configs_build_and_name_known_things(path: Path) -> None:
+    data = yaml.safe_load(path.read_text())
+    assert data["name"] == path.stem and path.stem in REGISTRY["ros"]
+    resolve("ros", data)
+
+
+def test_a_typo_in_a_node_or_parameter_is_named() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'watchdog'"):
+        SimGraphConfig(nodes={"watchdgo": {}})
+    with pytest.raises(ConfigError, match="did you mean 'silence_s'"):
+        SimGraphConfig(nodes={"watchdog": {"silense_s": 0.3}})
+    with pytest.raises(ConfigError, match=r"\[0.05, 5.0\] s"):
+        SimGraphConfig(nodes={"watchdog": {"silence_s": 60.0}})
+    with pytest.raises(ValueError, match="real_time_factor"):
+        SimGraphConfig(real_time_factor=0.0)
+
+
+def test_parameters_of_the_configuration_win() -> None:
+    config = SimGraphConfig(nodes={"watchdog": {"silence_s": 0.3}, "sim": {"publish_hz": 100}})
+    params = {s.name: s.params for s in sim_graph(config, "runs/x")}
+    assert params["watchdog"]["silence_s"] == 0.3
+    assert params["sim"]["publish_hz"] == 100.0 and isinstance(params["sim"]["publish_hz"], float)
+
+
+def test_ros_arguments_carry_name_namespace_and_remaps() -> None:
+    spec = NodeSpec("m", "gate", "left", remaps={"joint_states": "franka/joint_states"})
+    assert ros_arguments(spec, "p.yaml") == [
+        "--ros-args", "-r", "__node:=gate", "-r", "__ns:=/left",
+        "-r", "joint_states:=franka/joint_states", "--params-file", "p.yaml",
+    ]  # fmt: skip
+
+
+def test_names_are_relative_except_the_two_that_ros_fixes() -> None:
+    absolute = {t.name for t in TOPICS if t.name.startswith("/")}
+    assert absolute == {CLOCK.name, DIAGNOSTICS.name}
+    assert not any(s.name.startswith("/") for s in SERVICES)
+
+
+def sources() -> list[tuple[Path, ast.Module]]:
+    return [(p, ast.parse(p.read_text())) for p in sorted(ROS.glob("*.py"))]
+
+
+def test_one_executor_kind_and_endpoints_only_from_the_tables() -> None:
+    makers = {"create_publisher", "create_subscription", "create_service"}
+    for path, tree in sources():
+        names = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        names |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        names |= {a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+        assert not names & {"MultiThreadedExecutor", "EventsExecutor", "Rate", "create_rate"}, path
+        assert path.name == "endpoints.py" or not names & makers, path
+
+
+def test_no_topic_name_in_the_code_is_absolute() -> None:
+    allowed = {CLOCK.name, DIAGNOSTICS.name}
+    for path, tree in sources():
+        strings = [n for n in ast.walk(tree) if isinstance(n, ast.JoinedStr)]
+        suffixes = {id(v) for s in strings for v in s.values}  # e.g. of f"{name}/rate_hz"
+        for node in ast.walk(tree):
+            if id(node) in suffixes:
+                continue
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                absolute = re.fullmatch(r"/[a-z_]+(/[a-z_]+)*", node.value)
+                assert not absolute or node.value in allowed, f"{path}: {node.value}"
+
+
+def test_message_data_is_filled_in_one_place_and_from_array_array() -> None:
+    for path, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign):
+                targets = [t.attr for t in node.targets if isinstance(t, ast.Attribute)]
+                assert "data" not in targets or path.name == "convert.py", path
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id != "Image" or path.name == "convert.py", path
+    image_to = (ROS / "convert.py").read_text().split("def image_to")[1].split("def ")[0]
+    assert "frombytes" in image_to and "tolist()" not in image_to
+
+
+def test_rclpy_free_modules_import_without_rclpy() -> None:
+    for name in ("topics", "parameters", "graph", "supervise", "wire", "docs"):
+        tree = ast.parse((ROS / f"{name}.py").read_text())
+        imported = {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+        imported |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        assert not any(m.split(".")[0] in ("rclpy", "std_msgs", "geometry_msgs") for m in imported)
+
+
+def test_the_generated_page_is_fresh() -> None:
+    text = docs.PAGE.read_text()
+    assert docs.page(text) == text, "run: python -m robot_rl.ros.docs"
+
+
+@pytest.mark.ros
+@pytest.mark.skipif(not HAS_ROS, reason=NO_ROS)
+def test_every_topic_and_service_type_exists_and_has_a_profile() -> None:
+    from robot_rl.ros.endpoints import message_type
+    from robot_rl.ros.qos import PROFILES
+
+    for entry in (*TOPICS, *SERVICES):
+        assert message_type(entry.type).__name__ == entry.type.split("/")[-1]
+    assert {t.qos for t in TOPICS} <= set(PROFILES)
+
+
+# --- launch files and the ament package ----------------------------------------------------------
+
+
+class Recorded:
+    """Stands in for any launch action; keeps what it was made from."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.args, self.kwargs = args, kwargs
+
+
+class Configuration(Recorded):
+    """`LaunchConfiguration`: looks the value up in the recording context (a dict)."""
+
+    def perform(self, context: dict[str, str]) -> str:
+        return context[self.args[0]]
+
+
+@pytest.fixture
+def launch_double(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
+    """Small recording doubles of `launch` and `launch_ros`."""
+
+    class Node(Recorded):
+        pass
+
+    def module(name: str, **names: Any) -> None:
+        fake = types.ModuleType(name)
+        vars(fake).update(names)
+        monkeypatch.setitem(sys.modules, name, fake)
+
+    module("launch", LaunchDescription=Recorded)
+    module("launch.actions", DeclareLaunchArgument=Recorded, OpaqueFunction=Recorded)
+    module("launch.substitutions", LaunchConfiguration=Configuration)
+    module("launch_ros")
+    module("launch_ros.actions", Node=Node)
+    monkeypatch.delitem(sys.modules, "robot_rl.ros.launch_front", raising=False)
+    return Node
+
+
+def launched(name: str, given: dict[str, str]) -> list[Recorded]:
+    """Execute a launch file as launch would; returns its nodes."""
+    path = REPO / "launch" / f"{name}.launch.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_launch", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (entries,) = module.generate_launch_description().args
+    declared = {
+        e.args[0]: e.kwargs.get("default_value") for e in entries if "function" not in e.kwargs
+    }
+    assert set(given) <= set(declared)
+    context = {k: v for k, v in declared.items() if v is not None} | given
+    return next(e for e in entries if "function" in e.kwargs).kwargs["function"](context)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "graph"),
+    [
+        ("sim", {"run_dir": "r"}, lambda: sim_graph(SimGraphConfig(), "r")),
+        (
+            "sim",
+            {"run_dir": "r", "real_time_factor": "2", "camera_hz": "5", "namespace": "left"},
+            lambda: sim_graph(
+                SimGraphConfig(real_time_factor=2.0, camera_hz=5.0, namespace="left"), "r"
+            ),
+        ),
+        ("real", {"run_dir": "r"}, lambda: real_graph(RealGraphConfig(), "r")),
+    ],
+)
+def test_launch_files_start_exactly_the_graph(
+    launch_double: type[Recorded], name: str, given: dict[str, str], graph: Any
+) -> None:
+    nodes, expected = launched(name, given), graph()
+    assert [n.kwargs["name"] for n in nodes] == [s.name for s in expected]
+    for node, spec in zip(nodes, expected, strict=True):
+        assert isinstance(node, launch_double)
+        assert node.kwargs["arguments"] == ["-m", spec.module]
+        assert node.kwargs["executable"] == sys.executable
+        assert node.kwargs["parameters"] == [dict(spec.params)]
+        assert node.kwargs["namespace"] == spec.namespace
+        assert dict(node.kwargs["remappings"]) == dict(spec.remaps)
+        assert node.kwargs["additional_env"][PROFILE_VARIABLE].endswith(".xml")
+
+
+def test_ament_packages_have_the_version_of_the_pip_package() -> None:
+    version = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["version"]
+    for package in ("robot_rl_bringup", "robot_rl_msgs"):
+        root = ElementTree.parse(REPO / "ros2_ws" / "src" / package / "package.xml").getroot()
+        assert root.get("format") == "3"
+        assert root.findtext("version") == version and root.findtext("name") == package
+    assert f'version="{version}"' in (BRINGUP / "setup.py").read_text()
+
+
+def test_bringup_installs_every_launch_file_and_config_and_its_scripts_exist(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import setuptools
+
+    got: dict[str, Any] = {}
+    monkeypatch.setattr(setuptools, "setup", lambda **kwargs: got.update(kwargs))
+    spec = importlib.util.spec_from_file_location("bringup_setup", BRINGUP / "setup.py")
+    assert spec is not None and spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    installed = {(BRINGUP / f).resolve() for _, names in got["data_files"] for f in names}
+    wanted = set((REPO / "launch").glob("*.launch.py")) | set((REPO / "configs").rglob("*.yaml"))
+    assert wanted <= installed and all(path.is_file() for path in installed)
+    scripts = dict(line.split(" = ") for line in got["entry_points"]["console_scripts"])
+    assert scripts == {kind: f"{module}:main" for kind, module in MODULES.items()}
+    assert (BRINGUP / "resource" / "robot_rl_bringup").is_file()
+    assert "lib/robot_rl_bringup" in (BRINGUP / "setup.cfg").read_text()
+
+
+def test_typed_extras_follow_the_enums_of_the_core() -> None:
+    from robot_rl.safety.states import Mode
+    from robot_rl.types import Driver
+
+    folder = REPO / "ros2_ws" / "src" / "robot_rl_msgs" / "msg"
+    for file, enum in (("Intervention.msg", Driver), ("SafetyState.msg", Mode)):
+        constants = re.findall(r"^uint8 ([A-Z_]+)=(\d+)$", (folder / file).read_text(), re.M)
+        assert constants == [(e.name, str(i)) for i, e in enumerate(enum)]
+
+
+def test_the_parameter_tables_hold_their_own_defaults() -> None:
+    for node, table in parameters.TABLES.items():
+        assert len({p.name for p in table}) == len(table)
+        for p in table:
+            assert p.check(p.default, node) == p.default, asdict(p)

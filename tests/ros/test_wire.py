@@ -1,0 +1,126 @@
+"""The JSON on gate topics: round trips, and nothing malformed gets through. No ROS needed."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robot_rl.errors import LinkError
+from robot_rl.geometry import pose
+from robot_rl.ports import ResetPlan
+from robot_rl.ros import wire
+from robot_rl.types import Command, Driver, Outcome, Verdict
+
+COMMAND = Command(7, 12.5, Driver.CORRECTION, "lease-a", pose((0.5, -0.1, 0.2), (1, 0, 0, 0)), 0.04)
+DECODERS = (
+    wire.decode_request,
+    wire.decode_answer,
+    wire.decode_report,
+    wire.decode_episode,
+    wire.decode_plan,
+)
+
+
+def same_command(a: Command, b: Command) -> bool:
+    head = (a.sequence, a.stamp_s, a.driver, a.lease, a.gripper_width_m)
+    return head == (b.sequence, b.stamp_s, b.driver, b.lease, b.gripper_width_m) and bool(
+        np.array_equal(a.tcp_target_in_base.position_m, b.tcp_target_in_base.position_m)
+        and np.allclose(
+            a.tcp_target_in_base.quaternion_xyzw, b.tcp_target_in_base.quaternion_xyzw, atol=1e-15
+        )
+    )
+
+
+def test_everything_survives_the_wire() -> None:
+    got = wire.decode_request(wire.encode_request(COMMAND))
+    assert isinstance(got, Command) and same_command(got, COMMAND)
+    arm = wire.ArmRequest("x", 1.0)
+    assert wire.decode_request(wire.encode_request(arm)) == arm
+    verdict = Verdict(7, Outcome.CLIPPED, "step", COMMAND, 12.6)
+    back = wire.decode_answer(wire.encode_answer(verdict))
+    assert isinstance(back, Verdict) and same_command(back.command, COMMAND)
+    assert (back.outcome, back.reason) == (Outcome.CLIPPED, "step")
+    answer = wire.ArmAnswer("x", False, "state: stale")
+    assert wire.decode_answer(wire.encode_answer(answer)) == answer
+    report = wire.GateReport("run", "", "x", 3.0, 2)
+    assert wire.decode_report(wire.encode_report(report)) == report
+    call = wire.EpisodeCall(5, 9, "demo", True)
+    assert wire.decode_episode(wire.encode_episode(call)) == call
+
+
+def test_a_reset_plan_survives_the_wire_and_a_seed_stands_for_one() -> None:
+    plan = ResetPlan(pose((0.5, 0, 0.2)), {"hole": pose((0.4, 0, 0))}, 0.01, pose((0, 0, 0.04)))
+    back = wire.decode_plan(wire.encode_plan(plan))
+    assert isinstance(back, ResetPlan) and back.held_in_tcp is not None
+    assert np.array_equal(back.objects["hole"].position_m, plan.objects["hole"].position_m)
+    assert wire.decode_plan('{"seed": 3}') == 3
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_number_that_is_not_finite_never_goes_out(bad: float) -> None:
+    command = Command(1, bad, Driver.POLICY, "x", COMMAND.tcp_target_in_base)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        wire.encode_request(command)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sequence": -1}, {"sequence": 1.5}, {"sequence": True}, {"sequence": 2**60},
+        {"stamp_s": "now"}, {"stamp_s": None}, {"driver": "ghost"}, {"driver": ["policy"]},
+        {"lease": 5}, {"lease": "x" * 65}, {"gripper_width_m": "open"},
+        {"tcp_target_in_base": [0, 0, 0, 0, 0, 0]}, {"tcp_target_in_base": [0] * 7},
+        {"tcp_target_in_base": [0, 0, 0, 0, 0, 0, "1"]}, {"tcp_target_in_base": None},
+        {"tcp_target_in_base": [10**400, 0, 0, 0, 0, 0, 1]}, {"extra": 1},
+    ],
+)  # fmt: skip
+def test_one_wrong_field_refuses_the_command(change: dict[str, object]) -> None:
+    data = json.loads(wire.encode_request(COMMAND))
+    data["command"] |= change
+    with pytest.raises(LinkError, match="malformed"):
+        wire.decode_request(json.dumps(data))
+
+
+def test_size_is_capped_before_anything_is_parsed() -> None:
+    with pytest.raises(LinkError, match=str(wire.MAX_BYTES)):
+        wire.decode_request(" " * (wire.MAX_BYTES + 1))
+
+
+@pytest.mark.parametrize("text", ['{"kind":"move","command":{"stamp_s":NaN}}', "[" * 8000, "3"])
+@pytest.mark.parametrize("decode", DECODERS)
+def test_odd_json_is_refused_in_our_own_words(decode: object, text: str) -> None:
+    with pytest.raises(LinkError, match="malformed"):
+        decode(text)  # type: ignore[operator]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=12,
+)
+
+
+@given(st.one_of(st.text(max_size=200), json_values.map(json.dumps)))
+def test_no_text_raises_anything_but_link_error(text: str) -> None:
+    for decode in DECODERS:
+        try:
+            decode(text)
+        except LinkError:
+            continue
+
+
+@given(st.sampled_from(sorted(wire._COMMAND_KEYS)), json_values)
+def test_no_field_value_raises_anything_but_link_error(key: str, value: object) -> None:
+    data = json.loads(wire.encode_request(COMMAND))
+    data["command"][key] = value
+    try:
+        command = wire.decode_request(json.dumps(data))
+    except LinkError:
+        return
+    assert isinstance(command, Command) and math.isfinite(command.stamp_s)
+    assert np.isfinite(command.tcp_target_in_base.position_m).all()
