@@ -75,6 +75,7 @@ class Actor:
         keys = keys_for(experiment.link, run_dir, "actor")
         self.link = LinkClient(experiment.link, keys, task.spec, run_dir / "actor.sqlite")
         self.policy = PolicyRuntime(experiment.algo, task.spec)
+        self._adopted_s = time.monotonic()
         self.metrics = MetricSink(run_dir / "metrics.jsonl")
         self.loop = ControlLoop(
             task=task,
@@ -104,6 +105,7 @@ class Actor:
             remember=remember_in(self.store),
             before_episode=_collect_garbage,
             on_stuck=self._wait_and_retry,
+            figures=self._figures,
             stopping=ports.stopping,
         )
         self._motion = ResetMotion(self.loop, ports.place_objects)
@@ -113,14 +115,10 @@ class Actor:
         gc.disable()
         self.link.start()
         try:
-            session = self.session
-            began_s = time.monotonic()
-            self._phase("demos")
+            session, began_s = self.session, time.monotonic()
             session.demos()
-            self._phase("practice")
             self._await_weights()
             session.practice()
-            self._phase("evaluation")
             if not self.ports.stopping():
                 finish(session, self.run_dir, runtime="ros", train_s=time.monotonic() - began_s)
         finally:
@@ -131,9 +129,15 @@ class Actor:
                 stack.callback(self.writer.close)
         return 0
 
-    def _phase(self, name: str) -> None:
-        log.info("phase: %s", name)
-        self.metrics.write(self.session.progress.env_steps, {}, phase=name)
+    def _figures(self) -> dict[str, float]:
+        """Ages and queues for each episode's line; two of them tell how far the learner is away."""
+        link = self.link.status()
+        return {
+            "weights/staleness_s": time.monotonic() - self._adopted_s,
+            "link/queue": float(link["pending_rows"]),
+            "link/connected": float(link["connected"]),
+            "store/lag": float(self.writer.lag()),
+        }
 
     def _on_step(self, _step: Step) -> None:
         """Between two steps of practice: adopt newer weights if they are here."""
@@ -145,6 +149,7 @@ class Actor:
         # "other", not "newer": a learner that went back to a checkpoint counts on from there
         if weights is not None and weights.version != self.policy.version:
             self.policy.load(weights)
+            self._adopted_s = time.monotonic()
 
     def _await_weights(self) -> None:
         """Practice needs a first policy; a refused handshake surfaces here."""

@@ -101,33 +101,32 @@ def build(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
 
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
-    """Check `value` against a type hint; convert lists to tuples, ints to floats, names to enums."""
+    """Check `value` against a type hint; lists become tuples, ints floats, names enums."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return value
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in args:
             return None
         return _coerce(next(a for a in args if a is not type(None)), value, where)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
+    if isinstance(value, Mapping) and (origin in (dict, Mapping) or hint is dict):
+        inner = args[1] if args else Any
+        return {str(k): _coerce(inner, v, f"{where}.{k}") for k, v in value.items()}
+    if isinstance(value, Mapping) and dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return build(hint, value, where)
     if origin is tuple and isinstance(value, list | tuple):
-        inner = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
-        if len(inner) == len(value):
-            return tuple(_coerce(h, v, where) for h, v in zip(inner, value, strict=True))
-    if origin in (dict, Mapping) or hint is dict:
-        if isinstance(value, Mapping):
-            inner_hint = args[1] if args else Any
-            return {str(k): _coerce(inner_hint, v, f"{where}.{k}") for k, v in value.items()}
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        try:
-            return hint(value)
-        except ValueError:
-            pass
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(hint, type) and type(value) is hint:
+        hints = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
+        if len(hints) == len(value):
+            return tuple(_coerce(h, v, where) for h, v in zip(hints, value, strict=True))
+    return _scalar(hint, value, where)
+
+
+def _scalar(hint: Any, value: Any, where: str) -> Any:
+    """A value without parts: exactly of the type, an int for a float, or the name of an enum."""
+    if hint is Any or type(value) is hint:
         return value
+    if hint is float and type(value) is int:
+        return float(value)
+    if isinstance(hint, type) and issubclass(hint, Enum) and value in [e.value for e in hint]:
+        return hint(value)
     raise ConfigError(
         f"wrong type for config key '{where}'",
         expected=getattr(hint, "__name__", str(hint)),

@@ -108,7 +108,7 @@ def rotation_error(target: Pose, current: Pose) -> F64:
 
 
 def step_towards(current: Pose, target: Pose, max_m: float, max_rad: float) -> Pose:
-    """Move `current` towards `target` by at most `max_m` and `max_rad` (straight line, geodesic)."""
+    """Move `current` towards `target` by at most `max_m` and `max_rad` (straight, geodesic)."""
     dp = target.position_m - current.position_m
     dr = rotation_error(target, current)
     dp = dp * min(1.0, max_m / max(float(np.linalg.norm(dp)), 1e-12))

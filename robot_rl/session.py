@@ -41,7 +41,7 @@ REMEMBERED = ("next_exam", "practice_s", "mastered")
 class Metrics(Protocol):
     """Where figures go; `learn.metrics.MetricSink`."""
 
-    def write(self, env_steps: int, values: dict[str, float]) -> None:
+    def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
         """Append one line."""
         ...
 
@@ -145,6 +145,7 @@ class Session:
     """Runs the phases. `reset` puts the robot at a plan's start, armed; `adopt` takes new weights.
 
     Args:
+        figures: more figures for each episode's line (age of weights, queues).
         stopping: non-empty reason = stop now (operator, SIGTERM); polled between episodes.
         remember: keeps what `restore_progress` cannot count from episodes; `remember_in(store)`.
         on_stuck: called with the error when a reset fails; returns True to try again.
@@ -164,7 +165,8 @@ class Session:
         progress: Progress | None = None,
         remember: Callable[[Progress], None] = lambda _progress: None,
         before_episode: Callable[[], None] = lambda: None,
-        on_episode: Callable[[dict[str, float]], None] = lambda _stats: None,
+        on_episode: Callable[[dict[str, Any]], None] = lambda _stats: None,
+        figures: Callable[[], dict[str, float]] = dict,
         on_stuck: Callable[[RobotRLError], bool] = lambda _error: False,
         stopping: Callable[[], str] = lambda: "",
     ) -> None:
@@ -173,7 +175,8 @@ class Session:
         self.progress = progress or Progress()
         self.progress.next_exam = max(self.progress.next_exam, train.min_env_steps)
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
-        self.on_episode, self.remember = on_episode, remember
+        self.on_episode, self.remember, self.figures = on_episode, remember, figures
+        self.state = "demos"  # demos | practice | exam | evaluation: the word on the dashboard
         self.purpose = ""  # of the episode that runs, or ran last
         self._spec_hash = loop.task.spec.hash
 
@@ -205,6 +208,7 @@ class Session:
 
     def demos(self) -> None:
         """Record demonstrations until enough have succeeded."""
+        self.state = "demos"
         for _ in range(3 * self.train.demos + 3):
             if self.progress.demos >= self.train.demos or self.stopping():
                 return
@@ -226,6 +230,7 @@ class Session:
             progress.practice_s = time.monotonic() - began_s
             if self.stopping() or progress.practice_s > train.max_minutes * 60:
                 return
+            self.state = "practice"
             summary = self.episode("train", progress.next_episode)
             progress.env_steps += summary.steps
             progress.human_steps += summary.human_steps
@@ -238,6 +243,7 @@ class Session:
         """Is the skill mastered? Unaided, deterministic, on starts never seen before."""
         progress, train = self.progress, self.train
         seed = EXAM_SEED + progress.env_steps  # other starts each time
+        self.state = "exam"
         success = self.evaluate(train.exam_episodes, seed).as_dict()["success"]
         progress.mastered = success >= train.exam_success
         progress.next_exam = progress.env_steps + train.exam_every_steps
@@ -264,6 +270,15 @@ class Session:
             index += 1
         return result
 
+    def _budget(self) -> dict[str, float]:
+        """How much of the practice budget is used, and the wall time left of it."""
+        progress, train = self.progress, self.train
+        spent = progress.practice_s / (60 * train.max_minutes)
+        return {
+            "progress": min(1.0, max(progress.env_steps / train.max_env_steps, spent)),
+            "time_left_s": max(0.0, 60 * train.max_minutes - progress.practice_s),
+        }
+
     def _log(self, summary: EpisodeSummary) -> None:
         """One metrics line per episode."""
         steps = max(summary.steps, 1)
@@ -277,6 +292,8 @@ class Session:
             "episode/takeovers": summary.takeovers,
             "episode/aborted": float(summary.ending in (Ending.ABORTED, Ending.STALE)),
             "weights/version": self.loop.policy.version,
+            **self._budget(),
+            **self.figures(),
             **{f"episode/driver_steps_{k}": v for k, v in summary.driver_steps.items()},
             **{f"gate/{k}_steps": v for k, v in summary.outcome_steps.items()},
             **_percentiles("loop/period_ms", summary.period_ms),
@@ -289,8 +306,8 @@ class Session:
             for k, v in values.items()
         }
         figures = values if summary.purpose == "train" else prefixed
-        self.metrics.write(practice, figures)
-        self.on_episode(figures)
+        self.metrics.write(practice, figures, state=self.state)
+        self.on_episode(figures | {"env_steps": practice, "state": self.state})
         log.info(
             "%s %d: %s in %d steps (%s)",
             summary.purpose,

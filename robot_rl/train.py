@@ -93,6 +93,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
 def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> dict[str, Any]:
     """Save the policy, evaluate it on held-out starts, write eval.json (whole or not at all)."""
     settings, policy = session.train, session.loop.policy
+    session.state = "evaluation"
     if isinstance(policy, PolicyRuntime) and policy.weights is not None:
         save_policy(run_dir, policy.weights, session.loop.task.spec)
     deterministic = session.evaluate(settings.eval_episodes)

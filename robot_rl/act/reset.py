@@ -1,8 +1,9 @@
-"""Reset motion: the arm brings itself to the start of an episode, through the gate like anyone else.
+"""Reset motion: the arm brings itself to the start of an episode, through the gate like anybody.
 
 Path: straight up out of whatever it is in, turn upright in place, then (simulation) the objects are
 placed anew, then a straight line to the start pose. Turning first unwinds the wrist: a policy that
-explores may have left it at the edge of a joint's range, where a combined motion is refused. Never learned from (`Driver.RESET`), never faster than the gate lets.
+explores may have left it at the edge of a joint's range, where a combined motion is refused. Never
+learned from (`Driver.RESET`), never faster than the gate lets.
 """
 
 from __future__ import annotations

@@ -38,10 +38,10 @@ def _arguments(kind: str, run: Path) -> list[str]:
     """ROS arguments of this node in the run's own graph."""
     import yaml
 
-    from robot_rl.ros.run import graph_of
     from robot_rl.errors import ConfigError, did_you_mean
     from robot_rl.experiment import Experiment
     from robot_rl.ros.graph import ros_arguments
+    from robot_rl.ros.run import graph_of
 
     graph = {spec.name: spec for spec in graph_of(Experiment.load(run))}
     if kind not in graph:

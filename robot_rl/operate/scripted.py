@@ -1,9 +1,9 @@
-"""A scripted person: watches the task, takes over when the policy is stuck or strays, lets go again.
+"""A scripted person: watches, takes over when the policy is stuck or strays, lets go again.
 
 It sees only what a person sees (the robot and the objects, not the policy's numbers), notices late,
 and drives with a hand of configurable skill. HIL-SERL's advice to operators is built in: short
-corrections that put the robot back on track rather than long ones that finish the task
-(reference: Luo et al., "Precise and Dexterous Robotic Manipulation via Human-in-the-Loop RL", 2410.21845).
+corrections that put the robot back on track rather than long ones that finish the task (Luo et al.,
+"Precise and Dexterous Robotic Manipulation via Human-in-the-Loop RL", arXiv 2410.21845).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ScriptedOperator:
         self._expert.reset(self._rng)
 
     def poll(self, state: RobotState) -> OperatorInput:
-        """Drive throughout a demo; watch, take over and let go in training; keep off in evaluation."""
+        """Drive throughout a demo; watch, take over, let go in training; keep off in evaluation."""
         if self._purpose == "demo":
             return self._drive(state, Driver.DEMO)
         if self._purpose != "train" or not self.config.intervene:

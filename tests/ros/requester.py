@@ -13,7 +13,7 @@ from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import node_shell
 from robot_rl.types import Command, Driver
 
-STRIDE = np.array((0.01, 0.0, 0.0))
+STRIDE_M = np.array((0.01, 0.0, 0.0))
 
 
 def main(lease: str) -> None:
@@ -34,9 +34,7 @@ def main(lease: str) -> None:
             if abs(here.position_m[0] - centre_m) > 0.03:
                 sign = 1.0 if here.position_m[0] < centre_m else -1.0
             sequence += 1
-            there = pose(
-                here.position_m + np.array((sign * STRIDE_M, 0.0, 0.0)), here.quaternion_xyzw
-            )
+            there = pose(here.position_m + sign * STRIDE_M, here.quaternion_xyzw)
             gate.request(Command(sequence, clock.now_s(), Driver.POLICY, lease, there), state)
             tick_s += 0.1
             clock.sleep_until_s(tick_s)

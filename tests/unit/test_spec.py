@@ -17,7 +17,10 @@ ACTION = ActionSpec(translation_m=0.01, rotation_rad=0.06, gripper=True)
 SPEC = Spec(
     task="peg_insert",
     control_hz=10.0,
-    observation={"state": TensorSpec((3,), "float32"), "image/wrist": TensorSpec((8, 8, 3), "uint8")},
+    observation={
+        "state": TensorSpec((3,), "float32"),
+        "image/wrist": TensorSpec((8, 8, 3), "uint8"),
+    },
     action=ACTION,
     state_layout=(("tcp_in_hole", 3, "m"),),
 )
