@@ -63,8 +63,8 @@ class TrainConfig:
         """Check ranges."""
         if min(self.demos, self.min_env_steps, self.stochastic_eval_episodes) < 0:
             raise ValueError("demos, min_env_steps, stochastic_eval_episodes must not be negative")
-        if min(self.max_env_steps, self.exam_episodes, self.eval_episodes) < 1:
-            raise ValueError("max_env_steps, exam_episodes and eval_episodes must be at least 1")
+        if min(self.exam_episodes, self.eval_episodes) < 1:
+            raise ValueError("exam_episodes and eval_episodes must be at least 1")
         if self.max_minutes <= 0 or not 0.0 < self.target_success <= 1.0:
             raise ValueError("max_minutes must be positive, target_success in (0, 1]")
 

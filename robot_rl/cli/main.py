@@ -21,6 +21,7 @@ VERBS = {
     "record": "record demonstrations",
     "eval": "measure a trained policy: success with interval, cycle time, video",
     "report": "write report.html of a run",
+    "study": "learn a task with parts of the method left out: the ablation table",
     "keys": "make the keys with which actor and learner know each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",
@@ -109,3 +110,7 @@ def _explain(error: Exception, debug: bool) -> int:
     print(f"unexpected error: {type(error).__name__}: {error}", file=sys.stderr)
     print("  fix:      run it again with --debug and report what it prints", file=sys.stderr)
     return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

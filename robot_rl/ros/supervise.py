@@ -34,8 +34,8 @@ from robot_rl.ros.graph import (
 
 log = logging.getLogger(__name__)
 
-STOP_S = 1.0  # a node that has not ended this long after SIGTERM is killed; five nodes: 5 s
-STOP_TOTAL_S = 4.5
+STOP_S = 0.8  # a node that has not ended this long after SIGTERM is killed
+STOP_TOTAL_S = 3.5  # leaves room for cleaning up: the whole stop takes less than five seconds
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 HEALTHY_S = 10.0  # up this long: the back-off starts from its minimum again
 MAX_RESTARTS = 20  # in a row without ever being healthy: a broken node, not a bad moment

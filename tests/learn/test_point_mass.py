@@ -49,8 +49,9 @@ def test_reaches_the_goal_within_a_fixed_step_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_reaches_the_goal_without_the_imitation_term(tmp_path: Path) -> None:
-    policy = train(SMALL, LOCKSTEP, tmp_path, demos=20, env_steps=2500)
+    policy = train(SMALL, LOCKSTEP, tmp_path, demos=20, env_steps=2000)
     assert success_rate(policy, 50, deterministic=True) > 0.9
 
 

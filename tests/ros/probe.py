@@ -138,6 +138,14 @@ class Probe:
         """Publish a well-formed request."""
         self.requests.publish(String(data=wire.encode_request(request)))
 
+    def answers(self, lease: str, timeout_s: float) -> list[wire.ArmAnswer]:
+        """Answers to arm requests of `lease`; waits for the next one."""
+        count, deadline_s = len(self.heard["gate/verdict"]), time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s and len(self.heard["gate/verdict"]) == count:
+            time.sleep(0.005)
+        got = [wire.decode_answer(m.data) for _, m in list(self.heard["gate/verdict"])]
+        return [a for a in got if isinstance(a, wire.ArmAnswer) and a.lease == lease]
+
     def arm(self, lease: str, timeout_s: float = 8.0) -> wire.ArmAnswer:
         """Arm, asking again until granted or the time is over."""
         deadline_s, answer = time.monotonic() + timeout_s, None

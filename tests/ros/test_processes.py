@@ -99,6 +99,17 @@ def test_an_armed_request_moves_the_arm_and_is_answered(world: World) -> None:
     calm(world)
 
 
+def test_a_wish_to_drive_that_is_older_than_the_last_hold_is_refused(world: World) -> None:
+    probe = world.probe
+    calm(world)
+    for asked_s in (probe.now_s() - 5.0, probe.now_s()):
+        assert probe.call(topics.GATE_HOLD).success
+        probe.send(wire.ArmRequest("late", asked_s))  # a copy that was still on its way
+        answers = probe.answers("late", 1.0)
+        assert answers and not answers[-1].granted and answers[-1].reason.startswith("age")
+        assert probe.report().mode == "hold"
+
+
 def test_a_request_without_the_lease_moves_nothing(world: World) -> None:
     probe = world.probe
     start_m = probe.tcp().position_m

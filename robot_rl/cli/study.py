@@ -1,0 +1,54 @@
+"""`robot-rl study`: the ablation table, several seeds a variant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from robot_rl.cli.common import Parser, say, write_json
+from robot_rl.errors import ConfigError, did_you_mean
+
+TEXT = """
+Learn one task with and without demonstrations and interventions, and by cloning; several seeds
+each, in lockstep; print the table of docs/results.md. What is already in the folder is not run
+again, so an interrupted study goes on.
+"""
+EXAMPLES = """
+robot-rl study peg_insert --seeds 3 --folder runs/study
+robot-rl study peg_insert --variants full,bc --seeds 1 --jobs 2 train.max_minutes=5
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the study and print its table."""
+    from robot_rl.study import VARIANTS, as_markdown, study
+
+    parser = Parser("study", TEXT, EXAMPLES).with_json()
+    parser.add_argument("task", help="experiment to study, e.g. peg_insert")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="for every run")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="default: 3")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default 1)")
+    parser.add_argument("--variants", default=",".join(VARIANTS), metavar="A,B", help="which")
+    parser.add_argument("--folder", type=Path, default=Path("runs/study"), metavar="DIR")
+    args = parser.read(argv)
+    names = args.variants.split(",")
+    for name in names:
+        if name not in VARIANTS:
+            raise ConfigError(
+                f"unknown variant '{name}'",
+                expected="variants of the study, separated by commas",
+                got=args.variants,
+                fix=did_you_mean(name, VARIANTS),
+            )
+    figures = study(
+        args.task,
+        names=names,
+        seeds=args.seeds,
+        folder=args.folder / args.task,
+        jobs=args.jobs,
+        extra=args.overrides,
+        progress=say,
+    )
+    say(as_markdown(figures))
+    write_json(args.json, figures)
+    return 0

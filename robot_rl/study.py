@@ -1,0 +1,150 @@
+"""`robot-rl study`: the same task learned with parts of the method left out, several seeds each.
+
+Makes the ablation table of docs/results.md. Every variant gets the same demonstrations (same seed,
+same starts), the same budget and the same evaluation; runs are separate processes, so that a crash
+or a kill costs one run and the rest of the table stands.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robot_rl.report.stats import wilson
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One line of the table: what it is called, and how it differs from the experiment."""
+
+    name: str
+    overrides: tuple[str, ...] = ()
+    from_experiment: bool = True  # False: overrides stand alone (another algorithm's keys)
+
+
+VARIANTS = {
+    "full": Variant("demonstrations + interventions (ours)"),
+    "no_interventions": Variant("RL without interventions", ("operator.intervene=false",)),
+    "no_demos": Variant("RL without demonstrations", ("train.demos=0",)),
+    "neither": Variant("RL without either", ("train.demos=0", "operator.intervene=false")),
+    "bc": Variant(
+        "behaviour cloning, same demonstrations",
+        (
+            "algo=bc",
+            "algo.hidden=[128,128]",
+            "learner.pretrain_updates=20000",
+            "train.max_env_steps=0",
+        ),
+        from_experiment=False,
+    ),
+}
+"""HIL-SERL's own ablation (arXiv 2410.21845, table 1): demonstrations, interventions, cloning."""
+
+
+def command(
+    variant: Variant, task: str, seed: int, run_dir: Path, extra: Sequence[str]
+) -> list[str]:
+    """The command line of one run; printing it reproduces the row."""
+    base = [f"experiment={task}"] if variant.from_experiment else [f"task={task}"]
+    words = [*base, *variant.overrides, *extra, "runtime=lockstep", f"seed={seed}"]
+    return [sys.executable, "-m", "robot_rl.cli.main", "train", *words, f"run_dir={run_dir}"]
+
+
+def study(
+    task: str,
+    *,
+    names: Sequence[str],
+    seeds: int,
+    folder: Path,
+    jobs: int = 1,
+    extra: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda _line: None,
+) -> dict[str, Any]:
+    """Run what is missing in `folder`, then summarise everything in it.
+
+    A run whose eval.json exists is not run again. Returns variant -> figures; see `summarise`.
+    """
+    todo = [
+        (VARIANTS[name], seed, folder / f"{name}-s{seed}")
+        for seed in range(seeds)
+        for name in names
+        if not (folder / f"{name}-s{seed}" / "eval.json").is_file()
+    ]
+    running: list[tuple[subprocess.Popen[bytes], Path, float]] = []
+    while todo or running:
+        while todo and len(running) < jobs:
+            variant, seed, run_dir = todo.pop(0)
+            run_dir.parent.mkdir(parents=True, exist_ok=True)
+            with run_dir.with_suffix(".log").open("wb") as output:
+                words = command(variant, task, seed, run_dir, extra)
+                process = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT)
+            running.append((process, run_dir, time.monotonic()))
+            progress(f"started {run_dir.name}")
+        time.sleep(0.5)
+        for entry in [e for e in running if e[0].poll() is not None]:
+            running.remove(entry)
+            process, run_dir, began_s = entry
+            minutes = (time.monotonic() - began_s) / 60
+            progress(f"{run_dir.name}: exit {process.returncode} after {minutes:.1f} min")
+    return {name: summarise(name, seeds, folder) for name in names}
+
+
+def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:
+    """Pool the evaluations of a variant's seeds: successes with Wilson interval, cost per seed."""
+    results = [
+        json.loads(path.read_text())
+        for seed in range(seeds)
+        if (path := folder / f"{name}-s{seed}" / "eval.json").is_file()
+    ]
+    parts = [r["deterministic"] for r in results]
+    wins, episodes = sum(p["successes"] for p in parts), sum(p["episodes"] for p in parts)
+    low, high = wilson(wins, episodes)
+    cycles = [p["cycle_time_s_mean"] for p in parts if p["cycle_time_s_mean"]]
+    return {
+        "name": VARIANTS[name].name,
+        "seeds": len(results),
+        "successes": [p["successes"] for p in parts],
+        "episodes": episodes,
+        "success": wins / max(episodes, 1),
+        "wilson_low": low,
+        "wilson_high": high,
+        "stochastic": [r["stochastic"]["success"] for r in results],
+        "cycle_time_s": float(np.mean(cycles)) if cycles else None,
+        "env_steps": [r["env_steps"] for r in results],
+        "human_steps": [r["human_steps"] for r in results],
+        "minutes": [round(r["train_s"] / 60, 1) for r in results],
+    }
+
+
+def as_markdown(figures: dict[str, dict[str, Any]]) -> str:
+    """The table of docs/results.md."""
+    lines = [
+        "| variant | success, pooled (95 % interval) | per seed | stochastic | cycle s "
+        "| env steps | human steps | minutes |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in figures.values():
+        interval = f"{100 * row['wilson_low']:.1f}-{100 * row['wilson_high']:.1f}"
+        cycle = f"{row['cycle_time_s']:.1f}" if row["cycle_time_s"] else "-"
+        stochastic = ", ".join(f"{100 * v:.0f}" for v in row["stochastic"])
+        lines.append(
+            f"| {row['name']} | {100 * row['success']:.1f} % ({interval}) "
+            f"| {_list(row['successes'])} | {stochastic} % | {cycle} | {_list(row['env_steps'])} "
+            f"| {_list(row['human_steps'])} | {_list(row['minutes'])} |"
+        )
+    return "\n".join(lines)
+
+
+def _list(values: Sequence[float]) -> str:
+    return ", ".join(f"{v:g}" for v in values)
