@@ -275,7 +275,7 @@ class Session:
         progress, train = self.progress, self.train
         spent = progress.practice_s / (60 * train.max_minutes)
         return {
-            "progress": min(1.0, max(progress.env_steps / train.max_env_steps, spent)),
+            "progress": min(1.0, max(progress.env_steps / max(train.max_env_steps, 1), spent)),
             "time_left_s": max(0.0, 60 * train.max_minutes - progress.practice_s),
         }
 

@@ -37,6 +37,9 @@ def unattended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def test_kill_9_of_the_sim_is_survived_and_time_never_goes_back(unattended: World) -> None:
     probe, supervisor = unattended.probe, unattended.supervisor
+    first = probe.heard["/clock"][0][1].clock
+    # long enough that a clock starting from zero again would be seen to go back
+    wait_for(lambda: probe.now_s() - first.sec > 4.0, 10.0, "four seconds of run time")
     assert probe.arm("before").granted
     pids = supervisor.pids()
     stamp_s = probe.now_s()
