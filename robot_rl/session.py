@@ -6,7 +6,7 @@ actor at any moment, start it again, and it goes on with the next episode of the
     demos      the person drives whole episodes until `train.demos` of them have succeeded
     practice   the policy drives, the person corrects, until the skill is mastered or time is up.
                Mastered = an exam of deterministic, unaided episodes reaches `exam_success`; exams
-               are held every `exam_every_steps` once half of the recent episodes needed no help
+               are held every `exam_every_steps` once most of the recent episodes needed no help
     evaluation deterministic and stochastic episodes on held-out seeds, nobody helps
 """
 
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
+EXAM_AUTONOMY = 0.7  # share of recent episodes without help before an exam is worth its time
 REMEMBERED = ("next_exam", "practice_s", "mastered")
 
 
@@ -235,7 +236,7 @@ class Session:
             progress.env_steps += summary.steps
             progress.human_steps += summary.human_steps
             progress.recent.append((summary.success, summary.human_steps / max(summary.steps, 1)))
-            if progress.env_steps >= progress.next_exam and progress.autonomy >= 0.5:
+            if progress.env_steps >= progress.next_exam and progress.autonomy >= EXAM_AUTONOMY:
                 self._exam()
             self.remember(progress)
 

@@ -42,7 +42,8 @@ def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[st
         result = train_ros(experiment, watch)
     else:
         result = _train_lockstep(experiment, watch)
-    record_video(experiment.run_dir, experiment)
+    if experiment.train.video:
+        record_video(experiment.run_dir, experiment)
     return result
 
 

@@ -8,7 +8,6 @@ stopped robot does: look, acknowledge, resume. Simulation only.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +27,9 @@ from robot_rl.safety.states import Mode
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.1  # wall; how often the person looks at the gate's lamp
+LOOK_S = 0.1  # run time; how often the person looks at the gate's lamp
 CALL_S = 1.0  # wall; an unanswered service call is given up
-RELEASE_S, AGAIN_S = 0.2, 1.0  # wall; lets go this long, tries again this much later
+RELEASE_S, AGAIN_S = 0.2, 0.5  # run time; lets go this long, tries again this much later
 GATE_ALIVE_S = 0.5  # wall; heartbeat no older than this
 
 
@@ -38,7 +37,7 @@ class Person:
     """Watches the gate and the controller; acknowledges and resumes after `acknowledge_s`."""
 
     def __init__(self, shell: Shell) -> None:
-        node = shell.node
+        self._shell, node = shell, shell.node
         self._wait_s = shell.params["acknowledge_s"]
         self._state = Newest(node, topics.GATE_STATE)
         self._beats = Newest(node, topics.GATE_HEARTBEAT)
@@ -51,10 +50,10 @@ class Person:
 
     def look(self) -> None:
         """At most every `LOOK_S`: read the lamps and act on what has been lit long enough."""
-        wall_s = time.monotonic()
-        if wall_s < self._look_s:
+        now_s = self._shell.now_s()
+        if now_s < self._look_s:
             return
-        self._look_s = wall_s + LOOK_S
+        self._look_s = now_s + LOOK_S
         report = self._report()
         stop = report is not None and report.mode == Mode.PROTECTIVE_STOP.value
         silent = report is not None and report.reason.startswith("operator_silent")
@@ -81,7 +80,7 @@ class Person:
         if not lit:
             self._since_s.pop(lamp, None)
             return None
-        return time.monotonic() - self._since_s.setdefault(lamp, time.monotonic())
+        return self._shell.now_s() - self._since_s.setdefault(lamp, self._shell.now_s())
 
     def _lit(self, lamp: str, lit: bool) -> bool:
         since_s = self._since(lamp, lit)

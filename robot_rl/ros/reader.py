@@ -20,6 +20,8 @@ from robot_rl.types import RobotState
 log = logging.getLogger(__name__)
 
 OBJECT = "object:"
+LOOKS = 3  # a look that was interrupted half-way (no CPU) is repeated at once
+DEPTH = 8  # readings kept per topic, for pairing after such an interruption
 
 
 class StateReader:
@@ -45,7 +47,7 @@ class StateReader:
             key: (Newest(shell.node, topic, "paired"), read, shell.diagnostics.source(topic.name))
             for key, (topic, read) in sources.items()
         }
-        self._tracks: dict[str, Track[Any]] = {key: Track() for key in sources}
+        self._tracks: dict[str, Track[Any]] = {key: Track(DEPTH) for key in sources}
         self._state: RobotState | None = None
 
     def missing(self) -> list[str]:
@@ -61,6 +63,19 @@ class StateReader:
 
         `stamp_s` is that of its oldest part, so that its age is never flattered.
         """
+        for _ in range(LOOKS):
+            self._poll()
+            parts = newest_consistent(self._tracks, self._tolerance_s)
+            if parts is not None:
+                self._state = _assemble(parts)
+                if max(t.newest.stamp_s for t in self._tracks.values() if t.newest) <= (
+                    self._state.stamp_s + self._tolerance_s
+                ):
+                    break
+        return self._state
+
+    def _poll(self) -> None:
+        """Take what has arrived on every topic."""
         now_s, wall_s = self._shell.now_s(), time.monotonic()
         for key, (newest, convert_message, freshness) in self._sources.items():
             for msg in newest.arrived():
@@ -72,10 +87,6 @@ class StateReader:
                     self._shell.diagnostics.error(str(error))
                 freshness.saw(wall_s, now_s - stamp_s)
                 freshness.dropped += not kept
-        parts = newest_consistent(self._tracks, self._tolerance_s)
-        if parts is not None:
-            self._state = _assemble(parts)
-        return self._state
 
 
 def _assemble(parts: dict[str, Stamped[Any]]) -> RobotState:

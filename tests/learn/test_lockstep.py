@@ -1,0 +1,63 @@
+"""The whole lockstep path on `reach`: learns, ends with files people want, repeats, resumes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from robot_rl.evaluate import evaluate
+from robot_rl.experiment import Experiment
+from robot_rl.store.store import Store
+from robot_rl.train import train
+
+SMALL = [
+    "experiment=reach",
+    "algo.hidden=[64,64]",
+    "algo.batch_size=64",
+    "train.demos=3",
+    "train.max_env_steps=150",
+    "train.eval_episodes=3",
+    "train.stochastic_eval_episodes=2",
+    "train.video=false",
+]
+
+
+def run(folder: Path, *extra: str, watch: object = None) -> dict[str, object]:
+    experiment = Experiment.compose([*SMALL, *extra, f"run_dir={folder}"])
+    return train(experiment, watch or (lambda _stats: None))  # type: ignore[arg-type]
+
+
+def episodes(folder: Path) -> list[tuple[int, str, int]]:
+    with Store(folder / "store.sqlite") as store:
+        return [(e.id.episode, e.purpose, e.steps) for e in store.episode_summaries()]
+
+
+def test_a_run_leaves_everything_behind_and_the_same_seed_repeats_it(tmp_path: Path) -> None:
+    first, second = run(tmp_path / "a"), run(tmp_path / "b")
+    assert episodes(tmp_path / "a") == episodes(tmp_path / "b")
+    assert first["deterministic"] == second["deterministic"]
+    for name in ("config.yaml", "limits.yaml", "metrics.jsonl", "learner.jsonl", "eval.json"):
+        assert (tmp_path / "a" / name).is_file(), name
+    again = evaluate(tmp_path / "a", episodes=3, video=False)
+    assert again["deterministic"] == first["deterministic"]  # the saved policy is the judged one
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    seen = []
+
+    def interrupt(stats: dict[str, object]) -> None:
+        seen.append(stats.get("state"))
+        if seen.count("practice") == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "c", watch=interrupt)
+    before = episodes(tmp_path / "c")
+    run(tmp_path / "c")
+    after = episodes(tmp_path / "c")
+    assert after[: len(before)] == before
+    assert [number for number, _, _ in after] == list(range(len(after)))
+    assert sum(purpose == "demo" for _, purpose, _ in after) == 3
+    assert json.loads((tmp_path / "c" / "eval.json").read_text())["env_steps"] >= 150

@@ -1,0 +1,158 @@
+"""Session: phases, exams, and going on after a kill from what the store holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robot_rl.errors import RobotRLError
+from robot_rl.experiment import TrainConfig
+from robot_rl.loop import EpisodeSummary
+from robot_rl.safety.limits import Limits
+from robot_rl.session import (
+    EVAL_SEED,
+    EXAM_SEED,
+    EvalResult,
+    Progress,
+    Session,
+    remember_in,
+    restore_progress,
+)
+from robot_rl.store.store import Store
+from robot_rl.types import Ending, EpisodeStart
+from tests.unit.fakes import TASK, make_loop
+
+TRAIN = TrainConfig(
+    demos=2, max_env_steps=400, min_env_steps=50, exam_every_steps=50, exam_episodes=3
+)
+
+
+class Lines:
+    """Keeps what was logged."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, object]] = []
+
+    def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
+        self.lines.append({"env_steps": env_steps} | values | text)
+
+
+def make_session(**changes: object) -> tuple[Session, list[EpisodeStart], Lines]:
+    """A session over a kinematic robot that stands at its goal: every episode succeeds at once."""
+    loop, robot, _ = make_loop()
+    starts: list[EpisodeStart] = []
+
+    def reset(plan: object, start: EpisodeStart) -> None:
+        starts.append(start)
+        robot.tcp, robot.objects = plan.tcp_in_base, plan.objects  # type: ignore[attr-defined]
+        if changes.get("succeeds", True):
+            robot.tcp = robot.objects["target"]
+
+    lines = Lines()
+    session = Session(
+        loop,
+        reset,
+        train=changes.get("train", TRAIN),  # type: ignore[arg-type]
+        limits=Limits(),
+        run="r",
+        actor="a",
+        seed=0,
+        metrics=lines,
+        progress=changes.get("progress"),  # type: ignore[arg-type]
+    )
+    return session, starts, lines
+
+
+def test_demos_stop_when_enough_have_succeeded() -> None:
+    session, starts, _ = make_session()
+    session.demos()
+    assert [s.purpose for s in starts] == ["demo", "demo"]
+    session.demos()
+    assert len(starts) == 2
+
+
+def test_demonstrations_that_keep_failing_are_an_error_with_a_fix() -> None:
+    session, starts, _ = make_session(succeeds=False)
+    with pytest.raises(RobotRLError, match=r"operator\.skill"):
+        session.demos()
+    assert len(starts) == 3 * TRAIN.demos + 3
+
+
+def test_practice_ends_with_an_exam_on_starts_it_never_practised() -> None:
+    session, starts, lines = make_session()
+    session.practice()
+    assert session.progress.mastered
+    exams = [s.seed for s in starts if s.purpose == "eval"]
+    assert len(exams) == TRAIN.exam_episodes and min(exams) >= EXAM_SEED
+    assert any(line.get("exam/success") == 1.0 for line in lines.lines)
+    assert all(s.seed < EVAL_SEED for s in starts if s.purpose == "train")
+
+
+def test_practice_stops_at_its_step_budget_without_success() -> None:
+    session, starts, _ = make_session(succeeds=False)
+    session.practice()
+    assert not session.progress.mastered
+    assert session.progress.env_steps >= TRAIN.max_env_steps
+    assert all(s.purpose == "train" for s in starts)  # no autonomy, so no exam is worth its time
+
+
+def test_the_time_budget_counts_practice_before_a_restart() -> None:
+    spent = Progress(practice_s=TRAIN.max_minutes * 60 + 1)
+    session, starts, _ = make_session(progress=spent)
+    session.practice()
+    assert starts == []
+
+
+def test_evaluation_repeats_what_was_aborted_and_counts_it_once() -> None:
+    session, starts, _ = make_session()
+    real, aborted = session.loop.run_episode, []
+
+    def run(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        summary = real(start, deterministic=deterministic)
+        if not aborted:
+            aborted.append(start.seed)
+            summary.ending, summary.success = Ending.ABORTED, False
+        return summary
+
+    session.loop.run_episode = run  # type: ignore[method-assign]
+    result = session.evaluate(3)
+    assert result.successes == [True, True, True]
+    assert [s.seed for s in starts] == [EVAL_SEED, EVAL_SEED, EVAL_SEED + 1, EVAL_SEED + 2]
+
+
+def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite", spec=TASK.spec, reserve_bytes=0) as store:
+        loop, robot, _ = make_loop()
+        loop.record = store.append
+
+        def reset(plan: object, start: EpisodeStart) -> None:
+            robot.tcp = robot.objects["target"]
+
+        session = Session(
+            loop,
+            reset,
+            train=dataclasses.replace(TRAIN, max_env_steps=5, min_env_steps=10),
+            limits=Limits(),
+            run="r",
+            actor="a",
+            seed=0,
+            metrics=Lines(),
+            remember=remember_in(store),
+        )
+        session.demos()
+        session.practice()
+        again = restore_progress(store, "r", "a")
+        assert again.next_episode == session.progress.next_episode == 7
+        assert (again.demos, again.env_steps) == (2, 5)
+        assert again.practice_s == pytest.approx(session.progress.practice_s)
+        assert list(again.recent) == list(session.progress.recent)
+
+
+def test_cycle_time_is_over_successes_only() -> None:
+    result = EvalResult([True, False, True], [2.0, 10.0, 4.0]).as_dict()
+    assert (result["successes"], result["episodes"], result["cycle_time_s_mean"]) == (2, 3, 3.0)
+    assert result["wilson_low"] < 2 / 3 < result["wilson_high"]
+    assert np.isfinite(result["cycle_time_s_std"])
