@@ -16,6 +16,7 @@ hands rows to a queue, `policy` reads weights that are already here.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -73,7 +74,8 @@ class Policy(Protocol):
 
 @dataclass(slots=True)
 class EpisodeSummary:
-    """What one episode came to; `period_ms` holds the measured control periods."""
+    """What one episode came to. period_ms: measured control periods on the run's clock;
+    wall_ms: the same in wall time (equal on a robot; shorter in an accelerated simulation)."""
 
     id: EpisodeId
     purpose: str
@@ -87,6 +89,7 @@ class EpisodeSummary:
     driver_steps: dict[str, int] = field(default_factory=dict)
     outcome_steps: dict[str, int] = field(default_factory=dict)
     period_ms: list[float] = field(default_factory=list)
+    wall_ms: list[float] = field(default_factory=list)
 
     @property
     def human_steps(self) -> int:
@@ -193,6 +196,7 @@ class _Episode:
         loop.arbiter.begin_episode()
         loop.reward.begin_episode()
         began_s = tick_s = previous_s = loop.clock.now_s()
+        wall_s = time.perf_counter()
         pending: _Pending | None = None
         step = 0
         while True:
@@ -207,6 +211,8 @@ class _Episode:
             loop.clock.sleep_until_s(tick_s)
             now_s = loop.clock.now_s()
             summary.period_ms.append((now_s - previous_s) * 1e3)
+            previous_wall_s, wall_s = wall_s, time.perf_counter()
+            summary.wall_ms.append((wall_s - previous_wall_s) * 1e3)
             if now_s - tick_s > loop._period_s / 2:  # very late: give the lost time up, no burst
                 tick_s = now_s
             previous_s = now_s

@@ -283,6 +283,7 @@ class Session:
     def _log(self, summary: EpisodeSummary) -> None:
         """One metrics line per episode."""
         steps = max(summary.steps, 1)
+        late_ms = 1100.0 / self.loop.task.spec.control_hz
         values: dict[str, float] = {
             "episode/index": summary.id.episode,
             "episode/success": float(summary.success),
@@ -298,6 +299,8 @@ class Session:
             **{f"episode/driver_steps_{k}": v for k, v in summary.driver_steps.items()},
             **{f"gate/{k}_steps": v for k, v in summary.outcome_steps.items()},
             **_percentiles("loop/period_ms", summary.period_ms),
+            **_percentiles("loop/wall_ms", summary.wall_ms),
+            "loop/late_ticks": float(sum(p > late_ms for p in summary.wall_ms)),
         }
         practice = self.progress.env_steps
         if summary.purpose == "train":

@@ -65,9 +65,7 @@ def test_the_executed_action_is_recorded_when_the_gate_clips() -> None:
     def halve(command: Command) -> Verdict:
         here = robot.tcp
         middle = (command.tcp_target_in_base.position_m + here.position_m) / 2
-        sent = dataclasses.replace(
-            command, tcp_target_in_base=pose(middle, here.quaternion_xyzw)
-        )
+        sent = dataclasses.replace(command, tcp_target_in_base=pose(middle, here.quaternion_xyzw))
         return Verdict(command.sequence, Outcome.CLIPPED, "speed", sent, command.stamp_s)
 
     loop, robot, rows = make_loop(action=unit(0.8), gate=FakeGate(halve))
