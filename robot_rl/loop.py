@@ -257,7 +257,7 @@ class _Episode:
             segment=self._segment,
             driver=driver,
             action=self._executed(pending, verdict),
-            policy_action=pending.policy_action,
+            policy_action=np.nan_to_num(pending.policy_action),  # the reason says it was not finite
             outcome=verdict.outcome if verdict else Outcome.HOLD,
             reason=verdict.reason if verdict else "no verdict from the gate",
             reward=result.reward,

@@ -30,7 +30,6 @@ class Variant:
 
     name: str
     overrides: tuple[str, ...] = ()
-    from_experiment: bool = True  # False: overrides stand alone (another algorithm's keys)
 
 
 VARIANTS = {
@@ -46,7 +45,6 @@ VARIANTS = {
             "learner.pretrain_updates=20000",
             "train.max_env_steps=0",
         ),
-        from_experiment=False,
     ),
 }
 """HIL-SERL's own ablation (arXiv 2410.21845, table 1): demonstrations, interventions, cloning."""
@@ -56,8 +54,7 @@ def command(
     variant: Variant, task: str, seed: int, run_dir: Path, extra: Sequence[str]
 ) -> list[str]:
     """The command line of one run; printing it reproduces the row."""
-    base = [f"experiment={task}"] if variant.from_experiment else [f"task={task}"]
-    words = [*base, *variant.overrides, *extra, "runtime=lockstep", f"seed={seed}"]
+    words = [f"experiment={task}", *variant.overrides, *extra, "runtime=lockstep", f"seed={seed}"]
     return [sys.executable, "-m", "robot_rl.cli.main", "train", *words, f"run_dir={run_dir}"]
 
 

@@ -49,6 +49,13 @@ def wait_moving(world: World, lease: str) -> None:
     wait_for(lambda: sum(m.lease == lease for m in probe.moves()) >= 3, 5.0, "the probe hears it")
 
 
+def at_rest(world: World) -> bool:
+    """The impedance controller has settled: less than 0.1 mm in 0.2 s."""
+    before_m = world.probe.tcp().position_m
+    time.sleep(0.2)
+    return bool(np.linalg.norm(world.probe.tcp().position_m - before_m) < 0.0001)
+
+
 def calm(world: World) -> None:
     """Back to a gate in HOLD and a controller that listens, as a person would do it."""
     probe = world.probe
@@ -58,6 +65,7 @@ def calm(world: World) -> None:
         wait_for(lambda: probe.call(topics.GATE_ACKNOWLEDGE).success, 5.0, "acknowledged")
     probe.call(topics.GATE_HOLD)
     probe.wait_mode("hold")
+    wait_for(lambda: at_rest(world), 5.0, "the arm has come to rest")
 
 
 def diagnostics(world: World, node: str) -> dict[str, str]:
