@@ -119,4 +119,4 @@ def test_nan_action_never_reaches_the_robot(tmp_path: Path) -> None:
     assert all(s.outcome is Outcome.HOLD and np.isfinite(s.action).all() for s in steps)
     assert all(np.isfinite(c.tcp_target_in_base.position_m).all() for c in sent)
     assert after == pytest.approx(before, abs=1e-3)
-    assert LEASE == bench.loop.lease
+    assert bench.loop.lease == LEASE

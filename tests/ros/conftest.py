@@ -57,7 +57,7 @@ def write_run(folder: Path, operator: str = "none") -> Path:
     return folder
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
+def wait_for(condition: Callable[[], Any], timeout_s: float, what: str | Callable[[], str]) -> Any:
     """Poll until `condition()` is truthy and return it; fail with `what` otherwise."""
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
@@ -65,7 +65,7 @@ def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
         if value:
             return value
         time.sleep(0.005)
-    pytest.fail(f"not within {timeout_s} s: {what}")
+    pytest.fail(f"not within {timeout_s} s: {what if isinstance(what, str) else what()}")
 
 
 class World:

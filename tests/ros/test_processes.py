@@ -45,7 +45,15 @@ def wait_moving(world: World, lease: str) -> None:
         f"{lease} drives; gate says {probe.report()}",
     )
     x_m = probe.tcp().position_m[0]
-    wait_for(lambda: moves(x_m), 8.0, "the arm moves")
+    wait_for(
+        lambda: moves(x_m),
+        8.0,
+        lambda: (
+            f"the arm moves; {probe.report()}, stopped {probe.stopped()}, last answer "
+            f"{probe.newest(topics.GATE_VERDICT)}, sim {diagnostics(world, '/sim')}, "
+            f"{len(probe.moves())} commands heard"
+        ),
+    )
     wait_for(lambda: sum(m.lease == lease for m in probe.moves()) >= 3, 5.0, "the probe hears it")
 
 
