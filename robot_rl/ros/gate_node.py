@@ -34,6 +34,7 @@ WAKE_S = 0.01  # wall; the watchdogs run at >= 100 Hz, and at every /clock in si
 RESEND_S = 0.05  # wall; a hold pose is sent again this often
 CENSUS_S = 0.1  # wall; publishers of the command topics are counted this often
 JUMP_S = 1.0  # run time that passes between two wake-ups without us noticing: a restarted clock
+AFTER_HALT_S = 0.2  # run time; clocks of two processes differ by a few ticks: a wish on its way
 MAX_WAITING = 50  # requests kept between two wake-ups
 
 
@@ -78,6 +79,7 @@ class GateNode:
 
     def _halt(self, gate: rules.GateState) -> str:
         self.gate, self._halted_s = gate, self.shell.now_s()
+        self._waiting.clear()  # what was asked before a person's decision does not outlive it
         return f"{gate.mode.value}: {gate.reason}"
 
     def _read_joy(self, now_s: float) -> None:
@@ -199,7 +201,7 @@ class GateNode:
         refusal = self._rivals
         if abs(now_s - request.stamp_s) > self.limits.command_timeout_s:
             refusal = "age"
-        elif request.stamp_s <= self._halted_s:  # a person's hold is newer than this wish
+        elif request.stamp_s <= self._halted_s + AFTER_HALT_S:  # a person's hold is newer
             refusal = "age: asked before the last stop"
         if not refusal:
             self.gate, refusal = rules.arm(self.limits, self.gate, request.lease, state, now_s)

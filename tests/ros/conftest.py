@@ -114,5 +114,6 @@ def world(run_dir: Path) -> Iterator[World]:
     finally:
         codes = world.close()
         clean_shared_memory()
+        assert not world.probe.failures
         logs = "\n".join(f.read_text() for f in sorted((run_dir / "logs").glob("*.log")))
         assert all(code == 0 for code in codes.values()), f"{codes}\n{logs}"

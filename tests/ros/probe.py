@@ -55,6 +55,7 @@ class Probe:
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self.node)
         self._closing = False
+        self.failures: list[str] = []
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
 
@@ -63,7 +64,10 @@ class Probe:
 
     def _spin(self) -> None:
         while not self._closing:
-            self._executor.spin_once(timeout_sec=0.05)
+            try:
+                self._executor.spin_once(timeout_sec=0.05)
+            except Exception as error:  # a deaf probe would look like a dead graph
+                self.failures.append(repr(error))
 
     def close(self) -> None:
         """Stop listening."""

@@ -13,6 +13,7 @@ from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import node_shell
 from robot_rl.types import Command, Driver
 
+CENTRE_X_M = 0.5  # middle of the task's workspace: at its edge the gate would rightly clip
 STRIDE_M = np.array((0.01, 0.0, 0.0))
 
 
@@ -24,15 +25,14 @@ def main(lease: str) -> None:
         shell.spin_in_background()
         clock.wait_started(20.0)
         robot.wait_ready(20.0, shell)
-        centre_m = robot.read().tcp_in_base.position_m[0]
         while not gate.arm(lease):
             time.sleep(0.1)
         sequence, sign, tick_s = 0, 1.0, clock.now_s()
         while shell.running:
             state = robot.read()
             here = state.tcp_in_base
-            if abs(here.position_m[0] - centre_m) > 0.03:
-                sign = 1.0 if here.position_m[0] < centre_m else -1.0
+            if abs(here.position_m[0] - CENTRE_X_M) > 0.03:
+                sign = 1.0 if here.position_m[0] < CENTRE_X_M else -1.0
             sequence += 1
             there = pose(here.position_m + sign * STRIDE_M, here.quaternion_xyzw)
             gate.request(Command(sequence, clock.now_s(), Driver.POLICY, lease, there), state)
