@@ -26,7 +26,7 @@ from robot_rl.link.client import LinkClient
 from robot_rl.loop import ControlLoop
 from robot_rl.ports import Camera, Clock, Gate, InputDevice, ResetPlan, RobotPort
 from robot_rl.reward.predicate import PredicateReward
-from robot_rl.session import Session, remember_in, restore_progress
+from robot_rl.session import ACTOR, Session
 from robot_rl.store.store import Store
 from robot_rl.store.writer import StoreWriter
 from robot_rl.train import finish
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ACTOR = "actor-0"  # identity of this robot's rows in the store
 FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
 ARM_TIMEOUT_S = 60.0  # how long to wait for the person to acknowledge a protective stop
 
@@ -95,17 +94,12 @@ class Actor:
         self.session = Session(
             self.loop,
             self._reset,
-            train=experiment.train,
-            limits=experiment.limits,
-            run=run_dir.name,
-            actor=ACTOR,
-            seed=experiment.seed,
+            experiment,
             metrics=self.metrics,
-            progress=restore_progress(self.store, run_dir.name, ACTOR),
-            remember=remember_in(self.store),
+            store=self.store,
             before_episode=_collect_garbage,
-            on_stuck=self._wait_and_retry,
             figures=self._figures,
+            on_stuck=self._wait_and_retry,
             stopping=ports.stopping,
         )
         self._motion = ResetMotion(self.loop, ports.place_objects)

@@ -15,7 +15,7 @@ import numpy as np
 from robot_rl.act.policy import PolicyRuntime, load_policy
 from robot_rl.errors import RobotRLError
 from robot_rl.experiment import Experiment
-from robot_rl.lockstep import LEASE, Bench, make_bench
+from robot_rl.lockstep import Bench, make_bench
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.session import EVAL_SEED, Session
 from robot_rl.types import Row, Step
@@ -51,16 +51,7 @@ def make_eval_session(
     bench = make_bench(
         experiment, policy, record=_forget, operator=NoOperator(task), **(bench_hooks or {})
     )
-    session = Session(
-        bench.loop,
-        bench.reset,
-        train=experiment.train,
-        limits=experiment.limits,
-        run=run_dir.name,
-        actor=LEASE,
-        seed=experiment.seed,
-        metrics=_Discard(),
-    )
+    session = Session(bench.loop, bench.reset, experiment, metrics=_Discard())
     return session, bench
 
 

@@ -8,9 +8,8 @@ from robot_rl.act.policy import PolicyRuntime
 from robot_rl.errors import ConfigError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
-from robot_rl.session import Session, restore_progress
+from robot_rl.session import ACTOR, Session
 from robot_rl.store.store import Store
-from robot_rl.train import ACTOR
 
 if TYPE_CHECKING:
     from robot_rl.experiment import Experiment
@@ -36,17 +35,7 @@ def record(experiment: Experiment) -> dict[str, Any]:
         store.recover(run_dir.name, ACTOR)
         policy = PolicyRuntime(experiment.algo, task.spec)
         bench = make_bench(experiment, policy, record=store.append)
-        session = Session(
-            bench.loop,
-            bench.reset,
-            train=experiment.train,
-            limits=experiment.limits,
-            run=run_dir.name,
-            actor=ACTOR,
-            seed=experiment.seed,
-            metrics=metrics,
-            progress=restore_progress(store, run_dir.name, ACTOR),
-        )
+        session = Session(bench.loop, bench.reset, experiment, metrics=metrics, store=store)
         session.demos()
     metrics.close()
     return {"successes": session.progress.demos, "episodes": session.progress.next_episode}

@@ -24,14 +24,14 @@ import numpy as np
 from robot_rl.errors import RobotRLError
 from robot_rl.loop import ControlLoop, EpisodeSummary
 from robot_rl.ports import ResetPlan
-from robot_rl.safety.limits import Limits
 from robot_rl.types import Ending, EpisodeId, EpisodeStart
 
 if TYPE_CHECKING:
-    from robot_rl.experiment import TrainConfig
+    from robot_rl.experiment import Experiment
 
 log = logging.getLogger(__name__)
 
+ACTOR = "actor-0"  # identity of this robot's rows in the store
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
@@ -92,15 +92,6 @@ class Progress:
         return float(np.mean([r for _, r in self.recent])) if self.recent else 0.0
 
 
-def remember_in(store: SessionStore) -> Callable[[Progress], None]:
-    """Keeps a session's clock and exams in the store, for `restore_progress`."""
-
-    def remember(progress: Progress) -> None:
-        store.set_meta("session", {k: getattr(progress, k) for k in REMEMBERED})
-
-    return remember
-
-
 def restore_progress(store: SessionStore, run: str, actor: str) -> Progress:
     """Rebuild what a session needs from the store, so that a restart continues where it was."""
     progress = Progress(**(store.meta("session") or {}))
@@ -148,7 +139,7 @@ class Session:
     Args:
         figures: more figures for each episode's line (age of weights, queues).
         stopping: non-empty reason = stop now (operator, SIGTERM); polled between episodes.
-        remember: keeps what `restore_progress` cannot count from episodes; `remember_in(store)`.
+        store: where the run's episodes are; with it, a restarted session goes on where it was.
         on_stuck: called with the error when a reset fails; returns True to try again.
     """
 
@@ -156,27 +147,24 @@ class Session:
         self,
         loop: ControlLoop,
         reset: Callable[[ResetPlan, EpisodeStart], None],
+        experiment: Experiment,
         *,
-        train: TrainConfig,
-        limits: Limits,
-        run: str,
-        actor: str,
-        seed: int,
         metrics: Metrics,
-        progress: Progress | None = None,
-        remember: Callable[[Progress], None] = lambda _progress: None,
+        store: SessionStore | None = None,
+        actor: str = ACTOR,
         before_episode: Callable[[], None] = lambda: None,
         on_episode: Callable[[dict[str, Any]], None] = lambda _stats: None,
         figures: Callable[[], dict[str, float]] = dict,
         on_stuck: Callable[[RobotRLError], bool] = lambda _error: False,
         stopping: Callable[[], str] = lambda: "",
     ) -> None:
-        self.loop, self.reset, self.train, self.limits = loop, reset, train, limits
-        self.run_name, self.actor, self.seed, self.metrics = run, actor, seed, metrics
-        self.progress = progress or Progress()
-        self.progress.next_exam = max(self.progress.next_exam, train.min_env_steps)
+        self.loop, self.reset, self.store, self.metrics = loop, reset, store, metrics
+        self.train, self.limits, self.seed = experiment.train, experiment.limits, experiment.seed
+        self.run_name, self.actor = experiment.run_dir.name, actor
+        self.progress = restore_progress(store, self.run_name, actor) if store else Progress()
+        self.progress.next_exam = max(self.progress.next_exam, self.train.min_env_steps)
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
-        self.on_episode, self.remember, self.figures = on_episode, remember, figures
+        self.on_episode, self.figures = on_episode, figures
         self.state = "demos"  # demos | practice | exam | evaluation: the word on the dashboard
         self.purpose = ""  # of the episode that runs, or ran last
         self._spec_hash = loop.task.spec.hash
@@ -238,7 +226,8 @@ class Session:
             progress.recent.append((summary.success, summary.human_steps / max(summary.steps, 1)))
             if progress.env_steps >= progress.next_exam and progress.autonomy >= EXAM_AUTONOMY:
                 self._exam()
-            self.remember(progress)
+            if self.store:
+                self.store.set_meta("session", {k: getattr(progress, k) for k in REMEMBERED})
 
     def _exam(self) -> None:
         """Is the skill mastered? Unaided, deterministic, on starts never seen before."""

@@ -14,7 +14,7 @@ from robot_rl.evaluate import record_video
 from robot_rl.learn.learner import Learner
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
-from robot_rl.session import Session, remember_in, restore_progress
+from robot_rl.session import ACTOR, Session
 from robot_rl.store.store import Store
 from robot_rl.types import Step
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ACTOR = "actor-0"
 Watch = Callable[[dict[str, float]], None]
 """Receives the newest figures while training (the dashboard); must be quick."""
 
@@ -68,14 +67,9 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         session = Session(
             bench.loop,
             bench.reset,
-            train=experiment.train,
-            limits=experiment.limits,
-            run=run_dir.name,
-            actor=ACTOR,
-            seed=experiment.seed,
+            experiment,
             metrics=metrics,
-            progress=restore_progress(store, run_dir.name, ACTOR),
-            remember=remember_in(store),
+            store=store,
             on_episode=lambda stats: watch(stats | learner.metrics),
         )
         began_s = time.monotonic()

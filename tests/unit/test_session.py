@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +18,7 @@ from robot_rl.session import (
     EVAL_SEED,
     EXAM_SEED,
     EvalResult,
-    Progress,
     Session,
-    remember_in,
     restore_progress,
 )
 from robot_rl.store.store import Store
@@ -40,6 +40,11 @@ class Lines:
         self.lines.append({"env_steps": env_steps} | values | text)
 
 
+def experiment(train: TrainConfig) -> Any:
+    """The part of an experiment that a session reads."""
+    return SimpleNamespace(train=train, limits=Limits(), seed=0, run_dir=Path("r"))
+
+
 def make_session(**changes: object) -> tuple[Session, list[EpisodeStart], Lines]:
     """A session over a kinematic robot that stands at its goal: every episode succeeds at once."""
     loop, robot, _ = make_loop()
@@ -55,13 +60,9 @@ def make_session(**changes: object) -> tuple[Session, list[EpisodeStart], Lines]
     session = Session(
         loop,
         reset,
-        train=changes.get("train", TRAIN),  # type: ignore[arg-type]
-        limits=Limits(),
-        run="r",
-        actor="a",
-        seed=0,
+        experiment(changes.get("train", TRAIN)),  # type: ignore[arg-type]
         metrics=lines,
-        progress=changes.get("progress"),  # type: ignore[arg-type]
+        actor="a",
     )
     return session, starts, lines
 
@@ -100,8 +101,8 @@ def test_practice_stops_at_its_step_budget_without_success() -> None:
 
 
 def test_the_time_budget_counts_practice_before_a_restart() -> None:
-    spent = Progress(practice_s=TRAIN.max_minutes * 60 + 1)
-    session, starts, _ = make_session(progress=spent)
+    session, starts, _ = make_session()
+    session.progress.practice_s = TRAIN.max_minutes * 60 + 1
     session.practice()
     assert starts == []
 
@@ -134,13 +135,10 @@ def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
         session = Session(
             loop,
             reset,
-            train=dataclasses.replace(TRAIN, max_env_steps=5, min_env_steps=10),
-            limits=Limits(),
-            run="r",
-            actor="a",
-            seed=0,
+            experiment(dataclasses.replace(TRAIN, max_env_steps=5, min_env_steps=10)),
             metrics=Lines(),
-            remember=remember_in(store),
+            store=store,
+            actor="a",
         )
         session.demos()
         session.practice()
