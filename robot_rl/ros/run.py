@@ -31,7 +31,7 @@ def learner_spec(run_dir: Path) -> NodeSpec:
         module="robot_rl.learn.process",
         name="learner",
         arguments=(str(run_dir),),
-        nice=5,  # on a shared machine it gives way to the nodes that have deadlines
+        nice=10,  # on a shared machine it gives way to the nodes that have deadlines
     )
 
 

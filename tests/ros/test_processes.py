@@ -31,6 +31,16 @@ def start_requester(world: World, lease: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, str(REQUESTER), lease], env=env)
 
 
+def situation(world: World) -> str:
+    """What a person would want to know when an arm does not move."""
+    probe = world.probe
+    return (
+        f"{probe.report()}, stopped {probe.stopped()}, last answer "
+        f"{probe.newest(topics.GATE_VERDICT)}, sim {diagnostics(world, '/sim')}, "
+        f"watchdog {diagnostics(world, '/watchdog')}"
+    )
+
+
 def wait_moving(world: World, lease: str) -> None:
     """Until the gate runs `lease` and the arm really moves."""
     probe = world.probe
@@ -49,11 +59,7 @@ def wait_moving(world: World, lease: str) -> None:
     wait_for(
         lambda: moves(x_m),
         8.0,
-        lambda: (
-            f"the arm moves; {probe.report()}, stopped {probe.stopped()}, last answer "
-            f"{probe.newest(topics.GATE_VERDICT)}, sim {diagnostics(world, '/sim')}, "
-            f"{len(probe.moves())} commands heard"
-        ),
+        lambda: f"the arm moves; {situation(world)}",
     )
     wait_for(lambda: sum(m.lease == lease for m in probe.moves()) >= 3, 5.0, "the probe hears it")
 
@@ -117,7 +123,11 @@ def test_an_armed_request_moves_the_arm_and_is_answered(world: World) -> None:
     held = [a.reason for a in sent if str(a.outcome) == "hold"]
     assert len(sent) == 5 and len(held) <= 1
     assert all(r.startswith(("speed: too soon", "age")) for r in held)  # a stall of this machine
-    wait_for(lambda: probe.tcp().position_m[0] - start_m[0] > 0.005, 2.0, "the arm moved")
+    wait_for(
+        lambda: probe.tcp().position_m[0] - start_m[0] > 0.005,
+        2.0,
+        lambda: f"the arm moved; {probe.tcp().position_m - start_m} m; {situation(world)}",
+    )
     probe.wait_mode("pause")  # nobody sends any more
     calm(world)
 
