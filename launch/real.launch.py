@@ -1,8 +1,8 @@
 """Our nodes beside a robot's driver: ros2 launch robot_rl_bringup real.launch.py run_dir:=..."""
 
+from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction
 
-from launch import LaunchDescription
 from robot_rl.ros.graph import RealGraphConfig, real_graph
 from robot_rl.ros.launch_front import actions, argument
 

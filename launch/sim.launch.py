@@ -1,8 +1,8 @@
 """The graph with the simulated arm: ros2 launch robot_rl_bringup sim.launch.py run_dir:=runs/..."""
 
+from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction
 
-from launch import LaunchDescription
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.ros.launch_front import actions, argument
 
