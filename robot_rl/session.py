@@ -35,7 +35,7 @@ ACTOR = "actor-0"  # identity of this robot's rows in the store
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
-EXAM_AUTONOMY = 0.6  # share of recent episodes without help before an exam is worth its time
+EXAM_AUTONOMY = 0.5  # share of recent episodes without help before an exam is worth its time
 REMEMBERED = ("next_exam", "practice_s", "mastered")
 
 
