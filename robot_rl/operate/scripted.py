@@ -31,10 +31,10 @@ class ScriptedOperatorConfig:
     intervene: bool = True
     skill: float = 1.0  # of the hand that drives; 1 = the task's expert at its best
     attention: float = 1.0  # probability of acting on an opportunity; else looks away for stuck_s
-    corridor_m: float = 0.03  # strays further than this from the corridor: take over
-    stuck_s: float = 3.0  # no progress for this long: take over (HIL-SERL: let it try 20-30 steps)
+    corridor_m: float = 0.045  # strays further than this: take over (starts lie up to 0.03 m off)
+    stuck_s: float = 2.5  # no progress for this long: take over (HIL-SERL: let it try 20-30 steps)
     stuck_m: float = 0.001  # what counts as progress
-    drive_s: float = 1.5  # then let go: short corrections teach, long ones inflate values
+    drive_s: float = 1.0  # then let go: long corrections finish the task and teach waiting for help
 
     def __post_init__(self) -> None:
         """Check ranges."""
