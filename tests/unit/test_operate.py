@@ -13,7 +13,7 @@ from robot_rl.types import Driver, RobotState
 from robot_rl_sim.tasks import PegInsertTask
 
 TASK = PegInsertTask()
-CONFIG = ScriptedOperatorConfig(stuck_s=1.0, drive_s=0.5)
+CONFIG = ScriptedOperatorConfig(stuck_s=1.0, drive_s=0.5, corridor_m=0.03)
 
 
 def states(path_m: list[tuple[float, float, float]]) -> list[RobotState]:
