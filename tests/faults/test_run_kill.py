@@ -1,8 +1,8 @@
 """kill -9 of every process during a run through ROS 2: nobody else falls, training goes on.
 
-One real run (`peg_insert`, twice real time) in which the learner, the actor, the gate and the
-simulator are killed in turn, each in the middle of practice. That the arm does not move meanwhile is
-measured on its topics in tests/ros/test_processes.py.
+One real run (`peg_insert`, twice real time) in which learner, actor, gate and simulator are killed
+in turn, each in the middle of practice. That the arm does not move meanwhile is measured on its
+topics in tests/ros/test_processes.py.
 """
 
 from __future__ import annotations
