@@ -234,19 +234,27 @@ class Session:
         progress, train = self.progress, self.train
         seed = EXAM_SEED + progress.env_steps  # other starts each time
         self.state = "exam"
-        success = self.evaluate(train.exam_episodes, seed).as_dict()["success"]
-        progress.mastered = success >= train.exam_success
+        allowed = int(train.exam_episodes * (1.0 - train.exam_success) + 1e-9)
+        exam = self.evaluate(train.exam_episodes, seed, max_failures=allowed)
+        success = exam.as_dict()["success"]
+        progress.mastered = exam.successes.count(False) <= allowed and not self.stopping()
         progress.next_exam = progress.env_steps + train.exam_every_steps
         self.metrics.write(progress.env_steps, {"exam/success": success})
         log.info("exam after %d steps: %.0f %%", progress.env_steps, 100 * success)
 
     def evaluate(
-        self, episodes: int, seed: int = EVAL_SEED, *, deterministic: bool = True
+        self,
+        episodes: int,
+        seed: int = EVAL_SEED,
+        *,
+        deterministic: bool = True,
+        max_failures: int | None = None,
     ) -> EvalResult:
         """Run evaluation episodes on held-out starts; nobody helps, nothing is learned from them.
 
         An episode that is aborted (a process was killed, a stop was pressed) says nothing about
-        the policy; it is run again, and counted in the store as aborted.
+        the policy; it is run again, and counted in the store as aborted. With `max_failures` it
+        ends once there are more: an exam that is lost need not go on.
         """
         result = EvalResult()
         index = retries = 0
@@ -258,6 +266,8 @@ class Session:
             result.successes.append(summary.success)
             result.cycle_times_s.append(summary.duration_s)
             index += 1
+            if max_failures is not None and result.successes.count(False) > max_failures:
+                break
         return result
 
     def _budget(self) -> dict[str, float]:

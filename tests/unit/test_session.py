@@ -124,6 +124,12 @@ def test_evaluation_repeats_what_was_aborted_and_counts_it_once() -> None:
     assert [s.seed for s in starts] == [EVAL_SEED, EVAL_SEED, EVAL_SEED + 1, EVAL_SEED + 2]
 
 
+def test_an_exam_that_is_lost_does_not_go_on() -> None:
+    session, starts, _ = make_session(succeeds=False)
+    session.evaluate(30, max_failures=1)
+    assert len(starts) == 2
+
+
 def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
     with Store(tmp_path / "s.sqlite", spec=TASK.spec, reserve_bytes=0) as store:
         loop, robot, _ = make_loop()
