@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is aborted
 MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
 
+HELD = "held by the gate"  # why an episode was aborted: the policy asked for what it must not
+
 
 class Policy(Protocol):
     """What the loop needs of a policy; `act.policy.PolicyRuntime` in production."""
@@ -284,7 +286,7 @@ class _Episode:
         if self._missed >= MAX_MISSED_VERDICTS:
             reason = "no verdict from the gate"
         elif self._held >= MAX_HELD_TICKS:
-            reason = "held by the gate"
+            reason = HELD
         if reason:
             self.summary.reason = reason
             return Ending.ABORTED
