@@ -71,12 +71,17 @@ def evaluate(run_dir: Path, *, episodes: int = 100, video: bool = True) -> dict[
         "stochastic": session.evaluate(episodes, deterministic=False).as_dict(),
         "evaluated_in": "lockstep",
     }
-    temporary = run_dir / "eval.json.tmp"
-    temporary.write_text(json.dumps(result, indent=2))
-    temporary.replace(run_dir / "eval.json")
+    write_eval(run_dir, result)
     if video:
         record_video(run_dir, experiment)
     return result
+
+
+def write_eval(run_dir: Path, result: dict[str, Any]) -> None:
+    """Write eval.json: the whole file, or the one before stays."""
+    temporary = run_dir / "eval.json.tmp"
+    temporary.write_text(json.dumps(result, indent=2))
+    temporary.replace(run_dir / "eval.json")
 
 
 def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | None:

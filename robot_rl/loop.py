@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.act.arbiter import Arbiter, Decision
-from robot_rl.errors import RobotRLError
 from robot_rl.ports import (
     Camera,
     Clock,
@@ -311,18 +310,3 @@ class _Episode:
             stamp_ns = int(self.loop.clock.now_s() * 1e9)
             self.loop.record([Event(self.start.id, self._events, step, name, detail, stamp_ns)])
             self._events += 1
-
-
-def require_armed(gate: Gate, lease: str) -> None:
-    """Ask for the right to drive; raise when the gate refuses.
-
-    Raises:
-        RobotRLError: the gate is in a protective stop, or somebody else drives.
-    """
-    if not gate.arm(lease):
-        raise RobotRLError(
-            "the gate refuses to arm",
-            expected="gate in HOLD, no protective stop, lease free",
-            got="refused",
-            fix="clear the cause, acknowledge the protective stop, then start the episode again",
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.act.policy import PolicyRuntime, save_policy
-from robot_rl.evaluate import record_video
+from robot_rl.evaluate import record_video, write_eval
 from robot_rl.learn.learner import Learner
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
@@ -103,9 +102,7 @@ def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> 
         "human_steps": session.progress.human_steps,
         "weights_version": session.loop.policy.version,
     }
-    temporary = run_dir / "eval.json.tmp"
-    temporary.write_text(json.dumps(result, indent=2))
-    temporary.replace(run_dir / "eval.json")
+    write_eval(run_dir, result)
     return result
 
 
