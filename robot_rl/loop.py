@@ -16,6 +16,7 @@ hands rows to a queue, `policy` reads weights that are already here.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -57,7 +58,8 @@ log = logging.getLogger(__name__)
 MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is aborted
 MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
 
-HELD = "held by the gate"  # why an episode was aborted: the policy asked for what it must not
+HELD = "held by the gate"  # why an episode was aborted: held for long, nobody let it go on
+FAULTS = {"force": 1, "joint": MAX_HELD_TICKS}  # check -> held ticks after which an episode is lost
 
 
 class Policy(Protocol):
@@ -245,8 +247,12 @@ class _Episode:
         held = verdict is None or verdict.outcome is Outcome.HOLD
         self._held = self._held + 1 if held else 0
         result = loop.reward.score(state, frame.observation)
-        ending = self._ending(index, result)
         driver = pending.decision.driver
+        fault = self._fault(verdict) if driver is Driver.POLICY else ""
+        if fault and not result.terminated:
+            result = RewardResult(0.0, False, terminated=True)
+            summary.reason = fault
+        ending = self._ending(index, result)
         if driver != self._driver:
             self._segment += self._driver is not None
             self._driver = driver
@@ -290,6 +296,17 @@ class _Episode:
             self.summary.reason = reason
             return Ending.ABORTED
         return Ending.TRUNCATED if index + 1 >= self.loop.task.max_steps else None
+
+    def _fault(self, verdict: Verdict | None) -> str:
+        """Why the gate ends the episode as the policy's failure; "" when it does not.
+
+        The critic must learn that hitting things is worth nothing, so these episodes are not dropped
+        as aborted ones are. What a person or a dead process brings about teaches the policy nothing.
+        """
+        if verdict is None or verdict.outcome is not Outcome.HOLD:
+            return ""
+        ticks = FAULTS.get(verdict.reason.partition(":")[0], math.inf)
+        return verdict.reason if self._held >= ticks else ""
 
     def _executed(self, pending: _Pending, verdict: Verdict | None) -> NDArray[np.float32]:
         """The action that was really sent: what the critic learns from (DESIGN D2)."""

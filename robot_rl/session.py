@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from robot_rl.errors import RobotRLError
-from robot_rl.loop import HELD, ControlLoop, EpisodeSummary
+from robot_rl.loop import ControlLoop, EpisodeSummary
 from robot_rl.ports import ResetPlan
 from robot_rl.types import Ending, EpisodeId, EpisodeStart
 
@@ -252,17 +252,16 @@ class Session:
     ) -> EvalResult:
         """Run evaluation episodes on held-out starts; nobody helps, nothing is learned from them.
 
-        An episode that the gate stopped (too much force, say) is a failure of the policy. One that
-        was aborted from outside (a process was killed, a stop was pressed) says nothing about it:
-        it is run again, and counted in the store as aborted. With `max_failures` it
-        ends once there are more: an exam that is lost need not go on.
+        An aborted episode (a process was killed, a stop was pressed) says nothing about the policy:
+        it is run again, and stays in the store as aborted. With `max_failures` it ends once there
+        are more: an exam that is lost need not go on.
         """
         result = EvalResult()
         index = retries = 0
         while index < episodes and not self.stopping():
             summary = self.episode("eval", seed + index, deterministic=deterministic)
             aborted = summary.ending in (Ending.ABORTED, Ending.STALE)
-            if aborted and summary.reason != HELD and retries < episodes:
+            if aborted and retries < episodes:
                 retries += 1
                 continue
             result.successes.append(summary.success)

@@ -235,6 +235,8 @@ def _refusal(
     mine = command.lease == gate.lease
     if mine and command.sequence <= gate.sequence:
         return "sequence: not newer than the last one"
+    if mine and gate.mode is Mode.PROTECTIVE_STOP:
+        return gate.reason
     if not gate.mode.is_armed:
         return f"lease: {gate.mode.value} ({gate.reason})"
     return "" if mine else "lease: another one is armed"

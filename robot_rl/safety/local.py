@@ -61,6 +61,17 @@ class LocalGate:
         self._gate, self._last = rules.judge(self._limits, self._gate, command, state, now_s)
         return self._last
 
+    def watch(self, state: RobotState) -> Verdict | None:
+        """Run the watchdogs between two requests; the hold verdict to carry out, or None.
+
+        A hard contact lasts some hundredths of a second: who looks at 10 Hz only does not see it.
+        """
+        now_s = self._clock.now_s()
+        driving = self._gate.driver.is_human and self._gate.mode is Mode.RUN
+        self._gate = rules.heartbeat(self._gate, now_s, driving=driving)
+        self._gate, held = rules.tick(self._limits, self._gate, state, now_s)
+        return held
+
     def verdict(self, sequence: int) -> Verdict | None:
         """The newest verdict, if it answers request `sequence`."""
         return self._last if self._last and self._last.sequence == sequence else None

@@ -25,7 +25,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2 (make setup)")
 pytestmark = [pytest.mark.ros, pytest.mark.slow, pytest.mark.timeout(400)]  # make soak: 1.5 minutes
 
 VICTIMS = ("learner", "actor", "gate", "sim")
-STEPS = 450
+STEPS = 800  # at least eight episodes: a kill after each of the first four
 
 
 def words(run_dir: Path, port: int) -> list[str]:
@@ -98,7 +98,7 @@ def killed_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, A
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
-            wanted, victims = 3, list(VICTIMS)
+            wanted, victims = 1, list(VICTIMS)
             deadline_s = time.monotonic() + 300
             while process.poll() is None and time.monotonic() < deadline_s:
                 if victims and practised(run_dir) >= wanted:
@@ -106,7 +106,7 @@ def killed_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, A
                     if pid is not None:
                         os.kill(pid, signal.SIGKILL)
                         killed[victims.pop(0)] = pid
-                        wanted = practised(run_dir) + 2
+                        wanted = practised(run_dir) + 1
                 time.sleep(0.2)
             code = process.poll()
         finally:

@@ -76,17 +76,44 @@ def test_the_executed_action_is_recorded_when_the_gate_clips() -> None:
     assert (steps[0].outcome, steps[0].reason) == (Outcome.CLIPPED, "speed")
 
 
-def test_a_gate_that_holds_for_a_second_aborts_the_episode() -> None:
-    def refuse(command: Command) -> Verdict:
-        sent = dataclasses.replace(command, tcp_target_in_base=robot.tcp)
-        return Verdict(command.sequence, Outcome.HOLD, "force", sent, command.stamp_s)
+def holding(reason: str) -> FakeGate:
+    """A gate that holds everything for this reason."""
 
-    loop, robot, rows = make_loop(action=unit(), gate=FakeGate(refuse))
+    def refuse(command: Command) -> Verdict:
+        here = TASK.sample_reset(np.random.default_rng(0)).tcp_in_base  # where FakeRobot stands
+        sent = dataclasses.replace(command, tcp_target_in_base=here)
+        return Verdict(command.sequence, Outcome.HOLD, reason, sent, command.stamp_s)
+
+    return FakeGate(refuse)
+
+
+def test_a_gate_that_holds_for_a_second_aborts_the_episode() -> None:
+    loop, _, rows = make_loop(action=unit(), gate=holding("command_late: the driver is silent"))
     summary = loop.run_episode(start())
     steps, _, _ = split(rows)
     assert summary.ending is Ending.ABORTED and summary.reason == "held by the gate"
     assert len(steps) == MAX_HELD_TICKS and steps[-1].ending is Ending.ABORTED
     assert steps[0].action == pytest.approx(np.zeros(SIZE), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("reason", "ticks"), [("force: contact", 1), ("joint: in its margin", MAX_HELD_TICKS)]
+)
+def test_what_the_policy_brought_upon_itself_is_a_failure_it_learns_from(
+    reason: str, ticks: int
+) -> None:
+    loop, _, rows = make_loop(action=unit(), gate=holding(reason))
+    summary = loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert (summary.ending, summary.success) == (Ending.TERMINATED, False)
+    assert len(steps) == ticks and summary.reason == reason
+    assert (steps[-1].ending, steps[-1].reward) == (Ending.TERMINATED, 0.0)
+
+
+def test_a_person_who_hits_something_aborts_the_episode() -> None:
+    operator = FakeOperator(lambda _tick: True, unit(0.2))
+    loop, _, _ = make_loop(operator=operator, gate=holding("force: contact"))
+    assert loop.run_episode(start()).ending is Ending.ABORTED
 
 
 def test_a_gate_that_is_gone_aborts_the_episode_and_nothing_was_executed() -> None:

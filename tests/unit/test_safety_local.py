@@ -29,14 +29,17 @@ class Bench:
         """One control tick."""
         self.sequence += 1
         now_s = self.clock.now_s()
-        joints = np.array((0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785))
-        tcp = pose((0.5, 0.0, 0.3), DOWN)
-        state = RobotState(now_s, joints, np.zeros(7), tcp, np.zeros(6), self.wrench, 0.04)
         target = pose((0.5 + dx_m, 0.0, 0.3), DOWN)
         command = Command(self.sequence, now_s, driver, "loop", target)
-        verdict = self.gate.request(command, state)
+        verdict = self.gate.request(command, self.state())
         self.clock.sleep_until_s(now_s + 0.1)
         return verdict
+
+    def state(self) -> RobotState:
+        """The robot now."""
+        joints = np.array((0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785))
+        tcp, zero = pose((0.5, 0.0, 0.3), DOWN), np.zeros(6)
+        return RobotState(self.clock.now_s(), joints, np.zeros(7), tcp, zero, self.wrench, 0.04)
 
 
 def test_it_implements_the_port_and_remembers_the_last_verdict() -> None:
@@ -89,6 +92,18 @@ def test_a_force_spike_stops_until_acknowledged_and_armed() -> None:
     assert bench.request().outcome is Outcome.HOLD  # and is not retried by itself
     assert bench.gate.arm("loop")
     assert bench.request().outcome is Outcome.PASS
+
+
+def test_a_spike_between_two_commands_is_seen() -> None:
+    bench = Bench()
+    bench.gate.arm("loop")
+    bench.request(Driver.DEMO)
+    assert bench.gate.watch(bench.state()) is None
+    bench.wrench = np.array((0.0, 0.0, -90.0, 0.0, 0.0, 0.0))
+    held = bench.gate.watch(bench.state())
+    assert held is not None and held.outcome is Outcome.HOLD
+    bench.wrench = np.zeros(6)
+    assert bench.request().reason.startswith("force")  # who drove is told why nothing moves
 
 
 def test_hold_and_stop_take_the_lease_away() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from robot_rl.errors import RobotRLError
 from robot_rl.experiment import TrainConfig
-from robot_rl.loop import HELD, EpisodeSummary
+from robot_rl.loop import EpisodeSummary
 from robot_rl.safety.limits import Limits
 from robot_rl.session import (
     EVAL_SEED,
@@ -122,20 +122,6 @@ def test_evaluation_repeats_what_was_aborted_and_counts_it_once() -> None:
     result = session.evaluate(3)
     assert result.successes == [True, True, True]
     assert [s.seed for s in starts] == [EVAL_SEED, EVAL_SEED, EVAL_SEED + 1, EVAL_SEED + 2]
-
-
-def test_an_episode_the_gate_stopped_is_a_failure_and_not_run_again() -> None:
-    session, starts, _ = make_session()
-    real = session.loop.run_episode
-
-    def run(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
-        summary = real(start, deterministic=deterministic)
-        summary.ending, summary.success, summary.reason = Ending.ABORTED, False, HELD
-        return summary
-
-    session.loop.run_episode = run  # type: ignore[method-assign]
-    assert session.evaluate(2).successes == [False, False]
-    assert len(starts) == 2
 
 
 def test_an_exam_that_is_lost_does_not_go_on() -> None:
