@@ -124,9 +124,8 @@ class Experiment:
     def limits(self) -> Limits:
         """What the gate allows: the robot's limits (group `safety`) in the task's workspace."""
         limits: Limits = self._section("safety")
-        low = getattr(self.task, "workspace_min_m", limits.workspace_min_m)
-        high = getattr(self.task, "workspace_max_m", limits.workspace_max_m)
-        return limits.narrow(low, high)
+        names = ("workspace_min_m", "workspace_max_m", "max_tilt_rad", "max_yaw_rad")
+        return limits.narrow(*(getattr(self.task, x, getattr(limits, x)) for x in names))
 
     @cached_property
     def operator(self) -> Any:

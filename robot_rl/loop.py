@@ -59,7 +59,7 @@ MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is 
 MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
 
 HELD = "held by the gate"  # why an episode was aborted: held for long, nobody let it go on
-FAULTS = {"force": 1, "joint": MAX_HELD_TICKS}  # check -> held ticks after which an episode is lost
+FAULTS = {"force": 1, "joint": MAX_HELD_TICKS}  # check -> held ticks that lose the episode
 
 
 class Policy(Protocol):
@@ -300,8 +300,8 @@ class _Episode:
     def _fault(self, verdict: Verdict | None) -> str:
         """Why the gate ends the episode as the policy's failure; "" when it does not.
 
-        The critic must learn that hitting things is worth nothing, so these episodes are not dropped
-        as aborted ones are. What a person or a dead process brings about teaches the policy nothing.
+        The critic must learn that hitting things is worth nothing, so these episodes are not
+        dropped as aborted ones are. What a person or a dead process brings about teaches nothing.
         """
         if verdict is None or verdict.outcome is not Outcome.HOLD:
             return ""

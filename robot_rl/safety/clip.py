@@ -103,7 +103,7 @@ def _clip_quaternion(limits: Limits, q: Quat, motion: Motion) -> tuple[Quat | No
     changed: list[str] = []
     for _ in range(ROUNDS):
         before = q
-        inside = _upright(q, limits.max_tilt_rad)
+        inside = _facing(_upright(q, limits.max_tilt_rad), limits.max_yaw_rad)
         if inside is not q:
             q = inside
             changed.append("box")
@@ -157,6 +157,25 @@ def _towards(q: Quat, centre: Quat, angle_rad: float) -> Quat:
 def tilt_rad(q: Quat) -> float:
     """Angle between the tool's z axis and straight down (-z of base)."""
     return math.acos(max(-1.0, min(1.0, 2.0 * (q[0] * q[0] + q[1] * q[1]) - 1.0)))
+
+
+def yaw_rad(q: Quat) -> float:
+    """Turn about base z, in [-pi, pi]: the twist of q relative to the tool pointing down."""
+    yaw = 2.0 * math.atan2(q[1], q[0])  # q (1, 0, 0, 0)^-1 has z = y, w = x
+    return math.remainder(yaw, 2.0 * math.pi)
+
+
+def _facing(q: Quat, max_rad: float) -> Quat:
+    """`q` itself when yawed by at most `max_rad`, else turned back about base z, just inside."""
+    if max_rad >= math.pi:
+        return q
+    yaw = yaw_rad(q)
+    if abs(yaw) <= max_rad * SLACK:
+        return q
+    half_rad = 0.5 * (math.copysign(INSIDE * max_rad, yaw) - yaw)
+    s, c = math.sin(half_rad), math.cos(half_rad)
+    x, y, z, w = q
+    return (c * x - s * y, c * y + s * x, c * z + s * w, c * w - s * z)
 
 
 def _upright(q: Quat, max_rad: float) -> Quat:

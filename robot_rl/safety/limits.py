@@ -30,6 +30,7 @@ _CEILINGS = {
     "max_step_m": 0.2,
     "max_step_rad": math.pi / 2,  # beyond a quarter turn "the short way round" is ambiguous
     "max_tilt_rad": math.pi,
+    "max_yaw_rad": math.pi,
     "max_force_n": 200.0,
     "max_torque_nm": 50.0,
     "operator_timeout_s": 0.5,
@@ -62,6 +63,7 @@ class Limits:
     max_speed_m_s: float = 0.25  # ISO 10218 reduced speed
     max_rotation_speed_rad_s: float = 2.0  # 0.2 rad per 10 Hz tick; the Panda allows 2.5
     max_acceleration_m_s2: float = 5.0  # full speed reversed within one 10 Hz tick; Panda: 13
+    max_yaw_rad: float = math.pi  # pi = any; a task narrows it, or exploring winds up the wrist
     max_tilt_rad: float = 0.8  # table-top work points down; keeps the elbow away from the table
     joint_min_rad: tuple[float, ...] = PANDA_JOINT_MIN_RAD
     joint_max_rad: tuple[float, ...] = PANDA_JOINT_MAX_RAD
@@ -116,8 +118,14 @@ class Limits:
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def narrow(self, workspace_min_m: Sequence[float], workspace_max_m: Sequence[float]) -> Limits:
-        """Limits whose workspace is the intersection with a task's box; never wider.
+    def narrow(
+        self,
+        workspace_min_m: Sequence[float],
+        workspace_max_m: Sequence[float],
+        max_tilt_rad: float = math.pi,
+        max_yaw_rad: float = math.pi,
+    ) -> Limits:
+        """Limits whose pose box is the intersection with a task's; never wider.
 
         Raises:
             SafetyError: the two boxes do not overlap, or a corner is not three finite numbers.
@@ -139,7 +147,13 @@ class Limits:
                 got=f"{tuple(workspace_min_m)} to {tuple(workspace_max_m)} m",
                 fix="move the task into the robot's workspace (limits only ever get narrower)",
             )
-        return replace(self, workspace_min_m=low, workspace_max_m=high)
+        return replace(
+            self,
+            workspace_min_m=low,
+            workspace_max_m=high,
+            max_tilt_rad=min(self.max_tilt_rad, max_tilt_rad),
+            max_yaw_rad=min(self.max_yaw_rad, max_yaw_rad),
+        )
 
 
 def _check_order(name: str, low: Sequence[float], high: Sequence[float]) -> None:

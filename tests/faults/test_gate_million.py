@@ -20,7 +20,7 @@ from robot_rl.types import Command, Driver, Outcome, Pose, RobotState
 
 COMMANDS = 1_000_000
 BLOCK = 20_000
-LIMITS = Limits()
+LIMITS = Limits(max_yaw_rad=2.4)
 DRIVERS = (Driver.POLICY, Driver.POLICY, Driver.RESET, Driver.CORRECTION)
 TOLERANCE = 1e-6
 BROKEN = (
@@ -189,6 +189,7 @@ def violations(r: dict[str, np.ndarray]) -> dict[str, int]:
         "spin": angle(r["quaternion"], r["last_q"]) > LIMITS.max_rotation_speed_rad_s * dt * over,
         "acceleration": jolt > LIMITS.max_acceleration_m_s2 * dt**2 * over,
         "tilt": tilt > LIMITS.max_tilt_rad * over,
+        "yaw": np.abs(np.angle((x + 1j * y) ** 2)) > LIMITS.max_yaw_rad * over,
         "gripper": (grip < LIMITS.gripper_min_m) | (grip > LIMITS.gripper_max_m),
     }
     result = {name: int((bad & ~held).sum()) for name, bad in broken.items()}

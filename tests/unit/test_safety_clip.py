@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robot_rl.geometry import quat_from_rotvec, quat_multiply
-from robot_rl.safety.clip import Clip, Conflict, Motion, clip_target, tilt_rad
+from robot_rl.safety.clip import Clip, Conflict, Motion, clip_target, tilt_rad, yaw_rad
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.readings import Placement
 
@@ -82,6 +83,23 @@ def test_tilt_is_measured_from_straight_down(angle: float, yaw: float) -> None:
     spun = quat_multiply(np.array(turned(angle, 0.0, 0.0)), quat_from_rotvec((0.0, 0.0, yaw)))
     x, y, z, w = spun.tolist()
     assert tilt_rad((x, y, z, w)) == pytest.approx(abs(angle), abs=1e-6)
+
+
+@given(tilt=st.floats(-0.7, 0.7), yaw=st.floats(-3.1, 3.1))
+def test_yaw_is_limited_and_the_tilt_stays(tilt: float, yaw: float) -> None:
+    spun = quat_multiply(quat_from_rotvec((0.0, 0.0, yaw)), np.array(turned(tilt, 0.0, 0.0)))
+    want = Placement(HERE.position, tuple(spun.tolist()))
+    assert yaw_rad(want.quaternion) == pytest.approx(yaw, abs=1e-9)
+    limits = dataclasses.replace(LIMITS, max_yaw_rad=0.4, max_step_rad=1.5)
+    limits = dataclasses.replace(limits, max_rotation_speed_rad_s=math.pi)
+    facing = math.copysign(min(abs(yaw), 0.4 * 0.999), yaw)
+    clip = clip_target(limits, want, Motion(want, want, (0.0, 0.0, 0.0), 0.1))
+    if abs(yaw) < 0.4:
+        assert isinstance(clip, Clip) and clip.checks == ()
+    elif abs(yaw) < 0.6:  # further out there is no target within a tick's turn: conflict
+        assert isinstance(clip, Clip) and clip.checks == ("box",)
+        assert yaw_rad(clip.target.quaternion) == pytest.approx(facing, abs=1e-9)
+        assert tilt_rad(clip.target.quaternion) == pytest.approx(abs(tilt), abs=1e-6)
 
 
 def test_limits_without_a_common_point_conflict() -> None:

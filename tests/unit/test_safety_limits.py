@@ -84,6 +84,14 @@ def test_narrowing_is_an_intersection() -> None:
     assert limits.hash != Limits().hash
 
 
+def test_narrowing_never_widens_the_turn() -> None:
+    box = ((0.3, -0.1, 0.02), (0.6, 0.1, 0.2))
+    narrowed = Limits().narrow(*box, max_tilt_rad=0.2, max_yaw_rad=0.4)
+    assert (narrowed.max_tilt_rad, narrowed.max_yaw_rad) == (0.2, 0.4)
+    again = narrowed.narrow(*box, max_tilt_rad=1.0, max_yaw_rad=3.0)
+    assert (again.max_tilt_rad, again.max_yaw_rad) == (0.2, 0.4)
+
+
 @pytest.mark.parametrize(
     ("low", "high"),
     [

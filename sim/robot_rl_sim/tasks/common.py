@@ -105,6 +105,8 @@ class SimTask(ABC):
     timestep_s: float = 0.002  # physics and impedance at 500 Hz
     workspace_min_m: tuple[float, float, float] = (0.35, -0.25, 0.01)  # of the TCP
     workspace_max_m: tuple[float, float, float] = (0.65, 0.25, 0.40)
+    max_tilt_rad: float = 0.3  # HIL-SERL bounds roll, pitch and yaw of every task, too
+    max_yaw_rad: float = 1.0  # joint 7 has 2.1 rad of room on its short side
     impedance: ImpedanceConfig = field(default_factory=ImpedanceConfig)
 
     @property
@@ -155,8 +157,8 @@ class SimTask(ABC):
             raise ValueError("timestep_s must lie in (0, 0.002]: the impedance law needs 500 Hz")
         if not 1.0 <= self.control_hz <= 50.0:
             raise ValueError("control_hz must lie in [1, 50]")
-        if min(self.translation_m, self.rotation_rad) <= 0:
-            raise ValueError("translation_m and rotation_rad must be positive")
+        if min(self.translation_m, self.rotation_rad, self.max_tilt_rad, self.max_yaw_rad) <= 0:
+            raise ValueError("translation_m, rotation_rad and the pose box must be positive")
         if not all(a < b for a, b in zip(self.workspace_min_m, self.workspace_max_m, strict=True)):
             raise ValueError("workspace_min_m must lie below workspace_max_m")
 

@@ -75,6 +75,8 @@ class PegInsertTask(SimTask):
     timestep_s: float = 0.002  # the hard variant halves it: penetration scales with its square
     workspace_min_m: tuple[float, float, float] = (0.44, -0.06, 0.03)
     workspace_max_m: tuple[float, float, float] = (0.56, 0.06, 0.16)
+    max_tilt_rad: float = 0.2
+    max_yaw_rad: float = 0.4  # RAM
     impedance: PegImpedance = field(default_factory=PegImpedance)
 
     def __post_init__(self) -> None:
