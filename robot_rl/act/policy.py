@@ -93,7 +93,7 @@ class PolicyRuntime:
         if self._version < 0:
             return np.zeros(self._spec.action.size, np.float32)
         action = self._net.act(
-            {k: observation[k][None] for k in self._net.keys},
+            {k: observation[k][None] for k in self._net.observation_keys},
             self._tensors,
             deterministic=deterministic,
             generator=self._generator,

@@ -31,7 +31,6 @@ from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.replay import Batch, Replay
-from robot_rl.nets.actor import state_keys
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.spec import Spec
@@ -106,7 +105,7 @@ class Learner:
         keep_freed_memory()
         self.config, self.spec, self.store = config, spec, store
         self.algo = algo.make(spec, seed)
-        self.replay = Replay(spec, config.capacity, state_keys(spec))
+        self.replay = Replay(spec, config.capacity, self.algo.net.observation_keys)
         self.publish_period_s = config.publish_period_s  # may be changed at any time
         self.updates = 0  # gradient steps done, pre-training included
         self.metrics: dict[str, float] = {}  # the newest line, for dashboards

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from robot_rl.errors import SpecError
 from robot_rl.nets import heads
+from robot_rl.nets.encoder import Encoder, EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.spec import Spec
 
@@ -26,34 +27,59 @@ def state_keys(spec: Spec) -> tuple[str, ...]:
     """Names of the float vectors that make up the network input, in a fixed order.
 
     Raises:
-        SpecError: the spec has none (images alone need an encoder, which this actor lacks).
+        SpecError: there is neither a float vector nor an image, or something else.
     """
-    keys = tuple(k for k, v in sorted(spec.observation.items()) if v.dtype == "float32")
-    if not keys:
+    kinds = {k: v.dtype if len(v.shape) != 3 else "image" for k, v in spec.observation.items()}
+    wrong = {k: v for k, v in kinds.items() if v not in ("float32", "image")}
+    if wrong or not kinds:
         raise SpecError(
-            "the observation has no float vector",
-            expected="at least one float32 entry such as 'state'",
-            got=", ".join(spec.observation) or "(nothing)",
-            fix="add a state to the task's observation",
+            "the observation holds something no network here reads",
+            expected="float32 vectors, and uint8 images [H, W, C]",
+            got=str({k: spec.observation[k] for k in wrong}) if wrong else "(nothing)",
+            fix="convert it in the task's observe()",
         )
-    return keys
+    return tuple(k for k in sorted(kinds) if kinds[k] == "float32")
+
+
+def image_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
+    """Camera key -> (H, W, C) of the images in the observation.
+
+    Raises:
+        SpecError: an image is not uint8.
+    """
+    images = {k: v for k, v in sorted(spec.observation.items()) if len(v.shape) == 3}
+    for key, value in images.items():
+        if value.dtype != "uint8":
+            raise SpecError(
+                f"image '{key}' is not uint8",
+                expected="uint8 [H, W, C], as cameras deliver it",
+                got=f"{value.dtype} {list(value.shape)}",
+                fix="leave images as they are; they are scaled on the way into the network",
+            )
+    return {k: v.shape for k, v in images.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ActorNet:
     """Shapes of an actor; the numbers are in `tensors`, a dict that `init` makes:
 
-        {"policy":  float32 [1, P],   # state -> mean and log_std of the pose action
-         "gripper": float32 [1, P'],  # state -> Q of close, keep, open; only with a gripper
-         "mean":    float32 [S],      # observation scaling: (state - mean) * scale, clipped
+        {"policy":  float32 [1, P],   # features -> mean and log_std of the pose action
+         "gripper": float32 [1, P'],  # features -> Q of close, keep, open; only with a gripper
+         "encoder": float32 [P"],     # images -> features; only with cameras
+         "mean":    float32 [S],      # state scaling: (state - mean) * scale, clipped
          "scale":   float32 [S]}
 
-    keys: observation entries that are concatenated; policy, gripper: see the tensors.
+    Features [B, F] are the scaled state followed by what the encoder makes of the images.
+
+    keys: float entries that are concatenated to the state; policy, gripper, encoder: see the
+    tensors; state_size: S.
     """
 
     keys: tuple[str, ...]
     policy: EnsembleMLP
     gripper: EnsembleMLP | None
+    encoder: Encoder | None
+    state_size: int
 
     @classmethod
     def from_spec(
@@ -62,19 +88,31 @@ class ActorNet:
         hidden: tuple[int, ...],
         activation: str = "relu",
         bf16: bool = False,
+        encoder: EncoderConfig | None = None,
     ) -> ActorNet:
-        """Fit an actor to a run's observation and action."""
-        keys = state_keys(spec)
-        size = sum(int(np.prod(spec.observation[k].shape)) for k in keys)
+        """Fit an actor to a run's observation and action.
+
+        Raises:
+            SpecError: the observation holds something no network here reads.
+        """
+        keys, shapes = state_keys(spec), image_shapes(spec)
+        eyes = Encoder(encoder or EncoderConfig(), shapes, bf16) if shapes else None
+        state_size = sum(int(np.prod(spec.observation[k].shape)) for k in keys)
+        size = state_size + (eyes.size if eyes else 0)
         pose_size = spec.action.size - spec.action.gripper
         policy = EnsembleMLP(1, (size, *hidden, 2 * pose_size), activation, bf16)
         gripper = EnsembleMLP(1, (size, *hidden, GRIPPER_CHOICES), activation, bf16)
-        return cls(keys, policy, gripper if spec.action.gripper else None)
+        return cls(keys, policy, gripper if spec.action.gripper else None, eyes, state_size)
 
     @property
-    def state_size(self) -> int:
-        """S."""
+    def feature_size(self) -> int:
+        """F."""
         return self.policy.sizes[0]
+
+    @property
+    def observation_keys(self) -> tuple[str, ...]:
+        """Every entry of the observation that is looked at."""
+        return self.keys + (self.encoder.keys if self.encoder else ())
 
     @property
     def pose_size(self) -> int:
@@ -88,6 +126,8 @@ class ActorNet:
         bias[..., self.pose_size :] = math.log(std)
         if self.gripper:
             tensors["gripper"] = self.gripper.init(generator, last_scale=0.01)
+        if self.encoder:
+            tensors["encoder"] = self.encoder.init(generator)
         tensors["mean"] = torch.zeros(self.state_size)
         tensors["scale"] = torch.ones(self.state_size)
         return tensors
@@ -95,16 +135,31 @@ class ActorNet:
     def state(self, observation: Mapping[str, NDArray | Tensor]) -> Tensor:
         """Concatenate the float entries of a batch: each [B, ...] -> [B, S]."""
         parts = [torch.as_tensor(observation[k]).flatten(1) for k in self.keys]
+        if not parts:
+            return torch.zeros(len(next(iter(observation.values()))), 0)
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def images(self, observation: Mapping[str, NDArray | Tensor]) -> dict[str, Tensor]:
+        """The images of a batch: camera key -> uint8 [B, H, W, C]."""
+        keys = self.encoder.keys if self.encoder else ()
+        return {k: torch.as_tensor(observation[k]) for k in keys}
+
+    def features(
+        self, scaled: Tensor, images: Mapping[str, Tensor], encoder: Tensor | None
+    ) -> Tensor:
+        """What the heads see: scaled state [B, S] and encoded images -> [B, F]."""
+        if self.encoder is None or encoder is None:
+            return scaled
+        return torch.cat((scaled, self.encoder(images, encoder)), -1)
 
     def scaled(self, state: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """What the networks see: [B, S] -> [B, S]."""
         scaled = (state - tensors["mean"]).mul_(tensors["scale"])
         return scaled.clamp_(-SCALED_LIMIT, SCALED_LIMIT)
 
-    def distribution(self, scaled: Tensor, policy: Tensor) -> tuple[Tensor, Tensor]:
+    def distribution(self, features: Tensor, policy: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log std [B, pose] before the squash."""
-        return heads.split(self.policy(scaled, policy)[0])
+        return heads.split(self.policy(features, policy)[0])
 
     @torch.no_grad()
     def act(
@@ -122,7 +177,8 @@ class ActorNet:
         `gripper_epsilon` a uniformly random gripper command.
         """
         scaled = self.scaled(self.state(observation), tensors)
-        mean, log_std = self.distribution(scaled, tensors["policy"])
+        features = self.features(scaled, self.images(observation), tensors.get("encoder"))
+        mean, log_std = self.distribution(features, tensors["policy"])
         if deterministic:
             pose = torch.tanh(mean)
         else:
@@ -130,7 +186,7 @@ class ActorNet:
             pose = torch.tanh(mean + noise * log_std.exp())
         if not self.gripper:
             return pose
-        choice = self.gripper(scaled, tensors["gripper"])[0].argmax(-1)
+        choice = self.gripper(features, tensors["gripper"])[0].argmax(-1)
         if not deterministic and gripper_epsilon > 0.0:
             explore = torch.rand(choice.shape, generator=generator) < gripper_epsilon
             other = torch.randint(GRIPPER_CHOICES, choice.shape, generator=generator)

@@ -27,9 +27,11 @@ class Algorithm(Protocol):
     """A learner of policies. Holds tensors only: no I/O, no logging, no clock.
 
     steps_per_update: gradient steps (critic steps, where there is a critic) that one `update` does.
+    net: of the actor; says which entries of the observation are needed.
     """
 
     steps_per_update: int
+    net: ActorNet
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """Learn from fresh batches; returns scalar metrics, still on the device."""

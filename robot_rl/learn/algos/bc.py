@@ -13,7 +13,7 @@ standardised as in `hil_serl`. Metrics: actor/loss, gripper/loss, optimizer/skip
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from robot_rl.learn.algos.base import Adam, Sampler, copy_tensors
 from robot_rl.learn.algos.hil_serl import SCALING_SAMPLE
 from robot_rl.nets import heads
 from robot_rl.nets.actor import ActorNet, gripper_index, scaling
+from robot_rl.nets.encoder import EncoderConfig, random_shift
 from robot_rl.nets.ensemble import ACTIVATIONS
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
@@ -38,6 +39,7 @@ class BcConfig:
     activation: str = "relu"
     learning_rate: float = 3e-4
     batch_size: int = 256
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)  # used when there are images
     loss: str = "mse"  # recorded actions are clipped at +-1, where NLL explodes
 
     def __post_init__(self) -> None:
@@ -55,7 +57,7 @@ class BcConfig:
 
     def make_actor(self, spec: Spec) -> ActorNet:
         """The network that drives."""
-        return ActorNet.from_spec(spec, self.hidden, self.activation)
+        return ActorNet.from_spec(spec, self.hidden, self.activation, encoder=self.encoder)
 
 
 class Bc:
@@ -68,7 +70,7 @@ class Bc:
         self.net = config.make_actor(spec)
         self.actor = self.net.init(generator)
         self.updates = torch.zeros((), dtype=torch.int64)
-        learned = {k: self.actor[k] for k in ("policy", "gripper") if k in self.actor}
+        learned = {k: self.actor[k] for k in ("policy", "gripper", "encoder") if k in self.actor}
         for tensor in learned.values():
             tensor.requires_grad_()
         self.optimizer = Adam(learned, config.learning_rate)
@@ -86,34 +88,40 @@ class Bc:
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """One gradient step on steps that a person drove."""
-        if not self.updates:
+        if self.net.keys and not self.updates:
             states = self.net.state(sample(SCALING_SAMPLE, 1.0).observation)
             for key, value in zip(("mean", "scale"), scaling(states), strict=True):
                 self.actor[key].copy_(value)
         batch = sample(self.config.batch_size, 1.0)
-        state = self.net.scaled(self.net.state(batch.observation), self.actor)
+        scaled = self.net.scaled(self.net.state(batch.observation), self.actor)
+        shift_px = self.config.encoder.shift_px
+        images = {
+            k: random_shift(v, shift_px, self.generator)
+            for k, v in self.net.images(batch.observation).items()
+        }
+        features = self.net.features(scaled, images, self.actor.get("encoder"))
         action = torch.from_numpy(batch.action)
-        loss = self.actor_loss(state, action[:, : self.net.pose_size])
+        loss = self.actor_loss(features, action[:, : self.net.pose_size])
         metrics = {"actor/loss": loss.detach()}
         if self.net.gripper:
-            gripper_loss = self.gripper_loss(state, action[:, -1])
+            gripper_loss = self.gripper_loss(features, action[:, -1])
             metrics["gripper/loss"] = gripper_loss.detach()
             loss = loss + gripper_loss
         self.optimizer.step(loss)
         self.updates += 1
         return metrics | {"optimizer/skipped": self.optimizer.skipped.clone()}
 
-    def actor_loss(self, state: Tensor, pose_action: Tensor) -> Tensor:
+    def actor_loss(self, features: Tensor, pose_action: Tensor) -> Tensor:
         """How unlike the person the policy is."""
-        mean, log_std = self.net.distribution(state, self.actor["policy"])
+        mean, log_std = self.net.distribution(features, self.actor["policy"])
         if self.config.loss == "mse":
             return (torch.tanh(mean) - pose_action).square().sum(-1).mean()
         return -heads.log_prob(pose_action, mean, log_std).mean()
 
-    def gripper_loss(self, state: Tensor, command: Tensor) -> Tensor:
+    def gripper_loss(self, features: Tensor, command: Tensor) -> Tensor:
         """Cross entropy of the person's gripper command."""
         assert self.net.gripper is not None
-        logits = self.net.gripper(state, self.actor["gripper"])[0]
+        logits = self.net.gripper(features, self.actor["gripper"])[0]
         return cross_entropy(logits, gripper_index(command))
 
     def actor_state(self) -> dict[str, Tensor]:

@@ -11,7 +11,11 @@ pi; temperature alpha; a~ is drawn from the policy with the reparameterisation t
     actor_loss        L = mean_B [ alpha log pi(a~|s) - mean_i Q_i(s, a~) ]
                         + bc_weight mean_human |tanh(mean(s)) - a|^2             (off by default)
     temperature_loss  L = alpha mean_B( -log pi(a~|s) - H ), alpha = softplus(x), H = -|A| / 2
-    slow copies       Q' <- tau Q + (1 - tau) Q' after every critic step
+    slow copies       Q' <- tau Q + (1 - tau) Q' after every critic step, encoder included
+
+With cameras, s is the scaled state and the encoded images (`nets.encoder`). The critic's loss alone
+trains the encoder; policy and temperature see its features as given. s' is seen by Q' through the
+slow encoder. Each image is shifted anew per draw (DrQ with K = M = 1).
 
 One `update` = `critic_actor_ratio` critic (and gripper) steps on fresh batches, then one actor and
 temperature step on the last batch.
@@ -21,8 +25,9 @@ ReLU, as in RLPD, instead of tanh (30x cheaper on a CPU, and the point task is l
 states are standardised with the moments of the first data, frozen then; Q starts near 0, not at
 random values that the actor would chase (the point task takes a third of the steps); time limits
 bootstrap (m = 1); a toggle is a command opposite to the last command, not to the measured width;
-the gripper may explore (`gripper_epsilon`), theirs never does; a step with a non-finite gradient is
-skipped; products may be bfloat16 (`precision`).
+the gripper may explore (`gripper_epsilon`), theirs never does; with cameras, a' and the gripper's
+argmax come from the encoder as it was one update ago and from the slow one; a step with a
+non-finite gradient is skipped; products may be bfloat16 (`precision`).
 
 Metrics: critic/loss, critic/q_mean, critic/target_mean, actor/loss, actor/entropy, actor/bc_loss,
 temperature/value, gripper/loss, gripper/q_mean, optimizer/skipped.
@@ -32,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -45,6 +50,7 @@ from robot_rl.learn.replay import Batch
 from robot_rl.nets import heads
 from robot_rl.nets.actor import ActorNet, gripper_index, scaling
 from robot_rl.nets.cpu import has_native_bf16
+from robot_rl.nets.encoder import EncoderConfig, random_shift
 from robot_rl.nets.ensemble import ACTIVATIONS, EnsembleMLP
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
@@ -77,6 +83,7 @@ class HilSerlConfig:
     bc_decay_updates: int = 0  # actor steps until bc_weight has faded to 0; 0 = never fades
     value_range: tuple[float, float] | None = None  # known bounds of the return, e.g. (0, 1)
     standardize: bool = True  # a millimetre and a radian both become about 1
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)  # used when there are images
     precision: str = "auto"  # float32 | bfloat16 | auto: bfloat16 where the CPU has it in hardware
 
     def __post_init__(self) -> None:
@@ -111,11 +118,14 @@ class HilSerlConfig:
 
     def make_actor(self, spec: Spec) -> ActorNet:
         """The network that drives, always in float32."""
-        return ActorNet.from_spec(spec, self.hidden, self.activation)
+        return ActorNet.from_spec(spec, self.hidden, self.activation, encoder=self.encoder)
 
 
 class Transitions(NamedTuple):
-    """A batch as tensors; states are scaled. Shapes [B, ...], see `replay.Batch`."""
+    """A batch as tensors; states are scaled. Shapes [B, ...], see `replay.Batch`.
+
+    `HilSerl.see` replaces state and next_state by features: from then on the images are not needed.
+    """
 
     state: Tensor
     action: Tensor
@@ -126,6 +136,14 @@ class Transitions(NamedTuple):
     toggle: Tensor
     next_action: Tensor  # a' ~ pi(s'), and its log probability
     next_log_prob: Tensor
+    images: dict[str, Tensor]  # camera key -> uint8 [B, H, W, C], shifted
+    next_images: dict[str, Tensor]
+
+    def part(self, index: int, size: int) -> Transitions:
+        """Rows `index * size` to `(index + 1) * size`."""
+        rows = slice(index * size, (index + 1) * size)
+        cut = ({k: v[rows] for k, v in x.items()} if isinstance(x, dict) else x[rows] for x in self)
+        return Transitions(*cut)  # type: ignore[arg-type]
 
 
 class HilSerl:
@@ -134,22 +152,22 @@ class HilSerl:
     def __init__(self, config: HilSerlConfig, spec: Spec, generator: torch.Generator) -> None:
         self.config, self.generator = config, generator
         self.steps_per_update = config.critic_actor_ratio
-        self.net = ActorNet.from_spec(spec, config.hidden, config.activation, config.bf16)
-        sizes = (self.net.state_size + self.net.pose_size, *config.hidden, 1)
+        self.net = ActorNet.from_spec(
+            spec, config.hidden, config.activation, config.bf16, config.encoder
+        )
+        sizes = (self.net.feature_size + self.net.pose_size, *config.hidden, 1)
         self.critic_net = EnsembleMLP(config.critics, sizes, config.activation, config.bf16)
         self.actor = self.net.init(generator, config.std_init)
         self.critic = self.critic_net.init(generator, last_scale=0.01)
         self.critic_slow = self.critic.clone()
         self.gripper_slow = self.actor["gripper"].clone() if self.net.gripper else None
+        self.encoder_slow = self.actor["encoder"].clone() if self.net.encoder else None
         self.temperature = torch.tensor(math.log(math.expm1(config.temperature_init)))
         self.updates = torch.zeros((), dtype=torch.int64)  # actor steps done
-        learned = [self.critic, self.temperature, self.actor["policy"]]
-        learned += [self.actor["gripper"]] if self.net.gripper else []
-        for tensor in learned:
-            tensor.requires_grad_()
         critics = {"critic": self.critic}
-        if self.net.gripper:
-            critics["gripper"] = self.actor["gripper"]
+        critics |= {k: self.actor[k] for k in ("gripper", "encoder") if k in self.actor}
+        for tensor in (*critics.values(), self.temperature, self.actor["policy"]):
+            tensor.requires_grad_()
         actor = {"policy": self.actor["policy"], "temperature": self.temperature}
         self.critic_optimizer = Adam(critics, config.learning_rate)
         self.actor_optimizer = Adam(actor, config.learning_rate)
@@ -172,7 +190,7 @@ class HilSerl:
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """`critic_actor_ratio` critic steps and one actor step; returns scalar metrics."""
         config = self.config
-        if self.config.standardize and not self.updates:
+        if self.config.standardize and self.net.keys and not self.updates:
             states = self.net.state(sample(SCALING_SAMPLE, config.demo_fraction).observation)
             mean, scale = scaling(states)
             self.actor["mean"].copy_(mean)
@@ -182,10 +200,10 @@ class HilSerl:
         )
         metrics: dict[str, Tensor] = {}
         batch = everything
-        for part in zip(*(x.split(config.batch_size) for x in everything), strict=True):
-            batch = Transitions(*part)
+        for index in range(self.steps_per_update):
+            batch = self.see(everything.part(index, config.batch_size))
             metrics |= self._critic_step(batch)
-        metrics |= self._actor_step(batch)
+        metrics |= self._actor_step(batch._replace(state=batch.state.detach()))
         self.updates += 1
         skipped = self.critic_optimizer.skipped + self.actor_optimizer.skipped
         return {k: v.detach() for k, v in metrics.items()} | {"optimizer/skipped": skipped}
@@ -193,9 +211,15 @@ class HilSerl:
     @torch.no_grad()
     def transitions(self, batch: Batch) -> Transitions:
         """Tensors of a batch, with a' drawn for all critic steps at once (pi rests meanwhile)."""
-        state = self.net.scaled(self.net.state(batch.observation), self.actor)
-        next_state = self.net.scaled(self.net.state(batch.next_observation), self.actor)
-        draw = self._draw(*self.net.distribution(next_state, self.actor["policy"]))
+        net = self.net
+        state = net.scaled(net.state(batch.observation), self.actor)
+        next_state = net.scaled(net.state(batch.next_observation), self.actor)
+        images, next_images = (
+            {k: self._shift(v) for k, v in net.images(observation).items()}
+            for observation in (batch.observation, batch.next_observation)
+        )
+        features = net.features(next_state, next_images, self.actor.get("encoder"))
+        draw = self._draw(*net.distribution(features, self.actor["policy"]))
         return Transitions(
             state=state,
             action=torch.from_numpy(batch.action),
@@ -206,7 +230,18 @@ class HilSerl:
             toggle=torch.from_numpy(batch.toggle),
             next_action=draw[0],
             next_log_prob=draw[1],
+            images=images,
+            next_images=next_images,
         )
+
+    def see(self, batch: Transitions) -> Transitions:
+        """States to features: s with the gradient that trains the encoder, s' with the slow one."""
+        if self.encoder_slow is None:
+            return batch
+        with torch.no_grad():
+            after = self.net.features(batch.next_state, batch.next_images, self.encoder_slow)
+        now = self.net.features(batch.state, batch.images, self.actor["encoder"])
+        return batch._replace(state=now, next_state=after, images={}, next_images={})
 
     def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
         """TD error of every critic against the lowest of a random subset of slow critics."""
@@ -291,6 +326,8 @@ class HilSerl:
         tensors = {f"actor/{k}": v for k, v in self.actor.items()}
         tensors |= {"critic": self.critic, "critic_slow": self.critic_slow}
         tensors |= {"temperature": self.temperature, "updates": self.updates}
+        if self.encoder_slow is not None:
+            tensors["encoder_slow"] = self.encoder_slow
         if self.gripper_slow is not None:
             tensors["gripper_slow"] = self.gripper_slow
         for name, adam in (("critic", self.critic_optimizer), ("actor", self.actor_optimizer)):
@@ -306,6 +343,8 @@ class HilSerl:
         self.critic_slow.lerp_(self.critic.detach(), self.config.tau)
         if self.gripper_slow is not None:
             self.gripper_slow.lerp_(self.actor["gripper"].detach(), self.config.tau)
+        if self.encoder_slow is not None:
+            self.encoder_slow.lerp_(self.actor["encoder"].detach(), self.config.tau)
         return metrics
 
     def _actor_step(self, batch: Transitions) -> dict[str, Tensor]:
@@ -317,6 +356,9 @@ class HilSerl:
     def _q(self, state: Tensor, action: Tensor, critics: Tensor) -> Tensor:
         """Values [E, B]."""
         return self.critic_net(torch.cat((state, action), -1), critics).squeeze(-1)
+
+    def _shift(self, image: Tensor) -> Tensor:
+        return random_shift(image, self.config.encoder.shift_px, self.generator)
 
     def _draw(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
         noise = torch.randn(mean.shape, generator=self.generator)

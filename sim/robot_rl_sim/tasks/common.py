@@ -13,7 +13,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, quat_to_matrix
+from robot_rl.geometry import (
+    pose,
+    quat_conjugate,
+    quat_from_rotvec,
+    quat_multiply,
+    quat_to_matrix,
+    quat_to_rotvec,
+)
 from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Observation, Pose, RobotState
@@ -93,7 +100,9 @@ class ImpedanceConfig:
 class SimTask(ABC):
     """Fields and methods common to the tasks; a subclass says what is to be done.
 
-    The state vector is the subclass's own entries (`_state`), then TCP twist and wrench.
+    The state vector is the subclass's own entries (`_state`), then TCP twist and wrench. Without
+    `privileged`, a real robot's share of it only: TCP pose and gripper width in place of the
+    subclass's entries, which know where the objects are.
     """
 
     max_steps: int = 100  # SERL and HIL-SERL insertion tasks: 10 s
@@ -101,6 +110,7 @@ class SimTask(ABC):
     translation_m: float = 0.01  # of one action unit
     rotation_rad: float = 0.06
     images: tuple[str, ...] = ()  # cameras in the observation; () = state only
+    privileged: bool = True  # object poses in the observation; False = the cameras must find them
     image_size: int = 128  # what the encoders of SERL and HIL-SERL see
     timestep_s: float = 0.002  # physics and impedance at 500 Hz
     workspace_min_m: tuple[float, float, float] = (0.35, -0.25, 0.01)  # of the TCP
@@ -151,6 +161,8 @@ class SimTask(ABC):
         unknown = set(self.images) - set(CAMERAS)
         if unknown:
             raise ValueError(f"images must be among {CAMERAS}, got {sorted(unknown)}")
+        if not self.privileged and not self.images:
+            raise ValueError("without privileged state the task needs images, e.g. [wrist, front]")
         if min(self.max_steps, self.image_size) < 1:
             raise ValueError("max_steps and image_size must be at least 1")
         if not 0 < self.timestep_s <= 0.002:
@@ -165,7 +177,8 @@ class SimTask(ABC):
     @cached_property
     def spec(self) -> Spec:
         """Observation, action, control rate of this task."""
-        layout = (*self._layout(), *COMMON_LAYOUT)
+        own = self._layout() if self.privileged else self._arm_layout()
+        layout = (*own, *COMMON_LAYOUT)
         image = TensorSpec((self.image_size, self.image_size, 3), "uint8")
         return Spec(
             task=self.name,
@@ -193,8 +206,26 @@ class SimTask(ABC):
         to_base = quat_to_matrix(state.tcp_in_base.quaternion_xyzw)
         twist = (state.tcp_twist_in_base.reshape(2, 3) @ to_base).ravel() * TWIST_SCALE
         wrench = (state.wrench_in_tcp * WRENCH_SCALE).clip(-WRENCH_CLIP, WRENCH_CLIP)
-        vector = np.concatenate((self._state(state), twist, wrench)).astype(np.float32)
+        own = self._state(state) if self.privileged else self._arm_state(state)
+        vector = np.concatenate((own, twist, wrench)).astype(np.float32)
         return {"state": vector} | {f"image/{name}": images[name] for name in self.images}
+
+    def _arm_layout(self) -> tuple[tuple[str, int, str], ...]:
+        gripper = (("gripper_width", 1, "0.04 m"),) if self.uses_gripper else ()
+        return (
+            ("tcp_in_workspace", 3, "0.1 m from its middle"),
+            ("tcp_rotation", 3, "0.1 rad from tool down"),
+            *gripper,
+        )
+
+    def _arm_state(self, state: RobotState) -> NDArray[np.float64]:
+        tcp = state.tcp_in_base
+        middle = (np.array(self.workspace_min_m) + np.array(self.workspace_max_m)) / 2
+        turn = quat_multiply(quat_conjugate(TOOL_DOWN_XYZW), tcp.quaternion_xyzw)
+        gripper = [state.gripper_width_m / 0.04] if self.uses_gripper else []
+        return np.concatenate(
+            ((tcp.position_m - middle) / 0.1, quat_to_rotvec(turn) / 0.1, gripper)
+        )
 
 
 COMMON_LAYOUT = (

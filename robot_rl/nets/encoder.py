@@ -1,0 +1,248 @@
+"""Image encoders: cameras in, one feature vector out, as a pure function of images and parameters.
+
+    uint8 [B, H, W, 3] -> trunk -> spatial learned embeddings -> linear -> LayerNorm -> tanh
+
+The trunks are small, because on a robot the encoder sees some ten thousand images, not millions:
+
+    cnn       three strided convolutions (8/4, 3/2, 3/2): a quarter of the arithmetic of SERL's
+              small encoder at 64 x 64, because the first stride is wide
+    resnet10  ResNet-10 with GroupNorm, as SERL and HIL-SERL (they load ImageNet weights into it)
+    vit       one transformer block over 8 x 8 convolutional tokens (ResFiT, arXiv 2509.19301)
+
+Spatial learned embeddings (SERL): each channel is pooled with `embeddings` learned weight maps, so
+"where" survives pooling. Augmentation is DrQ's random shift (arXiv 2004.13649), one draw per image.
+
+All parameters of all cameras live in one flat tensor [P], like those of an ensemble: the optimiser,
+the slow copy and a checkpoint see one tensor.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+TRUNKS = ("cnn", "resnet10", "vit")
+SHIFT_PX = 4  # DrQ, at 84 pixels; SERL keeps it at 128
+GROUPS = 4  # of the GroupNorm, as SERL
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """How images become features. Used only when the observation has images."""
+
+    trunk: str = "cnn"
+    channels: tuple[int, ...] = (
+        32,
+        64,
+        128,
+    )  # of the cnn; resnet10 starts at the first and doubles
+    embeddings: int = 8  # learned pooling maps per channel
+    latent: int = 64  # features per camera; HIL-SERL: 256
+    shared: bool = False  # one set of weights for all cameras
+    frozen: bool = False  # no gradient: a fixed feature extractor
+    shift_px: int = SHIFT_PX  # 0 = no augmentation
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if self.trunk not in TRUNKS:
+            raise ValueError(f"trunk must be one of {TRUNKS}, got {self.trunk!r}")
+        if min(self.embeddings, self.latent, *self.channels, len(self.channels)) < 1:
+            raise ValueError("channels, embeddings and latent must be at least 1")
+        if self.trunk != "cnn" and any(c % GROUPS for c in self.channels[:1]):
+            raise ValueError(f"the first of channels must be divisible by {GROUPS}")
+        if self.shift_px < 0:
+            raise ValueError(f"shift_px must not be negative, got {self.shift_px}")
+
+
+class Encoder:
+    """Encodes the cameras of an observation.
+
+    Args:
+        shapes: camera key -> image shape (H, W, C).
+        bf16: convolve in bfloat16; sums of LayerNorm and everything outside stay float32.
+
+    Attributes:
+        keys: observation entries it reads, in order.
+        size: F, length of the feature vector.
+        parameters: P, length of the parameter tensor.
+    """
+
+    def __init__(
+        self, config: EncoderConfig, shapes: Mapping[str, tuple[int, ...]], bf16: bool = False
+    ) -> None:
+        self.config, self.keys, self._bf16 = config, tuple(sorted(shapes)), bf16
+        if config.shared and len(set(shapes.values())) > 1:
+            raise ValueError(f"cameras of different shape cannot share an encoder: {dict(shapes)}")
+        with torch.random.fork_rng(devices=[]):  # building modules must not disturb other draws
+            self._net = _Cameras(config, [shapes[k] for k in self.keys])
+        self._parts = [(n, p.shape, p.numel()) for n, p in self._net.named_parameters()]
+        self.size = config.latent * len(self.keys)
+        self.parameters = sum(size for _, _, size in self._parts)
+
+    def init(self, generator: torch.Generator) -> Tensor:
+        """Fresh parameters, float32 [P]: He-normal weights, zero biases, unit gains."""
+        parts = []
+        for name, shape, _ in self._parts:
+            value = torch.zeros(shape)
+            if name.endswith("weight") and len(shape) == 1:  # of a norm
+                value.fill_(1.0)
+            elif len(shape) > 1:
+                fan_in = math.prod(shape[1:])
+                value.normal_(0.0, math.sqrt(2.0 / fan_in), generator=generator)
+            parts.append(value.flatten())
+        return torch.cat(parts)
+
+    def __call__(self, images: Mapping[str, Tensor], flat: Tensor) -> Tensor:
+        """Features float32 [B, F] of uint8 images, camera key -> [B, H, W, C]."""
+        views = flat.split_with_sizes([size for _, _, size in self._parts])
+        tensors = {
+            name: view.view(shape)
+            for (name, shape, _), view in zip(self._parts, views, strict=True)
+        }
+        with torch.autocast(flat.device.type, torch.bfloat16, enabled=self._bf16):
+            features = functional_call(self._net, tensors, ([images[k] for k in self.keys],))
+        return features.float()
+
+
+def random_shift(image: Tensor, pad_px: int, generator: torch.Generator) -> Tensor:
+    """DrQ: move each image by up to `pad_px` pixels either way; edges repeat.
+
+    image: uint8 [B, H, W, C]; returns a new tensor of the same shape. Offsets differ per image.
+    """
+    if pad_px == 0:
+        return image
+    batch, height, width, channels = image.shape
+    draw = torch.randint(-pad_px, pad_px + 1, (2, batch, 1), generator=generator)
+    draw = draw.to(image.device)
+    rows = (torch.arange(height, device=image.device) + draw[0]).clamp_(0, height - 1)
+    columns = (torch.arange(width, device=image.device) + draw[1]).clamp_(0, width - 1)
+    first = torch.arange(batch, device=image.device)[:, None] * height
+    moved = image.reshape(batch * height, width * channels).index_select(
+        0, (rows + first).flatten()
+    )
+    index = columns[:, None, :, None] * channels + torch.arange(channels, device=image.device)
+    index = index.reshape(batch, 1, width * channels).expand(-1, height, -1)
+    moved = moved.view(batch, height, width * channels).gather(2, index)
+    return moved.view(batch, height, width, channels)
+
+
+class _Cameras(nn.Module):
+    """One encoder per camera, or one for all of them."""
+
+    def __init__(self, config: EncoderConfig, shapes: Sequence[tuple[int, ...]]) -> None:
+        super().__init__()
+        own = shapes[:1] if config.shared else shapes
+        self.cameras = nn.ModuleList(_Camera(config, shape) for shape in own)
+
+    def forward(self, images: Sequence[Tensor]) -> Tensor:
+        """Features [B, F] of one image batch per camera."""
+        if len(self.cameras) == len(images):
+            return torch.cat([f(x) for f, x in zip(self.cameras, images, strict=True)], -1)
+        together = self.cameras[0](torch.cat(list(images)))
+        return torch.cat(together.chunk(len(images)), -1)
+
+
+class _Camera(nn.Module):
+    """Trunk, spatial learned embeddings, bottleneck of one camera."""
+
+    def __init__(self, config: EncoderConfig, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        height, width, channels = shape
+        self.trunk = _TRUNKS[config.trunk](config.channels, channels)
+        self.frozen = config.frozen
+        with torch.no_grad():
+            tokens = self.trunk(torch.zeros(1, channels, height, width)).flatten(2)
+        _, depth, places = tokens.shape
+        self.maps = nn.Parameter(torch.empty(depth * config.embeddings, places))
+        self.linear = nn.Linear(depth * config.embeddings, config.latent)
+        self.norm = nn.LayerNorm(config.latent)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """uint8 [B, H, W, C] -> [B, latent]."""
+        x = image.permute(0, 3, 1, 2)  # a view: NHWC memory is what channels_last means
+        dtype = torch.bfloat16 if torch.is_autocast_enabled(x.device.type) else torch.float32
+        x = x.to(dtype).mul_(2.0 / 255.0).sub_(1.0)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            x = self.trunk(x).flatten(2)  # [B, depth, places]
+        maps = self.maps.view(x.shape[1], -1, x.shape[2])
+        pooled = torch.bmm(x.transpose(0, 1), maps.transpose(1, 2))  # [depth, B, embeddings]
+        pooled = pooled.permute(1, 0, 2).flatten(1) * x.shape[2] ** -0.5
+        return torch.tanh(self.norm(self.linear(pooled).float()))
+
+
+class _Cnn(nn.Sequential):
+    def __init__(self, channels: tuple[int, ...], depth: int) -> None:
+        layers: list[nn.Module] = [nn.Conv2d(depth, channels[0], 8, 4, 2), nn.ReLU()]
+        for before, after in itertools.pairwise(channels):
+            layers += [nn.Conv2d(before, after, 3, 2, 1), nn.ReLU()]
+        super().__init__(*layers)
+
+
+class _Residual(nn.Module):
+    """Basic block with GroupNorm; halves the picture unless it is the first."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+        self.two = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+        self.norm_one, self.norm_two = nn.GroupNorm(GROUPS, after), nn.GroupNorm(GROUPS, after)
+        same = before == after and stride == 1
+        self.skip = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.norm_one(self.one(x)))
+        return torch.relu(self.norm_two(self.two(y)) + self.skip(x))
+
+
+class _ResNet10(nn.Sequential):
+    def __init__(self, channels: tuple[int, ...], depth: int) -> None:
+        width = channels[0]
+        super().__init__(
+            nn.Conv2d(depth, width, 7, 2, 3, bias=False),
+            nn.GroupNorm(GROUPS, width),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2, 1),
+            _Residual(width, width, 1),
+            _Residual(width, 2 * width, 2),
+            _Residual(2 * width, 4 * width, 2),
+            _Residual(4 * width, 8 * width, 2),
+        )
+
+
+class _Vit(nn.Module):
+    """Convolutional stem (8/4, 3/2), one pre-norm transformer block; the tokens stay in place."""
+
+    def __init__(self, channels: tuple[int, ...], depth: int) -> None:
+        super().__init__()
+        width = channels[-1]
+        self.stem = nn.Sequential(
+            nn.Conv2d(depth, channels[0], 8, 4, 2), nn.ReLU(), nn.Conv2d(channels[0], width, 3, 2)
+        )
+        self.block = nn.TransformerEncoderLayer(
+            width, 4, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        places = _places(x.shape[2], x.shape[3], x.shape[1]).to(x)
+        tokens = self.block(x.flatten(2).transpose(1, 2) + places)
+        return tokens.transpose(1, 2).unflatten(2, x.shape[2:])
+
+
+def _places(height: int, width: int, size: int) -> Tensor:
+    """Sine and cosine of row and column, [H * W, size]: where each token stands."""
+    rates = torch.exp(torch.arange(size // 4) * (-math.log(100.0) / max(size // 4, 1)))
+    rows = torch.arange(height)[:, None] * rates
+    columns = torch.arange(width)[:, None] * rates
+    row = torch.cat((rows.sin(), rows.cos()), -1)[:, None].expand(-1, width, -1)
+    column = torch.cat((columns.sin(), columns.cos()), -1)[None].expand(height, -1, -1)
+    return torch.cat((row, column), -1).flatten(0, 1)
+
+
+_TRUNKS = {"cnn": _Cnn, "resnet10": _ResNet10, "vit": _Vit}

@@ -1,0 +1,214 @@
+"""Learning from cameras: shifts, encoders, and who trains them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from robot_rl.config import build
+from robot_rl.errors import ConfigError, SpecError
+from robot_rl.learn.algos import BcConfig, HilSerlConfig
+from robot_rl.learn.algos.hil_serl import HilSerl
+from robot_rl.learn.replay import Batch
+from robot_rl.nets.encoder import TRUNKS, Encoder, EncoderConfig, random_shift
+from robot_rl.spec import ActionSpec, Spec, TensorSpec
+
+PX = 32
+SHAPES = {"image/front": (PX, PX, 3), "image/wrist": (PX, PX, 3)}
+TINY = EncoderConfig(channels=(8, 16), latent=8)
+CONFIG = HilSerlConfig(
+    hidden=(16,), batch_size=8, encoder=TINY, precision="float32", standardize=False
+)
+
+
+def spec(gripper: bool = True, state: bool = True, dtype: str = "uint8") -> Spec:
+    images = {k: TensorSpec(v, dtype) for k, v in SHAPES.items()}
+    states = {"state": TensorSpec((3,), "float32")} if state else {}
+    return Spec("fake", 10.0, {**states, **images}, ActionSpec(0.01, 0.1, gripper))
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class Sampler:
+    """Random transitions with random pictures."""
+
+    def __init__(self, action_size: int = 7, state: bool = True) -> None:
+        self.rng, self.size, self.state = np.random.default_rng(0), action_size, state
+
+    def observation(self, n: int) -> dict[str, np.ndarray]:
+        draw = {k: self.rng.integers(0, 256, (n, *v), np.uint8) for k, v in SHAPES.items()}
+        state = {"state": self.rng.normal(size=(n, 3)).astype(np.float32)} if self.state else {}
+        return {**state, **draw}
+
+    def __call__(self, batch_size: int, demo_fraction: float) -> Batch:
+        n, zero = batch_size, np.zeros(batch_size, np.float32)
+        return Batch(
+            observation=self.observation(n),
+            action=self.rng.uniform(-1, 1, (n, self.size)).astype(np.float32),
+            reward=self.rng.uniform(0, 1, n).astype(np.float32),
+            next_observation=self.observation(n),
+            mask=zero + 1,
+            human=np.arange(n) % 2 == 0,
+            toggle=zero,
+        )
+
+
+def test_each_image_is_shifted_by_its_own_offset_and_edges_repeat() -> None:
+    image = torch.arange(64 * 10 * 10 * 3).view(64, 10, 10, 3).remainder(251).to(torch.uint8)
+    moved = random_shift(image, 2, generator())
+    padded = torch.nn.functional.pad(
+        image.permute(0, 3, 1, 2).float(), (2, 2, 2, 2), mode="replicate"
+    ).permute(0, 2, 3, 1)
+    found = set()
+    for before, after in zip(padded, moved.float(), strict=True):
+        offsets = [
+            (dy, dx)
+            for dy in range(5)
+            for dx in range(5)
+            if torch.equal(before[dy : dy + 10, dx : dx + 10], after)
+        ]
+        assert len(offsets) == 1
+        found.add(offsets[0])
+    assert len(found) > 15 and moved.dtype is torch.uint8
+    assert torch.equal(random_shift(image, 0, generator()), image)
+
+
+@pytest.mark.parametrize("trunk", TRUNKS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_encoders_are_pure_functions_of_images_and_parameters(trunk: str, shared: bool) -> None:
+    config = EncoderConfig(trunk=trunk, channels=(8, 16), latent=6, shared=shared)
+    encoder = Encoder(config, SHAPES)
+    flat = encoder.init(generator())
+    assert torch.equal(flat, encoder.init(generator())) and flat.shape == (encoder.parameters,)
+    images = {k: torch.randint(0, 256, (4, *v), dtype=torch.uint8) for k, v in SHAPES.items()}
+    features = encoder(images, flat)
+    assert features.shape == (4, encoder.size) and features.dtype is torch.float32
+    assert features.std(0).min() > 1e-3  # different pictures, different features
+    torch.testing.assert_close(features, encoder(images, flat))
+    one = encoder({k: v[1:2] for k, v in images.items()}, flat)
+    torch.testing.assert_close(one, features[1:2], atol=1e-4, rtol=1e-3)  # no batch statistics
+    per_camera = Encoder(replace(config, shared=False), SHAPES).parameters
+    assert encoder.parameters == (per_camera // 2 if shared else per_camera)
+
+
+def test_a_frozen_trunk_gets_no_gradient_but_its_head_does() -> None:
+    encoder = Encoder(replace(TINY, frozen=True), SHAPES)
+    flat = encoder.init(generator()).requires_grad_()
+    images = {k: torch.randint(0, 256, (4, *v), dtype=torch.uint8) for k, v in SHAPES.items()}
+    (grad,) = torch.autograd.grad(encoder(images, flat).square().sum(), flat)
+    touched = grad != 0
+    assert 0 < int(touched.sum()) < encoder.parameters
+
+
+def learner(config: HilSerlConfig = CONFIG, seed: int = 0) -> HilSerl:
+    return config.make(spec(), seed)
+
+
+def test_the_critic_trains_the_encoder_and_the_actor_does_not() -> None:
+    algo = learner()
+    batch = algo.see(algo.transitions(Sampler()(8, 0.5)))
+    encoder = algo.actor["encoder"]
+    (critic_grad,) = torch.autograd.grad(algo.critic_loss(batch)[0], encoder, retain_graph=True)
+    (gripper_grad,) = torch.autograd.grad(algo.gripper_loss(batch)[0], encoder)
+    assert critic_grad.abs().sum() > 0 and gripper_grad.abs().sum() > 0
+    before = encoder.detach().clone()
+    algo._actor_step(batch._replace(state=batch.state.detach()))
+    assert torch.equal(before, encoder)
+
+
+def test_the_slow_encoder_lags_by_tau_and_judges_the_next_state() -> None:
+    algo = learner()
+    assert algo.encoder_slow is not None
+    before = algo.encoder_slow.clone()
+    algo._critic_step(algo.see(algo.transitions(Sampler()(8, 0.5))))
+    now = algo.actor["encoder"].detach()
+    assert not torch.equal(now, before)
+    torch.testing.assert_close(algo.encoder_slow, before + CONFIG.tau * (now - before))
+    algo.encoder_slow.add_(1.0)  # only s' may change
+    batch = algo.transitions(Sampler()(8, 0.5))
+    seen = algo.see(batch)
+    want = algo.net.features(batch.state, batch.images, algo.actor["encoder"])
+    torch.testing.assert_close(seen.state, want)
+    want = algo.net.features(batch.next_state, batch.next_images, algo.encoder_slow)
+    torch.testing.assert_close(seen.next_state, want)
+
+
+def test_training_goes_on_bit_for_bit_after_save_and_load() -> None:
+    one, sample = learner(), Sampler()
+    for _ in range(3):
+        one.update(sample)
+    two = learner(seed=7)
+    two.load_state_dict(one.state_dict())
+    for algo in (one, two):
+        fresh = Sampler()
+        for _ in range(3):
+            algo.update(fresh)
+    for key, value in one.state_dict().items():
+        assert torch.equal(value, two.state_dict()[key]), key
+
+
+def test_the_robot_gets_the_encoder_and_acts_as_the_learner_does() -> None:
+    algo = learner()
+    algo.update(Sampler())
+    net = CONFIG.make_actor(spec())
+    observation = Sampler().observation(5)
+    got = net.act(observation, algo.actor_state(), deterministic=True)
+    torch.testing.assert_close(got, algo.act(observation, True))
+    blind = {k: np.zeros_like(v) if "image" in k else v for k, v in observation.items()}
+    assert not torch.equal(got, net.act(blind, algo.actor_state(), deterministic=True))
+
+
+def test_pictures_alone_are_enough() -> None:
+    algo = CONFIG.make(spec(gripper=False, state=False), 0)
+    metrics = algo.update(Sampler(6, state=False))
+    assert torch.isfinite(metrics["critic/loss"])
+
+
+def dot(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures with a white dot, and where it is in [-1, 1]."""
+    where = rng.integers(4, PX - 4, (n, 2))
+    image = np.zeros((n, PX, PX, 3), np.uint8)
+    for picture, (y, x) in zip(image, where, strict=True):
+        picture[y - 2 : y + 2, x - 2 : x + 2] = 255
+    return image, ((where - PX / 2) / (PX / 2)).astype(np.float32)
+
+
+@pytest.mark.parametrize("trunk", ["cnn", "vit"])
+def test_cloning_finds_out_where_things_are_in_the_picture(trunk: str) -> None:
+    rng = np.random.default_rng(0)
+    space = {"image/front": TensorSpec((PX, PX, 3), "uint8")}
+    config = BcConfig(
+        hidden=(32,),
+        batch_size=64,
+        learning_rate=1e-3,
+        encoder=EncoderConfig(trunk=trunk, channels=(8, 16), latent=16, shift_px=0),
+    )
+    algo = config.make(Spec("dot", 10.0, space, ActionSpec(0.01, 0.1, False)), 0)
+
+    def sample(n: int, _: float) -> Batch:
+        image, where = dot(n, rng)
+        zero = np.zeros(n, np.float32)
+        action = np.concatenate((where, np.zeros((n, 4), np.float32)), 1)
+        seen = {"image/front": image}
+        return Batch(seen, action, zero, seen, zero, zero > -1, zero)
+
+    for _ in range(400):
+        algo.update(sample)
+    image, where = dot(64, rng)
+    error: Tensor = algo.act({"image/front": image}, True)[:, :2] - torch.from_numpy(where)
+    assert float(error.abs().mean()) < 0.1  # 1.6 pixels; guessing the middle gives 0.38
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(SpecError, match="uint8"):
+        CONFIG.make(spec(dtype="float32"), 0)
+    with pytest.raises(ConfigError, match="trunk"):
+        build(EncoderConfig, {"trunk": "resnet50"})
+    with pytest.raises(ConfigError, match="embeddings"):
+        build(EncoderConfig, {"embeddings": 0})
