@@ -16,7 +16,7 @@ import hashlib
 import logging
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,6 +60,9 @@ class LearnerConfig:
     min_steps: int = 100  # practice steps before learning starts (HIL-SERL's training_starts)
     pretrain_updates: int = 0  # gradient steps on demonstrations before any practice
     capacity: int = 200_000  # steps in replay, as HIL-SERL; 5.5 hours at 10 Hz
+    frames_on_disk: bool = False  # memory-mapped in the run folder, for more images than memory
+    recent_fraction: float = 0.0  # of the online draws, taken from the newest recent_steps
+    recent_steps: int = 1000
     publish_period_s: float = 1.0  # 0 = whenever anything was learned (lockstep: reproducible)
     checkpoint_updates: int = 5000  # gradient steps between automatic checkpoints; 0 = never
     keep_checkpoints: int = 3  # and the best one beside
@@ -73,6 +76,8 @@ class LearnerConfig:
             raise ValueError("utd, max_backlog and capacity must be positive")
         if min(self.min_steps, self.pretrain_updates, self.checkpoint_updates) < 0:
             raise ValueError("min_steps, pretrain_updates, checkpoint_updates must be >= 0")
+        if not 0.0 <= self.recent_fraction <= 1.0 or self.recent_steps < 1:
+            raise ValueError("recent_fraction must lie in [0, 1], recent_steps be at least 1")
         if self.publish_period_s < 0.0:
             raise ValueError(f"publish_period_s must not be negative, got {self.publish_period_s}")
         if min(self.keep_checkpoints, self.log_updates, self.threads) < 1:
@@ -105,7 +110,14 @@ class Learner:
         keep_freed_memory()
         self.config, self.spec, self.store = config, spec, store
         self.algo = algo.make(spec, seed)
-        self.replay = Replay(spec, config.capacity, self.algo.net.observation_keys)
+        view = replace(
+            self.algo.view,
+            recent_fraction=config.recent_fraction,
+            recent_steps=config.recent_steps,
+        )
+        folder = run_dir / "replay" if config.frames_on_disk else None
+        keys = self.algo.net.observation_keys
+        self.replay = Replay(spec, config.capacity, keys, view, folder)
         self.publish_period_s = config.publish_period_s  # may be changed at any time
         self.updates = 0  # gradient steps done, pre-training included
         self.metrics: dict[str, float] = {}  # the newest line, for dashboards

@@ -17,7 +17,11 @@ What may be sampled:
 and in which view (HIL-SERL's table; a corrected step is in both):
 
     online   every step of an episode that is not a demonstration
-    demo     every step that a person drove: demo, correction, recovery
+    demo     every step that a person drove: demo, correction, recovery; with `own_successes` also
+             every step of an episode that succeeded without a person (RaC's data)
+
+A read of several steps (`n_step`) follows one driver inside one episode: it ends at a change of
+hands, at a gap, at an unlabelled step and at the end of the episode, and bootstraps from there.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,13 +51,32 @@ from robot_rl.types import (
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What an algorithm wants of the replay.
+
+    n_step: transitions span up to this many steps; gamma: discounts the rewards inside them and
+    the return to go; own_successes: see the module; recent_fraction: of the online draws, taken
+    from the newest `recent_steps` online steps.
+    """
+
+    n_step: int = 1
+    gamma: float = 1.0
+    own_successes: bool = False
+    recent_fraction: float = 0.0
+    recent_steps: int = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """B transitions. Rows of the two views alternate, so any slice keeps the mix (RLPD).
 
     observation, next_observation: name -> [B, ...]; action: float32 [B, A], as executed;
     reward, mask: float32 [B], mask = 1 - terminated (a truncated step bootstraps); human: bool [B];
-    toggle: float32 [B], 1 where the step reversed the gripper.
+    toggle: float32 [B], 1 where the step reversed the gripper; steps: float32 [B], how many steps
+    the transition spans (reward is their discounted sum); return_to_go: float32 [B], discounted
+    rewards from here to the end of the episode, 0 while it runs; before_takeover: bool [B], the
+    policy's last step before a person took over.
     """
 
     observation: Observation
@@ -62,6 +86,9 @@ class Batch:
     mask: NDArray[np.float32]
     human: NDArray[np.bool_]
     toggle: NDArray[np.float32]
+    steps: NDArray[np.float32]
+    return_to_go: NDArray[np.float32]
+    before_takeover: NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -74,6 +101,9 @@ class _Episode:
     waiting: dict[int, list[int]] = field(default_factory=dict)  # frame number -> step slots
     labels: dict[int, float] = field(default_factory=dict)  # came before their step
     gripper: int = 0  # last commanded direction: -1 closed, +1 open, 0 none yet
+    segment: int = 0  # of the newest step
+    over: bool = False
+    alone: bool = False  # it succeeded, and no person drove
 
 
 class _IndexSet:
@@ -84,10 +114,15 @@ class _IndexSet:
         self._where = np.full(capacity, -1, np.int64)
         self.size = 0
 
-    def add(self, slot: int) -> None:
-        if self._where[slot] < 0:
-            self._items[self.size], self._where[slot] = slot, self.size
-            self.size += 1
+    def add(self, slot: int) -> bool:
+        if self._where[slot] >= 0:
+            return False
+        self._items[self.size], self._where[slot] = slot, self.size
+        self.size += 1
+        return True
+
+    def holds(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return self._where[slots] >= 0
 
     def discard(self, slot: int) -> None:
         where = self._where[slot]
@@ -101,6 +136,13 @@ class _IndexSet:
         return self._items[rng.integers(0, self.size, count)]
 
 
+def _array(folder: Path | None, key: str, shape: tuple[int, ...], dtype: str) -> NDArray:
+    if folder is None:
+        return np.zeros(shape, dtype)
+    folder.mkdir(parents=True, exist_ok=True)
+    return np.memmap(folder / f"{key.replace('/', '-')}.dat", dtype, "w+", shape=shape)
+
+
 class Replay:
     """Holds the newest `capacity` steps; when full, whole episodes go, oldest practice first.
 
@@ -108,9 +150,20 @@ class Replay:
         spec: of the run; rows of another spec are refused episode by episode, with a warning.
         capacity: steps. Memory is touched only as it fills.
         keys: observation entries to keep; None keeps all.
+        view: what the algorithm wants.
+        folder: where frames are memory-mapped; None = in memory. The file is a cache of the store,
+            made anew each time.
     """
 
-    def __init__(self, spec: Spec, capacity: int, keys: Iterable[str] | None = None) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        capacity: int,
+        keys: Iterable[str] | None = None,
+        view: View | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.view = view or View()
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1 step, got {capacity}")
         self.spec, self.capacity = spec, capacity
@@ -118,13 +171,18 @@ class Replay:
         self.refused_rows = 0  # rows without a known episode (or of another spec)
         kept = spec.observation if keys is None else {k: spec.observation[k] for k in keys}
         slots = capacity + capacity // 4 + 2  # an episode has one frame more than steps
-        self._frames = {k: np.zeros((slots, *v.shape), v.dtype) for k, v in kept.items()}
+        self._frames = {k: _array(folder, k, (slots, *v.shape), v.dtype) for k, v in kept.items()}
         self._free_frames = list(range(slots - 1, -1, -1))
         self._free_steps = list(range(capacity - 1, -1, -1))
         self._action = np.zeros((capacity, spec.action.size), np.float32)
         self._reward, self._mask, self._toggle = np.zeros((3, capacity), np.float32)
         self._human, self._usable, self._labelled = np.zeros((3, capacity), np.bool_)
         self._frame, self._next = np.full((2, capacity), -1, np.int64)
+        self._follow = np.full(capacity, -1, np.int64)  # slot of the next step of the same driver
+        self._before_takeover = np.zeros(capacity, np.bool_)
+        self._return_to_go = np.zeros(capacity, np.float32)
+        self._recent = np.full(max(self.view.recent_steps, 1), -1, np.int64)  # a ring
+        self._recent_count = 0
         self._online, self._demo = _IndexSet(capacity), _IndexSet(capacity)
         self._episodes: dict[EpisodeId, _Episode] = {}
         self._gone: set[EpisodeId] = set()  # eval, foreign, aborted or evicted: never again
@@ -143,7 +201,7 @@ class Replay:
     def bytes_per_step(self) -> int:
         """Memory of one step with its frame."""
         frame = sum(v[0].nbytes for v in self._frames.values())
-        return frame + self._action[0].nbytes + 3 * 4 + 3 + 2 * 8
+        return frame + self._action[0].nbytes + 4 * 4 + 4 + 3 * 8
 
     def ingest(self, rows: Iterable[Row]) -> int:
         """Take rows in commit order; a row seen before changes nothing. Returns new env steps."""
@@ -187,19 +245,59 @@ class Replay:
         if count:
             slots[from_demo] = self._demo.draw(count, rng)
         if count < batch_size:
-            slots[~from_demo] = self._online.draw(batch_size - count, rng)
+            slots[~from_demo] = self._draw_online(batch_size - count, rng)
         return self._gather(slots)
 
+    def _draw_online(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        slots = self._online.draw(count, rng)
+        recent = round(count * self.view.recent_fraction)
+        if recent:
+            filled = min(self._recent_count, len(self._recent))
+            newest = self._recent[rng.integers(0, filled, recent)]
+            slots[:recent] = np.where(self._online.holds(newest), newest, slots[:recent])
+        return slots
+
+    def read(self, slots: NDArray[np.int64], length: int, stride: int = 1) -> NDArray[np.int64]:
+        """Slots [B, length] of every `stride`-th step from `slots` [B] on; -1 beyond the end.
+
+        Never leaves the segment: see the module docstring.
+        """
+        chain = np.full((len(slots), length), -1, np.int64)
+        at = chain[:, 0] = slots
+        for column in range(1, length):
+            for _ in range(stride):
+                at = np.where(at >= 0, self._follow[at], -1)  # index -1 reads something, unused
+                at = np.where((at >= 0) & self._ready(at), at, -1)
+            chain[:, column] = at
+        return chain
+
+    def _ready(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which steps are complete, trusted and labelled."""
+        frames = (self._frame[slots] >= 0) & (self._next[slots] >= 0)
+        return frames & self._usable[slots] & self._labelled[slots]
+
     def _gather(self, slots: NDArray[np.int64]) -> Batch:
-        now, after = self._frame[slots], self._next[slots]
+        last, reward = slots, self._reward[slots]
+        steps = np.ones(len(slots), np.float32)
+        if self.view.n_step > 1:
+            chain = self.read(slots, self.view.n_step)
+            there = chain >= 0
+            discount = self.view.gamma ** np.arange(self.view.n_step)
+            reward = (np.where(there, self._reward[chain], 0.0) @ discount).astype(np.float32)
+            steps = there.sum(1).astype(np.float32)
+            last = chain[np.arange(len(slots)), there.sum(1) - 1]
+        now, after = self._frame[slots], self._next[last]
         return Batch(
             observation={k: v.take(now, 0) for k, v in self._frames.items()},
             action=self._action.take(slots, 0),
-            reward=self._reward[slots],
+            reward=reward,
             next_observation={k: v.take(after, 0) for k, v in self._frames.items()},
-            mask=self._mask[slots],
+            mask=self._mask[last],
             human=self._human[slots],
             toggle=self._toggle[slots],
+            steps=steps,
+            return_to_go=self._return_to_go[slots],
+            before_takeover=self._before_takeover[slots],
         )
 
     def _begin(self, row: EpisodeStart) -> None:
@@ -262,11 +360,39 @@ class Replay:
         trusted = row.driver is not Driver.RESET and row.ending is not Ending.STALE
         self._usable[slot] = trusted and finite
         self._toggle[slot] = self._reversed_gripper(episode, row)
+        self._follow[slot], self._before_takeover[slot], self._return_to_go[slot] = -1, False, 0.0
+        self._connect(episode, row, slot)
         for number, column in ((row.frame, self._frame), (row.next_frame, self._next)):
             column[slot] = episode.frames.get(number, -1 - number - 1)
             if number not in episode.frames:
                 episode.waiting.setdefault(number, []).append(slot)
         self._offer(episode, slot)
+        if row.ending is not None:
+            episode.alone = bool(row.success) and not self._human[self._slots_of(episode)].any()
+            self._close(episode)
+
+    def _connect(self, episode: _Episode, row: Step, slot: int) -> None:
+        """Tell the step before that this one follows, or that a person took over."""
+        before = episode.steps.get(row.step - 1)
+        if before is None:
+            episode.segment = row.segment
+            return
+        if row.segment == episode.segment:
+            self._follow[before] = slot
+        elif row.driver.is_human and not self._human[before]:
+            self._before_takeover[before] = True
+        episode.segment = row.segment
+
+    def _slots_of(self, episode: _Episode) -> list[int]:
+        return [episode.steps[number] for number in sorted(episode.steps)]
+
+    def _close(self, episode: _Episode) -> None:
+        """The episode is over: returns to go, and its place among the successes."""
+        episode.over, rest = True, 0.0
+        for slot in reversed(self._slots_of(episode)):
+            rest = float(self._reward[slot]) + self.view.gamma * rest
+            self._return_to_go[slot] = rest
+            self._offer(episode, slot)
 
     def _reversed_gripper(self, episode: _Episode, row: Step) -> bool:
         """True when this step commands the opposite of the last gripper command."""
@@ -284,15 +410,18 @@ class Replay:
             return
         self._reward[slot], self._labelled[slot] = row.value, True
         self._offer(episode, slot)
+        if episode.over:
+            self._close(episode)
 
     def _offer(self, episode: _Episode, slot: int) -> None:
         """Enter a step into the views if it is complete."""
         here = self._frame[slot] >= 0 and self._next[slot] >= 0
         if not (here and self._usable[slot] and self._labelled[slot]):
             return
-        if episode.purpose != "demo":
-            self._online.add(slot)
-        if self._human[slot]:
+        if episode.purpose != "demo" and self._online.add(slot):
+            self._recent[self._recent_count % len(self._recent)] = slot
+            self._recent_count += 1
+        if self._human[slot] or (self.view.own_successes and episode.alone):
             self._demo.add(slot)
 
     def _evict(self) -> None:

@@ -44,6 +44,9 @@ class Fixed:
             mask=column("mask", 1.0),
             human=np.arange(n) % 2 == 0,
             toggle=column("toggle", 0.0),
+            steps=column("steps", 1.0),
+            return_to_go=column("return_to_go", 0.0),
+            before_takeover=column("before_takeover", 0.0) > 0,
         )
 
 

@@ -56,6 +56,9 @@ class Sampler:
             mask=zero + 1,
             human=np.arange(n) % 2 == 0,
             toggle=zero,
+            steps=zero + 1,
+            return_to_go=zero,
+            before_takeover=zero > 0,
         )
 
 
@@ -196,7 +199,7 @@ def test_cloning_finds_out_where_things_are_in_the_picture(trunk: str) -> None:
         zero = np.zeros(n, np.float32)
         action = np.concatenate((where, np.zeros((n, 4), np.float32)), 1)
         seen = {"image/front": image}
-        return Batch(seen, action, zero, seen, zero, zero > -1, zero)
+        return Batch(seen, action, zero, seen, zero, zero > -1, zero, zero + 1, zero, zero > 0)
 
     for _ in range(400):
         algo.update(sample)

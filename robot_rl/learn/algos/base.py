@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import CheckpointError
-from robot_rl.learn.replay import Batch
+from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.actor import ActorNet
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
@@ -27,11 +27,13 @@ class Algorithm(Protocol):
     """A learner of policies. Holds tensors only: no I/O, no logging, no clock.
 
     steps_per_update: gradient steps (critic steps, where there is a critic) that one `update` does.
-    net: of the actor; says which entries of the observation are needed.
+    net: of the actor; says which entries of the observation are needed. view: what the replay shall
+    offer.
     """
 
     steps_per_update: int
     net: ActorNet
+    view: View
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """Learn from fresh batches; returns scalar metrics, still on the device."""

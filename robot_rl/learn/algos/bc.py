@@ -5,8 +5,11 @@
     gripper_loss  cross entropy of the commanded index under softmax of the gripper head
 
 On corrections as well as demonstrations it is HG-DAgger (arXiv 1810.02890), trained continuously.
+With `own_successes` it has RaC's data (arXiv 2509.07953): demonstrations, recoveries, corrections,
+and the robot's own steps only where it succeeded alone.
 
-Deviations: HG-DAgger retrains from scratch per round; here the same network goes on. States are
+Deviations: HG-DAgger and RaC retrain per round; here the same network goes on. RaC clones chunks
+with flow matching; here one step with a Gaussian. States are
 standardised as in `hil_serl`. Metrics: actor/loss, gripper/loss, optimizer/skipped.
 """
 
@@ -22,6 +25,7 @@ from torch.nn.functional import cross_entropy
 from robot_rl.config import register
 from robot_rl.learn.algos.base import Adam, Sampler, copy_tensors
 from robot_rl.learn.algos.hil_serl import SCALING_SAMPLE
+from robot_rl.learn.replay import View
 from robot_rl.nets import heads
 from robot_rl.nets.actor import ActorNet, gripper_index, scaling
 from robot_rl.nets.encoder import EncoderConfig, random_shift
@@ -40,6 +44,7 @@ class BcConfig:
     learning_rate: float = 3e-4
     batch_size: int = 256
     encoder: EncoderConfig = field(default_factory=EncoderConfig)  # used when there are images
+    own_successes: bool = False  # RaC: clone also what the policy did alone and well
     loss: str = "mse"  # recorded actions are clipped at +-1, where NLL explodes
 
     def __post_init__(self) -> None:
@@ -67,6 +72,7 @@ class Bc:
 
     def __init__(self, config: BcConfig, spec: Spec, generator: torch.Generator) -> None:
         self.config, self.generator = config, generator
+        self.view = View(own_successes=config.own_successes)
         self.net = config.make_actor(spec)
         self.actor = self.net.init(generator)
         self.updates = torch.zeros((), dtype=torch.int64)

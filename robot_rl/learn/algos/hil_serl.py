@@ -4,7 +4,8 @@ Papers: SAC (arXiv 1801.01290, 1812.05905), RLPD (arXiv 2302.02948), HIL-SERL (a
 Notation: transition (s, a, r, s', m), m = 1 - terminated; critics Q_i with slow copies Q'_i; policy
 pi; temperature alpha; a~ is drawn from the policy with the reparameterisation trick.
 
-    critic_loss       y = r + gamma m min_{i in S} Q'_i(s', a'), a' ~ pi(s'), S a random subset
+    critic_loss       y = r + gamma^n m min_{i in S} Q'_i(s', a'), a' ~ pi(s'), S a random subset,
+                      r the discounted rewards of n steps (`n_step`; 1 = HIL-SERL)
                       L = mean_i mean_B (Q_i(s, a) - y)^2     (y clipped to `value_range`, if given)
     gripper_loss      y = r - penalty toggle + gamma m Q'_g(s', argmax_k Q_g(s', k))
                       L = mean_B (Q_g(s, k) - y)^2                               (Double DQN)
@@ -12,6 +13,9 @@ pi; temperature alpha; a~ is drawn from the policy with the reparameterisation t
                         + bc_weight mean_human |tanh(mean(s)) - a|^2             (off by default)
     temperature_loss  L = alpha mean_B( -log pi(a~|s) - H ), alpha = softplus(x), H = -|A| / 2
     slow copies       Q' <- tau Q + (1 - tau) Q' after every critic step, encoder included
+
+RLIF (arXiv 2311.12996) is the same learner with another reward (`configs/algo/rlif.yaml`): -1 on
+the policy's last step before a person took over, 0 elsewhere, and m = 1 always.
 
 With cameras, s is the scaled state and the encoded images (`nets.encoder`). The critic's loss alone
 trains the encoder; policy and temperature see its features as given. s' is seen by Q' through the
@@ -38,7 +42,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -46,7 +50,7 @@ from torch.nn.functional import softplus
 
 from robot_rl.config import register
 from robot_rl.learn.algos.base import Adam, Sampler, copy_tensors
-from robot_rl.learn.replay import Batch
+from robot_rl.learn.replay import Batch, View
 from robot_rl.nets import heads
 from robot_rl.nets.actor import ActorNet, gripper_index, scaling
 from robot_rl.nets.cpu import has_native_bf16
@@ -76,6 +80,9 @@ class HilSerlConfig:
     temperature_init: float = 0.01
     std_init: float = 1.0  # of the untrained policy, before the squash; less = a calmer start
     target_entropy_per_dim: float = -0.5
+    n_step: int = 1  # DrQ-v2 and ResFiT: 3; ends at a change of hands
+    task_reward: bool = True  # False = RLIF: only takeovers count
+    takeover_penalty: float = 0.0  # charged on the policy's last step before a takeover; RLIF: 1
     backup_entropy: bool = False  # an entropy bonus drowns a sparse reward
     gripper_penalty: float = 0.02  # charged per reversal
     gripper_epsilon: float = 0.0  # HIL-SERL: exploration of the gripper comes from the person
@@ -100,8 +107,11 @@ class HilSerlConfig:
             raise ValueError("learning_rate, temperature_init and std_init must be positive")
         if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
             raise ValueError(f"value_range must be (low, high), got {self.value_range}")
-        if min(self.gripper_penalty, self.bc_weight, self.bc_decay_updates) < 0:
-            raise ValueError("gripper_penalty, bc_weight and bc_decay_updates must not be negative")
+        charges = (self.gripper_penalty, self.takeover_penalty, self.bc_weight)
+        if min(*charges, self.bc_decay_updates) < 0:
+            raise ValueError("penalties, bc_weight and bc_decay_updates must not be negative")
+        if self.n_step < 1 or (self.n_step > 1 and self.takeover_penalty > 0.0):
+            raise ValueError("n_step must be at least 1, and 1 with a takeover_penalty")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {ACTIVATIONS}, got {self.activation}")
         if self.precision not in ("auto", "float32", "bfloat16"):
@@ -136,6 +146,8 @@ class Transitions(NamedTuple):
     toggle: Tensor
     next_action: Tensor  # a' ~ pi(s'), and its log probability
     next_log_prob: Tensor
+    discount: Tensor  # gamma^n
+    return_to_go: Tensor
     images: dict[str, Tensor]  # camera key -> uint8 [B, H, W, C], shifted
     next_images: dict[str, Tensor]
 
@@ -151,6 +163,7 @@ class HilSerl:
 
     def __init__(self, config: HilSerlConfig, spec: Spec, generator: torch.Generator) -> None:
         self.config, self.generator = config, generator
+        self.view = View(n_step=config.n_step, gamma=config.gamma)
         self.steps_per_update = config.critic_actor_ratio
         self.net = ActorNet.from_spec(
             spec, config.hidden, config.activation, config.bf16, config.encoder
@@ -173,7 +186,7 @@ class HilSerl:
         self.actor_optimizer = Adam(actor, config.learning_rate)
 
     @classmethod
-    def init(cls, config: HilSerlConfig, spec: Spec, seed: int) -> HilSerl:
+    def init(cls, config: HilSerlConfig, spec: Spec, seed: int) -> Self:
         """Fresh networks; equal seeds give equal networks and equal draws."""
         return cls(config, spec, torch.Generator().manual_seed(seed))
 
@@ -211,7 +224,7 @@ class HilSerl:
     @torch.no_grad()
     def transitions(self, batch: Batch) -> Transitions:
         """Tensors of a batch, with a' drawn for all critic steps at once (pi rests meanwhile)."""
-        net = self.net
+        net, config = self.net, self.config
         state = net.scaled(net.state(batch.observation), self.actor)
         next_state = net.scaled(net.state(batch.next_observation), self.actor)
         images, next_images = (
@@ -219,17 +232,19 @@ class HilSerl:
             for observation in (batch.observation, batch.next_observation)
         )
         features = net.features(next_state, next_images, self.actor.get("encoder"))
-        draw = self._draw(*net.distribution(features, self.actor["policy"]))
+        next_action, next_log_prob = self._next_action(features)
         return Transitions(
             state=state,
             action=torch.from_numpy(batch.action),
-            reward=torch.from_numpy(batch.reward),
+            reward=self._reward(batch),
             next_state=next_state,
-            mask=torch.from_numpy(batch.mask),
+            mask=torch.from_numpy(batch.mask) if config.task_reward else torch.ones(len(state)),
             human=torch.from_numpy(batch.human),
             toggle=torch.from_numpy(batch.toggle),
-            next_action=draw[0],
-            next_log_prob=draw[1],
+            next_action=next_action,
+            next_log_prob=next_log_prob,
+            discount=config.gamma ** torch.from_numpy(batch.steps),
+            return_to_go=torch.from_numpy(batch.return_to_go),
             images=images,
             next_images=next_images,
         )
@@ -254,7 +269,7 @@ class HilSerl:
             value = self._q(batch.next_state, batch.next_action, slow).amin(0)
             if config.backup_entropy:
                 value -= softplus(self.temperature) * batch.next_log_prob
-            target = batch.reward + config.gamma * batch.mask * value
+            target = batch.reward + batch.discount * batch.mask * value
             if config.value_range is not None:
                 target = target.clamp(*config.value_range)
         q = self._q(batch.state, batch.action[:, : self.net.pose_size], self.critic)
@@ -273,7 +288,7 @@ class HilSerl:
             best = net(batch.next_state, fast)[0].argmax(-1, keepdim=True)
             value = net(batch.next_state, slow)[0].gather(-1, best).squeeze(-1)
             reward = batch.reward - self.config.gripper_penalty * batch.toggle
-            target = reward + self.config.gamma * batch.mask * value
+            target = reward + batch.discount * batch.mask * value
         taken = gripper_index(batch.action[:, -1]).unsqueeze(-1)
         q = net(batch.state, fast)[0].gather(-1, taken).squeeze(-1)
         loss = (q - target).square().mean()
@@ -357,8 +372,21 @@ class HilSerl:
         """Values [E, B]."""
         return self.critic_net(torch.cat((state, action), -1), critics).squeeze(-1)
 
+    def _reward(self, batch: Batch) -> Tensor:
+        """What a step is worth: the task's reward, or what the person's takeovers say (RLIF)."""
+        reward = torch.from_numpy(batch.reward)
+        if not self.config.task_reward:
+            reward = torch.zeros_like(reward)
+        if self.config.takeover_penalty:
+            reward = reward - self.config.takeover_penalty * torch.from_numpy(batch.before_takeover)
+        return reward
+
     def _shift(self, image: Tensor) -> Tensor:
         return random_shift(image, self.config.encoder.shift_px, self.generator)
+
+    def _next_action(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """a' [B, pose] for the target, and its log probability [B]."""
+        return self._draw(*self.net.distribution(features, self.actor["policy"]))
 
     def _draw(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
         noise = torch.randn(mean.shape, generator=self.generator)

@@ -1,0 +1,90 @@
+"""Cal-QL: conservative critics for offline data, calibrated so that going online does not hurt.
+
+Papers: CQL (arXiv 2006.04779), Cal-QL (arXiv 2303.05479). The rest is as in `hil_serl`.
+
+    critic_loss   SAC's, plus  w mean_i mean_B [ log sum_k exp( max(Q_i(s, a_k), G) - log p_k )
+                                                 - Q_i(s, a) ]
+                  a_k: K uniform actions, K of pi(s), K of pi(s'); p_k their densities;
+                  G: discounted rewards from s to the end of the recorded episode
+
+Without `calibrate` (no max with G) it is CQL. After offline training, WSRL (arXiv 2412.07762) goes
+on with plain SAC and without the offline data: docs/algorithms.md has the commands.
+
+Deviations: the weight w is fixed (no Lagrange multiplier). Metrics: those of `hil_serl`,
+critic/conservative (the added term), critic/calibrated (share of Q below G).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robot_rl.config import register
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
+from robot_rl.spec import Spec
+
+
+@register("algo", "calql")
+@dataclass(frozen=True, kw_only=True)
+class CalQlConfig(HilSerlConfig):
+    """Cal-QL's numbers where the task does not decide."""
+
+    conservative_weight: float = 1.0  # Adroit: 1, antmaze: 5
+    conservative_actions: int = 4  # K of each kind; the paper: 10
+    calibrate: bool = True
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if self.conservative_weight < 0.0 or self.conservative_actions < 1:
+            raise ValueError("conservative_weight must be >= 0, conservative_actions at least 1")
+
+    def make(self, spec: Spec, seed: int) -> CalQl:
+        """A fresh learner."""
+        return CalQl.init(self, spec, seed)
+
+
+class CalQl(HilSerl):
+    """Actor, temperature, encoder, gripper and data as in `HilSerl`."""
+
+    config: CalQlConfig
+
+    def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
+        """SAC's loss and the conservative term."""
+        loss, metrics = super().critic_loss(batch)
+        config, count = self.config, self.config.conservative_actions
+        actions, log_probs = self._proposals(batch, count)
+        size = len(batch.state)
+        states = batch.state.repeat_interleave(3 * count, 0)
+        q = self._q(states, actions, self.critic).view(config.critics, size, 3 * count)
+        below = torch.zeros(())
+        if config.calibrate:
+            bound = batch.return_to_go.view(1, size, 1)
+            below = (q < bound).float().mean()
+            q = torch.maximum(q, bound)
+        soft = torch.logsumexp(q - log_probs.view(1, size, 3 * count), -1) - math.log(3 * count)
+        taken = self._q(batch.state, batch.action[:, : self.net.pose_size], self.critic)
+        term = (soft - taken).mean()
+        metrics |= {"critic/conservative": term, "critic/calibrated": below}
+        return loss + config.conservative_weight * term, metrics
+
+    @torch.no_grad()
+    def _proposals(self, batch: Transitions, count: int) -> tuple[Tensor, Tensor]:
+        """Actions [B * 3K, pose] and their log densities [B, 3K], state by state."""
+        pose = self.net.pose_size
+        parts = []
+        for features in (batch.state, batch.next_state):
+            mean, log_std = self.net.distribution(features, self.actor["policy"])
+            parts.append(
+                self._draw(mean.repeat_interleave(count, 0), log_std.repeat_interleave(count, 0))
+            )
+        size = len(batch.state)
+        uniform = 2.0 * torch.rand((size * count, pose), generator=self.generator) - 1.0
+        density = torch.full((size * count,), -pose * math.log(2.0))
+        parts.append((uniform, density))
+        actions = torch.cat([a.view(size, count, pose) for a, _ in parts], 1)
+        log_probs = torch.cat([p.view(size, count) for _, p in parts], 1)
+        return actions.flatten(0, 1), log_probs

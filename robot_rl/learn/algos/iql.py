@@ -1,0 +1,113 @@
+"""IQL: learns from recorded data without ever asking for the value of an action nobody took.
+
+Paper: IQL (arXiv 2110.06169). What is not said here is as in `hil_serl`; V is a third critic.
+
+    value_loss    u = min_i Q'_i(s, a) - V(s),   L = mean_B | tau - 1[u < 0] | u^2     (expectile)
+    critic_loss   y = r + gamma^n m V(s'),       L = mean_i mean_B (Q_i(s, a) - y)^2
+    actor_loss    L = -mean_B min(exp(beta u), 100) log pi(a|s)      (advantage-weighted cloning)
+
+Deviations: the state-independent standard deviation of the paper is a network output here. Metrics:
+critic/loss, critic/q_mean, critic/target_mean, value/loss, value/mean, actor/loss, actor/weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robot_rl.config import register
+from robot_rl.learn.algos.base import Adam
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
+from robot_rl.nets import heads
+from robot_rl.nets.ensemble import EnsembleMLP
+from robot_rl.spec import Spec
+
+MAX_WEIGHT = 100.0  # of one action in the actor's loss, as in the paper
+
+
+@register("algo", "iql")
+@dataclass(frozen=True, kw_only=True)
+class IqlConfig(HilSerlConfig):
+    """The paper's numbers."""
+
+    expectile: float = 0.7  # 0.5 = mean of the data's policy; 0.9 where the data is poor
+    inverse_temperature: float = 3.0  # beta: 0 = cloning
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not 0.5 <= self.expectile < 1.0 or self.inverse_temperature < 0.0:
+            raise ValueError("expectile must lie in [0.5, 1), inverse_temperature be >= 0")
+
+    def make(self, spec: Spec, seed: int) -> Iql:
+        """A fresh learner."""
+        return Iql.init(self, spec, seed)
+
+
+class Iql(HilSerl):
+    """Encoder, gripper and data as in `HilSerl`."""
+
+    config: IqlConfig
+
+    def __init__(self, config: IqlConfig, spec: Spec, generator: torch.Generator) -> None:
+        super().__init__(config, spec, generator)
+        sizes = (self.net.feature_size, *config.hidden, 1)
+        self.value_net = EnsembleMLP(1, sizes, config.activation, config.bf16)
+        self.value = self.value_net.init(generator, last_scale=0.01).requires_grad_()
+        self.value_optimizer = Adam({"value": self.value}, config.learning_rate)
+
+    def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
+        """TD error against V of the next state."""
+        with torch.no_grad():
+            target = batch.reward + batch.discount * batch.mask * self._v(batch.next_state)
+            if self.config.value_range is not None:
+                target = target.clamp(*self.config.value_range)
+        q = self._q(batch.state, batch.action[:, : self.net.pose_size], self.critic)
+        loss = (q - target).square().mean()
+        return loss, {
+            "critic/loss": loss,
+            "critic/q_mean": q.mean(),
+            "critic/target_mean": target.mean(),
+        }
+
+    def value_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
+        """Expectile regression of V towards the slow critics; trains V alone."""
+        value = self._v(batch.state.detach())
+        error = self._judged(batch) - value
+        weight = torch.where(error < 0.0, 1.0 - self.config.expectile, self.config.expectile)
+        loss = (weight * error.square()).mean()
+        return loss, {"value/loss": loss, "value/mean": value.mean()}
+
+    def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """(loss, zeros [B], metrics): clone what was better than usual."""
+        with torch.no_grad():
+            advantage = self._judged(batch) - self._v(batch.state)
+            weight = (self.config.inverse_temperature * advantage).exp().clamp_max(MAX_WEIGHT)
+        mean, log_std = self.net.distribution(batch.state, self.actor["policy"])
+        log_prob = heads.log_prob(batch.action[:, : self.net.pose_size], mean, log_std)
+        loss = -(weight * log_prob).mean()
+        return loss, torch.zeros(len(mean)), {"actor/loss": loss, "actor/weight": weight.mean()}
+
+    def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """There is none; the temperature stays where it is."""
+        return 0.0 * self.temperature, {}
+
+    def _critic_step(self, batch: Transitions) -> dict[str, Tensor]:
+        loss, metrics = self.value_loss(batch)
+        self.value_optimizer.step(loss)
+        return metrics | super()._critic_step(batch)
+
+    @torch.no_grad()
+    def _judged(self, batch: Transitions) -> Tensor:
+        """What the slow critics think of the recorded action: [B]."""
+        action = batch.action[:, : self.net.pose_size]
+        return self._q(batch.state.detach(), action, self.critic_slow).amin(0)
+
+    def _v(self, features: Tensor) -> Tensor:
+        return self.value_net(features, self.value)[0].squeeze(-1)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        adam = {f"value_optimizer/{k}": v for k, v in self.value_optimizer.state_dict().items()}
+        return super()._tensors() | {"value": self.value} | adam

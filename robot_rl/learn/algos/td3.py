@@ -1,0 +1,69 @@
+"""TD3 and, from cameras, DrQ-v2: a deterministic policy, fixed exploration noise, no temperature.
+
+Papers: TD3 (arXiv 1802.09477), DrQ-v2 (arXiv 2107.09645). The rest is as in `hil_serl`.
+
+    critic_loss    y = r + gamma^n m min_i Q'_i(s', a'), a' = clip(pi(s') + clip(eps, +-c), +-1)
+    actor_loss     L = -mean_B mean_i Q_i(s, pi(s)),  pi(s) = tanh(mean(s))
+
+DrQ-v2 is this with `n_step: 3` and cameras (`configs/algo/drq_v2.yaml`).
+
+Deviations: a' comes from the policy itself, not from a slow copy; the mean over critics judges the
+policy (TD3: the first, DrQ-v2: the lowest); exploration noise is constant and added before the
+squash, as the actor on the robot does it; LayerNorm in the critics. Metrics: as `hil_serl`, without
+entropy and temperature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robot_rl.config import register
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
+from robot_rl.spec import Spec
+
+
+@register("algo", "td3")
+@dataclass(frozen=True, kw_only=True)
+class Td3Config(HilSerlConfig):
+    """TD3's numbers; demonstrations are used as in RLPD unless `demo_fraction` is 0."""
+
+    std_init: float = 0.1  # of the exploration noise; it stays what it is
+    target_noise: float = 0.2
+    target_noise_clip: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if min(self.target_noise, self.target_noise_clip) < 0.0:
+            raise ValueError("target_noise and target_noise_clip must not be negative")
+
+    def make(self, spec: Spec, seed: int) -> Td3:
+        """A fresh learner."""
+        return Td3.init(self, spec, seed)
+
+
+class Td3(HilSerl):
+    """Critics, encoder, gripper and data as in `HilSerl`."""
+
+    config: Td3Config
+
+    def _next_action(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        config = self.config
+        mean, _ = self.net.distribution(features, self.actor["policy"])
+        noise = torch.randn(mean.shape, generator=self.generator) * config.target_noise
+        noise = noise.clamp(-config.target_noise_clip, config.target_noise_clip)
+        action = (torch.tanh(mean) + noise).clamp(-1.0, 1.0)
+        return action, torch.zeros(len(action))
+
+    def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """(loss, zeros [B], metrics). The critics judge, and take no gradient."""
+        mean, _ = self.net.distribution(batch.state, self.actor["policy"])
+        loss = -self._q(batch.state, torch.tanh(mean), self.critic.detach()).mean()
+        return loss, torch.zeros(len(mean)), {"actor/loss": loss}
+
+    def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """There is none; the temperature stays where it is."""
+        return 0.0 * self.temperature, {}

@@ -1,0 +1,207 @@
+"""The other algorithms do what their equations say, and all of them keep the learner's promises."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from robot_rl.act.policy import PolicyRuntime
+from robot_rl.config import resolve
+from robot_rl.errors import ConfigError
+from robot_rl.learn.algos import BcConfig, CalQlConfig, HilSerlConfig, IqlConfig, Td3Config
+from robot_rl.learn.algos.hil_serl import HilSerl
+from robot_rl.learn.replay import Batch
+from robot_rl.spec import ActionSpec, Spec, TensorSpec
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "algo").glob("*.yaml"))
+PX = 24
+SMALL = {"hidden": (16,), "batch_size": 16, "precision": "float32", "standardize": False}
+
+
+def spec(images: bool = False, gripper: bool = False) -> Spec:
+    space = {"state": TensorSpec((3,), "float32")}
+    space |= {"image/wrist": TensorSpec((PX, PX, 3), "uint8")} if images else {}
+    return Spec("fake", 10.0, space, ActionSpec(0.01, 0.1, gripper))
+
+
+class Data:
+    """Transitions whose columns a test may fix; by default random, and every action of size 6."""
+
+    def __init__(self, images: bool = False, size: int = 6, **columns: np.ndarray | float) -> None:
+        self.rng, self.images, self.size = np.random.default_rng(0), images, size
+        self.columns = columns
+
+    def observation(self, n: int) -> dict[str, np.ndarray]:
+        seen: dict[str, np.ndarray] = {"state": self.rng.normal(size=(n, 3)).astype(np.float32)}
+        if self.images:
+            seen["image/wrist"] = self.rng.integers(0, 256, (n, PX, PX, 3), np.uint8)
+        return seen
+
+    def column(self, name: str, n: int, default: float) -> np.ndarray:
+        return np.broadcast_to(np.float32(self.columns.get(name, default)), n).copy()
+
+    def __call__(self, batch_size: int, demo_fraction: float) -> Batch:
+        n = batch_size
+        action = self.rng.uniform(-0.9, 0.9, (n, self.size)).astype(np.float32)
+        reward = action[:, 0] if "bandit" in self.columns else self.column("reward", n, 0.0)
+        return Batch(
+            observation=self.observation(n),
+            action=action,
+            reward=reward,
+            next_observation=self.observation(n),
+            mask=self.column("mask", n, 1.0),
+            human=np.arange(n) % 2 == 0,
+            toggle=self.column("toggle", n, 0.0),
+            steps=self.column("steps", n, 1.0),
+            return_to_go=self.column("return_to_go", n, 0.0),
+            before_takeover=self.column("before_takeover", n, 0.0) > 0,
+        )
+
+
+@pytest.mark.parametrize("images", [False, True], ids=["state", "cameras"])
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_every_shipped_algorithm_learns_saves_and_drives(path: Path, images: bool) -> None:
+    text = yaml.safe_load(path.read_text()) | {"hidden": [16], "batch_size": 16}
+    text["encoder"] = {"channels": [8, 8], "latent": 8}
+    config = resolve("algo", text)
+    space = spec(images, gripper=True)
+    one, two = config.make(space, 0), config.make(space, 1)
+    sample = Data(images, 7)
+    for _ in range(2):
+        metrics = one.update(sample)
+    assert all(bool(torch.isfinite(v).all()) for v in metrics.values())
+    two.load_state_dict(one.state_dict())
+    for algo in (one, two):
+        algo.update(Data(images, 7))
+    for key, value in one.state_dict().items():
+        assert torch.equal(value, two.state_dict()[key]), key
+    policy = PolicyRuntime(config, space)
+    assert {k: v.shape for k, v in policy._tensors.items()} == {
+        k: v.shape for k, v in one.actor_state().items()
+    }
+    assert one.act(sample.observation(4), True).shape == (4, 7)
+
+
+def test_a_transition_of_n_steps_is_discounted_n_times() -> None:
+    algo = HilSerlConfig(**SMALL, gamma=0.5).make(spec(), 0)
+    algo.critic_slow.zero_()
+    bias = algo.critic_net.layers(algo.critic_slow)[-1][1]
+    bias.fill_(8.0)  # every slow critic says 8
+    batch = algo.transitions(Data(reward=1.0, steps=3.0)(16, 0.0))
+    _, metrics = algo.critic_loss(batch)
+    assert float(metrics["critic/target_mean"]) == pytest.approx(1.0 + 0.5**3 * 8.0)
+
+
+def test_rlif_charges_the_step_before_a_takeover_and_nothing_else() -> None:
+    config = HilSerlConfig(**SMALL, task_reward=False, takeover_penalty=1.0)
+    algo = config.make(spec(), 0)
+    before = np.arange(16) % 4 == 0
+    batch = algo.transitions(Data(reward=5.0, mask=0.0, before_takeover=before)(16, 0.0))
+    assert batch.reward.tolist() == [-1.0 if b else 0.0 for b in before]
+    assert bool((batch.mask == 1.0).all())  # the episode goes on, whatever ended it
+    mixed = HilSerlConfig(**SMALL, takeover_penalty=0.5).make(spec(), 0)
+    batch = mixed.transitions(Data(reward=5.0, mask=0.0, before_takeover=before)(16, 0.0))
+    assert batch.reward.tolist() == [4.5 if b else 5.0 for b in before]
+    assert bool((batch.mask == 0.0).all())
+
+
+def trained(config: HilSerlConfig, data: Data, updates: int = 300) -> HilSerl:
+    algo = config.make(spec(), 0)
+    for _ in range(updates):
+        algo.update(data)
+    return algo
+
+
+def pose_action(algo: HilSerl) -> float:
+    """Mean first action over random states."""
+    return float(algo.act(Data().observation(256), True)[:, 0].mean())
+
+
+def test_td3_climbs_the_critic_and_leaves_its_exploration_alone() -> None:
+    config = Td3Config(**SMALL, learning_rate=3e-3)
+    algo = trained(config, Data(bandit=1.0, mask=0.0))
+    assert pose_action(algo) > 0.9
+    _, log_std = algo.net.distribution(torch.randn(64, 3), algo.actor["policy"])
+    assert float(log_std.detach().exp().mean()) == pytest.approx(config.std_init, rel=0.05)
+    noisy = algo.transitions(Data()(16, 0.0)).next_action
+    assert float(noisy.abs().max()) <= 1.0
+
+
+def test_iql_clones_what_was_better_than_usual() -> None:
+    data = Data(bandit=1.0, mask=0.0)  # actions uniform in +-0.9, each worth its first entry
+    greedy = trained(IqlConfig(**SMALL, learning_rate=3e-3, inverse_temperature=10.0), data)
+    cloned = trained(IqlConfig(**SMALL, learning_rate=3e-3, inverse_temperature=0.0), data)
+    assert abs(pose_action(cloned)) < 0.15
+    assert pose_action(greedy) > 0.3
+
+
+def test_the_expectile_sets_how_optimistic_the_value_is() -> None:
+    values = []
+    for expectile in (0.5, 0.9):
+        config = IqlConfig(**SMALL, learning_rate=3e-3, expectile=expectile)
+        algo = trained(config, Data(bandit=1.0, mask=0.0), 500)
+        _, metrics = algo.value_loss(algo.transitions(Data()(512, 0.0)))
+        values.append(float(metrics["value/mean"]))
+    assert values[0] == pytest.approx(0.0, abs=0.1)
+    # expectile e of a uniform +-0.9: 0.9 (sqrt(e) - sqrt(1 - e)) / (sqrt(e) + sqrt(1 - e))
+    want = 0.9 * (math.sqrt(0.9) - math.sqrt(0.1)) / (math.sqrt(0.9) + math.sqrt(0.1))
+    assert values[1] == pytest.approx(want, abs=0.15)
+
+
+def half_space() -> Data:
+    """All actions have a positive first entry; each step is worth 1, as its return says."""
+    data = Data(reward=1.0, mask=0.0, return_to_go=1.0)
+    draw = data.__class__.__call__
+
+    class Half(Data):
+        def __call__(self, batch_size: int, demo_fraction: float) -> Batch:
+            batch = draw(self, batch_size, demo_fraction)
+            batch.action[:, 0] = np.abs(batch.action[:, 0])
+            return batch
+
+    return Half(reward=1.0, mask=0.0, return_to_go=1.0)
+
+
+def q_of(algo: HilSerl, first: float) -> float:
+    action = torch.zeros(256, 6)
+    action[:, 0] = first
+    return float(algo._q(torch.randn(256, 3), action, algo.critic).mean())
+
+
+def test_conservative_critics_doubt_what_nobody_did_and_calibrated_ones_not_below_the_return() -> (
+    None
+):
+    config = {**SMALL, "learning_rate": 3e-3, "conservative_weight": 2.0}
+    cql = trained(CalQlConfig(**config, calibrate=False), half_space())
+    calql = trained(CalQlConfig(**config), half_space())
+    assert q_of(cql, -0.7) < q_of(cql, 0.5) - 0.3
+    assert q_of(cql, -0.7) < 0.5  # pushed below the true value of 1
+    assert q_of(calql, -0.7) > q_of(cql, -0.7) + 0.2  # the return to go is the floor
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("td3", "target_noise", -1.0),
+        ("iql", "expectile", 0.3),
+        ("calql", "conservative_actions", 0),
+        ("hil_serl", "n_step", 0),
+        ("bc", "loss", "huber"),
+    ],
+)
+def test_impossible_values_are_refused(name: str, key: str, value: object) -> None:
+    with pytest.raises(ConfigError):
+        resolve("algo", {"name": name, key: value})
+
+
+def test_configs_are_what_their_names_say() -> None:
+    read = {p.stem: resolve("algo", yaml.safe_load(p.read_text())) for p in CONFIGS}
+    assert read["rlif"].task_reward is False and read["rlif"].takeover_penalty == 1.0
+    assert read["drq_v2"].n_step == 3 and isinstance(read["drq_v2"], Td3Config)
+    assert isinstance(read["rac"], BcConfig) and read["rac"].own_successes
+    assert not read["hg_dagger"].own_successes
