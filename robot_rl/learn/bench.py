@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
 from robot_rl.learn.replay import Batch, Replay
@@ -23,16 +24,22 @@ from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Outco
 
 STATE_SIZE = 30  # what the state tasks observe
 EPISODES, EPISODE_STEPS = 100, 50
+CAMERA_EPISODES = 20  # 100 MB of frames at 128 pixels
 WARM_UP = 5  # first calls fill caches and allocate
 
 STATE = TensorSpec((STATE_SIZE,), "float32")
-IMAGE = TensorSpec((128, 128, 3), "uint8")
+CAMERAS = 2
 CASES = {
     "critics_2": HilSerlConfig(),
     "critics_10": HilSerlConfig(critics=10, target_subset=2),
     "critics_2_float32": HilSerlConfig(precision="float32"),
     "critics_2_hidden_128": HilSerlConfig(hidden=(128, 128)),
 }
+CAMERA_CASES = {
+    "cameras_128": (HilSerlConfig(), 128),  # what LeRobot and HIL-SERL use, at their batch of 256
+    "cameras_64": (HilSerlConfig(hidden=(128, 128), batch_size=128), 64),  # what learns on a CPU
+}
+"""name -> (config, pixels of each of two square cameras)"""
 
 
 def bench(seconds: float) -> dict[str, float]:
@@ -40,7 +47,7 @@ def bench(seconds: float) -> dict[str, float]:
 
     Cases as in `CASES`, each with updates_per_s (gradient steps, sampling included), sample_ms (one
     batch), floor_updates_per_s (nothing but the matrix products, at the rate of one 256-cube) and
-    of_floor; `act_ms`; `replay/*_bytes_per_step` for a state and for a state with two images.
+    of_floor; `act_ms`; bytes_per_step in the replay, with cameras also per raw byte of its frames.
     """
     torch.set_num_threads(1)  # as the learner runs: the other cores have other work
     keep_freed_memory()
@@ -53,12 +60,20 @@ def bench(seconds: float) -> dict[str, float]:
         figures |= {
             f"{name}/{k}": v for k, v in _case(config, replay, rates[config.bf16], seconds).items()
         }
-    algo = CASES["critics_2"].make(spec, 0)
+    for name, (config, pixels) in CAMERA_CASES.items():
+        spec = _spec(CAMERAS, pixels)
+        replay = Replay(spec, CAMERA_EPISODES * EPISODE_STEPS)
+        replay.ingest(_rows(spec, CAMERA_EPISODES))
+        figures |= {
+            f"{name}/{k}": v for k, v in _case(config, replay, rates[config.bf16], seconds).items()
+        }
+        raw = CAMERAS * pixels * pixels * 3
+        figures[f"{name}/bytes_per_step"] = float(replay.bytes_per_step)
+        figures[f"{name}/bytes_per_raw_byte"] = replay.bytes_per_step / raw
+    algo = CASES["critics_2"].make(_spec(), 0)
     state = {"state": np.zeros((1, STATE_SIZE), np.float32)}
     figures["act_ms"] = 1e3 * _period_s(lambda: algo.act(state, False), min(seconds, 1.0))
-    figures["replay/state_bytes_per_step"] = float(replay.bytes_per_step)
-    with_images = _spec(images=2)
-    figures["replay/two_images_bytes_per_step"] = float(Replay(with_images, 1).bytes_per_step)
+    figures["replay/state_bytes_per_step"] = float(Replay(_spec(), 1).bytes_per_step)
     figures["matmul_float32_gflops"] = rates[False] / 1e9
     figures["matmul_bfloat16_gflops"] = rates[True] / 1e9
     return figures
@@ -79,7 +94,21 @@ def flops_per_update(algo: HilSerl) -> float:
         gripper_first, gripper_rest = _products(algo.net.gripper.sizes)
         critic += 4 * gripper_first + 5 * gripper_rest
     actor = config.critics * 2 * (first + rest) + 2 * policy_first + 3 * policy_rest
-    return 2.0 * batch * (critic + actor / config.critic_actor_ratio)
+    heads = 2.0 * batch * (critic + actor / config.critic_actor_ratio)
+    return heads + batch * _encoder_flops(algo)
+
+
+def _encoder_flops(algo: HilSerl) -> float:
+    """Of one sample's images: s forward and backward, s' through the fast and the slow encoder."""
+    encoder = algo.net.encoder
+    if encoder is None:
+        return 0.0
+    images = {k: torch.zeros((1, *algo.spec.observation[k].shape)).byte() for k in encoder.keys}
+    with torch.no_grad(), FlopCounterMode(display=False) as forward:
+        encoder(images, algo.actor["encoder"])
+    with FlopCounterMode(display=False) as both:  # knows that nobody asks for d loss / d image
+        encoder(images, algo.actor["encoder"]).sum().backward()
+    return float(both.get_total_flops() + 2 * forward.get_total_flops())
 
 
 def matmul_flops_per_s(bf16: bool) -> float:
@@ -126,21 +155,24 @@ def _period_s(work: Callable[[], object], seconds: float) -> float:
     return float(np.median(times))
 
 
-def _spec(images: int = 0) -> Spec:
+def _spec(cameras: int = 0, pixels: int = 0) -> Spec:
     action = ActionSpec(translation_m=0.01, rotation_rad=0.1, gripper=False)
-    cameras = {f"image/{i}": IMAGE for i in range(images)}
-    return Spec("bench", 10.0, {"state": STATE, **cameras}, action)
+    image = TensorSpec((pixels, pixels, 3), "uint8")
+    images = {f"image/{i}": image for i in range(cameras)}
+    return Spec("bench", 10.0, {"state": STATE, **images}, action)
 
 
-def _rows(spec: Spec) -> list[Row]:
+def _rows(spec: Spec, episodes: int = EPISODES) -> list[Row]:
     """Random episodes, a fifth of them demonstrations."""
     rng, rows = np.random.default_rng(0), list[Row]()
-    for number in range(EPISODES):
+    cameras = [k for k in spec.observation if k != "state"]
+    for number in range(episodes):
         key, demo = EpisodeId("bench", "actor", number), number % 5 == 0
         rows.append(EpisodeStart(key, "demo" if demo else "train", "bench", spec.hash, "", 0, 0))
         for index in range(EPISODE_STEPS + 1):
             state = rng.normal(size=STATE_SIZE).astype(np.float32)
-            rows.append(Frame(key, index, 0, {"state": state}))
+            images = {k: rng.integers(0, 256, spec.observation[k].shape, np.uint8) for k in cameras}
+            rows.append(Frame(key, index, 0, {"state": state, **images}))
         rows += [_step(key, index, demo, rng) for index in range(EPISODE_STEPS)]
     return rows
 

@@ -36,7 +36,9 @@ def test_benchmark_reports_every_case_beside_its_floor() -> None:
     figures = bench.bench(0.05)
     for name in bench.CASES:
         assert figures[f"{name}/updates_per_s"] > 0.0 < figures[f"{name}/floor_updates_per_s"]
-    assert figures["replay/two_images_bytes_per_step"] < 100_000  # two 49 kB frames, once
+    for name in bench.CAMERA_CASES:
+        assert figures[f"{name}/updates_per_s"] > 0.0 < figures[f"{name}/floor_updates_per_s"]
+        assert figures[f"{name}/bytes_per_raw_byte"] < 1.1  # each frame once, as uint8
 
 
 def test_flops_of_the_smallest_case_by_hand() -> None:

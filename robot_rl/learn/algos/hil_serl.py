@@ -162,7 +162,7 @@ class HilSerl:
     """State and losses. `init` makes one; `update` is all that a learner calls."""
 
     def __init__(self, config: HilSerlConfig, spec: Spec, generator: torch.Generator) -> None:
-        self.config, self.generator = config, generator
+        self.config, self.spec, self.generator = config, spec, generator
         self.view = View(n_step=config.n_step, gamma=config.gamma)
         self.steps_per_update = config.critic_actor_ratio
         self.net = ActorNet.from_spec(
