@@ -27,6 +27,7 @@ from robot_rl.loop import ControlLoop
 from robot_rl.ports import Camera, Clock, Gate, InputDevice, ResetPlan, RobotPort
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.session import ACTOR, Session
+from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import Store
 from robot_rl.store.writer import StoreWriter
 from robot_rl.train import finish
@@ -70,6 +71,8 @@ class Actor:
         task = experiment.task
         self.store = Store(run_dir / "actor.sqlite", spec=task.spec)
         self.store.recover(run_dir.name, ACTOR)
+        if experiment.train.dataset:
+            import_dataset(self.store, experiment.train.dataset, experiment.task.spec)
         self.writer = StoreWriter(self.store)
         keys = keys_for(experiment.link, run_dir, "actor")
         self.link = LinkClient(experiment.link, keys, task.spec, run_dir / "actor.sqlite")

@@ -14,6 +14,7 @@ from robot_rl.learn.learner import Learner
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
 from robot_rl.session import ACTOR, Session
+from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import Store
 from robot_rl.types import Step
 
@@ -49,6 +50,8 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
     run_dir, task = experiment.run_dir, experiment.task
     with Store(run_dir / "store.sqlite", spec=task.spec) as store:
         store.recover(run_dir.name, ACTOR)
+        if experiment.train.dataset:
+            import_dataset(store, experiment.train.dataset, task.spec)
         learner = Learner(
             experiment.learner,
             experiment.algo,

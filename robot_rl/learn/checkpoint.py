@@ -44,7 +44,7 @@ class CheckpointFolder:
     """The checkpoints of one run: the newest `keep`, and the one with the best score."""
 
     def __init__(self, folder: Path, keep: int = 3) -> None:
-        self._folder, self._keep = folder, keep
+        self.folder, self._keep = folder, keep
         self._scores: dict[Path, float | None] = {}  # those this process knows to be good
 
     def save(self, checkpoint: Checkpoint) -> Path:
@@ -54,10 +54,10 @@ class CheckpointFolder:
             CheckpointError: the disk refused; earlier checkpoints are untouched.
         """
         number = max((int(p.name) for p in self._all()), default=0) + 1
-        path = self._folder / f"{number:06d}"
-        partial = self._folder / f".{number:06d}.partial"
+        path = self.folder / f"{number:06d}"
+        partial = self.folder / f".{number:06d}.partial"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
             data = safetensors.torch.save(checkpoint.tensors)
@@ -65,7 +65,7 @@ class CheckpointFolder:
             _write_synced(partial / MANIFEST, _manifest(checkpoint, data))
             _sync_folder(partial)
             partial.rename(path)
-            _sync_folder(self._folder)
+            _sync_folder(self.folder)
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
             raise CheckpointError(
@@ -100,7 +100,7 @@ class CheckpointFolder:
         return found
 
     def _all(self) -> list[Path]:
-        return [p for p in self._folder.glob("[0-9]*") if p.is_dir() and p.name.isdigit()]
+        return [p for p in self.folder.glob("[0-9]*") if p.is_dir() and p.name.isdigit()]
 
     def _prune(self) -> None:
         """Remove good ones beyond the newest `keep` and the best; never one that failed to load."""

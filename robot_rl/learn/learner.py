@@ -16,6 +16,7 @@ import hashlib
 import logging
 import math
 import time
+from collections import deque
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,8 +28,10 @@ from torch import Tensor
 
 from robot_rl.clock import WallClock
 from robot_rl.errors import CheckpointError, RobotRLError
+from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
+from robot_rl.learn.diagnostics import PROBE_ROWS, Diagnostics, Figures, Setup, as_line, probe
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.cpu import keep_freed_memory
@@ -40,6 +43,8 @@ log = logging.getLogger(__name__)
 
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
 MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
+PROBE_UPDATES = 1000  # gradient steps between looks into the networks: 5 ms in some 5 s
+IDLE_LINE_S = 10.0  # without updates a line now and then says why
 MAX_ROLLBACKS = 3  # restored this often without progress: the data or the config is at fault
 
 
@@ -58,7 +63,8 @@ class LearnerConfig:
     utd: float = 4.0  # gradient steps per practice step; SERL's 4:1, RLPD goes to 20
     max_backlog: int = 1000  # steps owed at most: after a pause it idles instead of over-training
     min_steps: int = 100  # practice steps before learning starts (HIL-SERL's training_starts)
-    pretrain_updates: int = 0  # gradient steps on demonstrations before any practice
+    pretrain_updates: int = 0  # gradient steps on demonstrations and data before any practice
+    init_from: str = ""  # run folder whose newest checkpoint the networks start from (WSRL)
     capacity: int = 200_000  # steps in replay, as HIL-SERL; 5.5 hours at 10 Hz
     frames_on_disk: bool = False  # memory-mapped in the run folder, for more images than memory
     recent_fraction: float = 0.0  # of the online draws, taken from the newest recent_steps
@@ -92,7 +98,7 @@ class Learner:
         store: where the rows come from.
         run_dir: gets `learner.jsonl` and `checkpoints/`.
         seed: of networks, draws and batches.
-        clock: paces publication only.
+        clock: paces publication and the lines of an idle learner only.
     """
 
     def __init__(
@@ -120,8 +126,9 @@ class Learner:
         self.replay = Replay(spec, config.capacity, keys, view, folder)
         self.publish_period_s = config.publish_period_s  # may be changed at any time
         self.updates = 0  # gradient steps done, pre-training included
-        self.metrics: dict[str, float] = {}  # the newest line, for dashboards
-        self._rng = np.random.default_rng(seed)
+        self.metrics: dict[str, Any] = {}  # the newest line, text included, for dashboards
+        self._seed, self._rng = seed, np.random.default_rng(seed)
+        self._diverge()
         self._clock = clock or WallClock()
         self._checkpoints = CheckpointFolder(run_dir / "checkpoints", config.keep_checkpoints)
         self._sink = MetricSink(
@@ -136,7 +143,14 @@ class Learner:
         self._saved_updates = self._logged_updates = 0
         self._busy_s, self._busy_updates = 0.0, 0
         self._skipped = self._bad_steps = self._rollbacks = 0
+        if config.init_from:
+            self._start_from(Path(config.init_from))
         self._good = self.algo.state_dict()
+        self._diagnostics, self._setup = Diagnostics(), Setup.of(self.algo, spec)
+        self._figures: dict[str, float] = {}  # newest ones of algorithm and probe
+        self._publications: deque[tuple[int, float]] = deque(maxlen=1000)  # (version, clock, s)
+        self._heard_s = self._stepped_s = self._logged_s = self._clock.now_s()
+        self._silent_s, self._probed_updates = 0.0, -PROBE_UPDATES
 
     @property
     def env_steps(self) -> int:
@@ -145,7 +159,7 @@ class Learner:
 
     def ingest(self) -> int:
         """Take every new row of the store; returns how many practice steps were among them."""
-        new = 0
+        new, now_s, before = 0, self._clock.now_s(), self._cursor
         while True:
             rows, cursor = self.store.rows_since(self._cursor, ROWS_PER_READ)
             new += self.replay.ingest(rows)
@@ -153,6 +167,11 @@ class Learner:
             if len(rows) < ROWS_PER_READ:
                 break
         self._credit = min(self._credit + self.config.utd * new, float(self.config.max_backlog))
+        self._heard_s = now_s if self._cursor != before else self._heard_s
+        self._stepped_s = now_s if new else self._stepped_s
+        self._silent_s = now_s - self._heard_s
+        if self._cursor and now_s - self._logged_s >= IDLE_LINE_S and not self.updates_due():
+            self._log({})
         return new
 
     def updates_due(self) -> int:
@@ -225,6 +244,8 @@ class Learner:
             "skipped": self._skipped,
             "rng": self._rng.bit_generator.state,
         }
+        if ranks.rank():
+            return self._checkpoints.folder
         path = self._checkpoints.save(Checkpoint(tensors, facts, self.spec.hash, score))
         self._good, self._rollbacks = tensors, 0
         self._saved_updates = self.updates
@@ -258,12 +279,36 @@ class Learner:
             self.replay.ingest(rows)
             self._cursor = cursor
         self._credit, self._pretrain_left = facts["credit"], facts["pretrain_left"]
+        self._diverge()
         log.info("continued from %d updates, %d env steps", self.updates, self.env_steps)
         return True
 
     def close(self) -> None:
         """Close the metrics file."""
         self._sink.close()
+
+    def _start_from(self, run_dir: Path) -> None:
+        """Take over the networks of another run, not its counters.
+
+        Raises:
+            CheckpointError: no usable checkpoint there, or of another spec or algorithm.
+        """
+        checkpoint = CheckpointFolder(run_dir / "checkpoints").load(self.spec.hash)
+        if checkpoint is None:
+            raise CheckpointError(
+                f"nothing to start from in {run_dir}",
+                expected="a run folder with checkpoints/",
+                got="no checkpoint",
+                fix="name a finished run in learner.init_from",
+            )
+        self.algo.load_state_dict(checkpoint.tensors)
+        log.info("networks of %s taken over", run_dir)
+
+    def _diverge(self) -> None:
+        """Equal networks, different draws: each rank but the first has its own random numbers."""
+        if ranks.rank():
+            self._rng = np.random.default_rng((self._seed, ranks.rank(), self.updates))
+            self.algo.generator.manual_seed(int(self._rng.integers(2**62)))
 
     def _sample(self, batch_size: int, demo_fraction: float) -> Batch:
         return self.replay.sample(batch_size, demo_fraction, self._rng)
@@ -273,6 +318,7 @@ class Learner:
         self._version += 1
         self._weights = Weights(self._version, hashlib.sha256(data).hexdigest(), data)
         self._published_updates, self._published_s = self.updates, now_s
+        self._publications.append((self._version, now_s))
 
     def _watch(self, skipped: int) -> None:
         """Restore the last good state after several non-finite gradients in a row."""
@@ -306,7 +352,14 @@ class Learner:
             log.error("%s", error)
 
     def _log(self, metrics: dict[str, Tensor]) -> None:
-        self.metrics = {k: float(v) for k, v in metrics.items()} | {
+        new = {k: float(v) for k, v in metrics.items()}
+        if metrics and self.updates - self._probed_updates >= PROBE_UPDATES:
+            draws = np.random.default_rng(self.updates)  # of its own: learning must not notice
+            new |= probe(self.algo, self.replay.sample(PROBE_ROWS, 0.5, draws))
+            self._probed_updates = self.updates
+        self._figures |= new
+        values, text = as_line(self._diagnostics.judge(self._diagnose()))
+        values |= new | {
             "learner/updates": self.updates,
             "learner/utd": self.updates / max(self.env_steps, 1),
             "learner/updates_per_s": self._busy_updates / max(self._busy_s, 1e-9),
@@ -316,5 +369,23 @@ class Learner:
             "replay/refused_rows": self.replay.refused_rows,
             "weights/published_version": self._version,
         }
-        self._sink.write(self.env_steps, self.metrics)
+        if not ranks.rank():
+            self._sink.write(self.env_steps, values, **text)
+        self.metrics = values | text
         self._logged_updates, self._busy_s, self._busy_updates = self.updates, 0.0, 0
+        self._logged_s = self._clock.now_s()
+
+    def _diagnose(self) -> Figures:
+        """What `diagnostics` judges."""
+        driving = self.replay.weights_version
+        newer_s = (s for version, s in self._publications if version > driving)
+        return Figures(
+            setup=self._setup,
+            updates=self.updates,
+            env_steps=self.env_steps,
+            replay=self.replay.summary(),
+            metrics=self._figures,
+            silent_s=self._silent_s,
+            staleness_s=self._stepped_s - next(newer_s, self._stepped_s),
+            backlog=self._credit / self.config.max_backlog,
+        )

@@ -1,7 +1,8 @@
 """The learner process: the link in front, the store behind, updates as the budget allows.
 
 It shares nothing with the actor but the link. Killed at any moment it continues from its own store
-and newest checkpoint; meanwhile the robot goes on with the weights it has.
+and newest checkpoint; meanwhile the robot goes on with the weights it has. Under
+`torchrun -m robot_rl.learn.process RUN` several of them are one learner (`learn.ranks`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, StoreError
 from robot_rl.experiment import Experiment
+from robot_rl.learn import ranks
 from robot_rl.learn.learner import Learner
 from robot_rl.link.auth import keys_for
 from robot_rl.link.server import LinkServer
@@ -41,37 +44,55 @@ def run(run_dir: Path) -> None:
     parent = os.getppid()
     experiment = Experiment.load(run_dir)
     spec = experiment.task.spec
-    keys = keys_for(experiment.link, run_dir, "learner")
-    with (
-        Store(run_dir / "learner.sqlite", spec=spec) as store,
-        LinkServer(experiment.link, keys, spec, store) as server,
-    ):
-        learner = Learner(
-            experiment.learner, experiment.algo, spec, store, run_dir=run_dir, seed=experiment.seed
-        )
-        learner.load()
-        learner.ingest()
-        try:
-            saved_s = time.monotonic()
-            while not stop and os.getppid() == parent:  # never outlive the supervisor
-                turn(learner, server)
-                if learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S:
+    ranks.join()
+    try:
+        with Store(run_dir / "learner.sqlite", spec=spec) as store, ExitStack() as stack:
+            server = None
+            if ranks.rank() == 0:
+                keys = keys_for(experiment.link, run_dir, "learner")
+                server = stack.enter_context(LinkServer(experiment.link, keys, spec, store))
+            learner = Learner(
+                experiment.learner,
+                experiment.algo,
+                spec,
+                store,
+                run_dir=run_dir,
+                seed=experiment.seed,
+            )
+            learner.load()
+            learner.ingest()
+            try:
+                saved_s = time.monotonic()
+                # never outlive the supervisor
+                while ranks.agree(not stop and os.getppid() == parent):
+                    turn(learner, server)
+                    if learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S:
+                        learner.save()
+                        saved_s = time.monotonic()
+            finally:
+                if learner.updates:
                     learner.save()
-                    saved_s = time.monotonic()
-        finally:
-            if learner.updates:
-                learner.save()
-            learner.close()
+                learner.close()
+    finally:
+        ranks.leave()
 
 
-def turn(learner: Learner, server: LinkServer) -> int:
-    """Take what has arrived, learn a little, offer the newest weights. Returns updates done."""
+def turn(learner: Learner, server: LinkServer | None) -> int:
+    """Take what has arrived, learn a little, offer the newest weights. Returns updates done.
+
+    server: None on every rank but the first, which decides how much is learned.
+    """
     due = learner.updates_due()
-    server.poll(0 if due else IDLE_MS)
-    learner.ingest()
-    done = learner.update(min(due, UPDATES_PER_TURN)) if due else 0
-    server.publish(learner.weights())
-    server.set_status({"updates": learner.updates, "env_steps": learner.env_steps})
+    if server is not None:
+        server.poll(0 if due else IDLE_MS)
+        learner.ingest()
+    due = ranks.agree(min(due, UPDATES_PER_TURN))
+    if server is None:
+        learner.ingest()  # after the first rank: it has committed what it counted
+    done = learner.update(due) if due else 0
+    if server is not None:
+        server.publish(learner.weights())
+        server.set_status({"updates": learner.updates, "env_steps": learner.env_steps})
     return done
 
 

@@ -16,9 +16,10 @@ What may be sampled:
 
 and in which view (HIL-SERL's table; a corrected step is in both):
 
-    online   every step of an episode that is not a demonstration
-    demo     every step that a person drove: demo, correction, recovery; with `own_successes` also
-             every step of an episode that succeeded without a person (RaC's data)
+    online   every step of an episode that is neither a demonstration nor imported data
+    demo     every step that a person drove: demo, correction, recovery; every step of imported data
+             (purpose "data"); with `own_successes` also every step of an episode that succeeded
+             without a person (RaC's data)
 
 A read of several steps (`n_step`) follows one driver inside one episode: it ends at a change of
 hands, at a gap, at an unlabelled step and at the end of the episode, and bootstraps from there.
@@ -27,6 +28,7 @@ hands, at a gap, at an unlabelled step and at the end of the episode, and bootst
 from __future__ import annotations
 
 import logging
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +51,10 @@ from robot_rl.types import (
 )
 
 log = logging.getLogger(__name__)
+
+OFFLINE = ("demo", "data")  # purposes of episodes that were not practised in this run
+RECENT_EPISODES = 50  # of each purpose in a summary: some ten minutes of practice on an arm
+AT_ONCE_STEPS = 3  # a reward that ends an episode this early was there before anything was done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +95,39 @@ class Batch:
     steps: NDArray[np.float32]
     return_to_go: NDArray[np.float32]
     before_takeover: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeCounts:
+    """Of the newest `RECENT_EPISODES` episodes that are over and still in the replay: how many ...
+
+    labelled: have a reward label at all; rewarded: succeeded, or got a reward above 0; at_once:
+    were over with a reward within `AT_ONCE_STEPS`; truncated: met the time limit unrewarded;
+    toggled: had a gripper reversal (in practice: by the policy).
+    """
+
+    episodes: int = 0
+    labelled: int = 0
+    rewarded: int = 0
+    at_once: int = 0
+    truncated: int = 0
+    toggled: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySummary:
+    """What the newest episodes were like; rewards are (lowest, highest), (0, 0) without any.
+
+    reward: of all labelled steps; running: of those after which the return goes on; ending: of the
+    others.
+    """
+
+    practice: EpisodeCounts = EpisodeCounts()
+    demos: EpisodeCounts = EpisodeCounts()
+    data: EpisodeCounts = EpisodeCounts()
+    reward: tuple[float, float] = (0.0, 0.0)
+    running: tuple[float, float] = (0.0, 0.0)
+    ending: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -185,6 +224,8 @@ class Replay:
         self._recent_count = 0
         self._online, self._demo = _IndexSet(capacity), _IndexSet(capacity)
         self._episodes: dict[EpisodeId, _Episode] = {}
+        self.weights_version = -1  # that drove the newest practice step
+        self._over: dict[str, deque[tuple[EpisodeId, Ending, bool]]] = {}  # for `summary`
         self._gone: set[EpisodeId] = set()  # eval, foreign, aborted or evicted: never again
 
     @property
@@ -338,8 +379,9 @@ class Replay:
     def _add_step(self, episode: _Episode, row: Step) -> None:
         if row.step in episode.steps:
             return
-        if episode.purpose != "demo" and row.driver is not Driver.RESET:
+        if episode.purpose not in OFFLINE and row.driver is not Driver.RESET:
             self.env_steps += 1
+            self.weights_version = row.weights_version
         if row.ending is Ending.ABORTED:
             self._drop(row.id)
             return
@@ -370,6 +412,9 @@ class Replay:
         if row.ending is not None:
             episode.alone = bool(row.success) and not self._human[self._slots_of(episode)].any()
             self._close(episode)
+            kind = episode.purpose if episode.purpose in OFFLINE else "train"
+            over = self._over.setdefault(kind, deque(maxlen=RECENT_EPISODES))
+            over.append((row.id, row.ending, bool(row.success)))
 
     def _connect(self, episode: _Episode, row: Step, slot: int) -> None:
         """Tell the step before that this one follows, or that a person took over."""
@@ -418,15 +463,16 @@ class Replay:
         here = self._frame[slot] >= 0 and self._next[slot] >= 0
         if not (here and self._usable[slot] and self._labelled[slot]):
             return
-        if episode.purpose != "demo" and self._online.add(slot):
+        if episode.purpose not in OFFLINE and self._online.add(slot):
             self._recent[self._recent_count % len(self._recent)] = slot
             self._recent_count += 1
-        if self._human[slot] or (self.view.own_successes and episode.alone):
+        own = self.view.own_successes and episode.alone
+        if self._human[slot] or own or episode.purpose == "data":
             self._demo.add(slot)
 
     def _evict(self) -> None:
         """Forget the oldest practice episode; demonstrations go only when nothing else is left."""
-        practice = (k for k, e in self._episodes.items() if e.purpose != "demo")
+        practice = (k for k, e in self._episodes.items() if e.purpose not in OFFLINE)
         self._drop(next(practice, None) or next(iter(self._episodes)))
 
     def _drop(self, key: EpisodeId) -> None:
@@ -437,3 +483,44 @@ class Replay:
             self._demo.discard(slot)
         self._free_steps.extend(episode.steps.values())
         self._free_frames.extend(episode.frames.values())
+
+    def summary(self) -> ReplaySummary:
+        """What `learn.diagnostics` asks; a millisecond or two, whatever the capacity."""
+        parts = [self._count(purpose) for purpose in ("train", *OFFLINE)]
+        slots = np.concatenate([slots for _, slots in parts])
+        slots = slots[self._labelled[slots] & self._usable[slots]]
+        reward, goes_on = self._reward[slots], self._mask[slots] > 0.0
+        return ReplaySummary(
+            practice=parts[0][0],
+            demos=parts[1][0],
+            data=parts[2][0],
+            reward=_span(reward),
+            running=_span(reward[goes_on]),
+            ending=_span(reward[~goes_on]),
+        )
+
+    def _count(self, purpose: str) -> tuple[EpisodeCounts, NDArray[np.int64]]:
+        """Counts over the newest episodes of one purpose, and the slots of all their steps."""
+        counts: Counter[str] = Counter()
+        everything = [np.empty(0, np.int64)]
+        for key, ending, success in self._over.get(purpose, ()):
+            episode = self._episodes.get(key)
+            if episode is None:
+                continue
+            slots = np.fromiter(episode.steps.values(), np.int64)
+            labelled, toggled = self._labelled[slots], self._toggle[slots] > 0.0
+            rewarded = success or bool((labelled & (self._reward[slots] > 0.0)).any())
+            if purpose == "train":
+                toggled &= ~self._human[slots]
+            counts["episodes"] += 1
+            counts["labelled"] += bool(labelled.any())
+            counts["rewarded"] += rewarded
+            counts["at_once"] += rewarded and len(slots) <= AT_ONCE_STEPS
+            counts["truncated"] += ending is Ending.TRUNCATED and not rewarded
+            counts["toggled"] += bool(toggled.any())
+            everything.append(slots)
+        return EpisodeCounts(**counts), np.concatenate(everything)
+
+
+def _span(values: NDArray[np.float32]) -> tuple[float, float]:
+    return (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)

@@ -19,7 +19,6 @@ from robot_rl.spec import Spec
 
 GRIPPER_CHOICES = 3  # close, keep, open: index = round(action[6]) + 1
 GRIPPER_DEAD_ZONE = 0.5  # as spec.ActionSpec.gripper_width_m
-STD_FLOOR = 1e-2  # m, rad ...: what hardly moved in the first data is not blown up to noise
 SCALED_LIMIT = 10.0  # standard deviations; beyond, the input says "far away" and nothing more
 
 
@@ -192,11 +191,6 @@ class ActorNet:
             other = torch.randint(GRIPPER_CHOICES, choice.shape, generator=generator)
             choice = torch.where(explore, other, choice)
         return torch.cat((pose, (choice - 1.0).unsqueeze(-1)), -1)
-
-
-def scaling(states: Tensor) -> tuple[Tensor, Tensor]:
-    """(mean [S], scale [S]) that bring states [N, S] to zero mean and unit spread."""
-    return states.mean(0), 1.0 / states.std(0).clamp_min(STD_FLOOR)
 
 
 def gripper_index(action: Tensor) -> Tensor:

@@ -9,10 +9,14 @@ import torch
 from torch import Tensor
 
 from robot_rl.errors import CheckpointError
+from robot_rl.learn import ranks
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.actor import ActorNet
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
+
+SCALING_SAMPLE = 4096  # states whose moments standardise the input
+STD_FLOOR = 1e-2  # m, rad ...: what hardly moved in the first data is not blown up to noise
 
 
 class Sampler(Protocol):
@@ -27,11 +31,12 @@ class Algorithm(Protocol):
     """A learner of policies. Holds tensors only: no I/O, no logging, no clock.
 
     steps_per_update: gradient steps (critic steps, where there is a critic) that one `update` does.
-    net: of the actor; says which entries of the observation are needed. view: what the replay shall
-    offer.
+    generator: of every random draw after `init`. net: of the actor; says which entries of the
+    observation are needed. view: what the replay shall offer.
     """
 
     steps_per_update: int
+    generator: torch.Generator
     net: ActorNet
     view: View
 
@@ -89,6 +94,18 @@ def copy_tensors(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> 
             target[key].copy_(value)
 
 
+def fit_scaling(tensors: Mapping[str, Tensor], states: Tensor) -> None:
+    """Set mean [S] and scale [S] of an actor so that states [N, S] get unit spread around zero.
+
+    With several ranks: of the states of all of them.
+    """
+    moments = states.double().mean(0), states.double().square().mean(0)
+    ranks.average_(moments)
+    std = (moments[1] - moments[0].square()).clamp_min(0.0).sqrt()
+    tensors["mean"].copy_(moments[0])
+    tensors["scale"].copy_(1.0 / std.clamp_min(STD_FLOOR))
+
+
 class Adam:
     """Adam over a few named tensors: fused, with a state that is nothing but named tensors.
 
@@ -110,8 +127,10 @@ class Adam:
     def step(self, loss: Tensor) -> None:
         """Move the parameters down the gradient of `loss`."""
         values = list(self._parameters.values())
+        grads = torch.autograd.grad(loss, values)
+        ranks.average_(grads)
         total = torch.zeros(())
-        for value, grad in zip(values, torch.autograd.grad(loss, values), strict=True):
+        for value, grad in zip(values, grads, strict=True):
             value.grad = grad
             total = total + grad.sum()
         bad = ~torch.isfinite(total)

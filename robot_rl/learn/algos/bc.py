@@ -23,11 +23,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from robot_rl.config import register
-from robot_rl.learn.algos.base import Adam, Sampler, copy_tensors
-from robot_rl.learn.algos.hil_serl import SCALING_SAMPLE
+from robot_rl.learn import ranks
+from robot_rl.learn.algos.base import SCALING_SAMPLE, Adam, Sampler, copy_tensors, fit_scaling
 from robot_rl.learn.replay import View
 from robot_rl.nets import heads
-from robot_rl.nets.actor import ActorNet, gripper_index, scaling
+from robot_rl.nets.actor import ActorNet, gripper_index
 from robot_rl.nets.encoder import EncoderConfig, random_shift
 from robot_rl.nets.ensemble import ACTIVATIONS
 from robot_rl.spec import Spec
@@ -72,6 +72,7 @@ class Bc:
 
     def __init__(self, config: BcConfig, spec: Spec, generator: torch.Generator) -> None:
         self.config, self.generator = config, generator
+        self.batch_size = ranks.share(config.batch_size)
         self.view = View(own_successes=config.own_successes)
         self.net = config.make_actor(spec)
         self.actor = self.net.init(generator)
@@ -95,10 +96,9 @@ class Bc:
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """One gradient step on steps that a person drove."""
         if self.net.keys and not self.updates:
-            states = self.net.state(sample(SCALING_SAMPLE, 1.0).observation)
-            for key, value in zip(("mean", "scale"), scaling(states), strict=True):
-                self.actor[key].copy_(value)
-        batch = sample(self.config.batch_size, 1.0)
+            first = sample(ranks.share(SCALING_SAMPLE), 1.0)
+            fit_scaling(self.actor, self.net.state(first.observation))
+        batch = sample(self.batch_size, 1.0)
         scaled = self.net.scaled(self.net.state(batch.observation), self.actor)
         shift_px = self.config.encoder.shift_px
         images = {

@@ -49,17 +49,16 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from robot_rl.config import register
-from robot_rl.learn.algos.base import Adam, Sampler, copy_tensors
+from robot_rl.learn import ranks
+from robot_rl.learn.algos.base import SCALING_SAMPLE, Adam, Sampler, copy_tensors, fit_scaling
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets import heads
-from robot_rl.nets.actor import ActorNet, gripper_index, scaling
+from robot_rl.nets.actor import ActorNet, gripper_index
 from robot_rl.nets.cpu import has_native_bf16
 from robot_rl.nets.encoder import EncoderConfig, random_shift
 from robot_rl.nets.ensemble import ACTIVATIONS, EnsembleMLP
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
-
-SCALING_SAMPLE = 4096  # states whose moments standardise the input
 
 
 @register("algo", "hil_serl")
@@ -164,6 +163,7 @@ class HilSerl:
     def __init__(self, config: HilSerlConfig, spec: Spec, generator: torch.Generator) -> None:
         self.config, self.spec, self.generator = config, spec, generator
         self.view = View(n_step=config.n_step, gamma=config.gamma)
+        self.batch_size = ranks.share(config.batch_size)
         self.steps_per_update = config.critic_actor_ratio
         self.net = ActorNet.from_spec(
             spec, config.hidden, config.activation, config.bf16, config.encoder
@@ -204,17 +204,15 @@ class HilSerl:
         """`critic_actor_ratio` critic steps and one actor step; returns scalar metrics."""
         config = self.config
         if self.config.standardize and self.net.keys and not self.updates:
-            states = self.net.state(sample(SCALING_SAMPLE, config.demo_fraction).observation)
-            mean, scale = scaling(states)
-            self.actor["mean"].copy_(mean)
-            self.actor["scale"].copy_(scale)
+            first = sample(ranks.share(SCALING_SAMPLE), config.demo_fraction)
+            fit_scaling(self.actor, self.net.state(first.observation))
         everything = self.transitions(
-            sample(config.batch_size * self.steps_per_update, config.demo_fraction)
+            sample(self.batch_size * self.steps_per_update, config.demo_fraction)
         )
         metrics: dict[str, Tensor] = {}
         batch = everything
         for index in range(self.steps_per_update):
-            batch = self.see(everything.part(index, config.batch_size))
+            batch = self.see(everything.part(index, self.batch_size))
             metrics |= self._critic_step(batch)
         metrics |= self._actor_step(batch._replace(state=batch.state.detach()))
         self.updates += 1

@@ -1,0 +1,73 @@
+"""Several learner processes as one (`torchrun`): each takes a share of the batch.
+
+Gradients are averaged, so the update is that of the whole batch. There is no second code path:
+alone, there is one rank and every function here does nothing. All ranks hold the same networks
+(same seed, same averaged gradients); each reads the store itself and draws its own part of the
+batch. Only rank 0 talks to the robot and writes files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from robot_rl.errors import ConfigError
+
+
+def join() -> None:
+    """Join the other ranks when started by `torchrun`; alone, nothing happens."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+
+
+def leave() -> None:
+    """Leave the group, if there is one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def count() -> int:
+    """How many ranks there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Which of them this process is; 0 talks to the world."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def share(batch_size: int) -> int:
+    """This rank's part of a batch.
+
+    Raises:
+        ConfigError: the batch cannot be divided evenly.
+    """
+    if batch_size % count():
+        raise ConfigError(
+            "the batch does not divide among the ranks",
+            expected=f"algo.batch_size divisible by {count()}",
+            got=str(batch_size),
+            fix="change algo.batch_size, or the number of processes given to torchrun",
+        )
+    return batch_size // count()
+
+
+def average_(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by its mean over all ranks, in place."""
+    if count() > 1:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+            tensor.div_(count())
+
+
+def agree(value: int) -> int:
+    """What rank 0 says."""
+    if count() == 1:
+        return value
+    said = torch.tensor([value])
+    dist.broadcast(said, 0)
+    return int(said)
