@@ -18,14 +18,19 @@ the slow copy and a checkpoint see one tensor.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from robot_rl.errors import CheckpointError
 
 TRUNKS = ("cnn", "resnet10", "vit")
 SHIFT_PX = 4  # DrQ, at 84 pixels; SERL keeps it at 128
@@ -45,7 +50,9 @@ class EncoderConfig:
     embeddings: int = 8  # learned pooling maps per channel
     latent: int = 64  # features per camera; HIL-SERL: 256
     shared: bool = False  # one set of weights for all cameras
-    frozen: bool = False  # no gradient: a fixed feature extractor
+    frozen: bool = False  # the trunk is a fixed feature extractor; what comes after it learns
+    weights: str = ""  # safetensors file with the trunk's tensors, for all cameras
+    weights_sha256: str = ""  # of that file; required with it
     shift_px: int = SHIFT_PX  # 0 = no augmentation
 
     def __post_init__(self) -> None:
@@ -56,6 +63,8 @@ class EncoderConfig:
             raise ValueError("channels, embeddings and latent must be at least 1")
         if self.trunk != "cnn" and any(c % GROUPS for c in self.channels[:1]):
             raise ValueError(f"the first of channels must be divisible by {GROUPS}")
+        if bool(self.weights) != bool(self.weights_sha256):
+            raise ValueError("weights and weights_sha256 belong together")
         if self.shift_px < 0:
             raise ValueError(f"shift_px must not be negative, got {self.shift_px}")
 
@@ -96,17 +105,79 @@ class Encoder:
                 fan_in = math.prod(shape[1:])
                 value.normal_(0.0, math.sqrt(2.0 / fan_in), generator=generator)
             parts.append(value.flatten())
-        return torch.cat(parts)
+        flat = torch.cat(parts)
+        if self.config.weights:
+            self._load_trunks(flat)
+        return flat
 
-    def __call__(self, images: Mapping[str, Tensor], flat: Tensor) -> Tensor:
-        """Features float32 [B, F] of uint8 images, camera key -> [B, H, W, C]."""
+    def _load_trunks(self, flat: Tensor) -> None:
+        """Overwrite the trunk of every camera with the tensors of `config.weights`.
+
+        Raises:
+            CheckpointError: no such file, another hash, or another trunk.
+        """
+        path = Path(self.config.weights)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(
+                "the encoder's weights cannot be read",
+                expected=f"a safetensors file at {path}",
+                got=str(error),
+                fix="check algo.encoder.weights",
+            ) from error
+        got = hashlib.sha256(data).hexdigest()
+        if got != self.config.weights_sha256:
+            raise CheckpointError(
+                "the encoder's weights are not those that were meant",
+                expected=f"sha256 {self.config.weights_sha256}",
+                got=f"sha256 {got}",
+                fix="fetch the file again, or correct algo.encoder.weights_sha256",
+            )
+        tensors = safetensors.torch.load(data)
+        for name, view in self._views(flat).items():
+            _, _, part, *rest = name.split(".", 3)  # cameras.0.trunk.0.weight
+            if part != "trunk":
+                continue
+            value = tensors.get(rest[0])
+            if value is None or value.shape != view.shape:
+                raise CheckpointError(
+                    "the encoder's weights belong to another trunk",
+                    expected=f"'{rest[0]}' {list(view.shape)} ({self.config.trunk})",
+                    got="nothing" if value is None else str(list(value.shape)),
+                    fix="choose the trunk and channels that the file was made with",
+                )
+            view.copy_(value)
+
+    def look(self, images: Mapping[str, Tensor], flat: Tensor) -> dict[str, Tensor]:
+        """What need not be computed twice: the trunk's output when it is frozen, else the images.
+
+        Either goes into `__call__`.
+        """
+        if not self.config.frozen:
+            return dict(images)
+        with torch.no_grad(), self._autocast(flat):
+            tokens = functional_call(
+                self._net, self._views(flat), ([images[k] for k in self.keys], True)
+            )
+        return dict(zip(self.keys, tokens, strict=True))
+
+    def _views(self, flat: Tensor) -> dict[str, Tensor]:
         views = flat.split_with_sizes([size for _, _, size in self._parts])
-        tensors = {
+        return {
             name: view.view(shape)
             for (name, shape, _), view in zip(self._parts, views, strict=True)
         }
-        with torch.autocast(flat.device.type, torch.bfloat16, enabled=self._bf16):
-            features = functional_call(self._net, tensors, ([images[k] for k in self.keys],))
+
+    def _autocast(self, flat: Tensor) -> torch.autocast:
+        return torch.autocast(flat.device.type, torch.bfloat16, enabled=self._bf16)
+
+    def __call__(self, images: Mapping[str, Tensor], flat: Tensor) -> Tensor:
+        """Features float32 [B, F]; images: camera key -> uint8 [B, H, W, C], or from `look`."""
+        with self._autocast(flat):
+            features = functional_call(
+                self._net, self._views(flat), ([images[k] for k in self.keys],)
+            )
         return features.float()
 
 
@@ -140,8 +211,11 @@ class _Cameras(nn.Module):
         own = shapes[:1] if config.shared else shapes
         self.cameras = nn.ModuleList(_Camera(config, shape) for shape in own)
 
-    def forward(self, images: Sequence[Tensor]) -> Tensor:
-        """Features [B, F] of one image batch per camera."""
+    def forward(self, images: Sequence[Tensor], tokens: bool = False) -> Tensor | list[Tensor]:
+        """Features [B, F] of one image batch per camera; with `tokens` the trunks' outputs."""
+        nets: list[_Camera] = [*self.cameras] * (len(images) // len(self.cameras))  # type: ignore
+        if tokens:
+            return [f.look(x) for f, x in zip(nets, images, strict=True)]
         if len(self.cameras) == len(images):
             return torch.cat([f(x) for f, x in zip(self.cameras, images, strict=True)], -1)
         together = self.cameras[0](torch.cat(list(images)))
@@ -163,13 +237,16 @@ class _Camera(nn.Module):
         self.linear = nn.Linear(depth * config.embeddings, config.latent)
         self.norm = nn.LayerNorm(config.latent)
 
-    def forward(self, image: Tensor) -> Tensor:
-        """uint8 [B, H, W, C] -> [B, latent]."""
+    def look(self, image: Tensor) -> Tensor:
+        """uint8 [B, H, W, C] -> tokens [B, depth, places]."""
         x = image.permute(0, 3, 1, 2)  # a view: NHWC memory is what channels_last means
         dtype = torch.bfloat16 if torch.is_autocast_enabled(x.device.type) else torch.float32
-        x = x.to(dtype).mul_(2.0 / 255.0).sub_(1.0)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            x = self.trunk(x).flatten(2)  # [B, depth, places]
+        return self.trunk(x.to(dtype).mul_(2.0 / 255.0).sub_(1.0)).flatten(2)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """uint8 [B, H, W, C], or tokens -> [B, latent]."""
+        x = self.look(image) if image.dtype is torch.uint8 else image
+        x = x.detach() if self.frozen else x
         maps = self.maps.view(x.shape[1], -1, x.shape[2])
         pooled = torch.bmm(x.transpose(0, 1), maps.transpose(1, 2))  # [depth, B, embeddings]
         pooled = pooled.permute(1, 0, 2).flatten(1) * x.shape[2] ** -0.5

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from robot_rl.config import build
-from robot_rl.errors import ConfigError, SpecError
+from robot_rl.errors import CheckpointError, ConfigError, SpecError
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
 from robot_rl.learn.algos.hil_serl import HilSerl
 from robot_rl.learn.replay import Batch
@@ -107,6 +110,45 @@ def test_a_frozen_trunk_gets_no_gradient_but_its_head_does() -> None:
     (grad,) = torch.autograd.grad(encoder(images, flat).square().sum(), flat)
     touched = grad != 0
     assert 0 < int(touched.sum()) < encoder.parameters
+
+
+def test_a_frozen_trunk_looks_once_and_says_the_same() -> None:
+    encoder = Encoder(replace(TINY, frozen=True), SHAPES)
+    flat = encoder.init(generator())
+    images = {k: torch.randint(0, 256, (4, *v), dtype=torch.uint8) for k, v in SHAPES.items()}
+    tokens = encoder.look(images, flat)
+    assert all(v.dtype is torch.float32 and v.shape[:2] == (4, 16) for v in tokens.values())
+    torch.testing.assert_close(encoder(tokens, flat), encoder(images, flat))
+    algo = learner(replace(CONFIG, encoder=replace(TINY, frozen=True)))
+    before = algo.actor["encoder"].detach().clone()
+    algo.update(Sampler())
+    moved = algo.actor["encoder"].detach() != before
+    assert 0 < int(moved.sum()) < len(before)
+
+
+def test_a_trunk_is_read_from_a_file_with_the_right_hash(tmp_path: Path) -> None:
+    source = Encoder(replace(TINY, shared=True), SHAPES)
+    views = source._views(source.init(generator(5)))
+    prefix = "cameras.0.trunk."
+    trunk = {k.removeprefix(prefix): v for k, v in views.items() if k.startswith(prefix)}
+    path = tmp_path / "trunk.safetensors"
+    save_file(trunk, path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    config = replace(TINY, weights=str(path), weights_sha256=digest)
+    encoder = Encoder(config, SHAPES)
+    loaded = encoder._views(encoder.init(generator()))
+    for camera in (0, 1):
+        for name, value in trunk.items():
+            assert torch.equal(loaded[f"cameras.{camera}.trunk.{name}"], value)
+    for wrong, message in (
+        (replace(config, weights_sha256="0" * 64), "not those that were meant"),
+        (replace(config, channels=(8, 32)), "another trunk"),
+        (replace(config, weights=str(tmp_path / "none")), "cannot be read"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            Encoder(wrong, SHAPES).init(generator())
+    with pytest.raises(ConfigError, match="belong together"):
+        build(EncoderConfig, {"weights": str(path)})
 
 
 def learner(config: HilSerlConfig = CONFIG, seed: int = 0) -> HilSerl:

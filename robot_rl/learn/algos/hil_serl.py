@@ -226,8 +226,7 @@ class HilSerl:
         state = net.scaled(net.state(batch.observation), self.actor)
         next_state = net.scaled(net.state(batch.next_observation), self.actor)
         images, next_images = (
-            {k: self._shift(v) for k, v in net.images(observation).items()}
-            for observation in (batch.observation, batch.next_observation)
+            self._look(observation) for observation in (batch.observation, batch.next_observation)
         )
         features = net.features(next_state, next_images, self.actor.get("encoder"))
         next_action, next_log_prob = self._next_action(features)
@@ -379,8 +378,13 @@ class HilSerl:
             reward = reward - self.config.takeover_penalty * torch.from_numpy(batch.before_takeover)
         return reward
 
-    def _shift(self, image: Tensor) -> Tensor:
-        return random_shift(image, self.config.encoder.shift_px, self.generator)
+    def _look(self, observation: Observation) -> dict[str, Tensor]:
+        """Shifted images; behind a frozen trunk its output, which three networks share."""
+        shift_px = self.config.encoder.shift_px
+        images = self.net.images(observation).items()
+        shifted = {k: random_shift(v, shift_px, self.generator) for k, v in images}
+        encoder = self.net.encoder
+        return encoder.look(shifted, self.actor["encoder"]) if encoder else {}
 
     def _next_action(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """a' [B, pose] for the target, and its log probability [B]."""
