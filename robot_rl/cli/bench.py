@@ -19,6 +19,7 @@ Measure speed on this machine:
 EXAMPLES = """
 robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
+robot-rl bench learner --threads 2 --peer-python ~/lerobot/bin/python
 """
 
 
@@ -29,6 +30,10 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="about how long each measurement takes (5)"
     )
+    parser.add_argument("--threads", type=int, default=1, help="learner: threads of torch (1)")
+    parser.add_argument(
+        "--peer-python", default="", metavar="PYTHON", help="learner: one with LeRobot in it"
+    )
     args = parser.read(argv)
     if args.what not in BENCHES:
         raise ConfigError(
@@ -37,7 +42,8 @@ def run(argv: Sequence[str]) -> int:
             got=args.what,
             fix=did_you_mean(args.what, BENCHES),
         )
-    figures = BENCHES[args.what](args.seconds)
+    options = (args.threads, args.peer_python) if args.what == "learner" else ()
+    figures = BENCHES[args.what](args.seconds, *options)
     for key, value in figures.items():
         text = f"{value:,.4g}" if isinstance(value, float) else str(value)
         say(f"{key:<44} {text:>14}")
@@ -58,16 +64,16 @@ def _env(seconds: float) -> Mapping[str, Any]:
     return figures
 
 
-def _from(target: str) -> Callable[[float], Mapping[str, Any]]:
+def _from(target: str) -> Callable[..., Mapping[str, Any]]:
     """A benchmark that lives beside what it measures, imported when it is run."""
 
-    def bench(seconds: float) -> Mapping[str, Any]:
-        return engine(target)(seconds)
+    def bench(seconds: float, *options: object) -> Mapping[str, Any]:
+        return engine(target)(seconds, *options)
 
     return bench
 
 
-BENCHES: dict[str, Callable[[float], Mapping[str, Any]]] = {
+BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "env": _env,
     "learner": _from("robot_rl.learn.bench:bench"),
     "link": _from("robot_rl.link.bench:bench"),

@@ -2,23 +2,28 @@
 
     bench(seconds)["critics_2/updates_per_s"]
 
-A figure of a peer, measured by us with one thread on the same kind of machine: LeRobot 0.6 does 49
-gradient steps per second with 2 critics of 256 x 256 at batch 256, and 23 with 10.
+With `peer_python`, LeRobot's learner is measured beside it (`bench_lerobot.py`).
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from robot_rl.errors import SetupError
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.cpu import keep_freed_memory
+from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Outcome, Row, Step
 
@@ -35,21 +40,30 @@ CASES = {
     "critics_2_float32": HilSerlConfig(precision="float32"),
     "critics_2_hidden_128": HilSerlConfig(hidden=(128, 128)),
 }
+# at least the arithmetic of LeRobot's default encoder, which is frozen, too
+_FROZEN: dict[str, Any] = {"channels": (64, 128, 256), "latent": 256, "frozen": True}
 CAMERA_CASES = {
     "cameras_128": (HilSerlConfig(), 128),  # what LeRobot and HIL-SERL use, at their batch of 256
+    "cameras_128_frozen": (HilSerlConfig(encoder=EncoderConfig(**_FROZEN)), 128),
     "cameras_64": (HilSerlConfig(hidden=(128, 128), batch_size=128), 64),  # what learns on a CPU
 }
 """name -> (config, pixels of each of two square cameras)"""
 
 
-def bench(seconds: float) -> dict[str, float]:
+COMPARED = ("critics_2", "critics_10", "cameras_128_frozen")  # with a peer, see `peer`
+
+
+def bench(seconds: float, threads: int = 1, peer_python: str = "") -> dict[str, float]:
     """Measure each case for about `seconds`; returns figure -> number.
+
+    threads: of torch; 1 is how the learner runs beside simulator, gate and actor. peer_python: an
+    interpreter with LeRobot in it, measured in the same run on the same shapes.
 
     Cases as in `CASES`, each with updates_per_s (gradient steps, sampling included), sample_ms (one
     batch), floor_updates_per_s (nothing but the matrix products, at the rate of one 256-cube) and
     of_floor; `act_ms`; bytes_per_step in the replay, with cameras also per raw byte of its frames.
     """
-    torch.set_num_threads(1)  # as the learner runs: the other cores have other work
+    torch.set_num_threads(threads)
     keep_freed_memory()
     spec = _spec()
     replay = Replay(spec, EPISODES * EPISODE_STEPS)
@@ -70,12 +84,56 @@ def bench(seconds: float) -> dict[str, float]:
         raw = CAMERAS * pixels * pixels * 3
         figures[f"{name}/bytes_per_step"] = float(replay.bytes_per_step)
         figures[f"{name}/bytes_per_raw_byte"] = replay.bytes_per_step / raw
+        figures[f"{name}/encoder_mflops_per_step"] = _encoder_flops(config.make(spec, 0))[0] / 1e6
     algo = CASES["critics_2"].make(_spec(), 0)
     state = {"state": np.zeros((1, STATE_SIZE), np.float32)}
     figures["act_ms"] = 1e3 * _period_s(lambda: algo.act(state, False), min(seconds, 1.0))
     figures["replay/state_bytes_per_step"] = float(Replay(_spec(), 1).bytes_per_step)
     figures["matmul_float32_gflops"] = rates[False] / 1e9
     figures["matmul_bfloat16_gflops"] = rates[True] / 1e9
+    return figures | (peer(peer_python, figures, seconds) if peer_python else {})
+
+
+def peer(python: str, ours: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """Figures of LeRobot, and how many times as fast we are.
+
+    Raises:
+        SetupError: that interpreter has no LeRobot, or LeRobot fails.
+    """
+    cases = []
+    for name in COMPARED:
+        config, pixels = CAMERA_CASES.get(name) or (CASES[name], 0)
+        cases.append(
+            {
+                "name": name,
+                "state": STATE_SIZE,
+                "action": 6,
+                "critics": config.critics,
+                "batch": config.batch_size,
+                "ratio": config.critic_actor_ratio,
+                "cameras": CAMERAS if pixels else 0,
+                "pixels": pixels,
+                "steps": 300,
+                "seconds": seconds,
+                "threads": torch.get_num_threads(),
+            }
+        )
+    script = Path(__file__).with_name("bench_lerobot.py")
+    done = subprocess.run(
+        [python, str(script), json.dumps(cases)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SetupError(
+            "the peer could not be measured",
+            expected=f"LeRobot 0.6 in {python}",
+            got=done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message",
+            fix="pip install 'lerobot[dataset,hilserl]' into an environment of its own",
+        )
+    theirs = json.loads(done.stdout.splitlines()[-1])
+    figures = {f"lerobot/{n}/{k}": v for n, values in theirs.items() for k, v in values.items()}
+    for name in COMPARED:
+        speed = ours[f"{name}/updates_per_s"] / theirs[name]["updates_per_s"]
+        figures[f"times_lerobot/{name}/updates_per_s"] = speed
     return figures
 
 
@@ -95,20 +153,27 @@ def flops_per_update(algo: HilSerl) -> float:
         critic += 4 * gripper_first + 5 * gripper_rest
     actor = config.critics * 2 * (first + rest) + 2 * policy_first + 3 * policy_rest
     heads = 2.0 * batch * (critic + actor / config.critic_actor_ratio)
-    return heads + batch * _encoder_flops(algo)
+    return heads + batch * _encoder_flops(algo)[1]
 
 
-def _encoder_flops(algo: HilSerl) -> float:
-    """Of one sample's images: s forward and backward, s' through the fast and the slow encoder."""
+def _encoder_flops(algo: HilSerl) -> tuple[float, float]:
+    """Of one sample's images: (one look, what a gradient step needs).
+
+    s forward and backward, s' through the fast and the slow encoder; a frozen trunk looks at each
+    picture once.
+    """
     encoder = algo.net.encoder
     if encoder is None:
-        return 0.0
+        return 0.0, 0.0
     images = {k: torch.zeros((1, *algo.spec.observation[k].shape)).byte() for k in encoder.keys}
     with torch.no_grad(), FlopCounterMode(display=False) as forward:
         encoder(images, algo.actor["encoder"])
     with FlopCounterMode(display=False) as both:  # knows that nobody asks for d loss / d image
         encoder(images, algo.actor["encoder"]).sum().backward()
-    return float(both.get_total_flops() + 2 * forward.get_total_flops())
+    once, twice = float(forward.get_total_flops()), float(both.get_total_flops())
+    if encoder.config.frozen:
+        return once, 2.0 * once
+    return once, twice + 2.0 * once
 
 
 def matmul_flops_per_s(bf16: bool) -> float:
