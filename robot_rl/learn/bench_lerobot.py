@@ -2,7 +2,7 @@
 
     python bench_lerobot.py '[{"name": "critics_2", "critics": 2, "batch": 256, ...}]'
 
-Imports nothing of ours. Prints one JSON object: case -> figures, named as in `robot_rl.learn.bench`.
+Imports nothing of ours. Prints one JSON object: case -> figures named as in `robot_rl.learn.bench`.
 LeRobot's own defaults everywhere, but for the sizes: replay with its own image shift, critics and
 actor of 256 x 256, two critic steps per actor step, encoder as it comes (random, frozen).
 """

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
 MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
-PROBE_UPDATES = 1000  # gradient steps between looks into the networks: 5 ms in some 5 s
+PROBE_UPDATES = 1000  # gradient steps between looks into the networks, of a few ms each
 IDLE_LINE_S = 10.0  # without updates a line now and then says why
 MAX_ROLLBACKS = 3  # restored this often without progress: the data or the config is at fault
 
@@ -148,7 +148,7 @@ class Learner:
         self._good = self.algo.state_dict()
         self._diagnostics, self._setup = Diagnostics(), Setup.of(self.algo, spec)
         self._figures: dict[str, float] = {}  # newest ones of algorithm and probe
-        self._publications: deque[tuple[int, float]] = deque(maxlen=1000)  # (version, clock, s)
+        self._publications: deque[tuple[int, float]] = deque(maxlen=1000)  # version, when
         self._heard_s = self._stepped_s = self._logged_s = self._clock.now_s()
         self._silent_s, self._probed_updates = 0.0, -PROBE_UPDATES
 

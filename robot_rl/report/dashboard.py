@@ -2,6 +2,7 @@
 
 Fed by `update(stats)` with whatever figures are at hand, under the names of metrics.jsonl, plus the
 words `state` ("demos", "practice", "hold" ...) and optionally `time_left_s` and `progress` (0..1).
+What keeps the run from learning (`report.findings`) stands below in red and yellow, with the fix.
 A figure that never arrives is shown as a dash; a figure it does not know is ignored.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from robot_rl.report import findings
 from robot_rl.report.svg import short
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ def _percent(value: float) -> str:
 def _with(unit: str) -> Callable[[float], str]:
     return lambda value: f"{short(value)} {unit}"
 
+
+FINDING_STYLES = {"problem": "red", "warning": "yellow"}
 
 FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("success, last 20", "success_rate", _percent),
@@ -87,6 +91,7 @@ class Dashboard:
         self._last_index: Any = None
         self._curves: dict[str, list[float]] = {key: [] for _, key in CURVES}
         self._notes: deque[str] = deque(maxlen=4)
+        self._told: set[str] = set()  # findings that are there and have been logged
         self._next_line_s = 0.0
         self._live: Any = None
         self._handler = _Notes(self._notes)
@@ -133,6 +138,8 @@ class Dashboard:
             if index is None or index != self._last_index:
                 self._last_index = index
                 self._count_episode(stats)
+        if not self.live:
+            self._tell()
         if not self.live and time.monotonic() >= self._next_line_s:
             self._next_line_s = time.monotonic() + PLAIN_EVERY_S
             log.info("%s", self.line())
@@ -167,6 +174,10 @@ class Dashboard:
         progress = self._stats.get("progress")
         if isinstance(progress, int | float):
             parts.append(ProgressBar(total=1.0, completed=float(progress)))
+        for x in findings.current(self._stats):
+            text = Text.assemble((f"{x.severity}: {x.what}", "bold"), f"\n  fix: {x.fix}")
+            text.stylize(FINDING_STYLES[x.severity])
+            parts.append(text)
         parts += [Text(note, "dim", no_wrap=True, overflow="ellipsis") for note in self._notes]
         return Panel(Group(*parts), title=f"robot-rl · {self.title}", border_style="dim")
 
@@ -185,6 +196,14 @@ class Dashboard:
         for (label, key), style in zip(CURVES, ("green", "yellow"), strict=True):
             lines.append(Text(f"{label:<14}{sparkline(self._curves[key], width)}", style))
         return lines
+
+    def _tell(self) -> None:
+        """Log each finding once when it appears, for a file or a pipe."""
+        now = {x.name: x for x in findings.current(self._stats)}
+        for name, x in now.items():
+            if name not in self._told:
+                log.warning("%s: %s; fix: %s", x.severity, x.what, x.fix)
+        self._told = set(now)
 
     def _count_episode(self, stats: Mapping[str, Any]) -> None:
         self._seen += 1

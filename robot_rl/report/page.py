@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from robot_rl.report import svg
+from robot_rl.report import findings, svg
 from robot_rl.report.rundata import RunData
 from robot_rl.report.stats import rolling_mean, wilson
 
@@ -23,6 +23,8 @@ PANELS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("Temperature", "", {"temperature": ""}),
     ("Updates per env step (UTD)", "", {"learner/utd": ""}),
     ("Gradient updates", "1/s", {"learner/updates_per_s": ""}),
+    ("Share of dormant units", "", {"actor/dormant": "policy", "critic/dormant": "critic"}),
+    ("Share of actions at full deflection", "", {"actor/saturated": ""}),
     ("Age of the weights that drive", "s", {"weights/staleness_s": ""}),
     ("Control period", "ms", {"loop/period_ms": "median", "loop/period_ms_p99": "p99"}),
     ("Replay", "steps", {"replay/online": "online", "replay/demo": "demo"}),
@@ -30,7 +32,7 @@ PANELS: tuple[tuple[str, str, dict[str, str]], ...] = (
 """Title, unit, {metric key: name of its line}; what a run does not have is skipped."""
 
 HIDDEN = ("time_s", "env_steps", "episode/", "demo_episode/", "eval_episode/", "gate/", "exam/")
-HIDDEN += ("eval/", "weights/version", "learner/updates", "loop/period_ms_max")
+HIDDEN += ("eval/", findings.PREFIX, "weights/version", "learner/updates", "loop/period_ms_max")
 """Prefixes of keys that are shown otherwise, or mean nothing as a curve."""
 
 
@@ -38,7 +40,11 @@ def headline(run: RunData) -> str:
     """Success with its interval, and the video beside it."""
     best = run.evaluation.get("deterministic") or run.evaluation.get("stochastic")
     goal = (run.config.get("train") or {}).get("target_success")
-    if best:
+    if best and not best.get("success_known", True):
+        text = f'<div class="rate">{best["return_mean"]:.4g}</div><p class="claim">mean return of '
+        text += f"{best['episodes']} evaluation episodes <span>&middot; standard deviation "
+        text += f"{best['return_std']:.3g}; nobody says what success is</span></p>"
+    elif best:
         rate = 100 * best["successes"] / max(best["episodes"], 1)
         cycle = best.get("cycle_time_s_mean")
         text = f'<div class="rate">{rate:.0f}<small>%</small></div><p class="claim">'
@@ -161,6 +167,30 @@ def _bars(run: RunData) -> list[tuple[float, float, str, str]]:
             text += f", {row['episode/takeovers']:.0f} takeovers"
         bars.append((float(row.get("env_steps", 0)), share, "won" if won else "lost", text))
     return bars
+
+
+def diagnosis(run: RunData) -> str:
+    """What kept the run from learning: at its end in words, before that as a timeline."""
+    judged = [row for row in run.rows if findings.judged(row)]
+    if not judged:
+        return ""
+    now = findings.current(judged[-1])
+    text = "".join(
+        f'<p class="finding {escape(x.severity)}"><b>{escape(x.severity)}: {escape(x.what)}</b>'
+        f"<span>Fix: {escape(x.fix)}</span></p>"
+        for x in now
+    )
+    spans = findings.spans(judged)
+    if not now:
+        text = "Nothing found at the end of the run; below, what was there before."
+        text = f'<p class="finding">{text if spans else "Nothing found."}</p>'
+    rows: dict[str, list[tuple[float, float, str, str]]] = {}
+    for span in spans:
+        title = f"{span.found.severity}: {span.found.what}, {span.begin:g} to {span.end:g} steps"
+        bars = rows.setdefault(span.found.name.replace("_", " "), [])
+        bars.append((span.begin, span.end, span.found.severity, title))
+    timeline = svg.timeline(rows, 1040, _x_range(run)) if rows else ""
+    return f'<h2>Why is it not learning?</h2><section class="card">{text}{timeline}</section>'
 
 
 def panels(run: RunData) -> str:

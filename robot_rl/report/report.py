@@ -28,7 +28,7 @@ def render(run: RunData) -> str:
     """The page as one string."""
     assets = files("robot_rl.report") / "assets"
     name = str(run.config.get("name") or run.folder.name)
-    parts = (page.headline, page.tiles, page.learning, page.panels)
+    parts = (page.headline, page.tiles, page.learning, page.diagnosis, page.panels)
     parts += (page.configuration, page.environment, page.reproduce)
     return Template((assets / "page.html").read_text()).substitute(
         title=escape(f"{name} - robot-rl"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -148,6 +148,36 @@ def strip(bars: Sequence[tuple[float, float, str, str]], box: Box, x0: float, x1
         f'</text><text class="tick" x="{box.left - 6:g}" y="{floor:.1f}" text-anchor="end">0</text>'
         + "".join(out)
         + "</svg>"
+    )
+
+
+def timeline(
+    rows: Mapping[str, Sequence[tuple[float, float, str, str]]],
+    width: float,
+    x_range: tuple[float, float],
+    x_label: str = "env steps",
+) -> str:
+    """When something was there: one line per name, bars (begin, end, CSS class, tooltip) on it."""
+    box = Box(width, 22.0 * len(rows) + 26.0, left=120.0, top=4.0)
+    plot = _Plot(box, x_range, (0.0, 1.0))
+    parts = [plot.x_axis(x_label)]
+    for index, (name, bars) in enumerate(rows.items()):
+        y = box.top + 22.0 * index
+        parts.append(
+            f'<text class="tick" x="{box.left - 10:g}" y="{y + 13:g}" text-anchor="end">'
+            f'{escape(name)}</text><rect class="base" x="{box.left:g}" y="{y + 4:g}" '
+            f'width="{plot.right - box.left:g}" height="12"/>'
+        )
+        for begin, end, style, title in bars:
+            left, right = float(plot.x(begin)), float(plot.x(end))
+            parts.append(
+                f'<rect class="{escape(style)}" x="{left:.1f}" y="{y + 4:g}" '
+                f'width="{max(right - left, 2.0):.1f}" height="12">'
+                f"<title>{escape(title)}</title></rect>"
+            )
+    return (
+        f'<svg class="timeline" viewBox="0 0 {box.width:g} {box.height:g}" role="img" '
+        f'aria-label="findings over the run">{"".join(parts)}</svg>'
     )
 
 

@@ -84,3 +84,45 @@ def test_it_draws_in_a_narrow_terminal() -> None:
 def test_sparkline_spans_the_range() -> None:
     assert sparkline([0.0, 0.5, 1.0, 2.0], 10) == "▁▅██"
     assert len(sparkline([0.1] * 100, 30)) == 30
+
+
+TROUBLE = {
+    "diagnostics/labels": 2.0,
+    "diagnostics/labels/what": "every step has the same reward, 0",
+    "diagnostics/labels/fix": "check the success predicate",
+    "diagnostics/time_limit": 1.0,
+    "diagnostics/time_limit/what": "the time limit ends 60 % of the episodes",
+    "diagnostics/time_limit/fix": "raise task.max_steps",
+    "diagnostics/gripper": 0.0,
+}
+
+
+def test_findings_stand_in_the_panel_with_their_fix_until_they_are_gone() -> None:
+    board, _ = _board()
+    board.update(TROUBLE)
+    text = _text(board)
+    assert text.index("problem: every step") < text.index("warning: the time limit")
+    assert "fix: check the success predicate" in text
+    assert "gripper" not in text
+    board.update({"diagnostics/labels": 0.0, "diagnostics/time_limit": 0.0})
+    assert "fix:" not in _text(board)
+
+
+def test_problems_are_red_and_warnings_yellow() -> None:
+    board, screen = _board()
+    with board:
+        board.update(TROUBLE)
+    shown = screen.getvalue()
+    assert "\x1b[1;31mproblem: every" in shown
+    assert "\x1b[1;33mwarning: the time" in shown
+
+
+def test_without_a_terminal_a_finding_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    board = Dashboard("lift", Console(file=io.StringIO(), force_terminal=False))
+    for _ in range(3):
+        board.update(TROUBLE)
+    warnings = [r.message for r in caplog.records if r.levelno == logging.WARNING]
+    assert warnings == [
+        "problem: every step has the same reward, 0; fix: check the success predicate",
+        "warning: the time limit ends 60 % of the episodes; fix: raise task.max_steps",
+    ]

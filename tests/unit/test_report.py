@@ -156,3 +156,56 @@ def test_intervention_timeline_has_one_bar_per_episode(tmp_path: Path) -> None:
     assert isinstance(run, RunData)
     page = render(run)
     assert len(re.findall(r'<g class="(?:won|lost)">', page)) == 17
+
+
+def _diagnosed(run: Path, *lines: dict[str, object]) -> str:
+    """The page of a run whose learner wrote these findings."""
+    healthy = {"diagnostics/labels": 0.0, "diagnostics/buffer": 0.0}
+    rows = [{"time_s": i, "env_steps": 100 * i, **healthy, **x} for i, x in enumerate(lines)]
+    run.mkdir(exist_ok=True)
+    (run / "learner.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return write_report(run).read_text()
+
+
+def _finding(name: str, level: int, what: str, fix: str = "look") -> dict[str, object]:
+    key = f"diagnostics/{name}"
+    return {key: float(level), f"{key}/what": what, f"{key}/fix": fix}
+
+
+def test_a_healthy_run_says_that_nothing_was_found(tmp_path: Path) -> None:
+    page = _diagnosed(tmp_path / "run", {}, {})
+    assert "Why is it not learning?" in page
+    assert "Nothing found." in page
+    assert '<svg class="timeline"' not in page
+    assert "diagnostics/" not in page  # no chart of zeros
+
+
+def test_findings_at_the_end_stand_with_their_fix_and_earlier_ones_on_the_timeline(
+    tmp_path: Path,
+) -> None:
+    labels = _finding("labels", 2, "no reward anywhere", "check the predicate")
+    buffer = _finding("buffer", 1, "no step arrives")
+    page = _diagnosed(tmp_path / "run", {}, buffer, buffer, {}, labels, labels)
+    assert "<b>problem: no reward anywhere</b><span>Fix: check the predicate</span>" in page
+    assert "warning: no step arrives, 100 to 300 steps" in page
+    assert "problem: no reward anywhere, 400 to 500 steps" in page
+    assert "<b>warning" not in page  # it is over
+
+
+def test_a_trouble_that_is_over_is_still_told(tmp_path: Path) -> None:
+    page = _diagnosed(tmp_path / "run", _finding("labels", 1, "no reward yet"), {})
+    assert "Nothing found at the end of the run" in page
+    assert page.count("no reward yet") == 1  # the tooltip of its bar
+
+
+def test_a_run_without_diagnostics_has_no_such_section(tmp_path: Path) -> None:
+    assert "Why is it not learning" not in write_report(write_run(tmp_path / "run")).read_text()
+
+
+def test_the_text_of_a_finding_is_escaped(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>\"'><img src=x onerror=y>"
+    rows = (_finding(evil, 2, evil, evil), {**_finding("labels", 1, evil, evil)})
+    page = _diagnosed(tmp_path / "run", *rows)
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert _parse(page).tags.count("script") == 1
