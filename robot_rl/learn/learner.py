@@ -126,6 +126,7 @@ class Learner:
         self.replay = Replay(spec, config.capacity, keys, view, folder)
         self.publish_period_s = config.publish_period_s  # may be changed at any time
         self.updates = 0  # gradient steps done, pre-training included
+        self.updates_per_s = 10.0  # in the newest call of `update`
         self.metrics: dict[str, Any] = {}  # the newest line, text included, for dashboards
         self._seed, self._rng = seed, np.random.default_rng(seed)
         self._diverge()
@@ -202,7 +203,9 @@ class Learner:
             self._pretrain_left = max(0, self._pretrain_left - done)
         else:
             self._credit -= done
-        self._busy_s += time.perf_counter() - began
+        busy_s = time.perf_counter() - began
+        self.updates_per_s = done / max(busy_s, 1e-9)
+        self._busy_s += busy_s
         self._busy_updates += done
         if self.updates - self._logged_updates >= self.config.log_updates:
             self._log(metrics)

@@ -26,7 +26,7 @@ from robot_rl.store.store import Store
 
 log = logging.getLogger(__name__)
 
-UPDATES_PER_TURN = 10  # about 0.1 s on one core: rows and weights never wait longer
+TURN_S = 0.1  # of learning: rows, weights and a stop signal never wait much longer
 IDLE_MS = 20
 SAVE_EVERY_S = 60.0  # a kill costs at most this much learning; the data is in the store anyway
 EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
@@ -86,7 +86,7 @@ def turn(learner: Learner, server: LinkServer | None) -> int:
     if server is not None:
         server.poll(0 if due else IDLE_MS)
         learner.ingest()
-    due = ranks.agree(min(due, UPDATES_PER_TURN))
+    due = ranks.agree(min(due, max(1, int(learner.updates_per_s * TURN_S))))
     if server is None:
         learner.ingest()  # after the first rank: it has committed what it counted
     done = learner.update(due) if due else 0

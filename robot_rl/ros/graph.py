@@ -39,7 +39,7 @@ class NodeSpec:
     it again (with back-off) when it dies; finishes: ending with code 0 means that its work is done
     (the actor), others are started again; env: extra environment; python: another interpreter;
     arguments: of a process that is no ROS node (the learner), instead of ROS arguments; nice: gives
-    way to the others by this much.
+    way to the others by this much; stop_s: one that has not ended this long after SIGTERM is killed.
     """
 
     module: str
@@ -54,6 +54,7 @@ class NodeSpec:
     python: str | None = None
     arguments: tuple[str, ...] | None = None
     nice: int = 0
+    stop_s: float = 0.8
 
 
 Graph = tuple[NodeSpec, ...]

@@ -31,6 +31,7 @@ def learner_spec(run_dir: Path) -> NodeSpec:
         module="robot_rl.learn.process",
         name="learner",
         arguments=(str(run_dir),),
+        stop_s=2.5,  # it finishes an update and writes a checkpoint
         nice=10,  # on a shared machine it gives way to the nodes that have deadlines
     )
 

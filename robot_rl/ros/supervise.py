@@ -34,7 +34,6 @@ from robot_rl.ros.graph import (
 
 log = logging.getLogger(__name__)
 
-STOP_S = 0.8  # a node that has not ended this long after SIGTERM is killed
 STOP_TOTAL_S = 3.5  # leaves room for cleaning up: the whole stop takes less than five seconds
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 HEALTHY_S = 10.0  # up this long: the back-off starts from its minimum again
@@ -233,7 +232,7 @@ class Supervisor:
             process = self._processes[spec.name]
             process.restart_at_s = None
             if process.popen is not None:
-                codes[spec.name] = self._end(process.popen, spec.name, deadline_s)
+                codes[spec.name] = self._end(process.popen, spec, deadline_s)
                 process.popen = None
             if process.log_file is not None:
                 process.log_file.close()
@@ -241,14 +240,14 @@ class Supervisor:
         clean_shared_memory()
         return codes
 
-    def _end(self, popen: subprocess.Popen[bytes], name: str, deadline_s: float) -> int:
+    def _end(self, popen: subprocess.Popen[bytes], spec: NodeSpec, deadline_s: float) -> int:
         """SIGTERM, wait, SIGKILL."""
         if popen.poll() is None:
             popen.send_signal(signal.SIGTERM)
             try:
-                popen.wait(max(0.05, min(STOP_S, deadline_s - time.monotonic())))
+                popen.wait(max(0.05, min(spec.stop_s, deadline_s - time.monotonic())))
             except subprocess.TimeoutExpired:
-                log.warning("%s did not stop in time: killed", name)
+                log.warning("%s did not stop in time: killed", spec.name)
                 popen.kill()
                 popen.wait()
         return popen.returncode
