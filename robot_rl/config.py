@@ -9,6 +9,8 @@ packages fill through the `robot_rl.plugins` entry-point group.
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import os
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -35,9 +37,15 @@ def register(group: str, name: str) -> Callable[[type[T]], type[T]]:
 
 
 def load_plugins() -> None:
-    """Import every installed package that registers configs (`robot_rl_sim`, hardware, yours)."""
+    """Import every installed package that registers configs (`robot_rl_sim`, hardware, yours).
+
+    Packages that know nothing of us are named by whoever starts the program, never by a file:
+    `ROBOT_RL_PLUGINS=gym_hil,other`.
+    """
     for entry in entry_points(group="robot_rl.plugins"):
         entry.load()
+    for module in filter(None, os.environ.get("ROBOT_RL_PLUGINS", "").split(",")):
+        importlib.import_module(module.strip())
 
 
 def resolve(group: str, data: Mapping[str, Any]) -> Any:

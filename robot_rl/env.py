@@ -55,6 +55,7 @@ class RobotEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         )
         self.reward = reward or PredicateReward(task)
         self.render_mode = "rgb_array" if render else None
+        self.metadata = self.metadata | {"render_fps": task.spec.control_hz}
         self._reset, self._render, self._close = reset, render, close
         self._period_s = 1.0 / task.spec.control_hz
         self._sequence = self._steps = 0
@@ -86,7 +87,7 @@ class RobotEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self, action: NDArray[np.float32]
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """One control period: action -> gate -> robot -> observation."""
-        spec, state = self.task.spec.action, self._state
+        spec, state = self.task.spec.pose_action, self._state
         self._sequence += 1
         command = Command(
             sequence=self._sequence,
@@ -108,7 +109,7 @@ class RobotEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._steps += 1
         result = self.reward.score(self._state, observation)
         truncated = not result.terminated and self._steps >= self.task.max_steps
-        info["success"] = bool(result.success)
+        info["success"] = info["is_success"] = bool(result.success)  # the latter for SB3
         return observation, float(result.reward or 0.0), result.terminated, truncated, info
 
     def _observe(self) -> tuple[RobotState, Observation]:

@@ -15,6 +15,7 @@ import numpy as np
 from robot_rl.act.policy import PolicyRuntime, load_policy
 from robot_rl.errors import RobotRLError
 from robot_rl.experiment import Experiment
+from robot_rl.gym_loop import GymBench
 from robot_rl.lockstep import Bench, make_bench
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.session import EVAL_SEED, Session
@@ -39,7 +40,7 @@ class _Discard:
 
 def make_eval_session(
     experiment: Experiment, run_dir: Path, bench_hooks: dict[str, Any] | None = None
-) -> tuple[Session, Bench]:
+) -> tuple[Session, Bench | GymBench]:
     """A lockstep session over the run's saved policy, with nobody at the controls.
 
     Raises:
@@ -89,11 +90,9 @@ def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | 
 
     A missing OpenGL or codec costs the video, not the evaluation: it is logged with its fix.
     """
-    from robot_rl_sim.camera import VideoCamera
-
     experiment = experiment or Experiment.load(run_dir)
     pictures: list[NDArray[np.uint8]] = []
-    camera: VideoCamera | None = None
+    camera: Any = None
 
     def film(_step: Step) -> None:
         if camera is not None:
@@ -101,7 +100,7 @@ def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | 
 
     session, bench = make_eval_session(experiment, run_dir, {"on_step": film})
     try:
-        camera = VideoCamera(bench.robot, *VIDEO_SIZE)
+        camera = bench.camera(*VIDEO_SIZE)
         rate_hz = experiment.task.spec.control_hz
         for index in range(VIDEO_EPISODES):
             session.evaluate(1, EVAL_SEED + index)

@@ -22,6 +22,7 @@ from robot_rl import provenance
 from robot_rl.compose import compose
 from robot_rl.config import build, resolve
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.gym_task import GymTask, check_gym
 
 if TYPE_CHECKING:
     from robot_rl.learn.learner import LearnerConfig
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 RUNTIMES = ("lockstep", "ros")
 
 PROVIDERS = {
+    "task": "robot_rl.gym_task",  # and the tasks of plugins
     "safety": "robot_rl.safety.limits",
     "operator": "robot_rl.operate.scripted",
     "link": "robot_rl.link.config",
@@ -181,6 +183,8 @@ class Experiment:
         """Build every section, so that a typo ends here and not after an hour of training."""
         for name in GROUPS:
             self.section(name)
+        if isinstance(self.task, GymTask):
+            check_gym(self)
 
     def resolved(self) -> dict[str, Any]:
         """Every value that is in force, defaults included: plain nested dict, YAML-able."""

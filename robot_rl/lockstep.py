@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.act.arbiter import Arbiter, ArbiterConfig
 from robot_rl.errors import SetupError
+from robot_rl.gym_loop import GymBench, GymLoop
+from robot_rl.gym_task import GymTask
 from robot_rl.loop import ControlLoop, Policy
 from robot_rl.operate.scripted import make_operator
 from robot_rl.ports import InputDevice, ResetPlan
@@ -64,6 +66,12 @@ class Bench:
         self.gate.reset()
         self.gate.arm(LEASE)
 
+    def camera(self, height: int, width: int) -> Any:
+        """A `VideoCamera` on the scene; the caller closes it. Raises `SetupError` without GL."""
+        from robot_rl_sim.camera import VideoCamera
+
+        return VideoCamera(self.robot, height, width)
+
 
 def make_bench(
     experiment: Experiment,
@@ -73,12 +81,15 @@ def make_bench(
     operator: InputDevice | None = None,
     on_step: Callable[[Step], None] = lambda _step: None,
     stopping: Callable[[], str] = lambda: "",
-) -> Bench:
-    """Put simulator, gate, operator and loop together.
+) -> Bench | GymBench:
+    """Put simulator, gate, operator and loop together; a Gymnasium environment needs its loop only.
 
     Raises:
         SetupError: the simulation extra is not installed.
     """
+    if isinstance(experiment.task, GymTask):
+        hooks = {"record": record, "on_step": on_step, "stopping": stopping}
+        return GymBench(GymLoop(experiment.task, policy, **hooks))
     try:
         from robot_rl_sim.camera import MujocoCamera
         from robot_rl_sim.robot import MujocoRobot

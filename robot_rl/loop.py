@@ -84,6 +84,7 @@ class EpisodeSummary:
     purpose: str
     steps: int = 0
     success: bool = False
+    success_known: bool = True  # False: a Gymnasium environment that does not say what success is
     ending: Ending = Ending.ABORTED
     reason: str = ""
     total_reward: float = 0.0
@@ -155,7 +156,7 @@ class ControlLoop:
         self, action: NDArray[np.float32], driver: Driver, state: RobotState
     ) -> Command:
         """Turn an action into the next numbered command of this lease."""
-        spec = self.task.spec.action
+        spec = self.task.spec.pose_action
         target = spec.target(action, state.tcp_in_base)
         return self.command_to(target, spec.gripper_width_m(action), driver)
 
@@ -315,7 +316,7 @@ class _Episode:
             return np.zeros_like(asked)
         if verdict.outcome is Outcome.PASS:
             return asked
-        spec = self.loop.task.spec.action
+        spec = self.loop.task.spec.pose_action
         moved = spec.gripper and verdict.command.gripper_width_m is not None
         gripper = float(asked[6]) if moved else 0.0
         return spec.action(verdict.command.tcp_target_in_base, pending.state.tcp_in_base, gripper)

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from robot_rl.errors import RobotRLError
-from robot_rl.loop import ControlLoop, EpisodeSummary
-from robot_rl.ports import ResetPlan
+from robot_rl.loop import EpisodeSummary, Policy
 from robot_rl.types import Ending, EpisodeId, EpisodeStart
 
 if TYPE_CHECKING:
@@ -44,6 +43,24 @@ class Metrics(Protocol):
 
     def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
         """Append one line."""
+        ...
+
+
+class SessionLoop(Protocol):
+    """What runs the episodes: `loop.ControlLoop`, or `gym_loop.GymLoop`."""
+
+    @property
+    def task(self) -> Any:
+        """`ports.Task` or `gym_task.GymTask`; a session uses `name`, `spec` and `sample_reset`."""
+        ...
+
+    @property
+    def policy(self) -> Policy:
+        """Who drives."""
+        ...
+
+    def run_episode(self, start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        """Drive one episode; a reset has been done."""
         ...
 
 
@@ -114,6 +131,8 @@ class EvalResult:
 
     successes: list[bool] = field(default_factory=list)
     cycle_times_s: list[float] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+    success_known: bool = True  # False: nobody says what success is; only the return counts
 
     def as_dict(self) -> dict[str, Any]:
         """Figures with their 95 % Wilson interval; cycle time over successful episodes."""
@@ -130,6 +149,9 @@ class EvalResult:
             "wilson_high": high,
             "cycle_time_s_mean": float(np.mean(times)) if times else None,
             "cycle_time_s_std": float(np.std(times)) if times else None,
+            "success_known": self.success_known,
+            "return_mean": float(np.mean(self.returns)) if self.returns else None,
+            "return_std": float(np.std(self.returns)) if self.returns else None,
         }
 
 
@@ -145,8 +167,8 @@ class Session:
 
     def __init__(
         self,
-        loop: ControlLoop,
-        reset: Callable[[ResetPlan, EpisodeStart], None],
+        loop: SessionLoop,
+        reset: Callable[[Any, EpisodeStart], None],
         experiment: Experiment,
         *,
         metrics: Metrics,
@@ -266,6 +288,8 @@ class Session:
                 continue
             result.successes.append(summary.success)
             result.cycle_times_s.append(summary.duration_s)
+            result.returns.append(summary.total_reward)
+            result.success_known &= summary.success_known
             index += 1
             if max_failures is not None and result.successes.count(False) > max_failures:
                 break

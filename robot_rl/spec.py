@@ -77,6 +77,36 @@ class ActionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class BoxActionSpec:
+    """How a normalised action in [-1, 1]^A becomes one of any Box: entry i spans low[i] to high[i].
+
+    For environments without an arm of ours (`gym_task`); units are the environment's own.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of action entries A."""
+        return len(self.low)
+
+    @property
+    def gripper(self) -> bool:
+        """Never: every entry is continuous."""
+        return False
+
+    def gripper_width_m(self, action: NDArray[np.float32]) -> float | None:
+        """None: there is no gripper."""
+
+    def scaled(self, action: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Action [A] in [-1, 1] -> the environment's own units, within its bounds."""
+        low, high = np.array(self.low), np.array(self.high)
+        share = (np.clip(np.asarray(action, np.float64), -1.0, 1.0) + 1.0) / 2.0
+        return low * (1.0 - share) + high * share
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """Everything two processes must agree on before one may learn from the other.
 
@@ -86,8 +116,20 @@ class Spec:
     task: str
     control_hz: float
     observation: Mapping[str, TensorSpec]
-    action: ActionSpec
+    action: ActionSpec | BoxActionSpec
     state_layout: tuple[tuple[str, int, str], ...] = ()
+
+    @property
+    def pose_action(self) -> ActionSpec:
+        """`action` of an arm. Raises `SpecError` when it is not a pose."""
+        if isinstance(self.action, ActionSpec):
+            return self.action
+        raise SpecError(
+            f"the actions of task '{self.task}' do not move an arm",
+            expected="an ActionSpec: pose and gripper",
+            got=str(self.action),
+            fix="Gymnasium environments run with `robot-rl train task=gym runtime=lockstep` only",
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain nested dict (JSON-able), the form that is hashed, saved and sent."""
@@ -130,13 +172,16 @@ def spec_from_dict(data: Mapping[str, Any]) -> Spec:
             got=str(data.get("protocol")),
             fix="run the same robot-rl version on both sides",
         )
+    action = data["action"]
     return Spec(
         task=data["task"],
         control_hz=data["control_hz"],
         observation={
             k: TensorSpec(tuple(v["shape"]), v["dtype"]) for k, v in data["observation"].items()
         },
-        action=ActionSpec(**data["action"]),
+        action=BoxActionSpec(tuple(action["low"]), tuple(action["high"]))
+        if "low" in action
+        else ActionSpec(**action),
         state_layout=tuple((n, s, u) for n, s, u in data["state_layout"]),
     )
 

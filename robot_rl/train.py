@@ -34,6 +34,7 @@ def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[st
         RobotRLError: see the message; whatever was recorded stays in the run folder, and the same
             command with the same run_dir goes on from there.
     """
+    experiment.check()
     experiment.save()
     if experiment.runtime == "ros":
         from robot_rl.ros.run import train_ros

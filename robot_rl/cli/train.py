@@ -58,6 +58,10 @@ def summary(result: dict[str, Any]) -> str:
         part = result.get(kind)
         if not part or not part["episodes"]:
             continue
+        if not part.get("success_known", True):
+            text = f"{kind:<14}mean return {part['return_mean']:.4g} (standard deviation"
+            lines.append(f"{text} {part['return_std']:.3g}, {part['episodes']} episodes)")
+            continue
         low, high = 100 * part["wilson_low"], 100 * part["wilson_high"]
         line = f"{kind:<14}{part['successes']}/{part['episodes']} episodes succeed"
         line += f" (95 % interval {low:.1f} to {high:.1f} %)"

@@ -24,7 +24,8 @@ def bench_env(task: SimTask, images: bool, seconds: float) -> dict[str, float]:
     """
     robot = MujocoRobot(task)
     cameras = [MujocoCamera(robot, name, 128) for name in CAMERAS] if images else []
-    rng, action_spec, period_s = np.random.default_rng(0), task.spec.action, 1 / task.control_hz
+    rng, period_s = np.random.default_rng(0), 1 / task.control_hz
+    action_spec = task.spec.pose_action
     steps = resets = 0
     reset_s = 0.0
     wall_s, cpu_s = time.perf_counter(), time.process_time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -9,6 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from robot_rl.env import RobotEnv
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
+from robot_rl_sim.envs import TASKS
 from robot_rl_sim.robot import MujocoRobot
 from robot_rl_sim.tasks import LiftTask, PegInsertTask, ReachTask
 
@@ -22,6 +24,26 @@ def make(task: object, gated: bool = True) -> RobotEnv:
 @pytest.mark.parametrize("task", [ReachTask(), LiftTask(), PegInsertTask()])
 def test_gymnasium_accepts_it(task: object) -> None:
     check_env(make(task), skip_render_check=True)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_other_libraries_make_our_tasks_by_id(name: str) -> None:
+    env = gymnasium.make(f"robot_rl/{name}-v0", max_steps=2)
+    check_env(env.unwrapped, skip_render_check=True)
+    env.reset(seed=0)
+    still = np.zeros(env.action_space.shape or (), np.float32)
+    *_, truncated, info = [env.step(still) for _ in range(2)][-1]
+    assert truncated and info["is_success"] is False and info["gate"]
+    env.close()
+
+
+@pytest.mark.gl
+def test_they_can_be_watched() -> None:
+    env = gymnasium.make("robot_rl/Reach-v0", render_mode="rgb_array", images=["wrist"])
+    observation, _ = env.reset(seed=0)
+    assert observation["image/wrist"].shape == (128, 128, 3)
+    assert np.asarray(env.render()).shape == (480, 640, 3)
+    env.close()
 
 
 def test_same_seed_and_actions_give_the_same_episode() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from robot_rl.errors import SpecError
 from robot_rl.geometry import pose
-from robot_rl.spec import ActionSpec, Spec, TensorSpec, diff, spec_from_dict
+from robot_rl.spec import ActionSpec, BoxActionSpec, Spec, TensorSpec, diff, spec_from_dict
 
 ACTION = ActionSpec(translation_m=0.01, rotation_rad=0.06, gripper=True)
 SPEC = Spec(
@@ -75,6 +75,21 @@ def test_spec_survives_the_wire_and_its_hash_sees_every_change() -> None:
     other = dataclasses.replace(SPEC, action=dataclasses.replace(ACTION, translation_m=0.02))
     assert other.hash != SPEC.hash
     assert diff(SPEC.as_dict(), other.as_dict()) == ["action.translation_m: 0.01 -> 0.02"]
+
+
+def test_box_actions_span_their_bounds_and_survive_the_wire() -> None:
+    box = BoxActionSpec(low=(-2.0, 0.0), high=(2.0, 0.1))
+    assert box.size == 2 and not box.gripper
+    assert box.gripper_width_m(np.ones(2, np.float32)) is None
+    for action, scaled in ((-1.0, box.low), (1.0, box.high), (9.0, box.high), (0.0, (0.0, 0.05))):
+        assert tuple(box.scaled(np.full(2, action, np.float32))) == scaled
+    spec = dataclasses.replace(SPEC, action=box)
+    assert spec_from_dict(spec.as_dict()) == spec
+    assert spec.hash != SPEC.hash
+
+
+def test_the_hash_of_an_arms_spec_is_what_it_was() -> None:
+    assert SPEC.hash == "9d7b652ca0cd67a5"
 
 
 def test_another_protocol_version_is_refused() -> None:

@@ -73,7 +73,7 @@ class ReachExpert:
         goal[:2] += self._hand.offset_m
         brake = LOOK_AHEAD_S * state.tcp_twist_in_base[:3]
         target = Pose(goal - brake, TOOL_DOWN_XYZW)
-        return self._hand.move(self._task.spec.action, state.tcp_in_base, target)
+        return self._hand.move(self._task.spec.pose_action, state.tcp_in_base, target)
 
 
 class LiftExpert:
@@ -117,7 +117,7 @@ class LiftExpert:
             goal -= LOOK_AHEAD_S * state.tcp_twist_in_base[:3]
         turn = quat_multiply(quat_from_rotvec((0.0, 0.0, yaw)), tcp.quaternion_xyzw)
         target = Pose(goal, _level(turn))
-        return self._hand.move(task.spec.action, tcp, target, gripper)
+        return self._hand.move(task.spec.pose_action, tcp, target, gripper)
 
 
 def _level(quaternion_xyzw: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,7 +159,7 @@ class PegInsertExpert:
         there = compose(hole, pose(goal + position - ahead, TOOL_DOWN_XYZW))
         step = pose(there.position_m - here.position_m + state.tcp_in_base.position_m)
         target = Pose(step.position_m, there.quaternion_xyzw)
-        return self._hand.move(task.spec.action, state.tcp_in_base, target)
+        return self._hand.move(task.spec.pose_action, state.tcp_in_base, target)
 
     def _goal(self, tip: NDArray[np.float64], ahead: NDArray[np.float64]) -> NDArray[np.float64]:
         """Where the tip should be at the end of this step, in the hole frame [3] m."""

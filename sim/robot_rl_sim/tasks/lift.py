@@ -64,7 +64,7 @@ class LiftTask(SimTask):
     @property
     def gripper_start_m(self) -> float:
         """Open."""
-        return self.spec.action.gripper_open_m
+        return self.spec.pose_action.gripper_open_m
 
     def parts(self) -> tuple[Part, ...]:
         """The cube."""

@@ -1,0 +1,72 @@
+"""Our tasks for other libraries, known to Gymnasium once `robot_rl_sim` has been imported.
+
+    gymnasium.make("robot_rl/PegInsert-v0", variant="easy")
+
+Keyword arguments are the task's own fields, e.g. `images=["wrist"]`. The gate judges every action
+and watches between two of them, as in training here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from robot_rl.config import resolve
+from robot_rl.env import RobotEnv
+from robot_rl.ports import ResetPlan
+
+TASKS = {"Reach": "reach", "Lift": "lift", "PegInsert": "peg_insert"}
+PICTURE_SIZE = (480, 640)
+
+
+def register() -> None:
+    """Make `robot_rl/<name>-v0` known to Gymnasium; MuJoCo is imported when one is made."""
+    for name, task in TASKS.items():
+        gymnasium.register(f"robot_rl/{name}-v0", f"{__name__}:make_env", kwargs={"task": task})
+
+
+def make_env(task: str, *, render_mode: str | None = None, **fields: Any) -> RobotEnv:
+    """A simulated task behind the Gymnasium API.
+
+    Args:
+        task: registered name, e.g. "peg_insert".
+        render_mode: "rgb_array" or None.
+        fields: of the task's dataclass.
+
+    Raises:
+        ConfigError: unknown task or field.
+        SetupError: pictures are asked for and there is no OpenGL.
+    """
+    from robot_rl.lockstep import WatchedClock
+    from robot_rl.safety.limits import Limits
+    from robot_rl.safety.local import LocalGate
+    from robot_rl_sim.camera import MujocoCamera
+    from robot_rl_sim.robot import MujocoRobot
+
+    sim_task: Any = resolve("task", {"name": task, **fields})
+    robot = MujocoRobot(sim_task)
+    box = (sim_task.workspace_min_m, sim_task.workspace_max_m)
+    limits = Limits().narrow(*box, sim_task.max_tilt_rad, sim_task.max_yaw_rad)
+    gate = LocalGate(limits, robot)
+    cameras = [MujocoCamera(robot, name, sim_task.image_size) for name in sim_task.images]
+    video = MujocoCamera(robot, "video", PICTURE_SIZE) if render_mode == "rgb_array" else None
+
+    def reset(plan: ResetPlan) -> None:
+        robot.reset(plan)
+        gate.reset()
+
+    def close() -> None:
+        for camera in (*cameras, *([video] if video else [])):
+            camera.close()
+
+    return RobotEnv(
+        sim_task,
+        robot,
+        WatchedClock(robot, gate),
+        reset,
+        cameras=cameras,
+        gate=gate,
+        render=(lambda: video.read()[1]) if video else None,
+        close=close,
+    )
