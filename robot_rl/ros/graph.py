@@ -39,7 +39,8 @@ class NodeSpec:
     it again (with back-off) when it dies; finishes: ending with code 0 means that its work is done
     (the actor), others are started again; env: extra environment; python: another interpreter;
     arguments: of a process that is no ROS node (the learner), instead of ROS arguments; nice: gives
-    way to the others by this much; stop_s: one that has not ended this long after SIGTERM is killed.
+    way to the others by this much; stop_s: it is killed when it has not ended this long after
+    SIGTERM.
     """
 
     module: str
