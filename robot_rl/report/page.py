@@ -89,8 +89,10 @@ def _effort(run: RunData) -> str:
     if not steps:
         return ""
     share = 100 * _human_steps(run) / steps
+    trained_s = run.evaluation.get("train_s")  # demonstrations, practice and exams
+    minutes = trained_s / 60 if trained_s else _minutes(run)
     return (
-        f'<p class="effort">Learned in {_minutes(run):.1f} minutes and {steps:,.0f} steps of '
+        f'<p class="effort">Learned in {minutes:.1f} minutes and {steps:,.0f} steps of '
         f"practice; a person drove {share:.0f} % of them.</p>"
     )
 

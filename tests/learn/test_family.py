@@ -16,6 +16,7 @@ from robot_rl.errors import ConfigError
 from robot_rl.learn.algos import BcConfig, CalQlConfig, HilSerlConfig, IqlConfig, Td3Config
 from robot_rl.learn.algos.hil_serl import HilSerl
 from robot_rl.learn.replay import Batch
+from robot_rl.nets.heads import HlGauss
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "algo").glob("*.yaml"))
@@ -95,6 +96,22 @@ def test_a_transition_of_n_steps_is_discounted_n_times() -> None:
     batch = algo.transitions(Data(reward=1.0, steps=3.0)(16, 0.0))
     _, metrics = algo.critic_loss(batch)
     assert float(metrics["critic/target_mean"]) == pytest.approx(1.0 + 0.5**3 * 8.0)
+
+
+def test_histogram_critics_say_what_they_were_told() -> None:
+    histogram = HlGauss(0.0, 1.0, 51)
+    values = torch.linspace(0.0, 1.0, 21)
+    probabilities = histogram.encode(values)
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(21))
+    torch.testing.assert_close(histogram.value(probabilities.log()), values, atol=2e-3, rtol=0)
+    config = {**SMALL, "learning_rate": 3e-3, "value_range": (0.0, 1.0), "value_bins": 51}
+    algo = HilSerlConfig(**config).make(spec(), 0)
+    batch = algo.transitions(Data()(64, 0.0))
+    before = algo._q(batch.state, batch.action, algo.critic.detach())
+    assert float(before.abs().max()) < 0.1  # starts near zero
+    algo = trained(HilSerlConfig(**config), Data(reward=0.7, mask=0.0))
+    q = algo._q(batch.state, batch.action, algo.critic)
+    assert float((q - 0.7).abs().max()) < 0.05
 
 
 def test_rlif_charges_the_step_before_a_takeover_and_nothing_else() -> None:
@@ -191,6 +208,7 @@ def test_conservative_critics_doubt_what_nobody_did_and_calibrated_ones_not_belo
         ("iql", "expectile", 0.3),
         ("calql", "conservative_actions", 0),
         ("hil_serl", "n_step", 0),
+        ("hil_serl", "value_bins", 51),  # without a value_range
         ("bc", "loss", "huber"),
     ],
 )

@@ -7,6 +7,7 @@ pi; temperature alpha; a~ is drawn from the policy with the reparameterisation t
     critic_loss       y = r + gamma^n m min_{i in S} Q'_i(s', a'), a' ~ pi(s'), S a random subset,
                       r the discounted rewards of n steps (`n_step`; 1 = HIL-SERL)
                       L = mean_i mean_B (Q_i(s, a) - y)^2     (y clipped to `value_range`, if given)
+                      with `value_bins` the critics predict histograms, L is a cross entropy
     gripper_loss      y = r - penalty toggle + gamma m Q'_g(s', argmax_k Q_g(s', k))
                       L = mean_B (Q_g(s, k) - y)^2                               (Double DQN)
     actor_loss        L = mean_B [ alpha log pi(a~|s) - mean_i Q_i(s, a~) ]
@@ -88,6 +89,7 @@ class HilSerlConfig:
     bc_weight: float = 0.0  # pull the mean towards human actions; 0 = HIL-SERL
     bc_decay_updates: int = 0  # actor steps until bc_weight has faded to 0; 0 = never fades
     value_range: tuple[float, float] | None = None  # known bounds of the return, e.g. (0, 1)
+    value_bins: int = 0  # critics predict histograms over value_range (HL-Gauss); 0 = numbers
     standardize: bool = True  # a millimetre and a radian both become about 1
     encoder: EncoderConfig = field(default_factory=EncoderConfig)  # used when there are images
     precision: str = "auto"  # float32 | bfloat16 | auto: bfloat16 where the CPU has it in hardware
@@ -106,6 +108,8 @@ class HilSerlConfig:
             raise ValueError("learning_rate, temperature_init and std_init must be positive")
         if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
             raise ValueError(f"value_range must be (low, high), got {self.value_range}")
+        if self.value_bins and (self.value_bins < 2 or self.value_range is None):
+            raise ValueError("value_bins needs a value_range, and at least 2 bins")
         charges = (self.gripper_penalty, self.takeover_penalty, self.bc_weight)
         if min(*charges, self.bc_decay_updates) < 0:
             raise ValueError("penalties, bc_weight and bc_decay_updates must not be negative")
@@ -168,10 +172,17 @@ class HilSerl:
         self.net = ActorNet.from_spec(
             spec, config.hidden, config.activation, config.bf16, config.encoder
         )
-        sizes = (self.net.feature_size + self.net.pose_size, *config.hidden, 1)
+        self.histogram: heads.HlGauss | None = None
+        if config.value_bins and config.value_range:
+            self.histogram = heads.HlGauss(*config.value_range, config.value_bins)
+        outputs = config.value_bins or 1
+        sizes = (self.net.feature_size + self.net.pose_size, *config.hidden, outputs)
         self.critic_net = EnsembleMLP(config.critics, sizes, config.activation, config.bf16)
         self.actor = self.net.init(generator, config.std_init)
         self.critic = self.critic_net.init(generator, last_scale=0.01)
+        if self.histogram:  # starts near 0, as numbers do
+            start = (self.histogram.encode(torch.zeros(())) + 1e-4).log()
+            self.critic_net.layers(self.critic)[-1][1].copy_(start)
         self.critic_slow = self.critic.clone()
         self.gripper_slow = self.actor["gripper"].clone() if self.net.gripper else None
         self.encoder_slow = self.actor["encoder"].clone() if self.net.encoder else None
@@ -269,8 +280,17 @@ class HilSerl:
             target = batch.reward + batch.discount * batch.mask * value
             if config.value_range is not None:
                 target = target.clamp(*config.value_range)
-        q = self._q(batch.state, batch.action[:, : self.net.pose_size], self.critic)
-        loss = (q - target).square().mean()
+        return self.td_loss(batch, target)
+
+    def td_loss(self, batch: Transitions, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """How far every critic is from targets [B] on the recorded actions."""
+        action = batch.action[:, : self.net.pose_size]
+        output = self.critic_net(torch.cat((batch.state, action), -1), self.critic)
+        if self.histogram:
+            loss, q = self.histogram.loss(output, target), self.histogram.value(output.detach())
+        else:
+            q = output.squeeze(-1)
+            loss = (q - target).square().mean()
         return loss, {
             "critic/loss": loss,
             "critic/q_mean": q.mean(),
@@ -367,7 +387,8 @@ class HilSerl:
 
     def _q(self, state: Tensor, action: Tensor, critics: Tensor) -> Tensor:
         """Values [E, B]."""
-        return self.critic_net(torch.cat((state, action), -1), critics).squeeze(-1)
+        output = self.critic_net(torch.cat((state, action), -1), critics)
+        return self.histogram.value(output) if self.histogram else output.squeeze(-1)
 
     def _reward(self, batch: Batch) -> Tensor:
         """What a step is worth: the task's reward, or what the person's takeovers say (RLIF)."""

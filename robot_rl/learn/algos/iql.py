@@ -64,13 +64,7 @@ class Iql(HilSerl):
             target = batch.reward + batch.discount * batch.mask * self._v(batch.next_state)
             if self.config.value_range is not None:
                 target = target.clamp(*self.config.value_range)
-        q = self._q(batch.state, batch.action[:, : self.net.pose_size], self.critic)
-        loss = (q - target).square().mean()
-        return loss, {
-            "critic/loss": loss,
-            "critic/q_mean": q.mean(),
-            "critic/target_mean": target.mean(),
-        }
+        return self.td_loss(batch, target)
 
     def value_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
         """Expectile regression of V towards the slow critics; trains V alone."""
