@@ -45,6 +45,7 @@ _FROZEN: dict[str, Any] = {"channels": (64, 128, 256), "latent": 256, "frozen": 
 CAMERA_CASES = {
     "cameras_128": (HilSerlConfig(), 128),  # what LeRobot and HIL-SERL use, at their batch of 256
     "cameras_128_frozen": (HilSerlConfig(encoder=EncoderConfig(**_FROZEN)), 128),
+    "cameras_128_cached": (HilSerlConfig(encoder=EncoderConfig(**_FROZEN, shift_px=0)), 128),
     "cameras_64": (HilSerlConfig(hidden=(128, 128), batch_size=128), 64),  # what learns on a CPU
 }
 """name -> (config, pixels of each of two square cameras)"""
@@ -76,7 +77,10 @@ def bench(seconds: float, threads: int = 1, peer_python: str = "") -> dict[str, 
         }
     for name, (config, pixels) in CAMERA_CASES.items():
         spec = _spec(CAMERAS, pixels)
-        replay = Replay(spec, CAMERA_EPISODES * EPISODE_STEPS)
+        net = (algo := config.make(spec, 0)).net
+        replay = Replay(
+            spec, CAMERA_EPISODES * EPISODE_STEPS, digest=net.digest(algo.actor_state())
+        )
         replay.ingest(_rows(spec, CAMERA_EPISODES))
         figures |= {
             f"{name}/{k}": v for k, v in _case(config, replay, rates[config.bf16], seconds).items()
@@ -84,7 +88,7 @@ def bench(seconds: float, threads: int = 1, peer_python: str = "") -> dict[str, 
         raw = CAMERAS * pixels * pixels * 3
         figures[f"{name}/bytes_per_step"] = float(replay.bytes_per_step)
         figures[f"{name}/bytes_per_raw_byte"] = replay.bytes_per_step / raw
-        figures[f"{name}/encoder_mflops_per_step"] = _encoder_flops(config.make(spec, 0))[0] / 1e6
+        figures[f"{name}/encoder_mflops_per_step"] = _encoder_flops(algo)[0] / 1e6
     algo = CASES["critics_2"].make(_spec(), 0)
     state = {"state": np.zeros((1, STATE_SIZE), np.float32)}
     figures["act_ms"] = 1e3 * _period_s(lambda: algo.act(state, False), min(seconds, 1.0))
@@ -160,7 +164,7 @@ def _encoder_flops(algo: HilSerl) -> tuple[float, float]:
     """Of one sample's images: (one look, what a gradient step needs).
 
     s forward and backward, s' through the fast and the slow encoder; a frozen trunk looks at each
-    picture once.
+    picture once per draw, or, without shifts, once and for all.
     """
     encoder = algo.net.encoder
     if encoder is None:
@@ -172,7 +176,7 @@ def _encoder_flops(algo: HilSerl) -> tuple[float, float]:
         encoder(images, algo.actor["encoder"]).sum().backward()
     once, twice = float(forward.get_total_flops()), float(both.get_total_flops())
     if encoder.config.frozen:
-        return once, 2.0 * once
+        return once, 2.0 * once if encoder.config.shift_px else 0.0
     return once, twice + 2.0 * once
 
 

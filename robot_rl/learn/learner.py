@@ -123,7 +123,8 @@ class Learner:
         )
         folder = run_dir / "replay" if config.frames_on_disk else None
         keys = self.algo.net.observation_keys
-        self.replay = Replay(spec, config.capacity, keys, view, folder)
+        digest = self.algo.net.digest(self.algo.actor_state())
+        self.replay = Replay(spec, config.capacity, keys, view=view, folder=folder, digest=digest)
         self.publish_period_s = config.publish_period_s  # may be changed at any time
         self.updates = 0  # gradient steps done, pre-training included
         self.updates_per_s = 10.0  # in the newest call of `update`

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import SpecError
-from robot_rl.spec import Spec
+from robot_rl.spec import Spec, TensorSpec
 from robot_rl.types import (
     Driver,
     Ending,
@@ -190,6 +190,7 @@ class Replay:
         capacity: steps. Memory is touched only as it fills.
         keys: observation entries to keep; None keeps all.
         view: what the algorithm wants.
+        digest: turns a frame's observation into what is kept of it (`nets.actor.ActorNet.digest`).
         folder: where frames are memory-mapped; None = in memory. The file is a cache of the store,
             made anew each time.
     """
@@ -199,8 +200,10 @@ class Replay:
         spec: Spec,
         capacity: int,
         keys: Iterable[str] | None = None,
+        *,
         view: View | None = None,
         folder: Path | None = None,
+        digest: Callable[[Observation], Observation] | None = None,
     ) -> None:
         self.view = view or View()
         if capacity < 1:
@@ -209,6 +212,10 @@ class Replay:
         self.env_steps = 0  # practice steps ever ingested: what the update budget counts
         self.refused_rows = 0  # rows without a known episode (or of another spec)
         kept = spec.observation if keys is None else {k: spec.observation[k] for k in keys}
+        if digest is not None:
+            blank = {k: np.zeros(v.shape, v.dtype) for k, v in kept.items()}
+            kept = {k: TensorSpec(v.shape, str(v.dtype)) for k, v in digest(blank).items()}
+        self._digest = digest or (lambda observation: observation)
         slots = capacity + capacity // 4 + 2  # an episode has one frame more than steps
         self._frames = {k: _array(folder, k, (slots, *v.shape), v.dtype) for k, v in kept.items()}
         self._free_frames = list(range(slots - 1, -1, -1))
@@ -362,8 +369,9 @@ class Replay:
         if row.id in self._gone:  # capacity is smaller than this one episode
             return
         slot = self._free_frames.pop()
+        observation = self._digest({k: row.observation[k] for k in self._frames})
         for key, store in self._frames.items():
-            store[slot] = row.observation[key]
+            store[slot] = observation[key]
         episode.frames[row.frame] = slot
         for step_slot in episode.waiting.pop(row.frame, []):
             self._link(episode, step_slot, row.frame, slot)

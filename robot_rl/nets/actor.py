@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from robot_rl.nets import heads
 from robot_rl.nets.encoder import Encoder, EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.spec import Spec
+from robot_rl.types import Observation
 
 GRIPPER_CHOICES = 3  # close, keep, open: index = round(action[6]) + 1
 GRIPPER_DEAD_ZONE = 0.5  # as spec.ActionSpec.gripper_width_m
@@ -142,6 +143,22 @@ class ActorNet:
         """The images of a batch: camera key -> uint8 [B, H, W, C]."""
         keys = self.encoder.keys if self.encoder else ()
         return {k: torch.as_tensor(observation[k]) for k in keys}
+
+    def digest(self, tensors: Mapping[str, Tensor]) -> Callable[[Observation], Observation] | None:
+        """What a frame may be kept as instead of its images: a frozen trunk's output, float16.
+
+        None where images are needed: without cameras, when the trunk learns or images are shifted.
+        """
+        encoder = self.encoder
+        if encoder is None or not encoder.config.frozen or encoder.config.shift_px:
+            return None
+
+        def look(observation: Observation) -> Observation:
+            images = {k: torch.as_tensor(observation[k])[None] for k in encoder.keys}
+            tokens = encoder.look(images, tensors["encoder"])
+            return observation | {k: v[0].half().numpy() for k, v in tokens.items()}
+
+        return look
 
     def features(
         self, scaled: Tensor, images: Mapping[str, Tensor], encoder: Tensor | None

@@ -154,7 +154,7 @@ class Encoder:
 
         Either goes into `__call__`.
         """
-        if not self.config.frozen:
+        if not self.config.frozen or next(iter(images.values())).dtype is not torch.uint8:
             return dict(images)
         with torch.no_grad(), self._autocast(flat):
             tokens = functional_call(
@@ -187,7 +187,7 @@ def random_shift(image: Tensor, pad_px: int, generator: torch.Generator) -> Tens
     image: uint8 [B, H, W, C]; returns a new tensor of the same shape. Offsets differ per image.
     """
     if pad_px == 0:
-        return image
+        return image  # also what is no image any more (`Encoder.look`)
     batch, height, width, channels = image.shape
     draw = torch.randint(-pad_px, pad_px + 1, (2, batch, 1), generator=generator)
     draw = draw.to(image.device)
@@ -247,6 +247,7 @@ class _Camera(nn.Module):
         """uint8 [B, H, W, C], or tokens -> [B, latent]."""
         x = self.look(image) if image.dtype is torch.uint8 else image
         x = x.detach() if self.frozen else x
+        x = x.float() if x.dtype is torch.float16 else x  # kept small in the replay
         maps = self.maps.view(x.shape[1], -1, x.shape[2])
         pooled = torch.bmm(x.transpose(0, 1), maps.transpose(1, 2))  # [depth, B, embeddings]
         pooled = pooled.permute(1, 0, 2).flatten(1) * x.shape[2] ** -0.5

@@ -16,7 +16,8 @@ from robot_rl.config import build
 from robot_rl.errors import CheckpointError, ConfigError, SpecError
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
 from robot_rl.learn.algos.hil_serl import HilSerl
-from robot_rl.learn.replay import Batch
+from robot_rl.learn.bench import _rows, _spec
+from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.encoder import TRUNKS, Encoder, EncoderConfig, random_shift
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
@@ -124,6 +125,36 @@ def test_a_frozen_trunk_looks_once_and_says_the_same() -> None:
     algo.update(Sampler())
     moved = algo.actor["encoder"].detach() != before
     assert 0 < int(moved.sum()) < len(before)
+
+
+def test_behind_a_frozen_trunk_the_replay_keeps_features_instead_of_images() -> None:
+    encoder = replace(TINY, frozen=True, shift_px=0)
+    config = replace(CONFIG, encoder=encoder)
+    algo = learner(config)
+    digest = algo.net.digest(algo.actor_state())
+    assert digest is not None
+    assert learner(replace(CONFIG, encoder=replace(encoder, shift_px=2))).net.digest({}) is None
+    rows = _rows(_spec(2, PX), episodes=2)
+    space = _spec(2, PX)
+    algo = config.make(space, 0)
+    digest = algo.net.digest(algo.actor_state())
+    kept = Replay(space, 200, algo.net.observation_keys, digest=digest)
+    raw = Replay(space, 200, algo.net.observation_keys)
+    for replay in (kept, raw):
+        replay.ingest(rows)
+    one, two = (r.sample(16, 0.5, np.random.default_rng(0)) for r in (kept, raw))
+    assert one.observation["image/0"].dtype == np.float16
+    torch.testing.assert_close(
+        algo.see(algo.transitions(one)).state,
+        algo.see(algo.transitions(two)).state,
+        atol=5e-3,
+        rtol=0,
+    )
+    algo.update(
+        lambda batch_size, demo_fraction: kept.sample(
+            batch_size, demo_fraction, np.random.default_rng(0)
+        )
+    )
 
 
 def test_a_trunk_is_read_from_a_file_with_the_right_hash(tmp_path: Path) -> None:
