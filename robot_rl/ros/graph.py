@@ -90,7 +90,7 @@ class SimGraphConfig:
     namespace: str = ""  # one robot; give each its own when there are several
     real_time_factor: float = 1.0  # run s per wall s; >1 trains faster, 1 = dress rehearsal
     domain_id: int = 42  # away from 0, where every other ROS 2 on the network lives
-    camera_hz: float = 0.0  # state tasks need no images, and images need OpenGL
+    camera_hz: float = 0.0  # 0 = as the task needs: none, or twice the control rate
     unattended: bool = True  # the scripted person also acknowledges stops
     with_actor: bool = True  # False: the actor runs elsewhere (a terminal, a debugger)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -6,6 +6,7 @@ they have done is read from the run folder; killing any of them, this one includ
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
+FRAMES_PER_TICK = 2  # of a simulated camera nobody set: a picture is half a control period old
 
 
 def learner_spec(run_dir: Path) -> NodeSpec:
@@ -39,9 +41,13 @@ def learner_spec(run_dir: Path) -> NodeSpec:
 def graph_of(experiment: Experiment) -> Graph:
     """The nodes of an experiment, without the learner."""
     run_dir = str(experiment.run_dir.resolve())
-    if isinstance(experiment.ros, RealGraphConfig):
-        return real_graph(experiment.ros, run_dir)
-    return sim_graph(experiment.ros, run_dir)
+    config = experiment.ros
+    if isinstance(config, RealGraphConfig):
+        return real_graph(config, run_dir)
+    if not config.camera_hz and getattr(experiment.task, "images", ()):
+        rate_hz = FRAMES_PER_TICK * experiment.task.spec.control_hz
+        config = dataclasses.replace(config, camera_hz=rate_hz)
+    return sim_graph(config, run_dir)
 
 
 def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

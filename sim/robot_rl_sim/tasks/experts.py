@@ -57,6 +57,20 @@ class Hand:
         return np.clip(a, -1.0, 1.0).astype(np.float32)
 
 
+class Ticks:
+    """Counts control periods, however often a device asks its expert (50 Hz over ROS 2)."""
+
+    def __init__(self, control_hz: float) -> None:
+        self._least_s, self._last_s = 0.9 / control_hz, -np.inf
+
+    def new(self, stamp_s: float) -> bool:
+        """True when a control period has passed since this was last true (or the clock jumped)."""
+        if abs(stamp_s - self._last_s) < self._least_s:
+            return False
+        self._last_s = stamp_s
+        return True
+
+
 class ReachExpert:
     """Straight to the goal, braking in time."""
 
@@ -91,7 +105,7 @@ class LiftExpert:
     def reset(self, rng: np.random.Generator) -> None:
         """Start an episode."""
         self._hand.reset(rng)
-        self._closing = 0
+        self._ticks, self._closing = Ticks(self._task.control_hz), 0
 
     def act(self, state: RobotState) -> NDArray[np.float32]:
         """Action [7]; the last entry closes (-1) or opens (+1) the gripper."""
@@ -104,7 +118,11 @@ class LiftExpert:
         open_wide = state.gripper_width_m > task.cube_m + 0.02
         goal = np.array((*(tcp.position_m[:2] + off), float(tcp.position_m[2])))
         gripper = 1.0
-        self._closing = self._closing + 1 if between and (square or self._closing) else 0
+        new = self._ticks.new(state.stamp_s)
+        if between and (square or self._closing):
+            self._closing += new or not self._closing
+        else:
+            self._closing = 0
         if self._closing:
             gripper = -1.0
             if self._closing > self.CLOSING_STEPS:
@@ -146,6 +164,7 @@ class PegInsertExpert:
     def reset(self, rng: np.random.Generator) -> None:
         """Start an episode."""
         self._hand.reset(rng)
+        self._ticks = Ticks(self._task.control_hz)
         self._last_z_m, self._resting, self._searched = np.inf, 0, 0
 
     def act(self, state: RobotState) -> NDArray[np.float32]:
@@ -154,6 +173,8 @@ class PegInsertExpert:
         position, _ = task.tip_in_hole(state)
         velocity = rotate_inverse(hole.quaternion_xyzw, state.tcp_twist_in_base[:3])
         ahead = position + LOOK_AHEAD_S * velocity
+        if self._ticks.new(state.stamp_s):
+            self._watch(position, ahead)
         goal = self._goal(position, ahead)
         here = compose(hole, pose(position, TOOL_DOWN_XYZW))
         there = compose(hole, pose(goal + position - ahead, TOOL_DOWN_XYZW))
@@ -165,7 +186,6 @@ class PegInsertExpert:
         """Where the tip should be at the end of this step, in the hole frame [3] m."""
         aim, z = self._hand.offset_m, float(tip[2])
         aside = float(np.hypot(*(ahead[:2] - aim)))
-        self._watch(z, aside)
         if z < -0.001:  # in: go down, sideways the hole knows better
             return np.array((*ahead[:2], z - self.PUSH_M))
         if self._searched:
@@ -179,8 +199,9 @@ class PegInsertExpert:
         trust = max(1.0 - aside / self.ALIGNED_M, 0.0)
         return np.array((*aim, z - trust * self.PUSH_M))
 
-    def _watch(self, z: float, aside: float) -> None:
+    def _watch(self, tip: NDArray[np.float64], ahead: NDArray[np.float64]) -> None:
         """Count the steps in which the tip, believed to be aligned, does not descend."""
+        z, aside = float(tip[2]), float(np.hypot(*(ahead[:2] - self._hand.offset_m)))
         near = -0.001 < z < 0.002 and aside < 2 * self.ALIGNED_M
         self._resting = self._resting + 1 if near and z > self._last_z_m - 0.0002 else 0
         self._last_z_m = z
