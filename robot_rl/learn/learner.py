@@ -180,7 +180,8 @@ class Learner:
         """Gradient steps that the data pays for now."""
         if self._pretrain_left and self.replay.len_demo:
             return self._pretrain_left
-        if self.env_steps < self.config.min_steps or not self.replay.len_online:
+        practised = self.env_steps >= self.config.min_steps and self.replay.len_online
+        if not practised or not self.replay.can_sample:
             return 0
         return int(self._credit)
 
@@ -190,7 +191,7 @@ class Learner:
         Returns the gradient steps done.
 
         Raises:
-            SpecError: the replay is empty.
+            SpecError: there is nothing to learn from.
             RobotRLError: gradients stay non-finite although the last good state was restored.
         """
         began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0

@@ -62,12 +62,14 @@ class View:
     """What an algorithm wants of the replay.
 
     n_step: transitions span up to this many steps; gamma: discounts the rewards inside them and
-    the return to go; own_successes: see the module; recent_fraction: of the online draws, taken
-    from the newest `recent_steps` online steps.
+    the return to go; demo_only: never fall back on practice while there are no demonstrations (a
+    cloner would clone itself); own_successes: see the module; recent_fraction: of the online draws,
+    taken from the newest `recent_steps` online steps.
     """
 
     n_step: int = 1
     gamma: float = 1.0
+    demo_only: bool = False
     own_successes: bool = False
     recent_fraction: float = 0.0
     recent_steps: int = 1000
@@ -246,6 +248,11 @@ class Replay:
         return self._demo.size
 
     @property
+    def can_sample(self) -> bool:
+        """Whether `sample` has something to draw from."""
+        return bool(self._demo.size or (self._online.size and not self.view.demo_only))
+
+    @property
     def bytes_per_step(self) -> int:
         """Memory of one step with its frame."""
         frame = sum(v[0].nbytes for v in self._frames.values())
@@ -272,17 +279,18 @@ class Replay:
     def sample(self, batch_size: int, demo_fraction: float, rng: np.random.Generator) -> Batch:
         """Draw with replacement: `demo_fraction` of the rows from the demo view, spread evenly.
 
-        While one view is empty, all rows come from the other.
+        While one view is empty, all rows come from the other (unless `View.demo_only`).
 
         Raises:
             SpecError: nothing can be sampled yet.
         """
-        if self._online.size + self._demo.size == 0:
+        if not self.can_sample:
             raise SpecError(
-                "the replay is empty",
-                expected="at least one complete, labelled step",
-                got="0 online, 0 demo",
-                fix="record demonstrations or practice first",
+                "there is nothing to learn from yet",
+                expected="at least one complete, labelled step"
+                + (" that a person drove" if self.view.demo_only else ""),
+                got=f"{self._online.size} online, {self._demo.size} demo",
+                fix="record demonstrations or practice first; check that steps have rewards",
             )
         if not self._online.size or not self._demo.size:
             demo_fraction = 0.0 if self._online.size else 1.0

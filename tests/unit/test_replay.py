@@ -224,7 +224,7 @@ def test_one_empty_view_leaves_all_rows_to_the_other() -> None:
 
 
 def test_empty_replay_says_what_is_missing() -> None:
-    with pytest.raises(SpecError, match="replay is empty"):
+    with pytest.raises(SpecError, match="nothing to learn from"):
         Replay(SPEC, 10).sample(1, 0.5, np.random.default_rng(0))
 
 

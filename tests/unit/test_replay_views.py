@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robot_rl.errors import SpecError
 from robot_rl.learn.replay import Replay, View
 from robot_rl.types import Driver, Ending, Label, Row, Step
 from tests.unit.test_replay import SPEC, episode, episode_id, frame, gappy_stream, start, step
@@ -140,3 +141,23 @@ def test_frames_on_disk_read_like_frames_in_memory(tmp_path: Path) -> None:
     assert (tmp_path / "replay" / "image-wrist.dat").is_file()
     for key, value in batches[0].observation.items():
         assert (value == batches[1].observation[key]).all()
+
+
+def test_a_cloner_never_clones_practice_while_there_are_no_demonstrations() -> None:
+    replay = Replay(SPEC, 100, view=View(demo_only=True))
+    replay.ingest(episode(0))
+    assert not replay.can_sample
+    with pytest.raises(SpecError, match="nothing to learn from") as caught:
+        replay.sample(8, 1.0, np.random.default_rng(0))
+    assert "a person drove" in str(caught.value)
+    replay.ingest(episode(1, purpose="demo", driver=Driver.DEMO))
+    assert replay.can_sample and (replay.sample(8, 1.0, np.random.default_rng(0)).human).all()
+
+
+def test_a_reward_that_is_not_a_number_is_left_out_and_counted() -> None:
+    replay = Replay(SPEC, 100)
+    rows = [r if not isinstance(r, Step) or r.step != 2 else replace(r, reward=float("nan"))
+            for r in episode(0)]  # fmt: skip
+    replay.ingest(rows)
+    assert (replay.len_online, replay.refused_rows) == (4, 1)
+    assert np.isfinite(replay.sample(64, 0.0, np.random.default_rng(0)).reward).all()

@@ -73,7 +73,7 @@ class Bc:
     def __init__(self, config: BcConfig, spec: Spec, generator: torch.Generator) -> None:
         self.config, self.generator = config, generator
         self.batch_size = ranks.share(config.batch_size)
-        self.view = View(own_successes=config.own_successes)
+        self.view = View(demo_only=True, own_successes=config.own_successes)
         self.net = config.make_actor(spec)
         self.actor = self.net.init(generator)
         self.updates = torch.zeros((), dtype=torch.int64)
