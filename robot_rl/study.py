@@ -46,8 +46,20 @@ VARIANTS = {
             "train.max_env_steps=0",
         ),
     ),
+    "hg_dagger": Variant(
+        "HG-DAgger, cloning corrections as they come in",
+        ("algo=hg_dagger", "algo.hidden=[128,128]", "learner.pretrain_updates=5000"),
+    ),
+    "rlif": Variant(
+        "RLIF, learning from when the person takes over",
+        # the same networks; the return lies between "always taken over" and "never"
+        ("algo.task_reward=false", "algo.takeover_penalty=1.0", "algo.value_range=[-20,0]"),
+    ),
 }
-"""HIL-SERL's own ablation (arXiv 2410.21845, table 1): demonstrations, interventions, cloning."""
+"""RLIF and HG-DAgger differ most when the person is poor: give `operator.skill` with them."""
+
+ABLATION = ("full", "no_interventions", "no_demos", "neither", "bc")
+"""HIL-SERL's own (arXiv 2410.21845, table 1): demonstrations, interventions, cloning."""
 
 
 def command(

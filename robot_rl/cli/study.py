@@ -16,19 +16,25 @@ again, so an interrupted study goes on.
 EXAMPLES = """
 robot-rl study peg_insert --seeds 3 --folder runs/study
 robot-rl study peg_insert --variants full,bc --seeds 1 --jobs 2 train.max_minutes=5
+robot-rl study peg_insert_easy --variants rlif,hg_dagger operator.skill=0.3
 """
 
 
 def run(argv: Sequence[str]) -> int:
     """Run the study and print its table."""
-    from robot_rl.study import VARIANTS, as_markdown, study
+    from robot_rl.study import ABLATION, VARIANTS, as_markdown, study
 
     parser = Parser("study", TEXT, EXAMPLES).with_json()
     parser.add_argument("task", help="experiment to study, e.g. peg_insert")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for every run")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="default: 3")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default 1)")
-    parser.add_argument("--variants", default=",".join(VARIANTS), metavar="A,B", help="which")
+    parser.add_argument(
+        "--variants",
+        default=",".join(ABLATION),
+        metavar="A,B",
+        help="which of " + ", ".join(VARIANTS),
+    )
     parser.add_argument("--folder", type=Path, default=Path("runs/study"), metavar="DIR")
     args = parser.read(argv)
     names = args.variants.split(",")
