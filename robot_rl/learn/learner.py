@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import os
 import time
 from collections import deque
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.clock import WallClock
-from robot_rl.errors import CheckpointError, RobotRLError
+from robot_rl.errors import CheckpointError, RobotRLError, SetupError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
@@ -73,6 +74,7 @@ class LearnerConfig:
     checkpoint_updates: int = 5000  # gradient steps between automatic checkpoints; 0 = never
     keep_checkpoints: int = 3  # and the best one beside
     log_updates: int = 200  # gradient steps between metric lines
+    device: str = "auto"  # cpu | cuda | cuda:1 | auto: a GPU where there is one
     threads: int = 1  # torch threads; the other cores belong to simulator, gate and actor
     tensorboard: bool = False
 
@@ -88,6 +90,25 @@ class LearnerConfig:
             raise ValueError(f"publish_period_s must not be negative, got {self.publish_period_s}")
         if min(self.keep_checkpoints, self.log_updates, self.threads) < 1:
             raise ValueError("keep_checkpoints, log_updates and threads must be at least 1")
+
+    @property
+    def resolved_device(self) -> str:
+        """Where tensors live; with several ranks each takes the GPU of its number.
+
+        Raises:
+            SetupError: a GPU is asked for and there is none.
+        """
+        if self.device == "auto":
+            index = os.environ.get("LOCAL_RANK", "0")
+            return f"cuda:{index}" if torch.cuda.is_available() else "cpu"
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise SetupError(
+                "the learner was told to use a GPU, and torch sees none",
+                expected=f"a CUDA device for learner.device={self.device}",
+                got=f"torch {torch.__version__}, no CUDA",
+                fix="install the CUDA build of torch and the driver, or learner.device=cpu",
+            )
+        return self.device
 
 
 class Learner:
@@ -115,7 +136,7 @@ class Learner:
         torch.set_num_threads(config.threads)
         keep_freed_memory()
         self.config, self.spec, self.store = config, spec, store
-        self.algo = algo.make(spec, seed)
+        self.algo = algo.make(spec, seed, config.resolved_device)
         view = replace(
             self.algo.view,
             recent_fraction=config.recent_fraction,
@@ -239,7 +260,7 @@ class Learner:
         Raises:
             CheckpointError: the disk refused.
         """
-        tensors = self.algo.state_dict()
+        tensors = {k: v.cpu() for k, v in self.algo.state_dict().items()}
         facts = {
             "updates": self.updates,
             "version": self._version,
@@ -319,7 +340,7 @@ class Learner:
         return self.replay.sample(batch_size, demo_fraction, self._rng)
 
     def _publish(self, tensors: dict[str, Tensor], now_s: float) -> None:
-        data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()})
+        data = safetensors.torch.save({k: v.cpu().contiguous() for k, v in tensors.items()})
         self._version += 1
         self._weights = Weights(self._version, hashlib.sha256(data).hexdigest(), data)
         self._published_updates, self._published_s = self.updates, now_s

@@ -68,6 +68,7 @@ def agree(value: int) -> int:
     """What rank 0 says."""
     if count() == 1:
         return value
-    said = torch.tensor([value])
+    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    said = torch.tensor([value], device=device)
     dist.broadcast(said, 0)
     return int(said)

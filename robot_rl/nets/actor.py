@@ -154,9 +154,10 @@ class ActorNet:
             return None
 
         def look(observation: Observation) -> Observation:
-            images = {k: torch.as_tensor(observation[k])[None] for k in encoder.keys}
+            device = tensors["encoder"].device
+            images = {k: torch.as_tensor(observation[k])[None].to(device) for k in encoder.keys}
             tokens = encoder.look(images, tensors["encoder"])
-            return observation | {k: v[0].half().numpy() for k, v in tokens.items()}
+            return observation | {k: v[0].half().cpu().numpy() for k, v in tokens.items()}
 
         return look
 
@@ -170,7 +171,7 @@ class ActorNet:
 
     def scaled(self, state: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """What the networks see: [B, S] -> [B, S]."""
-        scaled = (state - tensors["mean"]).mul_(tensors["scale"])
+        scaled = (state.to(tensors["mean"].device) - tensors["mean"]).mul_(tensors["scale"])
         return scaled.clamp_(-SCALED_LIMIT, SCALED_LIMIT)
 
     def distribution(self, features: Tensor, policy: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,19 +194,24 @@ class ActorNet:
         `gripper_epsilon` a uniformly random gripper command.
         """
         scaled = self.scaled(self.state(observation), tensors)
-        features = self.features(scaled, self.images(observation), tensors.get("encoder"))
+        images = {k: v.to(scaled.device) for k, v in self.images(observation).items()}
+        features = self.features(scaled, images, tensors.get("encoder"))
         mean, log_std = self.distribution(features, tensors["policy"])
         if deterministic:
             pose = torch.tanh(mean)
         else:
-            noise = torch.randn(mean.shape, generator=generator)
+            noise = torch.randn(mean.shape, generator=generator).to(mean.device)
             pose = torch.tanh(mean + noise * log_std.exp())
         if not self.gripper:
             return pose
         choice = self.gripper(features, tensors["gripper"])[0].argmax(-1)
         if not deterministic and gripper_epsilon > 0.0:
-            explore = torch.rand(choice.shape, generator=generator) < gripper_epsilon
-            other = torch.randint(GRIPPER_CHOICES, choice.shape, generator=generator)
+            explore = (
+                torch.rand(choice.shape, generator=generator).to(choice.device) < gripper_epsilon
+            )
+            other = torch.randint(GRIPPER_CHOICES, choice.shape, generator=generator).to(
+                choice.device
+            )
             choice = torch.where(explore, other, choice)
         return torch.cat((pose, (choice - 1.0).unsqueeze(-1)), -1)
 

@@ -22,6 +22,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,7 +90,7 @@ class Encoder:
         if config.shared and len(set(shapes.values())) > 1:
             raise ValueError(f"cameras of different shape cannot share an encoder: {dict(shapes)}")
         with torch.random.fork_rng(devices=[]):  # building modules must not disturb other draws
-            self._net = _Cameras(config, [shapes[k] for k in self.keys])
+            self._net = _Cameras(config, [shapes[k] for k in self.keys], bf16)
         self._parts = [(n, p.shape, p.numel()) for n, p in self._net.named_parameters()]
         self.size = config.latent * len(self.keys)
         self.parameters = sum(size for _, _, size in self._parts)
@@ -169,8 +170,8 @@ class Encoder:
             for (name, shape, _), view in zip(self._parts, views, strict=True)
         }
 
-    def _autocast(self, flat: Tensor) -> torch.autocast:
-        return torch.autocast(flat.device.type, torch.bfloat16, enabled=self._bf16)
+    def _autocast(self, flat: Tensor) -> AbstractContextManager[object]:
+        return torch.autocast(flat.device.type, torch.bfloat16) if self._bf16 else nullcontext()
 
     def __call__(self, images: Mapping[str, Tensor], flat: Tensor) -> Tensor:
         """Features float32 [B, F]; images: camera key -> uint8 [B, H, W, C], or from `look`."""
@@ -206,10 +207,12 @@ def random_shift(image: Tensor, pad_px: int, generator: torch.Generator) -> Tens
 class _Cameras(nn.Module):
     """One encoder per camera, or one for all of them."""
 
-    def __init__(self, config: EncoderConfig, shapes: Sequence[tuple[int, ...]]) -> None:
+    def __init__(
+        self, config: EncoderConfig, shapes: Sequence[tuple[int, ...]], bf16: bool
+    ) -> None:
         super().__init__()
         own = shapes[:1] if config.shared else shapes
-        self.cameras = nn.ModuleList(_Camera(config, shape) for shape in own)
+        self.cameras = nn.ModuleList(_Camera(config, shape, bf16) for shape in own)
 
     def forward(self, images: Sequence[Tensor], tokens: bool = False) -> Tensor | list[Tensor]:
         """Features [B, F] of one image batch per camera; with `tokens` the trunks' outputs."""
@@ -225,8 +228,9 @@ class _Cameras(nn.Module):
 class _Camera(nn.Module):
     """Trunk, spatial learned embeddings, bottleneck of one camera."""
 
-    def __init__(self, config: EncoderConfig, shape: tuple[int, ...]) -> None:
+    def __init__(self, config: EncoderConfig, shape: tuple[int, ...], bf16: bool) -> None:
         super().__init__()
+        self.dtype = torch.bfloat16 if bf16 else torch.float32
         height, width, channels = shape
         self.trunk = _TRUNKS[config.trunk](config.channels, channels)
         self.frozen = config.frozen
@@ -240,8 +244,7 @@ class _Camera(nn.Module):
     def look(self, image: Tensor) -> Tensor:
         """uint8 [B, H, W, C] -> tokens [B, depth, places]."""
         x = image.permute(0, 3, 1, 2)  # a view: NHWC memory is what channels_last means
-        dtype = torch.bfloat16 if torch.is_autocast_enabled(x.device.type) else torch.float32
-        return self.trunk(x.to(dtype).mul_(2.0 / 255.0).sub_(1.0)).flatten(2)
+        return self.trunk(x.to(self.dtype).mul_(2.0 / 255.0).sub_(1.0)).flatten(2)
 
     def forward(self, image: Tensor) -> Tensor:
         """uint8 [B, H, W, C], or tokens -> [B, latent]."""

@@ -60,12 +60,15 @@ class HlGauss:
         bins: K.
     """
 
-    def __init__(self, low: float, high: float, bins: int) -> None:
+    def __init__(
+        self, low: float, high: float, bins: int, device: torch.device | str = "cpu"
+    ) -> None:
         margin = MARGIN * (high - low)
         self.bins = bins
-        self._edges = torch.linspace(low - margin, high + margin, bins + 1)
+        edges = torch.linspace(low - margin, high + margin, bins + 1)
+        self._edges = edges.to(device)
         self._centres = (self._edges[1:] + self._edges[:-1]) / 2
-        self._std = SMEAR * float(self._edges[1] - self._edges[0])
+        self._std = SMEAR * float(edges[1] - edges[0])
 
     def encode(self, value: Tensor) -> Tensor:
         """Values [...] -> probabilities [..., K]."""

@@ -64,8 +64,8 @@ class Algorithm(Protocol):
 class AlgorithmConfig(Protocol):
     """A registered config that builds its algorithm."""
 
-    def make(self, spec: Spec, seed: int) -> Algorithm:
-        """A fresh learner."""
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> Algorithm:
+        """A fresh learner, its tensors on `device`."""
         ...
 
     def make_actor(self, spec: Spec) -> ActorNet:
@@ -99,7 +99,8 @@ def fit_scaling(tensors: Mapping[str, Tensor], states: Tensor) -> None:
 
     With several ranks: of the states of all of them.
     """
-    moments = states.double().mean(0), states.double().square().mean(0)
+    states = states.to(tensors["mean"].device).double()
+    moments = states.mean(0), states.square().mean(0)
     ranks.average_(moments)
     std = (moments[1] - moments[0].square()).clamp_min(0.0).sqrt()
     tensors["mean"].copy_(moments[0])
@@ -116,10 +117,11 @@ class Adam:
     def __init__(self, parameters: Mapping[str, Tensor], learning_rate: float) -> None:
         self._parameters = dict(parameters)
         self._adam = torch.optim.Adam(self._parameters.values(), lr=learning_rate, fused=True)
-        self.skipped = torch.zeros((), dtype=torch.int64)
+        device = next(iter(self._parameters.values())).device
+        self.skipped = torch.zeros((), dtype=torch.int64, device=device)
         for value in self._parameters.values():  # create the state now, so that it can be loaded
             self._adam.state[value] = {
-                "step": torch.zeros(()),
+                "step": torch.zeros((), device=device),
                 "exp_avg": torch.zeros_like(value, requires_grad=False),
                 "exp_avg_sq": torch.zeros_like(value, requires_grad=False),
             }
@@ -129,7 +131,7 @@ class Adam:
         values = list(self._parameters.values())
         grads = torch.autograd.grad(loss, values)
         ranks.average_(grads)
-        total = torch.zeros(())
+        total = torch.zeros((), device=self.skipped.device)
         for value, grad in zip(values, grads, strict=True):
             value.grad = grad
             total = total + grad.sum()

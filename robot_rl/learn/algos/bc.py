@@ -56,9 +56,9 @@ class BcConfig:
         if self.loss not in ("nll", "mse"):
             raise ValueError(f"loss must be nll or mse, got {self.loss}")
 
-    def make(self, spec: Spec, seed: int) -> Bc:
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> Bc:
         """A fresh learner."""
-        return Bc.init(self, spec, seed)
+        return Bc.init(self, spec, seed, device)
 
     def make_actor(self, spec: Spec) -> ActorNet:
         """The network that drives."""
@@ -70,22 +70,25 @@ class Bc:
 
     steps_per_update = 1
 
-    def __init__(self, config: BcConfig, spec: Spec, generator: torch.Generator) -> None:
-        self.config, self.generator = config, generator
+    def __init__(
+        self, config: BcConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
+    ) -> None:
+        self.config, self.generator, self.device = config, generator, torch.device(device)
         self.batch_size = ranks.share(config.batch_size)
         self.view = View(demo_only=True, own_successes=config.own_successes)
         self.net = config.make_actor(spec)
-        self.actor = self.net.init(generator)
-        self.updates = torch.zeros((), dtype=torch.int64)
+        self.actor = {k: v.to(self.device) for k, v in self.net.init(generator).items()}
+        self.updates = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._fresh = True  # no update yet; asking the tensor would wait for the device
         learned = {k: self.actor[k] for k in ("policy", "gripper", "encoder") if k in self.actor}
         for tensor in learned.values():
             tensor.requires_grad_()
         self.optimizer = Adam(learned, config.learning_rate)
 
     @classmethod
-    def init(cls, config: BcConfig, spec: Spec, seed: int) -> Bc:
+    def init(cls, config: BcConfig, spec: Spec, seed: int, device: str = "cpu") -> Bc:
         """A fresh network."""
-        return cls(config, spec, torch.Generator().manual_seed(seed))
+        return cls(config, spec, torch.Generator().manual_seed(seed), device)
 
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
         """Actions [B, A] for observations with a leading batch axis."""
@@ -95,18 +98,18 @@ class Bc:
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """One gradient step on steps that a person drove."""
-        if self.net.keys and not self.updates:
+        if self._fresh and self.net.keys:
             first = sample(ranks.share(SCALING_SAMPLE), 1.0)
             fit_scaling(self.actor, self.net.state(first.observation))
         batch = sample(self.batch_size, 1.0)
         scaled = self.net.scaled(self.net.state(batch.observation), self.actor)
         shift_px = self.config.encoder.shift_px
         images = {
-            k: random_shift(v, shift_px, self.generator)
+            k: random_shift(v.to(self.device), shift_px, self.generator)
             for k, v in self.net.images(batch.observation).items()
         }
         features = self.net.features(scaled, images, self.actor.get("encoder"))
-        action = torch.from_numpy(batch.action)
+        action = torch.from_numpy(batch.action).to(self.device)
         loss = self.actor_loss(features, action[:, : self.net.pose_size])
         metrics = {"actor/loss": loss.detach()}
         if self.net.gripper:
@@ -115,6 +118,7 @@ class Bc:
             loss = loss + gripper_loss
         self.optimizer.step(loss)
         self.updates += 1
+        self._fresh = False
         return metrics | {"optimizer/skipped": self.optimizer.skipped.clone()}
 
     def actor_loss(self, features: Tensor, pose_action: Tensor) -> Tensor:
@@ -144,6 +148,7 @@ class Bc:
         rest = dict(state)
         generator = rest.pop("generator", None)
         copy_tensors(self._tensors(), rest)
+        self._fresh = not int(self.updates)
         if generator is not None:
             self.generator.set_state(generator)
 

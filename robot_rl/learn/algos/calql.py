@@ -42,9 +42,9 @@ class CalQlConfig(HilSerlConfig):
         if self.conservative_weight < 0.0 or self.conservative_actions < 1:
             raise ValueError("conservative_weight must be >= 0, conservative_actions at least 1")
 
-    def make(self, spec: Spec, seed: int) -> CalQl:
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> CalQl:
         """A fresh learner."""
-        return CalQl.init(self, spec, seed)
+        return CalQl.init(self, spec, seed, device)
 
 
 class CalQl(HilSerl):
@@ -60,7 +60,7 @@ class CalQl(HilSerl):
         size = len(batch.state)
         states = batch.state.repeat_interleave(3 * count, 0)
         q = self._q(states, actions, self.critic).view(config.critics, size, 3 * count)
-        below = torch.zeros(())
+        below = torch.zeros((), device=self.device)
         if config.calibrate:
             bound = batch.return_to_go.view(1, size, 1)
             below = (q < bound).float().mean()
@@ -84,7 +84,7 @@ class CalQl(HilSerl):
         size = len(batch.state)
         uniform = 2.0 * torch.rand((size * count, pose), generator=self.generator) - 1.0
         density = torch.full((size * count,), -pose * math.log(2.0))
-        parts.append((uniform, density))
+        parts.append((uniform.to(self.device), density.to(self.device)))
         actions = torch.cat([a.view(size, count, pose) for a, _ in parts], 1)
         log_probs = torch.cat([p.view(size, count) for _, p in parts], 1)
         return actions.flatten(0, 1), log_probs

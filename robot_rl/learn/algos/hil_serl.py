@@ -18,6 +18,8 @@ pi; temperature alpha; a~ is drawn from the policy with the reparameterisation t
 RLIF (arXiv 2311.12996) is the same learner with another reward (`configs/algo/rlif.yaml`): -1 on
 the policy's last step before a person took over, 0 elsewhere, and m = 1 always.
 
+All random numbers are drawn on the CPU, so that a seed means the same on every device.
+
 With cameras, s is the scaled state and the encoded images (`nets.encoder`). The critic's loss alone
 trains the encoder; policy and temperature see its features as given. s' is seen by Q' through the
 slow encoder. Each image is shifted anew per draw (DrQ with K = M = 1).
@@ -45,7 +47,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -125,9 +129,9 @@ class HilSerlConfig:
         """Whether matrix products run in bfloat16 on this machine."""
         return self.precision == "bfloat16" or (self.precision == "auto" and has_native_bf16())
 
-    def make(self, spec: Spec, seed: int) -> HilSerl:
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> HilSerl:
         """A fresh learner."""
-        return HilSerl.init(self, spec, seed)
+        return HilSerl.init(self, spec, seed, device)
 
     def make_actor(self, spec: Spec) -> ActorNet:
         """The network that drives, always in float32."""
@@ -164,42 +168,48 @@ class Transitions(NamedTuple):
 class HilSerl:
     """State and losses. `init` makes one; `update` is all that a learner calls."""
 
-    def __init__(self, config: HilSerlConfig, spec: Spec, generator: torch.Generator) -> None:
+    def __init__(
+        self, config: HilSerlConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
+    ) -> None:
         self.config, self.spec, self.generator = config, spec, generator
+        self.device = torch.device(device)
+        bf16 = config.bf16 or (config.precision == "auto" and self.device.type == "cuda")
         self.view = View(n_step=config.n_step, gamma=config.gamma)
         self.batch_size = ranks.share(config.batch_size)
         self.steps_per_update = config.critic_actor_ratio
-        self.net = ActorNet.from_spec(
-            spec, config.hidden, config.activation, config.bf16, config.encoder
-        )
+        self.net = ActorNet.from_spec(spec, config.hidden, config.activation, bf16, config.encoder)
         self.histogram: heads.HlGauss | None = None
         if config.value_bins and config.value_range:
-            self.histogram = heads.HlGauss(*config.value_range, config.value_bins)
+            self.histogram = heads.HlGauss(*config.value_range, config.value_bins, self.device)
         outputs = config.value_bins or 1
         sizes = (self.net.feature_size + self.net.pose_size, *config.hidden, outputs)
-        self.critic_net = EnsembleMLP(config.critics, sizes, config.activation, config.bf16)
-        self.actor = self.net.init(generator, config.std_init)
-        self.critic = self.critic_net.init(generator, last_scale=0.01)
+        self.critic_net = EnsembleMLP(config.critics, sizes, config.activation, bf16)
+        actor = self.net.init(generator, config.std_init)
+        self.actor = {k: v.to(self.device) for k, v in actor.items()}
+        self.critic = self.critic_net.init(generator, last_scale=0.01).to(self.device)
         if self.histogram:  # starts near 0, as numbers do
-            start = (self.histogram.encode(torch.zeros(())) + 1e-4).log()
+            start = (self.histogram.encode(torch.zeros((), device=self.device)) + 1e-4).log()
             self.critic_net.layers(self.critic)[-1][1].copy_(start)
         self.critic_slow = self.critic.clone()
         self.gripper_slow = self.actor["gripper"].clone() if self.net.gripper else None
         self.encoder_slow = self.actor["encoder"].clone() if self.net.encoder else None
-        self.temperature = torch.tensor(math.log(math.expm1(config.temperature_init)))
-        self.updates = torch.zeros((), dtype=torch.int64)  # actor steps done
+        temperature = math.log(math.expm1(config.temperature_init))
+        self.temperature = torch.tensor(temperature, device=self.device)
+        self.updates = torch.zeros((), dtype=torch.int64, device=self.device)  # actor steps done
+        self._fresh = True  # no update yet; asking the tensor would wait for the device
         critics = {"critic": self.critic}
         critics |= {k: self.actor[k] for k in ("gripper", "encoder") if k in self.actor}
         for tensor in (*critics.values(), self.temperature, self.actor["policy"]):
             tensor.requires_grad_()
-        actor = {"policy": self.actor["policy"], "temperature": self.temperature}
         self.critic_optimizer = Adam(critics, config.learning_rate)
-        self.actor_optimizer = Adam(actor, config.learning_rate)
+        self.actor_optimizer = Adam(
+            {"policy": self.actor["policy"], "temperature": self.temperature}, config.learning_rate
+        )
 
     @classmethod
-    def init(cls, config: HilSerlConfig, spec: Spec, seed: int) -> Self:
-        """Fresh networks; equal seeds give equal networks and equal draws."""
-        return cls(config, spec, torch.Generator().manual_seed(seed))
+    def init(cls, config: HilSerlConfig, spec: Spec, seed: int, device: str = "cpu") -> Self:
+        """Fresh networks; equal seeds give equal networks and equal draws, whatever the device."""
+        return cls(config, spec, torch.Generator().manual_seed(seed), device)
 
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
         """Actions [B, A] for observations with a leading batch axis."""
@@ -214,7 +224,7 @@ class HilSerl:
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """`critic_actor_ratio` critic steps and one actor step; returns scalar metrics."""
         config = self.config
-        if self.config.standardize and self.net.keys and not self.updates:
+        if self._fresh and self.config.standardize and self.net.keys:
             first = sample(ranks.share(SCALING_SAMPLE), config.demo_fraction)
             fit_scaling(self.actor, self.net.state(first.observation))
         everything = self.transitions(
@@ -227,6 +237,7 @@ class HilSerl:
             metrics |= self._critic_step(batch)
         metrics |= self._actor_step(batch._replace(state=batch.state.detach()))
         self.updates += 1
+        self._fresh = False
         skipped = self.critic_optimizer.skipped + self.actor_optimizer.skipped
         return {k: v.detach() for k, v in metrics.items()} | {"optimizer/skipped": skipped}
 
@@ -243,16 +254,16 @@ class HilSerl:
         next_action, next_log_prob = self._next_action(features)
         return Transitions(
             state=state,
-            action=torch.from_numpy(batch.action),
+            action=self._tensor(batch.action),
             reward=self._reward(batch),
             next_state=next_state,
-            mask=torch.from_numpy(batch.mask) if config.task_reward else torch.ones(len(state)),
-            human=torch.from_numpy(batch.human),
-            toggle=torch.from_numpy(batch.toggle),
+            mask=self._tensor(batch.mask if config.task_reward else np.ones_like(batch.mask)),
+            human=self._tensor(batch.human),
+            toggle=self._tensor(batch.toggle),
             next_action=next_action,
             next_log_prob=next_log_prob,
-            discount=config.gamma ** torch.from_numpy(batch.steps),
-            return_to_go=torch.from_numpy(batch.return_to_go),
+            discount=config.gamma ** self._tensor(batch.steps),
+            return_to_go=self._tensor(batch.return_to_go),
             images=images,
             next_images=next_images,
         )
@@ -272,7 +283,7 @@ class HilSerl:
         slow = self.critic_slow
         if config.target_subset < config.critics:
             order = torch.randperm(config.critics, generator=self.generator)
-            slow = slow[order[: config.target_subset]]
+            slow = slow[order[: config.target_subset].to(self.device)]
         with torch.no_grad():
             value = self._q(batch.next_state, batch.next_action, slow).amin(0)
             if config.backup_entropy:
@@ -351,6 +362,7 @@ class HilSerl:
         rest = dict(state)
         generator = rest.pop("generator", None)
         copy_tensors(self._tensors(), rest)
+        self._fresh = not int(self.updates)
         if generator is not None:
             self.generator.set_state(generator)
 
@@ -392,20 +404,23 @@ class HilSerl:
 
     def _reward(self, batch: Batch) -> Tensor:
         """What a step is worth: the task's reward, or what the person's takeovers say (RLIF)."""
-        reward = torch.from_numpy(batch.reward)
+        reward = self._tensor(batch.reward)
         if not self.config.task_reward:
             reward = torch.zeros_like(reward)
         if self.config.takeover_penalty:
-            reward = reward - self.config.takeover_penalty * torch.from_numpy(batch.before_takeover)
+            reward = reward - self.config.takeover_penalty * self._tensor(batch.before_takeover)
         return reward
 
     def _look(self, observation: Observation) -> dict[str, Tensor]:
         """Shifted images; behind a frozen trunk its output, which three networks share."""
         shift_px = self.config.encoder.shift_px
         images = self.net.images(observation).items()
-        shifted = {k: random_shift(v, shift_px, self.generator) for k, v in images}
+        shifted = {k: random_shift(v.to(self.device), shift_px, self.generator) for k, v in images}
         encoder = self.net.encoder
         return encoder.look(shifted, self.actor["encoder"]) if encoder else {}
+
+    def _tensor(self, column: NDArray) -> Tensor:
+        return torch.from_numpy(column).to(self.device)
 
     def _next_action(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """a' [B, pose] for the target, and its log probability [B]."""
@@ -413,9 +428,9 @@ class HilSerl:
 
     def _draw(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
         noise = torch.randn(mean.shape, generator=self.generator)
-        return heads.sample(mean, log_std, noise)
+        return heads.sample(mean, log_std, noise.to(self.device))
 
     def _bc_weight(self) -> Tensor | float:
         fade = self.config.bc_decay_updates
-        left = 1.0 - self.updates / fade if fade else torch.ones(())
+        left = 1.0 - self.updates / fade if fade else torch.ones((), device=self.device)
         return self.config.bc_weight * left.clamp_min(0.0)

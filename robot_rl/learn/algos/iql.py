@@ -41,9 +41,9 @@ class IqlConfig(HilSerlConfig):
         if not 0.5 <= self.expectile < 1.0 or self.inverse_temperature < 0.0:
             raise ValueError("expectile must lie in [0.5, 1), inverse_temperature be >= 0")
 
-    def make(self, spec: Spec, seed: int) -> Iql:
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> Iql:
         """A fresh learner."""
-        return Iql.init(self, spec, seed)
+        return Iql.init(self, spec, seed, device)
 
 
 class Iql(HilSerl):
@@ -51,11 +51,14 @@ class Iql(HilSerl):
 
     config: IqlConfig
 
-    def __init__(self, config: IqlConfig, spec: Spec, generator: torch.Generator) -> None:
-        super().__init__(config, spec, generator)
+    def __init__(
+        self, config: IqlConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
+    ) -> None:
+        super().__init__(config, spec, generator, device)
         sizes = (self.net.feature_size, *config.hidden, 1)
-        self.value_net = EnsembleMLP(1, sizes, config.activation, config.bf16)
-        self.value = self.value_net.init(generator, last_scale=0.01).requires_grad_()
+        self.value_net = EnsembleMLP(1, sizes, config.activation, self.critic_net.bf16)
+        value = self.value_net.init(generator, last_scale=0.01)
+        self.value = value.to(self.device).requires_grad_()
         self.value_optimizer = Adam({"value": self.value}, config.learning_rate)
 
     def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
@@ -82,7 +85,7 @@ class Iql(HilSerl):
         mean, log_std = self.net.distribution(batch.state, self.actor["policy"])
         log_prob = heads.log_prob(batch.action[:, : self.net.pose_size], mean, log_std)
         loss = -(weight * log_prob).mean()
-        return loss, torch.zeros(len(mean)), {"actor/loss": loss, "actor/weight": weight.mean()}
+        return loss, torch.zeros_like(log_prob), {"actor/loss": loss, "actor/weight": weight.mean()}
 
     def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """There is none; the temperature stays where it is."""

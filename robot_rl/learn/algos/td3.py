@@ -40,9 +40,9 @@ class Td3Config(HilSerlConfig):
         if min(self.target_noise, self.target_noise_clip) < 0.0:
             raise ValueError("target_noise and target_noise_clip must not be negative")
 
-    def make(self, spec: Spec, seed: int) -> Td3:
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> Td3:
         """A fresh learner."""
-        return Td3.init(self, spec, seed)
+        return Td3.init(self, spec, seed, device)
 
 
 class Td3(HilSerl):
@@ -55,14 +55,14 @@ class Td3(HilSerl):
         mean, _ = self.net.distribution(features, self.actor["policy"])
         noise = torch.randn(mean.shape, generator=self.generator) * config.target_noise
         noise = noise.clamp(-config.target_noise_clip, config.target_noise_clip)
-        action = (torch.tanh(mean) + noise).clamp(-1.0, 1.0)
-        return action, torch.zeros(len(action))
+        action = (torch.tanh(mean) + noise.to(self.device)).clamp(-1.0, 1.0)
+        return action, torch.zeros_like(action[:, 0])
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """(loss, zeros [B], metrics). The critics judge, and take no gradient."""
         mean, _ = self.net.distribution(batch.state, self.actor["policy"])
         loss = -self._q(batch.state, torch.tanh(mean), self.critic.detach()).mean()
-        return loss, torch.zeros(len(mean)), {"actor/loss": loss}
+        return loss, torch.zeros_like(mean[:, 0]), {"actor/loss": loss}
 
     def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """There is none; the temperature stays where it is."""
