@@ -20,7 +20,7 @@ PANELS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("Mean Q", "", {"critic/q_mean": ""}),
     ("Critic loss", "", {"critic/loss": ""}),
     ("Policy entropy", "nats", {"actor/entropy": ""}),
-    ("Temperature", "", {"temperature": ""}),
+    ("Temperature", "", {"temperature/value": ""}),
     ("Updates per env step (UTD)", "", {"learner/utd": ""}),
     ("Gradient updates", "1/s", {"learner/updates_per_s": ""}),
     ("Share of dormant units", "", {"actor/dormant": "policy", "critic/dormant": "critic"}),
