@@ -79,7 +79,7 @@ def metric_rows(episodes: int, rng: np.random.Generator) -> list[dict[str, Any]]
                     "critic/q_mean": 0.2 + 0.7 * skill + rng.normal(0, 0.02),
                     "critic/loss": 0.02 * math.exp(-index / 40) + abs(rng.normal(0, 0.002)),
                     "actor/entropy": 3 - 5 * skill + rng.normal(0, 0.1),
-                    "temperature": 0.01 * math.exp(-index / 60),
+                    "temperature/value": 0.01 * math.exp(-index / 60),
                     "learner/utd": 2 + rng.normal(0, 0.05),
                     "learner/updates": updates,
                     "learner/updates_per_s": 60 + rng.normal(0, 4),
