@@ -127,8 +127,7 @@ class Experiment:
     def limits(self) -> Limits:
         """What the gate allows: the robot's limits (group `safety`) in the task's workspace."""
         limits: Limits = self._section("safety")
-        names = ("workspace_min_m", "workspace_max_m", "max_tilt_rad", "max_yaw_rad")
-        return limits.narrow(*(getattr(self.task, x, getattr(limits, x)) for x in names))
+        return limits.narrow_to(self.task)
 
     @cached_property
     def operator(self) -> Any:

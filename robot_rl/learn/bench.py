@@ -72,18 +72,18 @@ def bench(seconds: float, threads: int = 1, peer_python: str = "") -> dict[str, 
     figures: dict[str, float] = {"torch_threads": float(torch.get_num_threads())}
     rates = {bf16: matmul_flops_per_s(bf16) for bf16 in (False, True)}
     for name, config in CASES.items():
+        algo = config.make(spec, 0)
         figures |= {
-            f"{name}/{k}": v for k, v in _case(config, replay, rates[config.bf16], seconds).items()
+            f"{name}/{k}": v for k, v in _case(algo, replay, rates[config.bf16()], seconds).items()
         }
     for name, (config, pixels) in CAMERA_CASES.items():
         spec = _spec(CAMERAS, pixels)
-        net = (algo := config.make(spec, 0)).net
-        replay = Replay(
-            spec, CAMERA_EPISODES * EPISODE_STEPS, digest=net.digest(algo.actor_state())
-        )
+        algo = config.make(spec, 0)
+        digest = algo.net.digest(algo.actor_state())
+        replay = Replay(spec, CAMERA_EPISODES * EPISODE_STEPS, digest=digest)
         replay.ingest(_rows(spec, CAMERA_EPISODES))
         figures |= {
-            f"{name}/{k}": v for k, v in _case(config, replay, rates[config.bf16], seconds).items()
+            f"{name}/{k}": v for k, v in _case(algo, replay, rates[config.bf16()], seconds).items()
         }
         raw = CAMERAS * pixels * pixels * 3
         figures[f"{name}/bytes_per_step"] = float(replay.bytes_per_step)
@@ -187,16 +187,14 @@ def matmul_flops_per_s(bf16: bool) -> float:
     return 2 * 2 * 256**3 / _period_s(lambda: torch.bmm(a, b), 0.3)
 
 
-def _case(
-    config: HilSerlConfig, replay: Replay, flops_per_s: float, seconds: float
-) -> dict[str, float]:
-    algo, rng = config.make(replay.spec, 0), np.random.default_rng(0)
+def _case(algo: HilSerl, replay: Replay, flops_per_s: float, seconds: float) -> dict[str, float]:
+    rng = np.random.default_rng(0)
 
     def sample(batch_size: int, demo_fraction: float) -> Batch:
         return replay.sample(batch_size, demo_fraction, rng)
 
     rate = algo.steps_per_update / _period_s(lambda: algo.update(sample), seconds)
-    draw = 1e3 * _period_s(lambda: sample(config.batch_size, 0.5), min(seconds, 0.5))
+    draw = 1e3 * _period_s(lambda: sample(algo.batch_size, 0.5), min(seconds, 0.5))
     floor = flops_per_s / flops_per_update(algo)
     return {
         "updates_per_s": rate,

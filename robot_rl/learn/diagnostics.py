@@ -34,12 +34,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import layer_norm
 
 from robot_rl.learn.algos.base import Algorithm
 from robot_rl.learn.replay import Batch, ReplaySummary
 from robot_rl.nets import heads
-from robot_rl.nets.ensemble import LAYER_NORM_EPS, EnsembleMLP
+from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.spec import Spec
 
 EPISODES = 10  # fewer say little: at a success rate of 20 % one run of 10 in 9 has none
@@ -370,7 +369,7 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
     seen = {key: value[:rows] for key, value in batch.observation.items()}
     state = net.scaled(net.state(seen), actor)
     features = net.features(state, net.images(seen), actor.get("encoder"))
-    hidden, output = _forward(net.policy, features, actor["policy"])
+    hidden, output = net.policy.activations(features, actor["policy"])
     mean, _ = heads.split(output[0])
     figures = {
         "actor/dormant": dormant_share(hidden),
@@ -381,7 +380,8 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
         return figures
     action = torch.from_numpy(batch.action[:rows, : net.pose_size])
     pair = torch.cat((features, action), -1)
-    hidden, q = _forward(algo.critic_net, pair, critic[:PROBE_CRITICS].cpu())  # type: ignore[attr-defined]
+    critic_net: EnsembleMLP = algo.critic_net  # type: ignore[attr-defined]
+    hidden, q = critic_net.activations(pair, critic[:PROBE_CRITICS].cpu())
     spread = float(q.mean(0).std(unbiased=False))
     return figures | {"critic/dormant": dormant_share(hidden), "critic/q_std": spread}
 
@@ -393,19 +393,6 @@ def dormant_share(hidden: list[Tensor]) -> float:
         score = layer.abs().mean(1)  # [E, O]
         flags.append((score <= DORMANT_TAU * score.mean(-1, keepdim=True)).flatten())
     return float(torch.cat(flags).float().mean())
-
-
-def _forward(net: EnsembleMLP, x: Tensor, flat: Tensor) -> tuple[list[Tensor], Tensor]:
-    """Hidden layers [E, B, O] and output of `net(x, flat)`, in float32."""
-    hidden: list[Tensor] = []
-    h = x.expand(flat.shape[0], -1, -1)
-    layers = net.layers(flat)
-    for weight, bias, gain, offset in layers[:-1]:
-        normed = layer_norm(torch.baddbmm(bias, h, weight), weight.shape[-1:], eps=LAYER_NORM_EPS)
-        h = torch.addcmul(offset, normed, gain)
-        h = h.relu() if net.activation == "relu" else h.tanh()
-        hidden.append(h)
-    return hidden, torch.baddbmm(layers[-1][1], h, layers[-1][0])
 
 
 def _above(name: str, value: float, levels: Levels, what: str, fix: str) -> Finding | None:

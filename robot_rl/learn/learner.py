@@ -270,9 +270,9 @@ class Learner:
             "skipped": self._skipped,
             "rng": self._rng.bit_generator.state,
         }
-        if ranks.rank():
-            return self._checkpoints.folder
-        path = self._checkpoints.save(Checkpoint(tensors, facts, self.spec.hash, score))
+        path = self._checkpoints.folder
+        if not ranks.rank():  # the others remember the same state, so that they go back together
+            path = self._checkpoints.save(Checkpoint(tensors, facts, self.spec.hash, score))
         self._good, self._rollbacks = tensors, 0
         self._saved_updates = self.updates
         return path

@@ -66,7 +66,8 @@ def run(run_dir: Path) -> None:
                 # never outlive the supervisor
                 while ranks.agree(not stop and os.getppid() == parent):
                     turn(learner, server)
-                    if learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S:
+                    due = learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S
+                    if ranks.agree(bool(due)):
                         learner.save()
                         saved_s = time.monotonic()
             finally:

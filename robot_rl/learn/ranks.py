@@ -69,6 +69,6 @@ def agree(value: int) -> int:
     if count() == 1:
         return value
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    said = torch.tensor([value], device=device)
+    said = torch.tensor([int(value)], device=device)
     dist.broadcast(said, 0)
     return int(said)

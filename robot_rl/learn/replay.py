@@ -32,6 +32,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -327,8 +328,8 @@ class Replay:
             chain[:, column] = at
         return chain
 
-    def _ready(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which steps are complete, trusted and labelled."""
+    def _ready(self, slots: Any) -> Any:
+        """Which steps (slot or slots) are complete, trusted and labelled: bool or [B]."""
         frames = (self._frame[slots] >= 0) & (self._next[slots] >= 0)
         return frames & self._usable[slots] & self._labelled[slots]
 
@@ -426,7 +427,8 @@ class Replay:
                 episode.waiting.setdefault(number, []).append(slot)
         self._offer(episode, slot)
         if row.ending is not None:
-            episode.alone = bool(row.success) and not self._human[self._slots_of(episode)].any()
+            slots = list(episode.steps.values())
+            episode.alone = bool(row.success) and not self._human[slots].any()
             self._close(episode)
             kind = episode.purpose if episode.purpose in OFFLINE else "train"
             over = self._over.setdefault(kind, deque(maxlen=RECENT_EPISODES))
@@ -444,16 +446,15 @@ class Replay:
             self._before_takeover[before] = True
         episode.segment = row.segment
 
-    def _slots_of(self, episode: _Episode) -> list[int]:
-        return [episode.steps[number] for number in sorted(episode.steps)]
-
     def _close(self, episode: _Episode) -> None:
         """The episode is over: returns to go, and its place among the successes."""
         episode.over, rest = True, 0.0
-        for slot in reversed(self._slots_of(episode)):
+        for number in sorted(episode.steps, reverse=True):
+            slot = episode.steps[number]
             rest = float(self._reward[slot]) + self.view.gamma * rest
             self._return_to_go[slot] = rest
-            self._offer(episode, slot)
+            if episode.alone:
+                self._offer(episode, slot)
 
     def _reversed_gripper(self, episode: _Episode, row: Step) -> bool:
         """True when this step commands the opposite of the last gripper command."""
@@ -476,8 +477,7 @@ class Replay:
 
     def _offer(self, episode: _Episode, slot: int) -> None:
         """Enter a step into the views if it is complete."""
-        here = self._frame[slot] >= 0 and self._next[slot] >= 0
-        if not (here and self._usable[slot] and self._labelled[slot]):
+        if not self._ready(slot):
             return
         if episode.purpose not in OFFLINE and self._online.add(slot):
             self._recent[self._recent_count % len(self._recent)] = slot

@@ -206,13 +206,9 @@ class ActorNet:
             return pose
         choice = self.gripper(features, tensors["gripper"])[0].argmax(-1)
         if not deterministic and gripper_epsilon > 0.0:
-            explore = (
-                torch.rand(choice.shape, generator=generator).to(choice.device) < gripper_epsilon
-            )
-            other = torch.randint(GRIPPER_CHOICES, choice.shape, generator=generator).to(
-                choice.device
-            )
-            choice = torch.where(explore, other, choice)
+            explore = torch.rand(choice.shape, generator=generator) < gripper_epsilon
+            other = torch.randint(GRIPPER_CHOICES, choice.shape, generator=generator)
+            choice = torch.where(explore.to(choice.device), other.to(choice.device), choice)
         return torch.cat((pose, (choice - 1.0).unsqueeze(-1)), -1)
 
 

@@ -83,29 +83,40 @@ class EnsembleMLP:
         """Apply every member: x [B, I] (or [E, B, I]), flat [E', P] -> [E', B, O], E' <= E rows."""
         return _Forward.apply(x, flat, self)  # type: ignore[no-any-return]
 
+    def activations(self, x: Tensor, flat: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Hidden layers, each [E', B, O], and output of the same product, without gradients."""
+        out, _, saved = _propagate(x.detach(), flat.detach(), self)
+        return saved[3::4], out
+
+
+def _propagate(x: Tensor, flat: Tensor, net: EnsembleMLP) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Output, parameters as multiplied, and per hidden layer: input, normed, 1 / std, output."""
+    low = flat.bfloat16() if net.bf16 else flat
+    layers = net.layers(flat)
+    low_layers = net.layers(low) if net.bf16 else layers
+    h = x.expand(flat.shape[0], -1, -1) if x.dim() == 2 else x
+    saved: list[Tensor] = []
+    for layer, low_layer in zip(layers[:-1], low_layers[:-1], strict=True):
+        h_low = h.to(low.dtype)
+        z = torch.baddbmm(low_layer[1], h_low, low_layer[0]).to(flat.dtype)
+        normed, rstd = _layer_norm_(z)
+        h = torch.addcmul(layer[3], normed, layer[2])
+        h = h.relu_() if net.activation == "relu" else h.tanh_()
+        saved += [h_low, normed, rstd, h]
+    weight, bias = layers[-1]
+    if weight.shape[-1] == 1:  # a 256 -> 1 product is 5x faster as multiply and sum
+        out = (h * weight.transpose(1, 2)).sum(-1, keepdim=True) + bias
+    else:
+        out = torch.baddbmm(bias, h, weight)
+    return out, low, saved
+
 
 class _Forward(torch.autograd.Function):
     """The ensemble with a hand-written backward; skips what nobody asked a gradient for."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, flat: Tensor, net: EnsembleMLP) -> Tensor:
-        low = flat.bfloat16() if net.bf16 else flat
-        layers = net.layers(flat)
-        low_layers = net.layers(low) if net.bf16 else layers
-        h = x.expand(flat.shape[0], -1, -1) if x.dim() == 2 else x
-        saved: list[Tensor] = []
-        for layer, low_layer in zip(layers[:-1], low_layers[:-1], strict=True):
-            h_low = h.to(low.dtype)
-            z = torch.baddbmm(low_layer[1], h_low, low_layer[0]).to(flat.dtype)
-            normed, rstd = _layer_norm_(z)
-            h = torch.addcmul(layer[3], normed, layer[2])
-            h = h.relu_() if net.activation == "relu" else h.tanh_()
-            saved += [h_low, normed, rstd, h]
-        weight, bias = layers[-1]
-        if weight.shape[-1] == 1:  # a 256 -> 1 product is 5x faster as multiply and sum
-            out = (h * weight.transpose(1, 2)).sum(-1, keepdim=True) + bias
-        else:
-            out = torch.baddbmm(bias, h, weight)
+        out, low, saved = _propagate(x, flat, net)
         if any(ctx.needs_input_grad):
             ctx.net, ctx.shared_input = net, x.dim() == 2
             ctx.save_for_backward(flat, low, *saved)

@@ -118,6 +118,11 @@ class Limits:
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def narrow_to(self, task: object) -> Limits:
+        """`narrow` to whatever of it a task states."""
+        names = ("workspace_min_m", "workspace_max_m", "max_tilt_rad", "max_yaw_rad")
+        return self.narrow(*(getattr(task, x, getattr(self, x)) for x in names))
+
     def narrow(
         self,
         workspace_min_m: Sequence[float],

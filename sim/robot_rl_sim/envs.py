@@ -46,9 +46,7 @@ def make_env(task: str, *, render_mode: str | None = None, **fields: Any) -> Rob
 
     sim_task: Any = resolve("task", {"name": task, **fields})
     robot = MujocoRobot(sim_task)
-    box = (sim_task.workspace_min_m, sim_task.workspace_max_m)
-    limits = Limits().narrow(*box, sim_task.max_tilt_rad, sim_task.max_yaw_rad)
-    gate = LocalGate(limits, robot)
+    gate = LocalGate(Limits().narrow_to(sim_task), robot)
     cameras = [MujocoCamera(robot, name, sim_task.image_size) for name in sim_task.images]
     video = MujocoCamera(robot, "video", PICTURE_SIZE) if render_mode == "rgb_array" else None
 

@@ -193,9 +193,11 @@ def batch(rows: int = 128) -> Batch:
 def test_the_probe_sees_what_the_networks_compute(activation: str) -> None:
     algo = replace(ALGO, activation=activation).make(SPEC, 0)
     x = torch.randn(7, algo.critic_net.sizes[0])
-    hidden, output = diagnostics._forward(algo.critic_net, x, algo.critic)
+    hidden, output = algo.critic_net.activations(x, algo.critic)
     assert [h.shape for h in hidden] == [(2, 7, 32)] * 2
     torch.testing.assert_close(output, algo.critic_net(x, algo.critic))
+    weight, bias = algo.critic_net.layers(algo.critic)[-1]
+    torch.testing.assert_close(hidden[-1] @ weight + bias, output)  # the last one feeds the output
 
 
 def test_a_fresh_network_is_awake_and_the_probe_changes_nothing() -> None:

@@ -14,6 +14,7 @@ from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 from robot_rl.clock import ManualClock
 from robot_rl.errors import CheckpointError, RobotRLError
+from robot_rl.learn import ranks
 from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.metrics import MetricSink
@@ -221,6 +222,22 @@ def test_nan_is_never_published_and_three_bad_steps_restore_the_last_good_state(
     assert "back to the last good state" in caplog.text
     assert torch.isfinite(learner.algo.actor_state()["policy"]).all()
     assert learner.weights().version == good.version + 1
+
+
+def test_a_rank_that_writes_nothing_remembers_the_same_good_state(
+    store: FakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "rank", lambda: 1)
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.update(4)
+    learner.save()
+    assert not list(tmp_path.glob("checkpoints/*.safetensors"))
+    learned = learner.algo.actor_state()["policy"].clone()
+    with torch.no_grad():
+        learner.algo.actor["policy"].fill_(float("nan"))  # type: ignore[attr-defined]
+    learner._watch(3)
+    assert torch.equal(learner.algo.actor_state()["policy"], learned)
 
 
 def test_endless_nan_ends_with_one_clear_error(store: FakeStore, tmp_path: Path) -> None:

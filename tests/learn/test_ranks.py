@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +20,7 @@ from robot_rl.errors import ConfigError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos import BcConfig, IqlConfig, Td3Config
 from robot_rl.learn.algos.base import AlgorithmConfig
+from robot_rl.learn.checkpoint import MANIFEST
 from robot_rl.learn.replay import Batch
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
@@ -59,6 +64,12 @@ class Shares:
         )
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def learned(name: str) -> dict[str, torch.Tensor]:
     algo = CONFIGS[name].make(SPEC, 0)
     sample = Shares(ranks.rank(), ranks.count())
@@ -83,10 +94,7 @@ def work(rank: int, port: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    spawn(work, (port, str(path)), nprocs=2)
+    spawn(work, (free_port(), str(path)), nprocs=2)
     return path
 
 
@@ -109,3 +117,39 @@ def test_alone_nothing_changes() -> None:
     ranks.average_([tensor])
     assert (ranks.rank(), ranks.count(), ranks.agree(3), ranks.share(7)) == (0, 1, 3, 7)
     assert tensor.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_torchrun_makes_one_learner_of_two_processes(tmp_path: Path) -> None:
+    """Both do the pre-training and leave together; one series of checkpoints comes of it."""
+    pytest.importorskip("mujoco", reason="records demonstrations in the simulator")
+    run_dir = tmp_path / "run"
+    words = ["experiment=reach", "train.demos=2", "algo.hidden=[16]", "algo.batch_size=16"]
+    words += ["learner.pretrain_updates=40", "learner.checkpoint_updates=40"]
+    words += [f"run_dir={run_dir}", f"link.port={free_port()}", "runtime=lockstep"]
+    record = [sys.executable, "-m", "robot_rl.cli.main", "record", *words]
+    subprocess.run(record, check=True, timeout=120, capture_output=True)
+    (run_dir / "store.sqlite").rename(run_dir / "learner.sqlite")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    process = subprocess.Popen(
+        [*torchrun, "-m", "robot_rl.learn.process", str(run_dir)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and process.poll() is None and newest(run_dir) < 40:
+            time.sleep(0.2)
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert newest(run_dir) == 40, errors
+    numbers = sorted(p.name for p in (run_dir / "checkpoints").iterdir())
+    assert numbers == ["000001", "000002"]  # written by one of them; the last on the way out
+
+
+def newest(run_dir: Path) -> int:
+    """Gradient steps in the newest checkpoint; 0 without one."""
+    manifests = sorted((run_dir / "checkpoints").glob(f"[0-9]*/{MANIFEST}"))
+    return json.loads(manifests[-1].read_text())["facts"]["updates"] if manifests else 0

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robot_rl.errors import CheckpointError
 from robot_rl.learn import ranks
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.actor import ActorNet
+from robot_rl.nets.encoder import random_shift
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
@@ -105,6 +107,77 @@ def fit_scaling(tensors: Mapping[str, Tensor], states: Tensor) -> None:
     std = (moments[1] - moments[0].square()).clamp_min(0.0).sqrt()
     tensors["mean"].copy_(moments[0])
     tensors["scale"].copy_(1.0 / std.clamp_min(STD_FLOOR))
+
+
+class Trained:
+    """What every learner here does alike: make itself, look at pictures, save, go on.
+
+    A subclass sets `config`, `net`, `actor` and `updates`, and names its tensors in `_tensors`.
+    """
+
+    net: ActorNet
+    actor: dict[str, Tensor]
+    updates: Tensor
+
+    def __init__(
+        self, config: Any, spec: Spec, generator: torch.Generator, device: str = "cpu"
+    ) -> None:
+        self.spec = spec
+        self.generator, self.device = generator, torch.device(device)
+        self.batch_size = ranks.share(config.batch_size)
+        self._fresh = True  # no update yet; asking `updates` would wait for the device
+
+    @classmethod
+    def init(cls, config: Any, spec: Spec, seed: int, device: str = "cpu") -> Self:
+        """Fresh networks; equal seeds give equal networks and equal draws, whatever the device."""
+        return cls(config, spec, torch.Generator().manual_seed(seed), device)
+
+    def actor_state(self) -> dict[str, Tensor]:
+        """Policy, gripper head, encoder and scaling: what travels to the robot."""
+        return {k: v.detach() for k, v in self.actor.items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything the next update depends on, random state included, by name."""
+        state = self._tensors() | {"generator": self.generator.get_state()}
+        return {k: v.detach().clone() for k, v in state.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from `state_dict()`, bit for bit.
+
+        Raises:
+            CheckpointError: names or shapes differ.
+        """
+        rest = dict(state)
+        generator = rest.pop("generator", None)
+        copy_tensors(self._tensors(), rest)
+        self._fresh = not int(self.updates)
+        if generator is not None:
+            self.generator.set_state(generator)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """The live tensors that make up the state, but for the generator's."""
+        raise NotImplementedError
+
+    def _standardize(self, sample: Sampler, demo_fraction: float) -> None:
+        """Before the first update: fit the state scaling to the first data."""
+        if self._fresh and self.net.keys:
+            first = sample(ranks.share(SCALING_SAMPLE), demo_fraction)
+            fit_scaling(self.actor, self.net.state(first.observation))
+        self._fresh = False
+
+    def _look(self, observation: Observation) -> dict[str, Tensor]:
+        """Shifted images; behind a frozen trunk its output, which all networks share."""
+        encoder = self.net.encoder
+        if encoder is None:
+            return {}
+        shifted = {
+            k: random_shift(v.to(self.device), encoder.config.shift_px, self.generator)
+            for k, v in self.net.images(observation).items()
+        }
+        return encoder.look(shifted, self.actor["encoder"])
+
+    def _tensor(self, column: NDArray) -> Tensor:
+        return torch.from_numpy(column).to(self.device)
 
 
 class Adam:

@@ -15,7 +15,6 @@ standardised as in `hil_serl`. Metrics: actor/loss, gripper/loss, optimizer/skip
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -23,12 +22,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from robot_rl.config import register
-from robot_rl.learn import ranks
-from robot_rl.learn.algos.base import SCALING_SAMPLE, Adam, Sampler, copy_tensors, fit_scaling
+from robot_rl.learn.algos.base import Adam, Sampler, Trained
 from robot_rl.learn.replay import View
 from robot_rl.nets import heads
 from robot_rl.nets.actor import ActorNet, gripper_index
-from robot_rl.nets.encoder import EncoderConfig, random_shift
+from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import ACTIVATIONS
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
@@ -65,7 +63,7 @@ class BcConfig:
         return ActorNet.from_spec(spec, self.hidden, self.activation, encoder=self.encoder)
 
 
-class Bc:
+class Bc(Trained):
     """State and losses; the verbs are those of every algorithm."""
 
     steps_per_update = 1
@@ -73,22 +71,16 @@ class Bc:
     def __init__(
         self, config: BcConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
     ) -> None:
-        self.config, self.generator, self.device = config, generator, torch.device(device)
-        self.batch_size = ranks.share(config.batch_size)
+        super().__init__(config, spec, generator, device)
+        self.config = config
         self.view = View(demo_only=True, own_successes=config.own_successes)
         self.net = config.make_actor(spec)
         self.actor = {k: v.to(self.device) for k, v in self.net.init(generator).items()}
         self.updates = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._fresh = True  # no update yet; asking the tensor would wait for the device
         learned = {k: self.actor[k] for k in ("policy", "gripper", "encoder") if k in self.actor}
         for tensor in learned.values():
             tensor.requires_grad_()
         self.optimizer = Adam(learned, config.learning_rate)
-
-    @classmethod
-    def init(cls, config: BcConfig, spec: Spec, seed: int, device: str = "cpu") -> Bc:
-        """A fresh network."""
-        return cls(config, spec, torch.Generator().manual_seed(seed), device)
 
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
         """Actions [B, A] for observations with a leading batch axis."""
@@ -98,18 +90,12 @@ class Bc:
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """One gradient step on steps that a person drove."""
-        if self._fresh and self.net.keys:
-            first = sample(ranks.share(SCALING_SAMPLE), 1.0)
-            fit_scaling(self.actor, self.net.state(first.observation))
+        self._standardize(sample, 1.0)
         batch = sample(self.batch_size, 1.0)
         scaled = self.net.scaled(self.net.state(batch.observation), self.actor)
-        shift_px = self.config.encoder.shift_px
-        images = {
-            k: random_shift(v.to(self.device), shift_px, self.generator)
-            for k, v in self.net.images(batch.observation).items()
-        }
+        images = self._look(batch.observation)
         features = self.net.features(scaled, images, self.actor.get("encoder"))
-        action = torch.from_numpy(batch.action).to(self.device)
+        action = self._tensor(batch.action)
         loss = self.actor_loss(features, action[:, : self.net.pose_size])
         metrics = {"actor/loss": loss.detach()}
         if self.net.gripper:
@@ -118,7 +104,6 @@ class Bc:
             loss = loss + gripper_loss
         self.optimizer.step(loss)
         self.updates += 1
-        self._fresh = False
         return metrics | {"optimizer/skipped": self.optimizer.skipped.clone()}
 
     def actor_loss(self, features: Tensor, pose_action: Tensor) -> Tensor:
@@ -133,24 +118,6 @@ class Bc:
         assert self.net.gripper is not None
         logits = self.net.gripper(features, self.actor["gripper"])[0]
         return cross_entropy(logits, gripper_index(command))
-
-    def actor_state(self) -> dict[str, Tensor]:
-        """Policy, gripper head and scaling."""
-        return {k: v.detach() for k, v in self.actor.items()}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Everything the next update depends on."""
-        state = self._tensors() | {"generator": self.generator.get_state()}
-        return {k: v.detach().clone() for k, v in state.items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from `state_dict()`. Raises `CheckpointError` if names or shapes differ."""
-        rest = dict(state)
-        generator = rest.pop("generator", None)
-        copy_tensors(self._tensors(), rest)
-        self._fresh = not int(self.updates)
-        if generator is not None:
-            self.generator.set_state(generator)
 
     def _tensors(self) -> dict[str, Tensor]:
         tensors = {f"actor/{k}": v for k, v in self.actor.items()} | {"updates": self.updates}

@@ -66,8 +66,7 @@ class CalQl(HilSerl):
             below = (q < bound).float().mean()
             q = torch.maximum(q, bound)
         soft = torch.logsumexp(q - log_probs.view(1, size, 3 * count), -1) - math.log(3 * count)
-        taken = self._q(batch.state, batch.action[:, : self.net.pose_size], self.critic)
-        term = (soft - taken).mean()
+        term = soft.mean() - metrics["critic/q_mean"]  # of the recorded actions
         metrics |= {"critic/conservative": term, "critic/calibrated": below}
         return loss + config.conservative_weight * term, metrics
 

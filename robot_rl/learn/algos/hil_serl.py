@@ -43,24 +43,21 @@ temperature/value, gripper/loss, gripper/q_mean, optimizer/skipped.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from robot_rl.config import register
-from robot_rl.learn import ranks
-from robot_rl.learn.algos.base import SCALING_SAMPLE, Adam, Sampler, copy_tensors, fit_scaling
+from robot_rl.learn.algos.base import Adam, Sampler, Trained
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets import heads
 from robot_rl.nets.actor import ActorNet, gripper_index
 from robot_rl.nets.cpu import has_native_bf16
-from robot_rl.nets.encoder import EncoderConfig, random_shift
+from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import ACTIVATIONS, EnsembleMLP
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
@@ -124,10 +121,10 @@ class HilSerlConfig:
         if self.precision not in ("auto", "float32", "bfloat16"):
             raise ValueError(f"precision must be auto, float32 or bfloat16, got {self.precision}")
 
-    @property
-    def bf16(self) -> bool:
-        """Whether matrix products run in bfloat16 on this machine."""
-        return self.precision == "bfloat16" or (self.precision == "auto" and has_native_bf16())
+    def bf16(self, device: str = "cpu") -> bool:
+        """Whether matrix products run in bfloat16 on a kind of device of this machine."""
+        native = device == "cuda" or has_native_bf16()
+        return self.precision == "bfloat16" or (self.precision == "auto" and native)
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> HilSerl:
         """A fresh learner."""
@@ -165,17 +162,15 @@ class Transitions(NamedTuple):
         return Transitions(*cut)  # type: ignore[arg-type]
 
 
-class HilSerl:
+class HilSerl(Trained):
     """State and losses. `init` makes one; `update` is all that a learner calls."""
 
     def __init__(
         self, config: HilSerlConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
     ) -> None:
-        self.config, self.spec, self.generator = config, spec, generator
-        self.device = torch.device(device)
-        bf16 = config.bf16 or (config.precision == "auto" and self.device.type == "cuda")
+        super().__init__(config, spec, generator, device)
+        self.config, bf16 = config, config.bf16(self.device.type)
         self.view = View(n_step=config.n_step, gamma=config.gamma)
-        self.batch_size = ranks.share(config.batch_size)
         self.steps_per_update = config.critic_actor_ratio
         self.net = ActorNet.from_spec(spec, config.hidden, config.activation, bf16, config.encoder)
         self.histogram: heads.HlGauss | None = None
@@ -196,7 +191,6 @@ class HilSerl:
         temperature = math.log(math.expm1(config.temperature_init))
         self.temperature = torch.tensor(temperature, device=self.device)
         self.updates = torch.zeros((), dtype=torch.int64, device=self.device)  # actor steps done
-        self._fresh = True  # no update yet; asking the tensor would wait for the device
         critics = {"critic": self.critic}
         critics |= {k: self.actor[k] for k in ("gripper", "encoder") if k in self.actor}
         for tensor in (*critics.values(), self.temperature, self.actor["policy"]):
@@ -205,11 +199,6 @@ class HilSerl:
         self.actor_optimizer = Adam(
             {"policy": self.actor["policy"], "temperature": self.temperature}, config.learning_rate
         )
-
-    @classmethod
-    def init(cls, config: HilSerlConfig, spec: Spec, seed: int, device: str = "cpu") -> Self:
-        """Fresh networks; equal seeds give equal networks and equal draws, whatever the device."""
-        return cls(config, spec, torch.Generator().manual_seed(seed), device)
 
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
         """Actions [B, A] for observations with a leading batch axis."""
@@ -224,9 +213,8 @@ class HilSerl:
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """`critic_actor_ratio` critic steps and one actor step; returns scalar metrics."""
         config = self.config
-        if self._fresh and self.config.standardize and self.net.keys:
-            first = sample(ranks.share(SCALING_SAMPLE), config.demo_fraction)
-            fit_scaling(self.actor, self.net.state(first.observation))
+        if config.standardize:
+            self._standardize(sample, config.demo_fraction)
         everything = self.transitions(
             sample(self.batch_size * self.steps_per_update, config.demo_fraction)
         )
@@ -237,7 +225,6 @@ class HilSerl:
             metrics |= self._critic_step(batch)
         metrics |= self._actor_step(batch._replace(state=batch.state.detach()))
         self.updates += 1
-        self._fresh = False
         skipped = self.critic_optimizer.skipped + self.actor_optimizer.skipped
         return {k: v.detach() for k, v in metrics.items()} | {"optimizer/skipped": skipped}
 
@@ -298,7 +285,7 @@ class HilSerl:
         action = batch.action[:, : self.net.pose_size]
         output = self.critic_net(torch.cat((batch.state, action), -1), self.critic)
         if self.histogram:
-            loss, q = self.histogram.loss(output, target), self.histogram.value(output.detach())
+            loss, q = self.histogram.loss(output, target), self.histogram.value(output)
         else:
             q = output.squeeze(-1)
             loss = (q - target).square().mean()
@@ -344,28 +331,6 @@ class HilSerl:
         loss = alpha * (-log_prob.detach() - target).mean()
         return loss, {"temperature/value": alpha}
 
-    def actor_state(self) -> dict[str, Tensor]:
-        """Policy, gripper head and scaling: what travels to the robot."""
-        return {k: v.detach() for k, v in self.actor.items()}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Networks, slow copies, optimisers, temperature, counter and random state, by name."""
-        state = self._tensors() | {"generator": self.generator.get_state()}
-        return {k: v.detach().clone() for k, v in state.items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from `state_dict()`, bit for bit.
-
-        Raises:
-            CheckpointError: names or shapes differ.
-        """
-        rest = dict(state)
-        generator = rest.pop("generator", None)
-        copy_tensors(self._tensors(), rest)
-        self._fresh = not int(self.updates)
-        if generator is not None:
-            self.generator.set_state(generator)
-
     def _tensors(self) -> dict[str, Tensor]:
         tensors = {f"actor/{k}": v for k, v in self.actor.items()}
         tensors |= {"critic": self.critic, "critic_slow": self.critic_slow}
@@ -410,17 +375,6 @@ class HilSerl:
         if self.config.takeover_penalty:
             reward = reward - self.config.takeover_penalty * self._tensor(batch.before_takeover)
         return reward
-
-    def _look(self, observation: Observation) -> dict[str, Tensor]:
-        """Shifted images; behind a frozen trunk its output, which three networks share."""
-        shift_px = self.config.encoder.shift_px
-        images = self.net.images(observation).items()
-        shifted = {k: random_shift(v.to(self.device), shift_px, self.generator) for k, v in images}
-        encoder = self.net.encoder
-        return encoder.look(shifted, self.actor["encoder"]) if encoder else {}
-
-    def _tensor(self, column: NDArray) -> Tensor:
-        return torch.from_numpy(column).to(self.device)
 
     def _next_action(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """a' [B, pose] for the target, and its log probability [B]."""
