@@ -34,6 +34,7 @@ class Variant:
 
 VARIANTS = {
     "full": Variant("demonstrations + interventions (ours)"),
+    "compiled": Variant("the same with torch.compile", ("learner.compile=true",)),
     "no_interventions": Variant("RL without interventions", ("operator.intervene=false",)),
     "no_demos": Variant("RL without demonstrations", ("train.demos=0",)),
     "neither": Variant("RL without either", ("train.demos=0", "operator.intervene=false")),

@@ -19,7 +19,7 @@ Measure speed on this machine:
 EXAMPLES = """
 robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
-robot-rl bench learner --threads 2 --peer-python ~/lerobot/bin/python
+robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
 """
 
 
@@ -34,6 +34,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--peer-python", default="", metavar="PYTHON", help="learner: one with LeRobot in it"
     )
+    parser.add_argument("--compile", action="store_true", help="learner: with torch.compile")
     args = parser.read(argv)
     if args.what not in BENCHES:
         raise ConfigError(
@@ -42,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
             got=args.what,
             fix=did_you_mean(args.what, BENCHES),
         )
-    options = (args.threads, args.peer_python) if args.what == "learner" else ()
+    options = (args.threads, args.peer_python, args.compile) if args.what == "learner" else ()
     figures = BENCHES[args.what](args.seconds, *options)
     for key, value in figures.items():
         text = f"{value:,.4g}" if isinstance(value, float) else str(value)

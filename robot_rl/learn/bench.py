@@ -54,11 +54,14 @@ CAMERA_CASES = {
 COMPARED = ("critics_2", "critics_10", "cameras_128_frozen")  # with a peer, see `peer`
 
 
-def bench(seconds: float, threads: int = 1, peer_python: str = "") -> dict[str, float]:
+def bench(
+    seconds: float, threads: int = 1, peer_python: str = "", compiled: bool = False
+) -> dict[str, float]:
     """Measure each case for about `seconds`; returns figure -> number.
 
     threads: of torch; 1 is how the learner runs beside simulator, gate and actor. peer_python: an
-    interpreter with LeRobot in it, measured in the same run on the same shapes.
+    interpreter with LeRobot in it, measured in the same run on the same shapes. compiled: with
+    `learner.compile`.
 
     Cases as in `CASES`, each with updates_per_s (gradient steps, sampling included), sample_ms (one
     batch), floor_updates_per_s (nothing but the matrix products, at the rate of one 256-cube) and
@@ -73,12 +76,16 @@ def bench(seconds: float, threads: int = 1, peer_python: str = "") -> dict[str, 
     rates = {bf16: matmul_flops_per_s(bf16) for bf16 in (False, True)}
     for name, config in CASES.items():
         algo = config.make(spec, 0)
+        if compiled:
+            algo.compile()
         figures |= {
             f"{name}/{k}": v for k, v in _case(algo, replay, rates[config.bf16()], seconds).items()
         }
     for name, (config, pixels) in CAMERA_CASES.items():
         spec = _spec(CAMERAS, pixels)
         algo = config.make(spec, 0)
+        if compiled:
+            algo.compile()
         digest = algo.net.digest(algo.actor_state())
         replay = Replay(spec, CAMERA_EPISODES * EPISODE_STEPS, digest=digest)
         replay.ingest(_rows(spec, CAMERA_EPISODES))

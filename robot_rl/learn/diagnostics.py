@@ -368,7 +368,8 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
     rows = PROBE_IMAGES if net.encoder else PROBE_ROWS
     seen = {key: value[:rows] for key, value in batch.observation.items()}
     state = net.scaled(net.state(seen), actor)
-    features = net.features(state, net.images(seen), actor.get("encoder"))
+    images = {k: v.cpu() for k, v in net.images(seen).items()}
+    features = net.features(state, images, actor.get("encoder"))
     hidden, output = net.policy.activations(features, actor["policy"])
     mean, _ = heads.split(output[0])
     figures = {

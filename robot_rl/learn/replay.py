@@ -31,13 +31,13 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import SpecError
+from robot_rl.learn.frames import Allocate, in_memory
 from robot_rl.spec import Spec, TensorSpec
 from robot_rl.types import (
     Driver,
@@ -178,13 +178,6 @@ class _IndexSet:
         return self._items[rng.integers(0, self.size, count)]
 
 
-def _array(folder: Path | None, key: str, shape: tuple[int, ...], dtype: str) -> NDArray:
-    if folder is None:
-        return np.zeros(shape, dtype)
-    folder.mkdir(parents=True, exist_ok=True)
-    return np.memmap(folder / f"{key.replace('/', '-')}.dat", dtype, "w+", shape=shape)
-
-
 class Replay:
     """Holds the newest `capacity` steps; when full, whole episodes go, oldest practice first.
 
@@ -194,8 +187,7 @@ class Replay:
         keys: observation entries to keep; None keeps all.
         view: what the algorithm wants.
         digest: turns a frame's observation into what is kept of it (`nets.actor.ActorNet.digest`).
-        folder: where frames are memory-mapped; None = in memory. The file is a cache of the store,
-            made anew each time.
+        allocate: where frames are kept (`learn.frames`).
     """
 
     def __init__(
@@ -205,7 +197,7 @@ class Replay:
         keys: Iterable[str] | None = None,
         *,
         view: View | None = None,
-        folder: Path | None = None,
+        allocate: Allocate = in_memory,
         digest: Callable[[Observation], Observation] | None = None,
     ) -> None:
         self.view = view or View()
@@ -220,7 +212,7 @@ class Replay:
             kept = {k: TensorSpec(v.shape, str(v.dtype)) for k, v in digest(blank).items()}
         self._digest = digest or (lambda observation: observation)
         slots = capacity + capacity // 4 + 2  # an episode has one frame more than steps
-        self._frames = {k: _array(folder, k, (slots, *v.shape), v.dtype) for k, v in kept.items()}
+        self._frames = {k: allocate(k, (slots, *v.shape), v.dtype) for k, v in kept.items()}
         self._free_frames = list(range(slots - 1, -1, -1))
         self._free_steps = list(range(capacity - 1, -1, -1))
         self._action = np.zeros((capacity, spec.action.size), np.float32)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
+import shutil
 
 import torch
+
+from robot_rl.errors import SetupError
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +31,22 @@ def keep_freed_memory() -> bool:
         return False
     options = (_M_MMAP_THRESHOLD, 4 * _KEEP_BYTES), (_M_TRIM_THRESHOLD, 4 * _KEEP_BYTES)
     return all(mallopt(key, value) for key, value in (*options, (_M_TOP_PAD, _KEEP_BYTES)))
+
+
+def need_compiler(device: torch.device) -> None:
+    """What `torch.compile` needs, before anything waits for it.
+
+    Raises:
+        SetupError: no C++ compiler, on a CPU.
+    """
+    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
+    if device.type == "cpu" and not any(shutil.which(x) for x in wanted):
+        raise SetupError(
+            "learner.compile needs a C++ compiler",
+            expected=" or ".join(wanted),
+            got="none in PATH",
+            fix="sudo apt-get install -y g++, or learner.compile=false",
+        )
 
 
 def has_native_bf16() -> bool:

@@ -9,6 +9,9 @@ The trunks are small, because on a robot the encoder sees some ten thousand imag
     resnet10  ResNet-10 with GroupNorm, as SERL and HIL-SERL (they load ImageNet weights into it)
     vit       one transformer block over 8 x 8 convolutional tokens (ResFiT, arXiv 2509.19301)
 
+or an architecture of a library by name, "torchvision/resnet18", "timm/convnext_atto": its feature
+map, with the batch statistics of its weights file. Nothing is fetched; see docs/algorithms.md.
+
 Spatial learned embeddings (SERL): each channel is pooled with `embeddings` learned weight maps, so
 "where" survives pooling. Augmentation is DrQ's random shift (arXiv 2004.13649), one draw per image.
 
@@ -19,21 +22,25 @@ the slow copy and a checkpoint see one tensor.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from robot_rl.errors import CheckpointError
+from robot_rl.errors import CheckpointError, ConfigError, SetupError
 
 TRUNKS = ("cnn", "resnet10", "vit")
+LIBRARIES = ("torchvision", "timm")
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of [0, 1]
 SHIFT_PX = 4  # DrQ, at 84 pixels; SERL keeps it at 128
 GROUPS = 4  # of the GroupNorm, as SERL
 
@@ -43,11 +50,7 @@ class EncoderConfig:
     """How images become features. Used only when the observation has images."""
 
     trunk: str = "cnn"
-    channels: tuple[int, ...] = (
-        32,
-        64,
-        128,
-    )  # of the cnn; resnet10 starts at the first and doubles
+    channels: tuple[int, ...] = (32, 64, 128)  # of the cnn; resnet10 doubles the first
     embeddings: int = 8  # learned pooling maps per channel
     latent: int = 64  # features per camera; HIL-SERL: 256
     shared: bool = False  # one set of weights for all cameras
@@ -58,11 +61,12 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        if self.trunk not in TRUNKS:
-            raise ValueError(f"trunk must be one of {TRUNKS}, got {self.trunk!r}")
+        if self.trunk not in TRUNKS and self.trunk.split("/")[0] not in LIBRARIES:
+            named = " or ".join(f"{x}/<model>" for x in LIBRARIES)
+            raise ValueError(f"trunk must be one of {TRUNKS}, or {named}, got {self.trunk!r}")
         if min(self.embeddings, self.latent, *self.channels, len(self.channels)) < 1:
             raise ValueError("channels, embeddings and latent must be at least 1")
-        if self.trunk != "cnn" and any(c % GROUPS for c in self.channels[:1]):
+        if self.trunk in ("resnet10", "vit") and any(c % GROUPS for c in self.channels[:1]):
             raise ValueError(f"the first of channels must be divisible by {GROUPS}")
         if bool(self.weights) != bool(self.weights_sha256):
             raise ValueError("weights and weights_sha256 belong together")
@@ -91,7 +95,9 @@ class Encoder:
             raise ValueError(f"cameras of different shape cannot share an encoder: {dict(shapes)}")
         with torch.random.fork_rng(devices=[]):  # building modules must not disturb other draws
             self._net = _Cameras(config, [shapes[k] for k in self.keys], bf16)
-        self._parts = [(n, p.shape, p.numel()) for n, p in self._net.named_parameters()]
+        self._frozen = {n for n, b in self._net.named_buffers() if b.is_floating_point()}
+        tensors = [*self._net.named_parameters(), *self._net.named_buffers()]
+        self._parts = [(n, p.shape, p.numel()) for n, p in tensors if p.is_floating_point()]
         self.size = config.latent * len(self.keys)
         self.parameters = sum(size for _, _, size in self._parts)
 
@@ -100,7 +106,7 @@ class Encoder:
         parts = []
         for name, shape, _ in self._parts:
             value = torch.zeros(shape)
-            if name.endswith("weight") and len(shape) == 1:  # of a norm
+            if name.endswith(("weight", "running_var")) and len(shape) == 1:  # of a norm
                 value.fill_(1.0)
             elif len(shape) > 1:
                 fan_in = math.prod(shape[1:])
@@ -140,11 +146,11 @@ class Encoder:
             _, _, part, *rest = name.split(".", 3)  # cameras.0.trunk.0.weight
             if part != "trunk":
                 continue
-            value = tensors.get(rest[0])
+            value = tensors.get(key := rest[0].removeprefix("model."))
             if value is None or value.shape != view.shape:
                 raise CheckpointError(
                     "the encoder's weights belong to another trunk",
-                    expected=f"'{rest[0]}' {list(view.shape)} ({self.config.trunk})",
+                    expected=f"'{key}' {list(view.shape)} ({self.config.trunk})",
                     got="nothing" if value is None else str(list(value.shape)),
                     fix="choose the trunk and channels that the file was made with",
                 )
@@ -166,7 +172,7 @@ class Encoder:
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         views = flat.split_with_sizes([size for _, _, size in self._parts])
         return {
-            name: view.view(shape)
+            name: (view.detach() if name in self._frozen else view).view(shape)
             for (name, shape, _), view in zip(self._parts, views, strict=True)
         }
 
@@ -232,7 +238,8 @@ class _Camera(nn.Module):
         super().__init__()
         self.dtype = torch.bfloat16 if bf16 else torch.float32
         height, width, channels = shape
-        self.trunk = _TRUNKS[config.trunk](config.channels, channels)
+        named = _TRUNKS.get(config.trunk)
+        self.trunk = named(config.channels, channels) if named else _Library(config.trunk, shape)
         self.frozen = config.frozen
         with torch.no_grad():
             tokens = self.trunk(torch.zeros(1, channels, height, width)).flatten(2)
@@ -314,6 +321,81 @@ class _Vit(nn.Module):
         places = _places(x.shape[2], x.shape[3], x.shape[1]).to(x)
         tokens = self.block(x.flatten(2).transpose(1, 2) + places)
         return tokens.transpose(1, 2).unflatten(2, x.shape[2:])
+
+
+class _Library(nn.Module):
+    """The last feature map of a torchvision or timm model; its batch statistics stay as they are.
+
+    Raises:
+        SetupError: the library is not installed.
+        ConfigError: it has no such model, or the model does not take these images.
+    """
+
+    def __init__(self, trunk: str, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        library, _, name = trunk.partition("/")
+        try:
+            importlib.import_module(library)
+        except (ImportError, RuntimeError) as error:  # RuntimeError: made for another torch
+            raise SetupError(
+                f"{library} cannot be imported",
+                expected=f"{library}, for algo.encoder.trunk={trunk}",
+                got=str(error),
+                fix=f"pip install 'robot-rl[vision]', torchvision for torch {torch.__version__}",
+            ) from error
+        try:
+            self.model, self._look = _FROM[library](name, shape)
+        except (ValueError, RuntimeError, TypeError) as error:
+            raise ConfigError(
+                f"{library} cannot make '{name}'",
+                expected=f"a model of {library} with a feature map",
+                got=str(error),
+                fix=f"choose one of {library}.list_models()",
+            ) from error
+        self.train()
+        try:
+            with torch.no_grad():
+                self(torch.zeros(1, shape[2], *shape[:2]))
+        except (AssertionError, RuntimeError) as error:
+            raise ConfigError(
+                f"'{trunk}' does not look at images like these",
+                expected="the size that it was made for, three channels",
+                got=f"{list(shape)}: {error}",
+                fix="change task.image_size, or choose a trunk without positions, e.g. a ResNet",
+            ) from error
+
+    def train(self, mode: bool = True) -> _Library:
+        """Stay in evaluation mode: neither dropout nor statistics of ten thousand images."""
+        return super().train(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 3, H, W] in [-1, 1] -> [B, depth, h, w]."""
+        mean, std = (x.new_tensor(v).view(3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+        return self._look(self.model, (0.5 * x + 0.5 - mean) / std)
+
+
+def _from_torchvision(name: str, _: tuple[int, ...]) -> tuple[nn.Module, Callable[..., Tensor]]:
+    from torchvision import models
+    from torchvision.models.feature_extraction import create_feature_extractor
+
+    model = models.get_model(name, weights=None).eval()
+    parts = dict(model.named_children())
+    last = "features" if "features" in parts else "layer4" if "layer4" in parts else ""
+    if not last:
+        raise ValueError(f"no feature map found among {list(parts)}")
+    return create_feature_extractor(model, {last: "map"}), lambda net, x: net(x)["map"]
+
+
+def _from_timm(name: str, shape: tuple[int, ...]) -> tuple[nn.Module, Callable[..., Tensor]]:
+    import timm
+
+    size: dict[str, Any] = {"img_size": shape[:2]} if "vit" in name or "swin" in name else {}
+    model = timm.create_model(name, pretrained=False, num_classes=0, **size)
+    how = {"indices": 1, "intermediates_only": True}
+    return model, lambda net, x: net.forward_intermediates(x, **how)[-1]
+
+
+_FROM = {"torchvision": _from_torchvision, "timm": _from_timm}
 
 
 def _places(height: int, width: int, size: int) -> Tensor:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import layer_norm
 
 LAYER_NORM_EPS = 1e-6  # flax's default, so that RLPD and HIL-SERL figures carry over
 
@@ -81,7 +82,20 @@ class EnsembleMLP:
 
     def __call__(self, x: Tensor, flat: Tensor) -> Tensor:
         """Apply every member: x [B, I] (or [E, B, I]), flat [E', P] -> [E', B, O], E' <= E rows."""
+        if torch.compiler.is_compiling():
+            return self._plain(x, flat)
         return _Forward.apply(x, flat, self)  # type: ignore[no-any-return]
+
+    def _plain(self, x: Tensor, flat: Tensor) -> Tensor:
+        """The same for `torch.compile`, which writes a backward pass of its own and fuses more."""
+        low = flat.bfloat16() if self.bf16 else flat
+        layers, low_layers = self.layers(flat), self.layers(low)
+        h = x.expand(flat.shape[0], -1, -1) if x.dim() == 2 else x
+        for layer, low_layer in zip(layers[:-1], low_layers[:-1], strict=True):
+            z = torch.baddbmm(low_layer[1], h.to(low.dtype), low_layer[0]).to(flat.dtype)
+            h = layer_norm(z, z.shape[-1:], eps=LAYER_NORM_EPS) * layer[2] + layer[3]
+            h = torch.relu(h) if self.activation == "relu" else torch.tanh(h)
+        return _last(h, *layers[-1])
 
     def activations(self, x: Tensor, flat: Tensor) -> tuple[list[Tensor], Tensor]:
         """Hidden layers, each [E', B, O], and output of the same product, without gradients."""
@@ -103,12 +117,14 @@ def _propagate(x: Tensor, flat: Tensor, net: EnsembleMLP) -> tuple[Tensor, Tenso
         h = torch.addcmul(layer[3], normed, layer[2])
         h = h.relu_() if net.activation == "relu" else h.tanh_()
         saved += [h_low, normed, rstd, h]
-    weight, bias = layers[-1]
-    if weight.shape[-1] == 1:  # a 256 -> 1 product is 5x faster as multiply and sum
-        out = (h * weight.transpose(1, 2)).sum(-1, keepdim=True) + bias
-    else:
-        out = torch.baddbmm(bias, h, weight)
-    return out, low, saved
+    return _last(h, *layers[-1]), low, saved
+
+
+def _last(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The linear output layer; 256 -> 1 is 5x faster as multiply and sum."""
+    if weight.shape[-1] > 1:
+        return torch.baddbmm(bias, h, weight)
+    return (h * weight.transpose(1, 2)).sum(-1, keepdim=True) + bias
 
 
 class _Forward(torch.autograd.Function):
@@ -137,7 +153,7 @@ class _Forward(torch.autograd.Function):
         grad = grad * weight if weight.shape[1] == 1 else torch.bmm(grad, weight)
         for depth in range(len(layers) - 2, -1, -1):
             h_low, normed, rstd, h = saved[4 * depth : 4 * depth + 4]
-            grad = _activation_grad_(grad, h, net.activation)
+            grad = _activation_grad(grad, h, net.activation)
             grad_gain = grad * normed
             if grad_layers:
                 torch.sum(grad_gain, 1, keepdim=True, out=grad_layers[depth][2])
@@ -170,9 +186,11 @@ def _output_layer_grad(grad_layer: list[Tensor], h: Tensor, grad: Tensor) -> Non
     torch.sum(grad, 1, keepdim=True, out=grad_layer[1])
 
 
-def _activation_grad_(grad: Tensor, h: Tensor, activation: str) -> Tensor:
-    """Through the activation, in place, from its output h: relu' = sign(h), tanh' = 1 - h^2."""
-    return grad.mul_(h.sign() if activation == "relu" else 1.0 - h * h)
+def _activation_grad(grad: Tensor, h: Tensor, activation: str) -> Tensor:
+    """Through the activation, from its output h: relu' = [h > 0], tanh' = 1 - h^2."""
+    if activation == "relu":  # a third of the time of a product with sign(h)
+        return torch.ops.aten.threshold_backward(grad, h, 0.0)
+    return grad.mul_(1.0 - h * h)
 
 
 def _layer_norm_grad_(

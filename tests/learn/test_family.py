@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,13 @@ from robot_rl.learn.algos import BcConfig, CalQlConfig, HilSerlConfig, IqlConfig
 from robot_rl.learn.algos.hil_serl import HilSerl
 from robot_rl.learn.learner import LearnerConfig
 from robot_rl.learn.replay import Batch
+from robot_rl.nets.cpu import need_compiler
 from robot_rl.nets.heads import HlGauss
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "algo").glob("*.yaml"))
 PX = 24
+COMPILED_LATER = ("calql", "iql", "td3", "bc")  # in make soak: 20 s each
 SMALL = {"hidden": (16,), "batch_size": 16, "precision": "float32", "standardize": False}
 
 
@@ -247,3 +250,33 @@ def test_configs_are_what_their_names_say() -> None:
     assert read["drq_v2"].n_step == 3 and isinstance(read["drq_v2"], Td3Config)
     assert isinstance(read["rac"], BcConfig) and read["rac"].own_successes
     assert not read["hg_dagger"].own_successes
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize(
+    "name", ["hil_serl", *(pytest.param(x, marks=pytest.mark.slow) for x in COMPILED_LATER)]
+)
+def test_a_compiled_update_is_the_same_update(name: str) -> None:
+    """Equal draws, equal mathematics: tensors differ by rounding only, images included."""
+    text = {"name": name, "hidden": [16], "batch_size": 16, "critics": 3, "target_subset": 2}
+    text |= {"encoder": {"channels": [8, 8], "latent": 8}, "precision": "float32"}
+    if name == "bc":
+        text = {k: v for k, v in text.items() if k in ("name", "hidden", "batch_size", "encoder")}
+    space = spec(images=name == "hil_serl", gripper=True)
+    plain, compiled = (resolve("algo", text).make(space, 0) for _ in range(2))
+    compiled.compile()
+    for algo in (plain, compiled):
+        sample = Data(name == "hil_serl", 7)
+        for _ in range(3):
+            algo.update(sample)
+    fresh, state = resolve("algo", text).make(space, 0).state_dict(), compiled.state_dict()
+    for key, value in plain.state_dict().items():
+        torch.testing.assert_close(state[key], value, rtol=1e-3, atol=2e-4, msg=key)
+    assert not torch.allclose(fresh["actor/policy"], state["actor/policy"], atol=3e-4)
+
+
+def test_compiling_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(SetupError, match="C\\+\\+ compiler"):
+        need_compiler(torch.device("cpu"))
+    need_compiler(torch.device("meta"))

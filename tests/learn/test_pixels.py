@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from point_mass import FakeStore
 from safetensors.torch import save_file
 from torch import Tensor
 
 from robot_rl.config import build
-from robot_rl.errors import CheckpointError, ConfigError, SpecError
+from robot_rl.errors import CheckpointError, ConfigError, SetupError, SpecError
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
 from robot_rl.learn.algos.hil_serl import HilSerl
 from robot_rl.learn.bench import _rows, _spec
+from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.encoder import TRUNKS, Encoder, EncoderConfig, random_shift
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
 PX = 32
 SHAPES = {"image/front": (PX, PX, 3), "image/wrist": (PX, PX, 3)}
+VIT = "timm/vit_tiny_patch16_224"
 TINY = EncoderConfig(channels=(8, 16), latent=8)
 CONFIG = HilSerlConfig(
     hidden=(16,), batch_size=8, encoder=TINY, precision="float32", standardize=False
@@ -102,6 +108,75 @@ def test_encoders_are_pure_functions_of_images_and_parameters(trunk: str, shared
     torch.testing.assert_close(one, features[1:2], atol=1e-4, rtol=1e-3)  # no batch statistics
     per_camera = Encoder(replace(config, shared=False), SHAPES).parameters
     assert encoder.parameters == (per_camera // 2 if shared else per_camera)
+
+
+@pytest.fixture(scope="module")
+def vision() -> Iterator[None]:
+    """torchvision and timm, also where torchvision's wheel was made for another build of torch.
+
+    Then its own operators (box suppression) are missing, which no feature map needs.
+    """
+    libraries = []
+    for _ in range(5):
+        try:
+            importlib.import_module("torchvision")
+            break
+        except ImportError:
+            pytest.skip("needs torchvision and timm (pip install 'robot-rl[vision]')")
+        except RuntimeError as error:
+            name = str(error).split("::")[1].split()[0]
+            libraries.append(torch.library.Library("torchvision", "FRAGMENT"))
+            libraries[-1].define(f"{name}(Tensor x) -> Tensor")
+            for module in [m for m in sys.modules if m.split(".")[0] == "torchvision"]:
+                del sys.modules[module]
+    yield
+    libraries.clear()
+
+
+@pytest.mark.usefixtures("vision")
+@pytest.mark.parametrize(
+    "trunk",
+    ["torchvision/resnet18", "torchvision/mobilenet_v3_small", "timm/convnext_atto", VIT],
+)
+def test_a_trunk_by_name_keeps_its_batch_statistics(trunk: str, tmp_path: Path) -> None:
+    shapes = {"image/front": (64, 64, 3)}
+    library, name = trunk.split("/")
+    module = importlib.import_module(library + (".models" if library == "torchvision" else ""))
+    size = {"img_size": 64} if trunk == VIT else {}
+    model = (module.get_model if library == "torchvision" else module.create_model)(name, **size)
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.is_floating_point():
+            torch.nn.init.uniform_(tensor, 0.01, 0.1, generator=generator())
+    save_file(model.state_dict(), path := tmp_path / "model.safetensors")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    config = EncoderConfig(trunk=trunk, latent=6, weights=str(path), weights_sha256=digest)
+    encoder = Encoder(config, shapes)
+    flat = encoder.init(generator()).requires_grad_()
+    images = {k: torch.randint(0, 256, (4, *v), dtype=torch.uint8) for k, v in shapes.items()}
+    features = encoder(images, flat)
+    one = encoder({k: v[1:2] for k, v in images.items()}, flat)
+    torch.testing.assert_close(one, features[1:2], atol=1e-4, rtol=1e-3)
+    (grad,) = torch.autograd.grad(features.square().sum(), flat)
+    views, grads = encoder._views(flat), encoder._views(grad)
+    first = next(iter(model.state_dict()))
+    torch.testing.assert_close(
+        views[f"cameras.0.trunk.model.{first}"].detach(), model.state_dict()[first]
+    )
+    assert float(grads[f"cameras.0.trunk.model.{first}"].abs().sum()) > 0
+    assert not any(v.abs().sum() for k, v in grads.items() if "running" in k)
+
+
+@pytest.mark.usefixtures("vision")
+@pytest.mark.parametrize("trunk", ["torchvision/resnet81", "timm/resnet81", VIT])
+def test_a_trunk_that_cannot_be_says_why(trunk: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = {"image/front": (64, 64, 4)}  # no network of theirs takes four channels
+    with pytest.raises(ConfigError, match="resnet81" if "81" in trunk else "three channels"):
+        Encoder(EncoderConfig(trunk=trunk), shapes)
+    with pytest.raises(ValueError, match="trunk must be one of"):
+        EncoderConfig(trunk="torch/resnet18")
+    monkeypatch.setitem(sys.modules, trunk.split("/", maxsplit=1)[0], None)
+    with pytest.raises(SetupError, match="vision"):
+        Encoder(EncoderConfig(trunk=trunk), shapes)
 
 
 def test_a_frozen_trunk_gets_no_gradient_but_its_head_does() -> None:
@@ -288,3 +363,22 @@ def test_bad_input_is_named() -> None:
         build(EncoderConfig, {"trunk": "resnet50"})
     with pytest.raises(ConfigError, match="embeddings"):
         build(EncoderConfig, {"embeddings": 0})
+
+
+@pytest.mark.parametrize("change", [{"prefetch": False}, {"frames": "disk"}, {"frames": "device"}])
+def test_where_frames_lie_and_when_they_are_drawn_changes_nothing(
+    change: dict[str, object], tmp_path: Path
+) -> None:
+    space, store = _spec(2, PX), FakeStore()
+    store.rows = _rows(space, episodes=3)
+    states = []
+    for name, more in (("one", {}), ("other", change)):
+        setup = LearnerConfig(min_steps=1, capacity=400, checkpoint_updates=0, **more)
+        config = replace(CONFIG, standardize=True)
+        learner = Learner(setup, config, space, store, run_dir=tmp_path / name, seed=0)
+        learner.ingest()
+        for count in (2, 8, 6):
+            learner.update(count)
+        states.append(learner.algo.state_dict() | {"rng": torch.tensor(learner._rng.random())})
+        learner.close()
+    assert all(torch.equal(v, states[1][k]) for k, v in states[0].items())

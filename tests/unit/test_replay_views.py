@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import SpecError
+from robot_rl.learn.frames import in_memory, on_device, on_disk
 from robot_rl.learn.replay import Replay, View
 from robot_rl.types import Driver, Ending, Label, Row, Step
 from tests.unit.test_replay import SPEC, episode, episode_id, frame, gappy_stream, start, step
@@ -131,16 +132,18 @@ def test_recent_steps_get_their_share() -> None:
     assert newest == pytest.approx(0.5 + 0.5 / 20, abs=0.03)
 
 
-def test_frames_on_disk_read_like_frames_in_memory(tmp_path: Path) -> None:
+def test_frames_elsewhere_read_like_frames_in_memory(tmp_path: Path) -> None:
     rows = episode(0) + episode(1, purpose="demo", driver=Driver.DEMO)
     batches = []
-    for folder in (None, tmp_path / "replay"):
-        replay = Replay(SPEC, 100, folder=folder)
+    for allocate in (in_memory, on_disk(tmp_path / "replay"), on_device("cpu")):
+        replay = Replay(SPEC, 100, allocate=allocate)
         replay.ingest(rows)
         batches.append(replay.sample(64, 0.5, np.random.default_rng(0)))
     assert (tmp_path / "replay" / "image-wrist.dat").is_file()
     for key, value in batches[0].observation.items():
-        assert (value == batches[1].observation[key]).all()
+        for other in batches[1:]:
+            assert value.dtype == np.asarray(other.observation[key]).dtype
+            assert (value == np.asarray(other.observation[key])).all()
 
 
 def test_a_cloner_never_clones_practice_while_there_are_no_demonstrations() -> None:

@@ -66,6 +66,7 @@ class BcConfig:
 class Bc(Trained):
     """State and losses; the verbs are those of every algorithm."""
 
+    losses = ("actor_loss", "gripper_loss")
     steps_per_update = 1
 
     def __init__(

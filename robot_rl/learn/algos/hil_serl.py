@@ -165,6 +165,8 @@ class Transitions(NamedTuple):
 class HilSerl(Trained):
     """State and losses. `init` makes one; `update` is all that a learner calls."""
 
+    losses = ("critic_loss", "gripper_loss", "actor_loss", "_next_action", "see")
+
     def __init__(
         self, config: HilSerlConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
     ) -> None:

@@ -1,0 +1,76 @@
+"""Where the replay keeps its frames: in memory, in memory-mapped files, or on the learner's GPU.
+
+    memory  numpy; pages are touched only as they fill
+    disk    numpy.memmap in the run folder, for more images than memory; a cache of the store
+    device  torch tensors where the networks are: a batch needs no copy, but the GPU pays for all
+
+Each is a function (key, shape, dtype) -> an array with `take`, `[slot]` and `[slot] = value`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+PLACES = ("memory", "disk", "device")
+
+
+class Frames(Protocol):
+    """One entry of the observation of every kept frame, [slots, ...]."""
+
+    def take(self, slots: NDArray[np.int64], axis: int, /) -> Any:
+        """Entries [B, ...] of `slots` [B]; axis is 0."""
+        ...
+
+    def __getitem__(self, slot: int, /) -> Any:
+        """One entry; has `nbytes`."""
+        ...
+
+    def __setitem__(self, slot: int, value: NDArray, /) -> None:
+        """Keep a copy of one entry."""
+        ...
+
+
+Allocate = Callable[[str, tuple[int, ...], str], Frames]
+
+
+def in_memory(_key: str, shape: tuple[int, ...], dtype: str) -> Frames:
+    """Zeros in memory."""
+    return np.zeros(shape, dtype)
+
+
+def on_disk(folder: Path) -> Allocate:
+    """A new file per key in `folder`."""
+
+    def allocate(key: str, shape: tuple[int, ...], dtype: str) -> Frames:
+        folder.mkdir(parents=True, exist_ok=True)
+        return np.memmap(folder / f"{key.replace('/', '-')}.dat", dtype, "w+", shape=shape)
+
+    return allocate
+
+
+def on_device(device: torch.device | str) -> Allocate:
+    """Zeros on a torch device; `take` returns tensors that are already there."""
+    return lambda _key, shape, dtype: _OnDevice(
+        torch.zeros(shape, dtype=getattr(torch, dtype), device=device)
+    )
+
+
+class _OnDevice:
+    def __init__(self, data: Tensor) -> None:
+        self._data = data
+
+    def take(self, slots: NDArray[np.int64], _axis: int) -> Tensor:
+        return self._data.index_select(0, torch.from_numpy(slots).to(self._data.device))
+
+    def __getitem__(self, slot: int) -> Tensor:
+        return self._data[slot]
+
+    def __setitem__(self, slot: int, value: NDArray) -> None:
+        self._data[slot] = torch.from_numpy(np.ascontiguousarray(value))
