@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from robot_rl.report.curves import learning_curve, picture
 from robot_rl.report.stats import wilson
 
 log = logging.getLogger(__name__)
@@ -135,6 +136,20 @@ def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:
         "human_steps": [r["human_steps"] for r in results],
         "minutes": [round(r["train_s"] / 60, 1) for r in results],
     }
+
+
+def draw(task: str, names: Sequence[str], seeds: int, folder: Path) -> str:
+    """The learning curves of those variants that practised, as SVG."""
+    runs = {n: [folder / f"{n}-s{seed}" for seed in range(seeds)] for n in names}
+    curves = {
+        VARIANTS[name].name: curve
+        for name, folders in runs.items()
+        if (curve := learning_curve([f for f in folders if (f / "eval.json").is_file()]))
+    }
+    title = (
+        f"{task}: share of the newest practice episodes that succeed without help, 95 % interval"
+    )
+    return picture(curves, title)
 
 
 def as_markdown(figures: dict[str, dict[str, Any]]) -> str:

@@ -22,7 +22,7 @@ robot-rl study peg_insert_easy --variants rlif,hg_dagger operator.skill=0.3
 
 def run(argv: Sequence[str]) -> int:
     """Run the study and print its table."""
-    from robot_rl.study import ABLATION, VARIANTS, as_markdown, study
+    from robot_rl.study import ABLATION, VARIANTS, as_markdown, draw, study
 
     parser = Parser("study", TEXT, EXAMPLES).with_json()
     parser.add_argument("task", help="experiment to study, e.g. peg_insert")
@@ -36,6 +36,9 @@ def run(argv: Sequence[str]) -> int:
         help="which of " + ", ".join(VARIANTS),
     )
     parser.add_argument("--folder", type=Path, default=Path("runs/study"), metavar="DIR")
+    parser.add_argument(
+        "--curves", type=Path, metavar="SVG", help="write the learning curves as a picture"
+    )
     args = parser.read(argv)
     names = args.variants.split(",")
     for name in names:
@@ -56,5 +59,7 @@ def run(argv: Sequence[str]) -> int:
         progress=say,
     )
     say(as_markdown(figures))
+    if args.curves:
+        args.curves.write_text(draw(args.task, names, args.seeds, args.folder / args.task))
     write_json(args.json, figures)
     return 0
