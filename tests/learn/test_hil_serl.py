@@ -86,6 +86,22 @@ def test_slow_critic_lags_by_tau() -> None:
     torch.testing.assert_close(algo.critic_slow, want)
 
 
+def test_the_policy_that_drives_lags_by_policy_tau() -> None:
+    algo, newest = learner(replace(SMALL, policy_tau=0.1)), learner()
+    before, sample = algo.actor_state()["policy"].clone(), Fixed(6, reward=1.0)
+    algo.update(sample)
+    newest.update(Fixed(6, reward=1.0))
+    assert torch.equal(algo.actor["policy"], newest.actor["policy"])  # it learns as without
+    assert torch.equal(newest.actor_state()["policy"], newest.actor["policy"])
+    want = before + 0.1 * (algo.actor["policy"].detach() - before)
+    torch.testing.assert_close(algo.actor_state()["policy"], want)
+    other = learner(replace(SMALL, policy_tau=0.1), seed=1)
+    other.load_state_dict(algo.state_dict())
+    seen = sample(8, 0.0).observation
+    assert torch.equal(other.act(seen, True), algo.act(seen, True))
+    assert not torch.equal(algo.act(seen, True), newest.act(seen, True))
+
+
 def test_gripper_penalty_reaches_the_gradient_of_every_critic_step() -> None:
     grads = []
     for toggle in (0.0, 1.0):

@@ -13,7 +13,8 @@ pi; temperature alpha; a~ is drawn from the policy with the reparameterisation t
     actor_loss        L = mean_B [ alpha log pi(a~|s) - mean_i Q_i(s, a~) ]
                         + bc_weight mean_human |tanh(mean(s)) - a|^2             (off by default)
     temperature_loss  L = alpha mean_B( -log pi(a~|s) - H ), alpha = softplus(x), H = -|A| / 2
-    slow copies       Q' <- tau Q + (1 - tau) Q' after every critic step, encoder included
+    slow copies       Q' <- tau Q + (1 - tau) Q' after every critic step, encoder included;
+                      with `policy_tau` < 1 a slow copy of the policy drives, after every actor step
 
 RLIF (arXiv 2311.12996) is the same learner with another reward (`configs/algo/rlif.yaml`): -1 on
 the policy's last step before a person took over, 0 elsewhere, and m = 1 always.
@@ -31,10 +32,12 @@ Deviations from HIL-SERL's code: |A| counts the pose dimensions only (the grippe
 ReLU, as in RLPD, instead of tanh (30x cheaper on a CPU, and the point task is learned sooner);
 states are standardised with the moments of the first data, frozen then; Q starts near 0, not at
 random values that the actor would chase (the point task takes a third of the steps); time limits
-bootstrap (m = 1); a toggle is a command opposite to the last command, not to the measured width;
-the gripper may explore (`gripper_epsilon`), theirs never does; with cameras, a' and the gripper's
-argmax come from the encoder as it was one update ago and from the slow one; a step with a
-non-finite gradient is skipped; products may be bfloat16 (`precision`).
+bootstrap (m = 1); an averaged policy may drive (Polyak and Juditsky 1992): the newest one is better
+or worse from update to update, most visibly where contact punishes haste; a toggle is a command
+opposite to the last command, not to the measured width; the gripper may explore
+(`gripper_epsilon`), theirs never does; with cameras, a' and the gripper's argmax come from the
+encoder as it was one update ago and from the slow one; a step with a non-finite gradient is
+skipped; products may be bfloat16 (`precision`).
 
 Metrics: critic/loss, critic/q_mean, critic/target_mean, actor/loss, actor/entropy, actor/bc_loss,
 temperature/value, gripper/loss, gripper/q_mean, optimizer/skipped.
@@ -74,6 +77,7 @@ class HilSerlConfig:
     target_subset: int = 2  # critics that vote on each target
     gamma: float = 0.97  # horizon of 33 steps; 0.98-0.985 above 120 steps
     tau: float = 0.005
+    policy_tau: float = 1.0  # how fast the policy that drives follows the newest; 1 = is the newest
     learning_rate: float = 3e-4
     batch_size: int = 256
     demo_fraction: float = 0.5  # RLPD's symmetric sampling; 0 = plain SAC
@@ -99,8 +103,9 @@ class HilSerlConfig:
         """Check ranges."""
         if not 1 <= self.target_subset <= self.critics:
             raise ValueError(f"target_subset must lie in 1..critics, got {self.target_subset}")
-        if not 0.0 < self.gamma < 1.0 or not 0.0 < self.tau <= 1.0:
-            raise ValueError("gamma must lie in (0, 1), tau in (0, 1]")
+        taus = (self.tau, self.policy_tau)
+        if not 0.0 < self.gamma < 1.0 or min(taus) <= 0.0 or max(taus) > 1.0:
+            raise ValueError("gamma must lie in (0, 1), tau and policy_tau in (0, 1]")
         if not 0.0 <= self.demo_fraction <= 1.0 or not 0.0 <= self.gripper_epsilon <= 1.0:
             raise ValueError("demo_fraction and gripper_epsilon must lie in [0, 1]")
         if min(self.batch_size, self.critic_actor_ratio, *self.hidden, len(self.hidden)) < 1:
@@ -190,6 +195,7 @@ class HilSerl(Trained):
         self.critic_slow = self.critic.clone()
         self.gripper_slow = self.actor["gripper"].clone() if self.net.gripper else None
         self.encoder_slow = self.actor["encoder"].clone() if self.net.encoder else None
+        self.policy_slow = self.actor["policy"].clone() if config.policy_tau < 1.0 else None
         temperature = math.log(math.expm1(config.temperature_init))
         self.temperature = torch.tensor(temperature, device=self.device)
         self.updates = torch.zeros((), dtype=torch.int64, device=self.device)  # actor steps done
@@ -206,11 +212,16 @@ class HilSerl(Trained):
         """Actions [B, A] for observations with a leading batch axis."""
         return self.net.act(
             observation,
-            self.actor,
+            self.actor_state(),
             deterministic=deterministic,
             generator=self.generator,
             gripper_epsilon=self.config.gripper_epsilon,
         )
+
+    def actor_state(self) -> dict[str, Tensor]:
+        """As in `Trained`, with the slow policy where there is one."""
+        slow = {} if self.policy_slow is None else {"policy": self.policy_slow}
+        return super().actor_state() | slow
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """`critic_actor_ratio` critic steps and one actor step; returns scalar metrics."""
@@ -339,6 +350,8 @@ class HilSerl(Trained):
         tensors |= {"temperature": self.temperature, "updates": self.updates}
         if self.encoder_slow is not None:
             tensors["encoder_slow"] = self.encoder_slow
+        if self.policy_slow is not None:
+            tensors["policy_slow"] = self.policy_slow
         if self.gripper_slow is not None:
             tensors["gripper_slow"] = self.gripper_slow
         for name, adam in (("critic", self.critic_optimizer), ("actor", self.actor_optimizer)):
@@ -362,6 +375,8 @@ class HilSerl(Trained):
         loss, log_prob, metrics = self.actor_loss(batch)
         temperature_loss, temperature_metrics = self.temperature_loss(log_prob)
         self.actor_optimizer.step(loss + temperature_loss)  # they share no parameter
+        if self.policy_slow is not None:
+            self.policy_slow.lerp_(self.actor["policy"].detach(), self.config.policy_tau)
         return metrics | temperature_metrics
 
     def _q(self, state: Tensor, action: Tensor, critics: Tensor) -> Tensor:
