@@ -34,6 +34,7 @@ ACTOR = "actor-0"  # identity of this robot's rows in the store
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
+FAILED_DEMOS = 25  # in a row: a poor operator is slow, a broken reward never ends
 EXAM_AUTONOMY = 0.5  # share of recent episodes without help before an exam is worth its time
 REMEMBERED = ("next_exam", "practice_s", "mastered")
 
@@ -218,20 +219,23 @@ class Session:
         return summary
 
     def demos(self) -> None:
-        """Record demonstrations until enough have succeeded."""
-        self.state = "demos"
-        for _ in range(3 * self.train.demos + 3):
-            if self.progress.demos >= self.train.demos or self.stopping():
-                return
+        """Record demonstrations until enough have succeeded.
+
+        Raises:
+            RobotRLError: `FAILED_DEMOS` tries in a row failed.
+        """
+        self.state, failed = "demos", 0
+        while self.progress.demos < self.train.demos and not self.stopping():
+            if failed == FAILED_DEMOS:
+                raise RobotRLError(
+                    "the demonstrations keep failing",
+                    expected=f"{self.train.demos} successful demonstrations",
+                    got=f"{self.progress.demos}, and {failed} failed tries in a row",
+                    fix="check the reward, the task and the operator (operator.skill)",
+                )
             summary = self.episode("demo", self.progress.next_episode)
             self.progress.demos += summary.success
-        if self.progress.demos < self.train.demos:
-            raise RobotRLError(
-                "the demonstrations keep failing",
-                expected=f"{self.train.demos} successful demonstrations",
-                got=f"{self.progress.demos} of {3 * self.train.demos + 3} tries",
-                fix="check the task and the operator (operator.skill), or record your own demos",
-            )
+            failed = 0 if summary.success else failed + 1
 
     def practice(self) -> None:
         """Let the policy drive and the person correct until mastered, or the budget is spent."""
