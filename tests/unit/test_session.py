@@ -17,6 +17,7 @@ from robot_rl.safety.limits import Limits
 from robot_rl.session import (
     EVAL_SEED,
     EXAM_SEED,
+    FAILED_DEMOS,
     EvalResult,
     Session,
     restore_progress,
@@ -46,14 +47,17 @@ def experiment(train: TrainConfig) -> Any:
 
 
 def make_session(**changes: object) -> tuple[Session, list[EpisodeStart], Lines]:
-    """A session over a kinematic robot that stands at its goal: every episode succeeds at once."""
+    """A session over a kinematic robot that stands at its goal: every episode succeeds at once.
+
+    succeeds=False: none does; every=N: each Nth.
+    """
     loop, robot, _ = make_loop()
     starts: list[EpisodeStart] = []
 
     def reset(plan: object, start: EpisodeStart) -> None:
         starts.append(start)
         robot.tcp, robot.objects = plan.tcp_in_base, plan.objects  # type: ignore[attr-defined]
-        if changes.get("succeeds", True):
+        if changes.get("succeeds", True) and not len(starts) % changes.get("every", 1):  # type: ignore[operator]
             robot.tcp = robot.objects["target"]
 
     lines = Lines()
@@ -79,7 +83,13 @@ def test_demonstrations_that_keep_failing_are_an_error_with_a_fix() -> None:
     session, starts, _ = make_session(succeeds=False)
     with pytest.raises(RobotRLError, match=r"operator\.skill"):
         session.demos()
-    assert len(starts) == 3 * TRAIN.demos + 3
+    assert len(starts) == FAILED_DEMOS
+
+
+def test_a_poor_operator_gets_there_in_more_tries() -> None:
+    session, starts, _ = make_session(every=10)
+    session.demos()
+    assert session.progress.demos == TRAIN.demos and len(starts) == 10 * TRAIN.demos
 
 
 def test_practice_ends_with_an_exam_on_starts_it_never_practised() -> None:
