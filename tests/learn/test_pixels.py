@@ -23,7 +23,8 @@ from robot_rl.learn.algos.hil_serl import HilSerl
 from robot_rl.learn.bench import _rows, _spec
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.replay import Batch, Replay
-from robot_rl.nets.encoder import TRUNKS, Encoder, EncoderConfig, random_shift
+from robot_rl.nets.encoder import Encoder, EncoderConfig, random_shift
+from robot_rl.nets.trunks import TRUNKS
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
 PX = 32
