@@ -76,21 +76,19 @@ def bench(
     rates = {bf16: matmul_flops_per_s(bf16) for bf16 in (False, True)}
     for name, config in CASES.items():
         algo = config.make(spec, 0)
-        if compiled:
-            algo.compile()
         figures |= {
-            f"{name}/{k}": v for k, v in _case(algo, replay, rates[config.bf16()], seconds).items()
+            f"{name}/{k}": v
+            for k, v in _case(algo, replay, rates[config.bf16()], seconds, compiled).items()
         }
     for name, (config, pixels) in CAMERA_CASES.items():
         spec = _spec(CAMERAS, pixels)
         algo = config.make(spec, 0)
-        if compiled:
-            algo.compile()
         digest = algo.net.digest(algo.actor_state())
         replay = Replay(spec, CAMERA_EPISODES * EPISODE_STEPS, digest=digest)
         replay.ingest(_rows(spec, CAMERA_EPISODES))
         figures |= {
-            f"{name}/{k}": v for k, v in _case(algo, replay, rates[config.bf16()], seconds).items()
+            f"{name}/{k}": v
+            for k, v in _case(algo, replay, rates[config.bf16()], seconds, compiled).items()
         }
         raw = CAMERAS * pixels * pixels * 3
         figures[f"{name}/bytes_per_step"] = float(replay.bytes_per_step)
@@ -194,8 +192,12 @@ def matmul_flops_per_s(bf16: bool) -> float:
     return 2 * 2 * 256**3 / _period_s(lambda: torch.bmm(a, b), 0.3)
 
 
-def _case(algo: HilSerl, replay: Replay, flops_per_s: float, seconds: float) -> dict[str, float]:
+def _case(
+    algo: HilSerl, replay: Replay, flops_per_s: float, seconds: float, compiled: bool
+) -> dict[str, float]:
     rng = np.random.default_rng(0)
+    if compiled:
+        algo.compile()
 
     def sample(batch_size: int, demo_fraction: float) -> Batch:
         return replay.sample(batch_size, demo_fraction, rng)

@@ -37,7 +37,7 @@ from robot_rl.learn.diagnostics import PROBE_ROWS, Diagnostics, Figures, Setup, 
 from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.replay import Batch, Replay
-from robot_rl.nets.cpu import keep_freed_memory, need_compiler
+from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.spec import Spec
 from robot_rl.types import Row, Weights
@@ -144,7 +144,6 @@ class Learner:
         self.config, self.spec, self.store = config, spec, store
         self.algo = algo.make(spec, seed, config.resolved_device)
         if config.compile:
-            need_compiler(self.algo.device)
             self.algo.compile()
         view = replace(
             self.algo.view,
@@ -237,8 +236,8 @@ class Learner:
         """
         began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0
         metrics: dict[str, Tensor] = {}
-        while done < max(count, 1) - per_update + 1 or not done:
-            self._more = done + per_update < max(count, 1) - per_update + 1
+        for left in reversed(range(max(count // per_update, 1))):
+            self._more = left > 0
             metrics = self.algo.update(self._sample)
             done += per_update
             self._watch(int(metrics["optimizer/skipped"]))

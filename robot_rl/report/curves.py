@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from robot_rl.report.rundata import RunData, read_run
-from robot_rl.report.stats import wilson
-from robot_rl.report.svg import F64, Box, _path, _Plot, nice_ticks
+from robot_rl.report.stats import rolling_mean, wilson
+from robot_rl.report.svg import F64, Box, Curve, Plot, nice_ticks
 
 WINDOW = 20  # newest practice episodes of every seed
 POINTS = 120
@@ -52,12 +52,11 @@ def learning_curve(folders: Sequence[Path]) -> LearningCurve | None:
     wins, episodes = np.zeros((2, POINTS))
     for steps, success in seeds:
         ends = np.searchsorted(steps, grid, side="right")
-        total = np.concatenate(([0], np.cumsum(success)))
-        starts = np.maximum(ends - WINDOW, 0)
-        wins += total[ends] - total[starts]
-        episodes += ends - starts
+        held = np.minimum(ends, WINDOW)
+        wins += np.concatenate(([0.0], rolling_mean(success, WINDOW)))[ends] * held
+        episodes += held
     known = episodes >= WINDOW // 2
-    bounds = np.array([wilson(int(w), int(n)) for w, n in zip(wins, episodes, strict=True)])
+    bounds = np.array([wilson(round(w), round(n)) for w, n in zip(wins, episodes, strict=True)])
     rate = wins / np.maximum(episodes, 1)
     return LearningCurve(
         grid[known], rate[known], bounds[known, 0], bounds[known, 1], seeds=len(seeds)
@@ -78,7 +77,7 @@ def picture(curves: Mapping[str, LearningCurve], title: str) -> str:
     """A standalone SVG document: one line with its interval per name."""
     box = Box(760.0, 300.0 + 18.0 * len(curves), top=30.0, bottom=30.0 + 18.0 * len(curves))
     longest = max((float(c.env_steps[-1]) for c in curves.values() if c.env_steps.size), default=1)
-    plot = _Plot(box, (0.0, longest), (0.0, 1.0))
+    plot = Plot(box, (0.0, longest), (0.0, 1.0))
     parts = [
         f'<text class="name" x="{box.left:g}" y="18">{escape(title)}</text>',
         plot.grid(nice_ticks(0.0, 1.0), percent=True),
@@ -86,13 +85,17 @@ def picture(curves: Mapping[str, LearningCurve], title: str) -> str:
     ]
     for index, (name, curve) in enumerate(curves.items()):
         colour = COLOURS[index % len(COLOURS)]
-        x = plot.x(curve.env_steps)
-        edge = _path(x[::-1], plot.y(curve.low)[::-1]).replace("M", "L", 1)
         y = plot.floor + 34.0 + 18.0 * index
         parts += [
-            f'<path class="band" fill="{colour}" d="{_path(x, plot.y(curve.high))}{edge}Z"/>',
-            f'<path class="line" stroke="{colour}" d="{_path(x, plot.y(curve.success))}"/>',
-            f'<path class="line" stroke="{colour}" d="M{box.left:g},{y:g}h24"/>',
+            f"<style>.band.c{index}{{fill:{colour}}} .line.c{index}{{stroke:{colour}}}</style>",
+            *plot.draw(
+                Curve(name, curve.env_steps, curve.success, style=f"c{index}"),
+                curve.env_steps,
+                curve.success,
+                curve.low,
+                curve.high,
+            ),
+            f'<path class="line c{index}" d="M{box.left:g},{y:g}h24"/>',
             f'<text class="name" x="{box.left + 32:g}" y="{y + 4:g}">{escape(name)}, '
             f"{curve.seeds} seeds</text>",
         ]

@@ -91,7 +91,7 @@ def chart(
     lows = [float(low.min()) for _, _, _, low, _ in thinned]
     highs = [float(high.max()) for *_, high in thinned]
     y0, y1 = y_range or _padded(min(lows), max(highs))
-    plot = _Plot(box, x_range, (y0, y1))
+    plot = Plot(box, x_range, (y0, y1))
     percent = unit == "%"
     parts = [plot.grid(nice_ticks(y0, y1, 4 if box.height > 180 else 3), percent)]
     parts.append(plot.x_axis(x_label))
@@ -159,7 +159,7 @@ def timeline(
 ) -> str:
     """When something was there: one line per name, bars (begin, end, CSS class, tooltip) on it."""
     box = Box(width, 22.0 * len(rows) + 26.0, left=120.0, top=4.0)
-    plot = _Plot(box, x_range, (0.0, 1.0))
+    plot = Plot(box, x_range, (0.0, 1.0))
     parts = [plot.x_axis(x_label)]
     for index, (name, bars) in enumerate(rows.items()):
         y = box.top + 22.0 * index
@@ -181,7 +181,7 @@ def timeline(
     )
 
 
-class _Plot:
+class Plot:
     """Maps data to SVG coordinates and draws the pieces."""
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, Self
 
@@ -14,6 +15,7 @@ from robot_rl.errors import CheckpointError
 from robot_rl.learn import ranks
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.actor import ActorNet
+from robot_rl.nets.cpu import need_compiler
 from robot_rl.nets.encoder import random_shift
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
@@ -116,7 +118,7 @@ def fit_scaling(tensors: Mapping[str, Tensor], states: Tensor) -> None:
     tensors["scale"].copy_(1.0 / std.clamp_min(STD_FLOOR))
 
 
-class Trained:
+class Trained(ABC):
     """What every learner here does alike: make itself, look at pictures, save, go on.
 
     A subclass sets `config`, `net`, `actor` and `updates`, and names its tensors in `_tensors`.
@@ -144,7 +146,11 @@ class Trained:
         """Fuse the arithmetic of the losses (`torch.compile`): half a minute, once.
 
         The same mathematics, other rounding. What draws random numbers stays outside.
+
+        Raises:
+            SetupError: there is no compiler.
         """
+        need_compiler(self.device)
         for name in self.losses:
             setattr(self, name, torch.compile(getattr(self, name), dynamic=False))
 
@@ -170,9 +176,9 @@ class Trained:
         if generator is not None:
             self.generator.set_state(generator)
 
+    @abstractmethod
     def _tensors(self) -> dict[str, Tensor]:
         """The live tensors that make up the state, but for the generator's."""
-        raise NotImplementedError
 
     def _standardize(self, sample: Sampler, demo_fraction: float) -> None:
         """Before the first update: fit the state scaling to the first data."""
