@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from robot_rl.errors import ConfigError
 from robot_rl.report.curves import learning_curve, picture
 from robot_rl.report.stats import wilson
 
@@ -27,10 +28,39 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One line of the table: what it is called, and how it differs from the experiment."""
+    """One line of the table: what it is called, and how it differs from the experiment.
+
+    In `overrides`, {dataset} is the folder that the study was given, {before} the folder of the run
+    of variant `before` with the same seed, which has to end first.
+    """
 
     name: str
     overrides: tuple[str, ...] = ()
+    before: str = ""
+
+
+SMALL = (  # hil_serl_state's networks and horizon, for algorithms with a file of their own
+    "algo.hidden=[128,128]",
+    "algo.batch_size=128",
+    "algo.gamma=0.95",
+    "algo.value_range=[0,1]",
+    "algo.std_init=0.3",
+    "algo.target_entropy_per_dim=-1.5",
+)
+OFFLINE = (
+    "train.dataset={dataset}",
+    "train.demos=0",
+    "train.max_env_steps=0",
+    "learner.pretrain_updates=20000",
+)
+ONLINE = (  # on with plain SAC, without the data and without a person
+    "algo=sac",
+    *SMALL,
+    "learner.init_from={before}",
+    "train.demos=0",
+    "operator.intervene=false",
+)
+WARM_UP = "learner.min_steps=2000"  # env steps in which the policy fills the replay
 
 
 VARIANTS = {
@@ -57,6 +87,12 @@ VARIANTS = {
         # the same networks; the return lies between "always taken over" and "never"
         ("algo.task_reward=false", "algo.takeover_penalty=1.0", "algo.value_range=[-20,0]"),
     ),
+    "bc_data": Variant("cloning the data", ("algo=bc", "algo.hidden=[128,128]", *OFFLINE)),
+    "iql": Variant("IQL, offline", ("algo=iql", *SMALL, *OFFLINE)),
+    "calql": Variant("Cal-QL, offline", ("algo=calql", *SMALL, *OFFLINE)),
+    "iql_wsrl": Variant("IQL, then WSRL", (*ONLINE, WARM_UP), before="iql"),
+    "calql_wsrl": Variant("Cal-QL, then WSRL", (*ONLINE, WARM_UP), before="calql"),
+    "calql_sac": Variant("Cal-QL, then SAC without a warm-up", ONLINE, before="calql"),
 }
 """RLIF and HG-DAgger differ most when the person is poor: give `operator.skill` with them."""
 
@@ -65,11 +101,32 @@ ABLATION = ("full", "no_interventions", "no_demos", "neither", "bc")
 
 
 def command(
-    variant: Variant, task: str, seed: int, run_dir: Path, extra: Sequence[str]
+    name: str, task: str, seed: int, *, folder: Path, extra: Sequence[str], dataset: str = ""
 ) -> list[str]:
     """The command line of one run; printing it reproduces the row."""
-    words = [f"experiment={task}", *variant.overrides, *extra, "runtime=lockstep", f"seed={seed}"]
+    variant, run_dir = VARIANTS[name], run_folder(folder, name, seed)
+    before = run_folder(folder, variant.before, seed)
+    own = [word.format(dataset=dataset, before=before) for word in variant.overrides]
+    words = [f"experiment={task}", *own, *extra, "runtime=lockstep", f"seed={seed}"]
     return [sys.executable, "-m", "robot_rl.cli.main", "train", *words, f"run_dir={run_dir}"]
+
+
+def run_folder(folder: Path, name: str, seed: int) -> Path:
+    """Where one run of a study lies."""
+    return folder / f"{name}-s{seed}"
+
+
+def is_done(folder: Path, name: str, seed: int) -> bool:
+    """Whether that run has been evaluated."""
+    return (run_folder(folder, name, seed) / "eval.json").is_file()
+
+
+def with_predecessors(names: Sequence[str]) -> list[str]:
+    """`names` with what they continue from, each once, predecessors first."""
+    ordered: list[str] = []
+    for name in names:
+        ordered += [n for n in (VARIANTS[name].before, name) if n and n not in ordered]
+    return ordered
 
 
 def study(
@@ -80,43 +137,62 @@ def study(
     folder: Path,
     jobs: int = 1,
     extra: Sequence[str] = (),
+    dataset: str = "",
     progress: Callable[[str], None] = lambda _line: None,
 ) -> dict[str, Any]:
     """Run what is missing in `folder`, then summarise everything in it.
 
-    A run whose eval.json exists is not run again. Returns variant -> figures; see `summarise`.
+    A run whose eval.json exists is not run again; one whose predecessor failed is left out.
+    Returns variant -> figures; see `summarise`.
+
+    Raises:
+        ConfigError: a variant learns from recorded data, and no dataset is given.
     """
-    todo = [
-        (VARIANTS[name], seed, folder / f"{name}-s{seed}")
-        for seed in range(seeds)
-        for name in names
-        if not (folder / f"{name}-s{seed}" / "eval.json").is_file()
-    ]
-    running: list[tuple[subprocess.Popen[bytes], Path, float]] = []
+    names = with_predecessors(names)
+    if not dataset and any("{dataset}" in " ".join(VARIANTS[n].overrides) for n in names):
+        raise ConfigError(
+            "this study learns from recorded data, and there is none",
+            expected="--dataset RUN, a run folder",
+            got="no --dataset",
+            fix=f"robot-rl record experiment={task} operator.skill=0.5 run_dir=RUN makes one",
+        )
+    todo = [(n, s) for s in range(seeds) for n in names if not is_done(folder, n, s)]
+    running: list[tuple[subprocess.Popen[bytes], str, int, float]] = []
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def ready(name: str, seed: int) -> bool:
+        return not VARIANTS[name].before or is_done(folder, VARIANTS[name].before, seed)
+
     while todo or running:
-        while todo and len(running) < jobs:
-            variant, seed, run_dir = todo.pop(0)
-            run_dir.parent.mkdir(parents=True, exist_ok=True)
+        while len(running) < jobs and (now := next((t for t in todo if ready(*t)), None)):
+            todo.remove(now)
+            name, seed = now
+            run_dir = run_folder(folder, name, seed)
             with run_dir.with_suffix(".log").open("wb") as output:
-                words = command(variant, task, seed, run_dir, extra)
+                words = command(name, task, seed, folder=folder, extra=extra, dataset=dataset)
                 process = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT)
-            running.append((process, run_dir, time.monotonic()))
+            running.append((process, name, seed, time.monotonic()))
             progress(f"started {run_dir.name}")
+        if not running:
+            progress(
+                "left out, their predecessor failed: " + ", ".join(f"{n}-s{s}" for n, s in todo)
+            )
+            break
         time.sleep(0.5)
         for entry in [e for e in running if e[0].poll() is not None]:
             running.remove(entry)
-            process, run_dir, began_s = entry
+            process, name, seed, began_s = entry
             minutes = (time.monotonic() - began_s) / 60
-            progress(f"{run_dir.name}: exit {process.returncode} after {minutes:.1f} min")
+            progress(f"{name}-s{seed}: exit {process.returncode} after {minutes:.1f} min")
     return {name: summarise(name, seeds, folder) for name in names}
 
 
 def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:
     """Pool the evaluations of a variant's seeds: successes with Wilson interval, cost per seed."""
     results = [
-        json.loads(path.read_text())
+        json.loads((run_folder(folder, name, seed) / "eval.json").read_text())
         for seed in range(seeds)
-        if (path := folder / f"{name}-s{seed}" / "eval.json").is_file()
+        if is_done(folder, name, seed)
     ]
     parts = [r["deterministic"] for r in results]
     wins, episodes = sum(p["successes"] for p in parts), sum(p["episodes"] for p in parts)
@@ -140,11 +216,16 @@ def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:
 
 def draw(task: str, names: Sequence[str], seeds: int, folder: Path) -> str:
     """The learning curves of those variants that practised, as SVG."""
-    runs = {n: [folder / f"{n}-s{seed}" for seed in range(seeds)] for n in names}
+    runs = {
+        name: [
+            run_folder(folder, name, seed) for seed in range(seeds) if is_done(folder, name, seed)
+        ]
+        for name in names
+    }
     curves = {
         VARIANTS[name].name: curve
         for name, folders in runs.items()
-        if (curve := learning_curve([f for f in folders if (f / "eval.json").is_file()]))
+        if (curve := learning_curve(folders))
     }
     title = (
         f"{task}: share of the newest practice episodes that succeed without help, 95 % interval"

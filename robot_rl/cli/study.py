@@ -17,6 +17,7 @@ EXAMPLES = """
 robot-rl study peg_insert --seeds 3 --folder runs/study
 robot-rl study peg_insert --variants full,bc --seeds 1 --jobs 2 train.max_minutes=5
 robot-rl study peg_insert_easy --variants rlif,hg_dagger operator.skill=0.3
+robot-rl study lift --variants iql_wsrl,calql_wsrl --dataset runs/data
 """
 
 
@@ -34,6 +35,9 @@ def run(argv: Sequence[str]) -> int:
         default=",".join(ABLATION),
         metavar="A,B",
         help="which of " + ", ".join(VARIANTS),
+    )
+    parser.add_argument(
+        "--dataset", default="", metavar="RUN", help="what offline variants learn from"
     )
     parser.add_argument("--folder", type=Path, default=Path("runs/study"), metavar="DIR")
     parser.add_argument(
@@ -56,6 +60,7 @@ def run(argv: Sequence[str]) -> int:
         folder=args.folder / args.task,
         jobs=args.jobs,
         extra=args.overrides,
+        dataset=args.dataset,
         progress=say,
     )
     say(as_markdown(figures))

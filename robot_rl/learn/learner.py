@@ -349,7 +349,7 @@ class Learner:
                 got="no checkpoint",
                 fix="name a finished run in learner.init_from",
             )
-        self.algo.load_state_dict(checkpoint.tensors)
+        self.algo.start_from(checkpoint.tensors)
         log.info("networks of %s taken over", run_dir)
 
     def _diverge(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 from robot_rl.errors import CheckpointError, SpecError, StoreError
-from robot_rl.learn.algos import CalQlConfig, HilSerlConfig
+from robot_rl.learn.algos import BcConfig, CalQlConfig, HilSerlConfig, IqlConfig
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.store.dataset import import_dataset
@@ -83,4 +83,39 @@ def test_networks_of_another_run_are_taken_over_and_its_counters_not(tmp_path: P
     with pytest.raises(CheckpointError):
         Learner(config, HilSerlConfig(**SMALL), gripper, store, run_dir=tmp_path / "g", seed=0)
     old.close()
+    new.close()
+
+
+def pretrained(algo: object, folder: Path) -> Learner:
+    """A learner that learned from demonstrations and saved."""
+    store = FakeStore()
+    demonstrate(store, PointMass(0), 3)
+    config = LearnerConfig(pretrain_updates=20, publish_period_s=0.0, checkpoint_updates=0)
+    learner = Learner(config, algo, SPEC, store, run_dir=folder, seed=0)  # type: ignore[arg-type]
+    learner.ingest()
+    learner.update(learner.updates_due())
+    learner.save()
+    learner.close()
+    return learner
+
+
+@pytest.mark.parametrize("before", [IqlConfig(**SMALL), BcConfig(hidden=(16,), batch_size=32)])
+def test_networks_of_another_algorithm_are_taken_over_as_far_as_both_have_them(
+    tmp_path: Path, before: object
+) -> None:
+    old = pretrained(before, tmp_path / "old")
+    config = LearnerConfig(init_from=str(tmp_path / "old"), publish_period_s=0.0)
+    algo = HilSerlConfig(**SMALL, policy_tau=0.1)
+    new = Learner(config, algo, SPEC, FakeStore(), run_dir=tmp_path / "new", seed=1)
+    was, now = old.algo.state_dict(), new.algo.state_dict()
+    for key, value in old.algo.actor_state().items():
+        assert (value == new.algo.actor_state()[key]).all()  # the slow policy drives
+    if "critic" in was:
+        assert (was["critic"] == now["critic"]).all()
+        assert (was["critic_slow"] == now["critic_slow"]).all()
+        assert (was["critic_optimizer/critic/exp_avg"] != 0).any()
+        first = "critic_optimizer/critic/exp_avg"
+        assert (was[first] == now[first]).all()
+    assert int(was["updates"]) and not int(now["updates"])
+    assert (was["generator"] != now["generator"]).any()
     new.close()

@@ -22,6 +22,7 @@ from robot_rl.types import Observation
 
 BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # of Adam, its paper's (arXiv 1412.6980)
 SCALING_SAMPLE = 4096  # states whose moments standardise the input
+COUNTERS = ("updates", "skipped")  # how the names of counting tensors end
 STD_FLOOR = 1e-2  # m, rad ...: what hardly moved in the first data is not blown up to noise
 
 
@@ -69,6 +70,10 @@ class Algorithm(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from `state_dict()`. Raises `CheckpointError` if names or shapes differ."""
+        ...
+
+    def start_from(self, state: Mapping[str, Tensor]) -> None:
+        """Begin with the networks of a `state_dict()`, maybe of another algorithm's."""
         ...
 
 
@@ -175,6 +180,20 @@ class Trained(ABC):
         self._fresh = not int(self.updates)
         if generator is not None:
             self.generator.set_state(generator)
+
+    def start_from(self, state: Mapping[str, Tensor]) -> None:
+        """Begin with the networks and moments in the state of another run, not its counters.
+
+        The actor has to be there whole. What else both have is taken, what only one has is left
+        alone: another algorithm's critics may be of another kind. The draws stay this run's own.
+
+        Raises:
+            CheckpointError: no actor of this shape in it, or a shape differs; nothing is written.
+        """
+        own = {k: v for k, v in self._tensors().items() if not k.endswith(COUNTERS)}
+        shared = {k: v for k, v in own.items() if k.startswith("actor/") or k in state}
+        copy_tensors(shared, {k: v for k, v in state.items() if k in own or k.startswith("actor/")})
+        self._fresh = False  # the scaling came with the actor
 
     @abstractmethod
     def _tensors(self) -> dict[str, Tensor]:

@@ -46,6 +46,7 @@ temperature/value, gripper/loss, gripper/q_mean, optimizer/skipped.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -219,9 +220,21 @@ class HilSerl(Trained):
         )
 
     def actor_state(self) -> dict[str, Tensor]:
-        """As in `Trained`, with the slow policy where there is one."""
-        slow = {} if self.policy_slow is None else {"policy": self.policy_slow}
-        return super().actor_state() | slow
+        """As in `Trained`; where a slow policy drives, it sees and grips with the slow copies."""
+        if self.policy_slow is None:
+            return super().actor_state()
+        slow = {
+            "policy": self.policy_slow,
+            "encoder": self.encoder_slow,
+            "gripper": self.gripper_slow,
+        }
+        return super().actor_state() | {k: v for k, v in slow.items() if v is not None}
+
+    def start_from(self, state: Mapping[str, Tensor]) -> None:
+        """As in `Trained`; slow copies that were not kept there begin as what they follow."""
+        follows = {"policy_slow": "policy", "encoder_slow": "encoder", "gripper_slow": "gripper"}
+        actor = {k: state[f"actor/{v}"] for k, v in follows.items() if f"actor/{v}" in state}
+        super().start_from(actor | dict(state))
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """`critic_actor_ratio` critic steps and one actor step; returns scalar metrics."""
