@@ -84,8 +84,15 @@ VARIANTS = {
     ),
     "rlif": Variant(
         "RLIF, learning from when the person takes over",
-        # the same networks; the return lies between "always taken over" and "never"
-        ("algo.task_reward=false", "algo.takeover_penalty=1.0", "algo.value_range=[-20,0]"),
+        (
+            # configs/algo/rlif.yaml with the same networks; the return lies between "always taken
+            # over" and "never"
+            "algo.critics=10",
+            "algo.demo_fraction=0.0",
+            "algo.task_reward=false",
+            "algo.takeover_penalty=1.0",
+            "algo.value_range=[-20,0]",
+        ),
     ),
     "bc_data": Variant("cloning the data", ("algo=bc", "algo.hidden=[128,128]", *OFFLINE)),
     "iql": Variant("IQL, offline", ("algo=iql", *SMALL, *OFFLINE)),

@@ -28,10 +28,16 @@ ratio 0.4, so w T = 1.7. Each step asks for `GAIN` of the way left after `LOOK_A
 a gain of 1 with 0.06 s rings, with 0.1 s it oscillates for good."""
 
 
-class Hand:
-    """The imperfections of whoever drives: a constant misjudgement, tremor, slowness.
+PARALLAX_M = np.array((0.002, 0.0))
+"""Misjudgement that stays the same: whoever looks from one side always errs to that side."""
 
-    At skill 0 the misjudgement is 3 mm, the tremor 0.5 action units, the speed half.
+
+class Hand:
+    """The imperfections of whoever drives: misjudgement, tremor, slowness.
+
+    At skill 0 the hand aims 2 mm to one side, always, and 2 mm to any side, anew each time; the
+    tremor is 0.5 action units, the speed down to half. Cloning averages out what is drawn anew;
+    what stays the same it learns.
     """
 
     def __init__(self, skill: float) -> None:
@@ -43,7 +49,7 @@ class Hand:
     def reset(self, rng: np.random.Generator) -> None:
         """Draw this episode's misjudgement."""
         self._rng = rng
-        self.offset_m = rng.normal(0.0, 0.003, 2) * self._clumsy
+        self.offset_m = (PARALLAX_M + rng.normal(0.0, 0.002, 2)) * self._clumsy
         self.speed = 1.0 - 0.5 * self._clumsy * rng.random()
 
     def move(
