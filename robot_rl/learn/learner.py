@@ -18,6 +18,7 @@ import math
 import os
 import time
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +46,7 @@ from robot_rl.types import Row, Weights
 log = logging.getLogger(__name__)
 
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
+WATCH_UPDATES = 10  # between two looks at that count: each waits for the device
 MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
 PROBE_UPDATES = 1000  # gradient steps between looks into the networks, of a few ms each
 IDLE_LINE_S = 10.0  # without updates a line now and then says why
@@ -184,7 +186,7 @@ class Learner:
         self._published_updates, self._published_s = -1, -math.inf
         self._saved_updates = self._logged_updates = 0
         self._busy_s, self._busy_updates = 0.0, 0
-        self._skipped = self._bad_steps = self._rollbacks = 0
+        self._rollbacks = 0
         if config.init_from:
             self._start_from(Path(config.init_from))
         self._good = self.algo.state_dict()
@@ -240,7 +242,8 @@ class Learner:
             self._more = left > 0
             metrics = self.algo.update(self._sample)
             done += per_update
-            self._watch(int(metrics["optimizer/skipped"]))
+            if left % WATCH_UPDATES == 0:
+                self._watch(metrics)
         self.updates += done
         if self._pretrain_left:
             self._pretrain_left = max(0, self._pretrain_left - done)
@@ -287,7 +290,6 @@ class Learner:
             "cursor": self._cursor,
             "credit": self._credit,
             "pretrain_left": self._pretrain_left,
-            "skipped": self._skipped,
             "rng": self._rng.bit_generator.state,
         }
         path = self._checkpoints.folder
@@ -313,7 +315,6 @@ class Learner:
         self._good = checkpoint.tensors
         self.updates, self._version = facts["updates"], facts["version"]
         self._saved_updates = self._logged_updates = self.updates
-        self._skipped, self._bad_steps = facts["skipped"], 0
         self._rng.bit_generator.state = facts["rng"]
         while self._cursor < facts["cursor"]:
             rows, cursor = self.store.rows_since(
@@ -383,28 +384,20 @@ class Learner:
         self._published_updates, self._published_s = self.updates, now_s
         self._publications.append((self._version, now_s))
 
-    def _watch(self, skipped: int) -> None:
+    def _watch(self, metrics: Mapping[str, Tensor]) -> None:
         """Restore the last good state after several non-finite gradients in a row."""
-        self._bad_steps = (
-            self._bad_steps + skipped - self._skipped if skipped > self._skipped else 0
-        )
-        self._skipped = skipped
-        if self._bad_steps < MAX_BAD_STEPS:
+        if (bad := int(metrics["optimizer/bad_in_a_row"])) < MAX_BAD_STEPS:
             return
         self._rollbacks += 1
         if self._rollbacks > MAX_ROLLBACKS:
             raise RobotRLError(
                 "gradients stay non-finite",
                 expected=f"finite ones after {MAX_ROLLBACKS} returns to the last good state",
-                got=f"{skipped} skipped steps",
+                got=f"{int(metrics['optimizer/skipped'])} skipped steps",
                 fix="look for extreme rewards or observations, or lower algo.learning_rate",
             )
-        log.error("%d bad steps in a row: back to the last good state", self._bad_steps)
+        log.error("%d bad steps in a row: back to the last good state", bad)
         self.algo.load_state_dict(self._good)
-        self._bad_steps, self._skipped = 0, int(self._good_skipped())
-
-    def _good_skipped(self) -> int:
-        return sum(int(v) for k, v in self._good.items() if k.endswith("optimizer/skipped"))
 
     def _save_or_warn(self) -> None:
         """An automatic checkpoint that fails must not end the training."""

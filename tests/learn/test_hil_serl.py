@@ -185,6 +185,10 @@ def test_non_finite_gradient_is_skipped_and_counted() -> None:
     assert torch.equal(algo.critic, critic)
     assert not torch.equal(algo.actor["policy"], policy)  # its own gradient was finite
     assert torch.isfinite(algo.actor["policy"]).all()
+    assert int(metrics["optimizer/bad_in_a_row"]) == SMALL.critic_actor_ratio
+    metrics = algo.update(Fixed(6))
+    assert int(metrics["optimizer/skipped"]) == SMALL.critic_actor_ratio
+    assert int(metrics["optimizer/bad_in_a_row"]) == 0
 
 
 @pytest.mark.parametrize("gripper", [False, True])

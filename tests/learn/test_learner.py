@@ -236,7 +236,7 @@ def test_a_rank_that_writes_nothing_remembers_the_same_good_state(
     learned = learner.algo.actor_state()["policy"].clone()
     with torch.no_grad():
         learner.algo.actor["policy"].fill_(float("nan"))  # type: ignore[attr-defined]
-    learner._watch(3)
+    learner._watch({"optimizer/bad_in_a_row": torch.tensor(3)})
     assert torch.equal(learner.algo.actor_state()["policy"], learned)
 
 

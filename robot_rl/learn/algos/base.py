@@ -22,7 +22,7 @@ from robot_rl.types import Observation
 
 BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # of Adam, its paper's (arXiv 1412.6980)
 SCALING_SAMPLE = 4096  # states whose moments standardise the input
-COUNTERS = ("updates", "skipped")  # how the names of counting tensors end
+COUNTERS = ("updates", "skipped", "bad_in_a_row")  # how the names of counting tensors end
 STD_FLOOR = 1e-2  # m, rad ...: what hardly moved in the first data is not blown up to noise
 
 
@@ -224,8 +224,8 @@ class Trained(ABC):
 class Adam:
     """Adam over a few named tensors: fused, with a state that is nothing but named tensors.
 
-    A step whose gradient is not finite is skipped and counted in `skipped` (int64 scalar), without
-    asking the device in between.
+    A step whose gradient is not finite is skipped and counted in `skipped` (all of them) and
+    `bad_in_a_row` (the newest ones): int64 scalars on the device, which is not waited for.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], learning_rate: float) -> None:
@@ -233,6 +233,7 @@ class Adam:
         self._learning_rate, values = learning_rate, list(self._parameters.values())
         device = values[0].device
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
+        self.bad_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
         self._steps = [torch.zeros((), device=device) for _ in values]
         self._first = [torch.zeros_like(v, requires_grad=False) for v in values]
         self._second = [torch.zeros_like(v, requires_grad=False) for v in values]
@@ -247,6 +248,7 @@ class Adam:
             total = total + grad.sum()
         bad = ~torch.isfinite(total)
         self.skipped += bad
+        self.bad_in_a_row.add_(1).mul_(bad)
         with torch.no_grad():
             adam(  # what torch.optim.Adam calls, without 0.3 ms of bookkeeping
                 values,
@@ -268,7 +270,7 @@ class Adam:
 
     def state_dict(self) -> dict[str, Tensor]:
         """`<parameter>/<moment>` -> tensor (the live ones, not copies)."""
-        state = {"skipped": self.skipped}
+        state = {"skipped": self.skipped, "bad_in_a_row": self.bad_in_a_row}
         moments = zip(self._parameters, self._steps, self._first, self._second, strict=True)
         for name, step, first, second in moments:
             state |= {f"{name}/step": step, f"{name}/exp_avg": first, f"{name}/exp_avg_sq": second}

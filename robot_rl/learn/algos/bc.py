@@ -10,7 +10,8 @@ and the robot's own steps only where it succeeded alone.
 
 Deviations: HG-DAgger and RaC retrain per round; here the same network goes on. RaC clones chunks
 with flow matching; here one step with a Gaussian. States are
-standardised as in `hil_serl`. Metrics: actor/loss, gripper/loss, optimizer/skipped.
+standardised as in `hil_serl`. Metrics: actor/loss, gripper/loss,
+optimizer/skipped, optimizer/bad_in_a_row.
 """
 
 from __future__ import annotations
@@ -105,7 +106,10 @@ class Bc(Trained):
             loss = loss + gripper_loss
         self.optimizer.step(loss)
         self.updates += 1
-        return metrics | {"optimizer/skipped": self.optimizer.skipped.clone()}
+        return metrics | {
+            "optimizer/skipped": self.optimizer.skipped.clone(),
+            "optimizer/bad_in_a_row": self.optimizer.bad_in_a_row.clone(),
+        }
 
     def actor_loss(self, features: Tensor, pose_action: Tensor) -> Tensor:
         """How unlike the person the policy is."""

@@ -40,7 +40,7 @@ encoder as it was one update ago and from the slow one; a step with a non-finite
 skipped; products may be bfloat16 (`precision`).
 
 Metrics: critic/loss, critic/q_mean, critic/target_mean, actor/loss, actor/entropy, actor/bc_loss,
-temperature/value, gripper/loss, gripper/q_mean, optimizer/skipped.
+temperature/value, gripper/loss, gripper/q_mean, optimizer/skipped, optimizer/bad_in_a_row.
 """
 
 from __future__ import annotations
@@ -251,8 +251,12 @@ class HilSerl(Trained):
             metrics |= self._critic_step(batch)
         metrics |= self._actor_step(batch._replace(state=batch.state.detach()))
         self.updates += 1
-        skipped = self.critic_optimizer.skipped + self.actor_optimizer.skipped
-        return {k: v.detach() for k, v in metrics.items()} | {"optimizer/skipped": skipped}
+        return {k: v.detach() for k, v in metrics.items()} | {
+            "optimizer/skipped": self.critic_optimizer.skipped + self.actor_optimizer.skipped,
+            "optimizer/bad_in_a_row": torch.maximum(
+                self.critic_optimizer.bad_in_a_row, self.actor_optimizer.bad_in_a_row
+            ),
+        }
 
     @torch.no_grad()
     def transitions(self, batch: Batch) -> Transitions:
