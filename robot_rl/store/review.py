@@ -1,0 +1,95 @@
+"""What people said about an episode after it was recorded: labels folded into one verdict.
+
+Rows are never changed. A correction is one more label, an undo is a label that names another one of
+the same author; the newest word stands. The kinds, with what `value` and `step` hold:
+
+    reward       value of step `step`; gives an unlabelled step its reward, or corrects it
+    success      1 the episode succeeded, 0 it failed
+    exclude      1 leave the episode out of training and exports, 0 take it back in
+    keep_from    steps before `step` are trimmed; value is not used
+    keep_to      steps after `step` are trimmed; value is not used
+    undo         value is the number of the author's label that does not count any more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from robot_rl.errors import StoreError
+from robot_rl.types import Label
+
+OF_A_STEP = ("reward", "keep_from", "keep_to")
+OF_AN_EPISODE = ("success", "exclude", "undo")
+KINDS = OF_A_STEP + OF_AN_EPISODE
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The newest word on an episode.
+
+    success: None = nobody has said; first, last: steps that are kept, last None = to the end;
+    rewards: step -> reward that was said afterwards.
+    """
+
+    excluded: bool = False
+    success: bool | None = None
+    first: int = 0
+    last: int | None = None
+    rewards: Mapping[int, float] = field(default_factory=dict)
+
+    def keeps(self, step: int) -> bool:
+        """Whether a step survives exclusion and trimming."""
+        inside = self.first <= step and (self.last is None or step <= self.last)
+        return inside and not self.excluded
+
+
+def review(labels: Iterable[Label]) -> Review:
+    """Fold the labels of one episode, oldest word first; other kinds (a model's scores) are passed.
+
+    Labels of several authors are ordered by their stamps.
+    """
+    said = sorted(labels, key=lambda x: (x.stamp_ns, x.label))
+    undone = {(x.author, round(x.value)) for x in said if x.kind == "undo"}
+    excluded, success, first, last = False, None, 0, None
+    rewards: dict[int, float] = {}
+    for label in said:
+        if (label.author, label.label) in undone:
+            continue
+        match label.kind, label.step:
+            case "exclude", _:
+                excluded = label.value > 0.0
+            case "success", _:
+                success = label.value > 0.0
+            case "keep_from", int(step):
+                first = step
+            case "keep_to", int(step):
+                last = step
+            case "reward", int(step):
+                rewards[step] = label.value
+            case _:
+                pass
+    return Review(excluded, success, first, last, rewards)
+
+
+def check_label(label: Label, steps: int) -> Label:
+    """`label`, if it says something that can be understood about an episode of so many steps.
+
+    Raises:
+        StoreError: unknown kind, a step that does not exist, or a step where none belongs.
+    """
+    wrong = ""
+    if label.kind not in KINDS:
+        wrong = f"kind '{label.kind}'"
+    elif label.kind in OF_A_STEP and (label.step is None or not 0 <= label.step < steps):
+        wrong = f"{label.kind} of step {label.step} in an episode of {steps} steps"
+    elif label.kind in OF_AN_EPISODE and label.step is not None:
+        wrong = f"{label.kind} with a step"
+    if wrong:
+        raise StoreError(
+            "this label says nothing about the episode",
+            expected=f"{', '.join(OF_A_STEP)} with a step, or {', '.join(OF_AN_EPISODE)} without",
+            got=wrong,
+            fix="see robot_rl/store/review.py for the kinds",
+        )
+    return label
