@@ -84,8 +84,8 @@ class Batch:
     reward, mask: float32 [B], mask = 1 - terminated (a truncated step bootstraps); human: bool [B];
     toggle: float32 [B], 1 where the step reversed the gripper; steps: float32 [B], how many steps
     the transition spans (reward is their discounted sum); return_to_go: float32 [B], discounted
-    rewards from here to the end of the episode, 0 while it runs; before_takeover: bool [B], the
-    policy's last step before a person took over.
+    rewards from here to the end of the episode, 0 while it runs; before_takeover: float32 [B], 1
+    where a person took over after this step, discounted like the reward.
     """
 
     observation: Observation
@@ -97,7 +97,7 @@ class Batch:
     toggle: NDArray[np.float32]
     steps: NDArray[np.float32]
     return_to_go: NDArray[np.float32]
-    before_takeover: NDArray[np.bool_]
+    before_takeover: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,12 +327,13 @@ class Replay:
 
     def _gather(self, slots: NDArray[np.int64]) -> Batch:
         last, reward = slots, self._reward[slots]
-        steps = np.ones(len(slots), np.float32)
+        steps, taken = np.ones(len(slots), np.float32), self._before_takeover[slots]
         if self.view.n_step > 1:
             chain = self.read(slots, self.view.n_step)
             there = chain >= 0
             discount = self.view.gamma ** np.arange(self.view.n_step)
             reward = (np.where(there, self._reward[chain], 0.0) @ discount).astype(np.float32)
+            taken = np.where(there, self._before_takeover[chain], False) @ discount
             steps = there.sum(1).astype(np.float32)
             last = chain[np.arange(len(slots)), there.sum(1) - 1]
         now, after = self._frame[slots], self._next[last]
@@ -346,7 +347,7 @@ class Replay:
             toggle=self._toggle[slots],
             steps=steps,
             return_to_go=self._return_to_go[slots],
-            before_takeover=self._before_takeover[slots],
+            before_takeover=taken.astype(np.float32),
         )
 
     def _begin(self, row: EpisodeStart) -> None:

@@ -64,7 +64,7 @@ class Data:
             toggle=self.column("toggle", n, 0.0),
             steps=self.column("steps", n, 1.0),
             return_to_go=self.column("return_to_go", n, 0.0),
-            before_takeover=self.column("before_takeover", n, 0.0) > 0,
+            before_takeover=self.column("before_takeover", n, 0.0),
         )
 
 

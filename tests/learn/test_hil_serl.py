@@ -46,7 +46,7 @@ class Fixed:
             toggle=column("toggle", 0.0),
             steps=column("steps", 1.0),
             return_to_go=column("return_to_go", 0.0),
-            before_takeover=column("before_takeover", 0.0) > 0,
+            before_takeover=column("before_takeover", 0.0),
         )
 
 

@@ -69,7 +69,7 @@ class Sampler:
             toggle=zero,
             steps=zero + 1,
             return_to_go=zero,
-            before_takeover=zero > 0,
+            before_takeover=zero,
         )
 
 

@@ -60,7 +60,7 @@ class Shares:
             toggle=mine((flat[0] > 0.8).astype(np.float32)),
             steps=mine(np.ones(n, np.float32)),
             return_to_go=mine(flat[1]),
-            before_takeover=mine(flat[1] > 2.0),
+            before_takeover=mine((flat[1] > 2.0).astype(np.float32)),
         )
 
 

@@ -94,8 +94,20 @@ def test_the_step_before_a_takeover_is_marked_and_no_other() -> None:
     replay = Replay(SPEC, 100)
     replay.ingest(corrected(0, [p, p, c, c, p, c]) + corrected(1, [c, p, p]))
     batch = replay.sample(2000, 0.0, np.random.default_rng(0))
-    marked = {tuple(a[:2].tolist()) for a in batch.action[batch.before_takeover]}
+    marked = {tuple(a[:2].tolist()) for a in batch.action[batch.before_takeover > 0]}
     assert marked == {(0.0, 1.0), (0.0, 4.0)}
+
+
+def test_a_takeover_within_n_steps_is_discounted_like_a_reward() -> None:
+    p, c = Driver.POLICY, Driver.CORRECTION
+    replay = Replay(SPEC, 100, view=View(n_step=3, gamma=GAMMA))
+    replay.ingest(corrected(0, [p, p, p, p, c, c, p]))
+    batch = replay.sample(2000, 0.0, np.random.default_rng(0))
+    rows = zip(batch.action[:, 1], batch.before_takeover, strict=True)
+    expected = {0: 0.0, 1: GAMMA**2, 2: GAMMA, 3: 1.0, 4: 0.0, 5: 0.0, 6: 0.0}
+    assert {(int(i), round(float(v), 6)) for i, v in rows} == {
+        (i, round(v, 6)) for i, v in expected.items()
+    }
 
 
 def test_returns_to_go_are_discounted_and_follow_later_labels() -> None:

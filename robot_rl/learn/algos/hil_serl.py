@@ -120,8 +120,8 @@ class HilSerlConfig:
         charges = (self.gripper_penalty, self.takeover_penalty, self.bc_weight)
         if min(*charges, self.bc_decay_updates) < 0:
             raise ValueError("penalties, bc_weight and bc_decay_updates must not be negative")
-        if self.n_step < 1 or (self.n_step > 1 and self.takeover_penalty > 0.0):
-            raise ValueError("n_step must be at least 1, and 1 with a takeover_penalty")
+        if self.n_step < 1:
+            raise ValueError(f"n_step must be at least 1, got {self.n_step}")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {ACTIVATIONS}, got {self.activation}")
         if self.precision not in ("auto", "float32", "bfloat16"):
