@@ -89,6 +89,7 @@ VARIANTS = {
             # over" and "never"
             "algo.critics=10",
             "algo.demo_fraction=0.0",
+            "algo.n_step=3",
             "algo.task_reward=false",
             "algo.takeover_penalty=1.0",
             "algo.value_range=[-20,0]",
