@@ -35,7 +35,7 @@ RUNTIMES = ("lockstep", "ros")
 PROVIDERS = {
     "task": "robot_rl.gym_task",  # and the tasks of plugins
     "safety": "robot_rl.safety.limits",
-    "operator": "robot_rl.operate.scripted",
+    "operator": "robot_rl.operate.devices",
     "link": "robot_rl.link.config",
     "algo": "robot_rl.learn.algos",
     "ros": "robot_rl.ros.graph",
@@ -131,7 +131,7 @@ class Experiment:
 
     @cached_property
     def operator(self) -> Any:
-        """Who helps (group `operator`); `operate.scripted.make_operator` builds the device."""
+        """Who helps (group `operator`); `operate.devices.make_operator` builds the device."""
         return self._section("operator")
 
     @cached_property

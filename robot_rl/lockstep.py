@@ -16,7 +16,7 @@ from robot_rl.errors import SetupError
 from robot_rl.gym_loop import GymBench, GymLoop
 from robot_rl.gym_task import GymTask
 from robot_rl.loop import ControlLoop, Policy
-from robot_rl.operate.scripted import make_operator
+from robot_rl.operate.devices import make_operator
 from robot_rl.ports import InputDevice, ResetPlan
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.safety.local import LocalGate

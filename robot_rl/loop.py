@@ -192,6 +192,7 @@ class _Episode:
         self.summary = EpisodeSummary(start.id, start.purpose)
         self._events = self._segment = self._missed = self._held = 0
         self._driver: Driver | None = None
+        self._said: bool | None = None  # success or failure, by the person, in the newest tick
 
     def run(self) -> EpisodeSummary:
         """Tick until the episode ends."""
@@ -238,6 +239,7 @@ class _Episode:
             loop.robot.apply(verdict.command)
         if human.abort:
             self.summary.reason = "operator abort"
+        self._said = human.success
         return _Pending(command, decision, policy_action, state, verdict, loop.policy.version)
 
     def _finish(self, index: int, pending: _Pending, state: RobotState, frame: Frame) -> bool:
@@ -248,6 +250,9 @@ class _Episode:
         held = verdict is None or verdict.outcome is Outcome.HOLD
         self._held = self._held + 1 if held else 0
         result = loop.reward.score(state, frame.observation)
+        if self._said is not None:  # a person's word ends the episode, whatever the score says
+            result = RewardResult(float(self._said), self._said, terminated=True)
+            summary.reason = "operator: success" if self._said else "operator: failure"
         driver = pending.decision.driver
         fault = self._fault(verdict) if driver is Driver.POLICY else ""
         if fault and not result.terminated:

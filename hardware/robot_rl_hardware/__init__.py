@@ -1,1 +1,1 @@
-"""Real drivers that have no ROS node of their own."""
+"""Real drivers that have no ROS node of their own: gamepad, SpaceMouse. Libraries load on use."""

@@ -28,6 +28,10 @@ EXTRAS = {
     "sensor_msgs": "ros",
     "geometry_msgs": "ros",
     "tensorboard": "log",
+    "evdev": "hardware",
+    "hidraw": "hardware",
+    "fastapi": "console",
+    "uvicorn": "console",
 }
 """import name -> the extra of this project that brings it."""
 

@@ -18,6 +18,8 @@ VERBS = {
     "operator": "node: the person (or the script) who corrects",
     "actor": "process: control loop of one robot",
     "learner": "process: replay, gradient updates, weights",
+    "console": "the operator's web page: watch, take over, label, stop, review",
+    "devices": "gamepads and SpaceMice of this machine: list, watch, calibrate",
     "record": "record demonstrations",
     "eval": "measure a trained policy: success with interval, cycle time, video",
     "report": "write report.html of a run",

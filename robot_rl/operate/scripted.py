@@ -22,6 +22,10 @@ from robot_rl.types import Driver, RobotState
 class NoOperatorConfig:
     """Nobody is there: the policy is on its own (no demonstrations either)."""
 
+    def open(self, task: Task, node: object) -> InputDevice:
+        """See `devices.OperatorConfig`."""
+        return NoOperator(task)
+
 
 @register("operator", "scripted")
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,10 @@ class ScriptedOperatorConfig:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
         if min(self.corridor_m, self.stuck_s, self.stuck_m, self.drive_s) <= 0:
             raise ValueError("corridor_m, stuck_s, stuck_m and drive_s must be positive")
+
+    def open(self, task: Task, node: object) -> InputDevice:
+        """See `devices.OperatorConfig`."""
+        return ScriptedOperator(self, task)
 
 
 class NoOperator:
@@ -107,12 +115,3 @@ class ScriptedOperator:
             return True
         self._best_m, self._progress_s = np.inf, state.stamp_s  # looked away: look again later
         return False
-
-
-def make_operator(config: object, task: Task) -> InputDevice:
-    """The device that `operator=...` names."""
-    return (
-        ScriptedOperator(config, task)
-        if isinstance(config, ScriptedOperatorConfig)
-        else NoOperator(task)
-    )

@@ -25,7 +25,7 @@ from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell, run_node
 from robot_rl.safety import gate as rules
 from robot_rl.safety.limits import Limits
-from robot_rl.safety.states import Mode
+from robot_rl.safety.states import Engagement, Mode
 from robot_rl.types import Command, Outcome, RobotState, Verdict
 
 log = logging.getLogger(__name__)
@@ -55,14 +55,16 @@ class GateNode:
         self._reports = publisher(node, topics.GATE_STATE)
         self._beats = publisher(node, topics.GATE_HEARTBEAT)
         subscribe(node, topics.GATE_REQUEST, self._on_request)
-        serve(node, topics.GATE_HOLD, lambda: self._halt(rules.hold(self.gate, "person: hold")))
+        serve(node, topics.GATE_HOLD, self._hold_for_a_person)
+        serve(node, topics.GATE_RESUME, self._resume)
         serve(node, topics.GATE_STOP, lambda: self._halt(rules.stop(self.gate, "person: stop")))
         serve(node, topics.GATE_ACKNOWLEDGE, self._acknowledge)
         self._simulated = bool(node.get_parameter("use_sim_time").value)
         self._count = 0
         self._joy_stamp_s = self._last_s = self._halted_s = -math.inf
         self._beat_s = self._report_s = self._resend_s = self._census_s = 0.0
-        self._told: tuple[Mode, str, str] | None = None
+        self._told: tuple[Mode, str, str, bool] | None = None
+        self._waits = False  # nothing arms until a person lets it go on
         self._held: Verdict | None = None
         self._rivals = ""
 
@@ -76,6 +78,14 @@ class GateNode:
         if refusal:
             raise LinkError(f"not acknowledged: {refusal}")
         return self._halt(self.gate)
+
+    def _hold_for_a_person(self) -> str:
+        self._waits = True
+        return self._halt(rules.hold(self.gate, "person: hold"))
+
+    def _resume(self) -> str:
+        self._waits = False
+        return f"{self.gate.mode.value}: whoever asks next may arm"
 
     def _halt(self, gate: rules.GateState) -> str:
         self.gate, self._halted_s = gate, self.shell.now_s()
@@ -112,14 +122,16 @@ class GateNode:
     def _report(self) -> None:
         """Latched gate/state: at once on a change, else now and then."""
         wall_s = time.monotonic()
-        shown = (self.gate.mode, self.gate.reason, self.gate.lease)
+        shown = (self.gate.mode, self.gate.reason, self.gate.lease, self._waits)
         if shown == self._told and wall_s < self._report_s:
             return
         if shown != self._told:
             log.info("%s%s", self.gate.mode.value, f" ({shown[1]})" if shown[1] else "")
         self._told, self._report_s = shown, wall_s + 1.0 / self.params["report_hz"]
         stamp_s = max(self.shell.now_s(), 0.0)
-        report = wire.GateReport(shown[0].value, shown[1], shown[2], stamp_s, self.rejected)
+        report = wire.GateReport(
+            shown[0].value, shown[1], shown[2], stamp_s, self.rejected, self._waits
+        )
         self._reports.publish(convert.text_to(wire.encode_report(report)))
         self.shell.diagnostics.set("mode", shown[0].value)
         self.shell.diagnostics.set("reason", shown[1])
@@ -136,6 +148,8 @@ class GateNode:
         while self._waiting:
             self._handle(self._waiting.popleft(), state, now_s)
         self.gate, held = rules.tick(self.limits, self.gate, state, now_s)
+        if self.gate.engagement is Engagement.SILENT:
+            self._waits = True  # whoever drove has vanished: nothing goes on by itself
         self._hold(held)
         self._beat()
         self._report()
@@ -203,6 +217,8 @@ class GateNode:
             refusal = "age"
         elif request.stamp_s <= self._halted_s + AFTER_HALT_S:  # a person's hold is newer
             refusal = "age: asked before the last stop"
+        elif self._waits:
+            refusal = "person: a person holds; gate/resume lets it go on"
         if not refusal:
             self.gate, refusal = rules.arm(self.limits, self.gate, request.lease, state, now_s)
         self._answer(wire.ArmAnswer(request.lease, not refusal, refusal))

@@ -20,6 +20,7 @@ MODULES: Mapping[str, str] = {
     "gate": "robot_rl.ros.gate_node",
     "watchdog": "robot_rl.ros.watchdog_node",
     "operator": "robot_rl.ros.operator_node",
+    "view": "robot_rl.ros.view_node",
     "actor": "robot_rl.ros.actor_node",
 }
 """node kind -> module with `main(args=None)`, runnable by `python -m`."""
@@ -93,6 +94,7 @@ class SimGraphConfig:
     camera_hz: float = 0.0  # 0 = as the task needs: none, or twice the control rate
     unattended: bool = True  # the scripted person also acknowledges stops
     with_actor: bool = True  # False: the actor runs elsewhere (a terminal, a debugger)
+    with_view: bool = False  # what the console looks at; on by itself with operator=console
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -115,6 +117,7 @@ class RealGraphConfig:
     domain_id: int = 42
     stop_service: str = "controller/stop"  # std_srvs/Trigger that deactivates the controller
     with_actor: bool = True
+    with_view: bool = False  # what the console looks at; on by itself with operator=console
     remaps: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -153,7 +156,7 @@ def _spec(
 
 def _with_images(spec: NodeSpec) -> NodeSpec:
     """Give those that send or take images the shared-memory profile."""
-    if spec.name not in ("sim", "actor"):
+    if spec.name not in ("sim", "actor", "view"):
         return spec
     return replace(spec, env={**spec.env, PROFILE_VARIABLE: IMAGE_PROFILE})
 
@@ -173,6 +176,8 @@ def sim_graph(config: SimGraphConfig, run_dir: str) -> Graph:
         _spec("watchdog", config, run_dir, {}),  # wall time on purpose: it trusts no clock
         _spec("operator", config, run_dir, sim_time | {"unattended": config.unattended}),
     ]
+    if config.with_view:
+        nodes.append(_spec("view", config, run_dir, sim_time, critical=False))
     if config.with_actor:
         nodes.append(_spec("actor", config, run_dir, sim_time))
     if config.camera_hz > 0:
@@ -187,6 +192,8 @@ def real_graph(config: RealGraphConfig, run_dir: str) -> Graph:
         _spec("watchdog", config, run_dir, {"stop_service": config.stop_service}),
         _spec("operator", config, run_dir, {"unattended": False}),
     ]
+    if config.with_view:
+        nodes.append(_spec("view", config, run_dir, {}, critical=False))
     if config.with_actor:
         nodes.append(_spec("actor", config, run_dir, {"sim_name": ""}))
     return tuple(nodes)

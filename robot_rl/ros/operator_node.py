@@ -1,8 +1,8 @@
 """The person's device as a node: `operator/joy` at 50 Hz of run time, driving or not.
 
-The device is what `operator=...` names (the scripted person, or nobody); a gamepad or SpaceMouse
-node speaks the same topic. With `unattended` the scripted person also does what a person at a
-stopped robot does: look, acknowledge, resume. Simulation only.
+The device is what `operator=...` names (`operate.devices`). One that falls silent while it is held
+is passed on as silence, not as a release, so that the gate holds. With `unattended` the scripted
+person also does what a person at a stopped robot does: look, acknowledge, resume. Simulation only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from robot_rl.errors import LinkError
 from robot_rl.experiment import Experiment
-from robot_rl.operate.scripted import make_operator
+from robot_rl.operate.devices import make_operator
 from robot_rl.ports import InputDevice, OperatorInput, Task
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, Newest, publisher
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.1  # run time; how often the person looks at the gate's lamp
 CALL_S = 1.0  # wall; an unanswered service call is given up
 RELEASE_S, AGAIN_S = 0.2, 0.5  # run time; lets go this long, tries again this much later
+NEWS_S = 0.005  # wall; a device that can tell when it has news is asked this long at a time
 GATE_ALIVE_S = 0.5  # wall; heartbeat no older than this
 
 
@@ -44,6 +45,7 @@ class Person:
         self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
         self._acknowledge = Caller(node, topics.GATE_ACKNOWLEDGE.name, CALL_S)
         self._resume = Caller(node, topics.SIM_RESUME.name, CALL_S)
+        self._go = Caller(node, topics.GATE_RESUME.name, CALL_S)
         self._since_s: dict[str, float] = {}
         self._look_s = 0.0
         self.hands_off = False
@@ -62,6 +64,8 @@ class Person:
         self.hands_off = stop or (since_s is not None and since_s % AGAIN_S < RELEASE_S)
         self._beats.read()
         alive = self._beats.silent_s < GATE_ALIVE_S
+        if self._lit("waits", silent and alive and report is not None and report.waits):
+            self._try(self._go, "gate resume")  # the script lost its hand, not its mind
         stopped = self._stopped.read()
         if self._lit("gate", stop and alive):
             self._try(self._acknowledge, "acknowledge")
@@ -104,6 +108,8 @@ class OperatorNode:
         self._still = np.zeros(task.spec.action.size, np.float32)
         self._call = wire.EpisodeCall(0, 0, "", active=False)
         self._clock = RosClock(shell)
+        self._heard_s = 0.0  # stamp of the reading that was last passed on
+        self._driving = False  # what it said
 
     def _listen(self) -> None:
         """Follow the actor: a new episode is being prepared, or begins."""
@@ -123,10 +129,14 @@ class OperatorNode:
             self._person.look()
         state = self._reader.read()
         away = self._person is not None and self._person.hands_off
-        value = OperatorInput(False, self._still)
+        value, age_s = OperatorInput(False, self._still), 0.0
         if state is not None and self._call.active and not away:
             value = self._device.poll(state)
-        value = replace(value, stamp_s=self._clock.now_s())
+            if self._driving and not value.driving and value.stamp_s <= self._heard_s:
+                return  # nobody let go: the device is gone
+            self._heard_s, age_s = value.stamp_s, max(state.stamp_s - value.stamp_s, 0.0)
+        self._driving = value.driving
+        value = replace(value, stamp_s=self._clock.now_s() - age_s)
         self._joy.publish(convert.joy_to(value, self._call.call))
 
     def run(self) -> None:
@@ -140,13 +150,25 @@ class OperatorNode:
                 self._shell.diagnostics.error(f"{type(error).__name__}: {error}")
                 log.exception("the input device failed")
             next_s = max(next_s + period_s, self._clock.now_s())
-            self._clock.sleep_until_s(next_s)
+            if self._pause(next_s):  # news are passed on at once; the beat goes on from there
+                next_s = self._clock.now_s()
+
+    def _pause(self, until_s: float) -> bool:
+        """Sleep to a deadline of the run's clock; True when the device had news before."""
+        wait = getattr(self._device, "wait", None)
+        if wait is None:
+            self._clock.sleep_until_s(until_s)
+            return False
+        while self._shell.running and self._clock.now_s() < until_s:
+            if wait(NEWS_S):
+                return True
+        return False
 
 
 def body(shell: Shell) -> None:
     """Build and run: polling in the main thread, the executor beside it."""
     experiment = Experiment.load(Path(shell.params["run_dir"]))
-    device = make_operator(experiment.operator, experiment.task)
+    device = make_operator(experiment.operator, experiment.task, shell.node)
     node = OperatorNode(shell, experiment.task, device)
     shell.spin_in_background()
     node.run()

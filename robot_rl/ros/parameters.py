@@ -131,6 +131,7 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         ),
         Parameter("acknowledge_s", 0.5, "looks at a stop this long before", "s", 0.0, 60.0),
     ),
+    "view": (_RUN, _BASE, _ARM, _FINGERS, _TOLERANCE),
     "actor": (
         _RUN,
         _BASE,

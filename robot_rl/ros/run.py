@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
+LINK = "console_link.txt"  # where the console leaves its link
 FRAMES_PER_TICK = 2  # of a simulated camera nobody set: a picture is half a control period old
 
 
@@ -38,10 +39,28 @@ def learner_spec(run_dir: Path) -> NodeSpec:
     )
 
 
+def console_spec(run_dir: Path) -> NodeSpec:
+    """The operator's page as one more process; without it the robot side goes on."""
+    return NodeSpec(
+        module="robot_rl.console.process",
+        name="console",
+        arguments=(str(run_dir),),
+        critical=False,
+        stop_s=2.0,  # pages are told that it goes
+    )
+
+
+def with_console(experiment: Experiment) -> bool:
+    """Whether a person works at the page."""
+    return experiment.config["operator"]["name"] == "console"
+
+
 def graph_of(experiment: Experiment) -> Graph:
-    """The nodes of an experiment, without the learner."""
+    """The nodes of an experiment, without learner and console."""
     run_dir = str(experiment.run_dir.resolve())
     config = experiment.ros
+    if with_console(experiment):
+        config = dataclasses.replace(config, with_view=True)
     if isinstance(config, RealGraphConfig):
         return real_graph(config, run_dir)
     if not config.camera_hz and getattr(experiment.task, "images", ()):
@@ -68,6 +87,8 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
         ) from error
     run_dir = experiment.run_dir.resolve()
     graph = (learner_spec(run_dir), *graph_of(experiment))
+    graph += (console_spec(run_dir),) if with_console(experiment) else ()
+    link = ""
     tails = [_Tail(run_dir / "metrics.jsonl"), _Tail(run_dir / "learner.jsonl")]
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
         while True:
@@ -78,7 +99,16 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
             for tail in tails:
                 for line in tail.lines():
                     watch(line)
+            link = _tell(run_dir / LINK, link)
             time.sleep(POLL_S)
+
+
+def _tell(path: Path, before: str) -> str:
+    """Print the console's link when there is a new one; returns the newest."""
+    link = path.read_text().strip() if path.is_file() else before
+    if link != before:
+        log.warning("the console is open (the link works once): %s", link)
+    return link
 
 
 def _explain(death: Exit, run_dir: Path) -> None:

@@ -40,7 +40,7 @@ class Service:
 
 _TWIST, _POSE = "geometry_msgs/msg/TwistStamped", "geometry_msgs/msg/PoseStamped"
 _TEXT = "std_msgs/msg/String"
-_ALL = ("gate", "operator", "actor")
+_ALL = ("gate", "operator", "actor", "view")
 
 JOINT_STATES = Topic(
     "joint_states", "sensor_msgs/msg/JointState", "stream", "sim", _ALL, 50, "-",
@@ -57,12 +57,12 @@ WRENCH = Topic(
     "force and torque acting on the tool, tared",
 )  # fmt: skip
 OBJECT = Topic(
-    "objects/{object}", _POSE, "stream", "sim", ("operator", "actor"), 50, "base",
+    "objects/{object}", _POSE, "stream", "sim", ("operator", "actor", "view"), 50, "base",
     "pose of a tracked object",
 )  # fmt: skip
 CAMERA_IMAGE = Topic(
-    "camera/{camera}/color/image_raw", "sensor_msgs/msg/Image", "image", "sim", ("actor",), 10,
-    "{camera}_color_optical_frame", "rgb8, only when `camera_hz` > 0",
+    "camera/{camera}/color/image_raw", "sensor_msgs/msg/Image", "image", "sim", ("actor", "view"),
+    10, "{camera}_color_optical_frame", "rgb8, only when `camera_hz` > 0",
 )  # fmt: skip
 CAMERA_INFO = Topic(
     "camera/{camera}/color/camera_info", "sensor_msgs/msg/CameraInfo", "image", "sim", (), 10,
@@ -77,7 +77,7 @@ GRIPPER_COMMAND = Topic(
     "[finger distance in metres]",
 )  # fmt: skip
 CONTROLLER_STOPPED = Topic(
-    "controller/stopped", "std_msgs/msg/Bool", "latched", "sim", ("operator",), 0, "-",
+    "controller/stopped", "std_msgs/msg/Bool", "latched", "sim", ("operator", "view"), 0, "-",
     "True after `sim/stop`: commands are ignored until `sim/resume`",
 )  # fmt: skip
 GATE_REQUEST = Topic(
@@ -88,23 +88,24 @@ GATE_VERDICT = Topic(
     "gate/verdict", _TEXT, "exchange", "gate", ("actor",), 10, "base", "JSON: answer to a request"
 )
 GATE_STATE = Topic(
-    "gate/state", _TEXT, "latched", "gate", ("operator", "actor"), 5, "-",
-    "JSON: mode, reason, lease",
+    "gate/state", _TEXT, "latched", "gate", ("operator", "actor", "view"), 5, "-",
+    "JSON: mode, reason, lease, waits (a person must let it go on)",
 )  # fmt: skip
 GATE_HEARTBEAT = Topic(
     "gate/heartbeat", "std_msgs/msg/UInt64", "heartbeat", "gate", ("watchdog", "operator"), 20, "-",
     "counter, in wall time whatever the clock of the run does",
 )  # fmt: skip
 OPERATOR_JOY = Topic(
-    "operator/joy", "sensor_msgs/msg/Joy", "stream", "operator", ("gate", "actor"), 50, "tcp",
+    "operator/joy", "sensor_msgs/msg/Joy", "stream", "operator", ("gate", "actor", "view"),
+    50, "tcp",
     "axes: action [A]; buttons: driving, success, abort, driver, call",
 )  # fmt: skip
 OPERATOR_EPISODE = Topic(
-    "operator/episode", _TEXT, "latched", "actor", ("operator",), 0, "-",
+    "operator/episode", _TEXT, "latched", "actor", ("operator", "view"), 0, "-",
     "JSON: call, seed, purpose, active (false = hands off, the arm is being reset)",
 )  # fmt: skip
 CLOCK = Topic(
-    "/clock", "rosgraph_msgs/msg/Clock", "stream", "sim", ("gate", "operator", "actor"), 50, "-",
+    "/clock", "rosgraph_msgs/msg/Clock", "stream", "sim", _ALL, 50, "-",
     "run time; never goes back, not even when the simulator is restarted",
 )  # fmt: skip
 DIAGNOSTICS = Topic(
@@ -124,20 +125,24 @@ SIM_STOP = Service(
     "protective stop of the controller: target := measured pose, commands ignored",
 )  # fmt: skip
 SIM_RESUME = Service(
-    "sim/resume", _TRIGGER, "sim", ("operator",), "end of the stop; the target stays where it is"
+    "sim/resume", _TRIGGER, "sim", ("operator", "view"), "end of the stop; the target stays"
 )
 SIM_PLACE = Service(
     "sim/place_objects", _TRIGGER, "sim", ("actor",),
     "put the objects where the parameter `reset_plan` of the sim says",
 )  # fmt: skip
-GATE_HOLD = Service("gate/hold", _TRIGGER, "gate", ("person",), "hold; the lease is released")
+GATE_HOLD = Service("gate/hold", _TRIGGER, "gate", ("view", "person"), "hold, until `gate/resume`")
+GATE_RESUME = Service(
+    "gate/resume", _TRIGGER, "gate", ("operator", "view", "person"),
+    "end of a person's hold, or of one after their device fell silent: arming is possible again",
+)  # fmt: skip
 GATE_STOP = Service(
-    "gate/stop", _TRIGGER, "gate", ("person",), "protective stop; needs acknowledgement"
+    "gate/stop", _TRIGGER, "gate", ("view", "person"), "protective stop; needs acknowledgement"
 )
 GATE_ACKNOWLEDGE = Service(
-    "gate/acknowledge", _TRIGGER, "gate", ("operator", "person"), "protective stop -> hold"
+    "gate/acknowledge", _TRIGGER, "gate", ("operator", "view", "person"), "protective stop -> hold"
 )
 
 SERVICES: tuple[Service, ...] = (
-    SIM_STOP, SIM_RESUME, SIM_PLACE, GATE_HOLD, GATE_STOP, GATE_ACKNOWLEDGE,
+    SIM_STOP, SIM_RESUME, SIM_PLACE, GATE_HOLD, GATE_RESUME, GATE_STOP, GATE_ACKNOWLEDGE,
 )  # fmt: skip

@@ -41,13 +41,17 @@ class ArmAnswer:
 
 @dataclass(frozen=True, slots=True)
 class GateReport:
-    """What `gate/state` tells everybody: mode and reason as in `robot_rl.safety`, current lease."""
+    """What `gate/state` tells everybody: mode and reason as in `robot_rl.safety`, current lease.
+
+    waits: nothing arms until a person lets it go on (`gate/resume`).
+    """
 
     mode: str
     reason: str
     lease: str
     stamp_s: float
     rejected: int  # malformed requests so far
+    waits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +264,7 @@ def decode_report(text: str) -> GateReport:
         _string(data["lease"], "lease", MAX_LEASE),
         _number(data["stamp_s"], "stamp_s"),
         _integer(data["rejected"], "rejected"),
+        _flag(data["waits"], "waits"),
     )
 
 

@@ -204,6 +204,10 @@ class Store:
         """Labels of an episode, in commit order per author."""
         return self._of(Kind.LABEL, id)
 
+    def all_labels(self) -> list[Label]:
+        """Labels of all episodes in commit order."""
+        return self._rows(Kind.LABEL, "1", (), "seq")
+
     def ending(self, id: EpisodeId) -> Ending | None:
         """Why the episode ended; ABORTED if it was cut short; None while nobody has ended it."""
         with self._transaction("DEFERRED") as db:

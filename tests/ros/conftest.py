@@ -39,7 +39,7 @@ def new_domain() -> int:
     return next(_domains) % 230
 
 
-def write_run(folder: Path, operator: str = "none") -> Path:
+def write_run(folder: Path, operator: str = "none", **more: Any) -> Path:
     """A run folder with the sections that the nodes read (no torch needed)."""
     config = {
         "name": "ros_test",
@@ -48,6 +48,7 @@ def write_run(folder: Path, operator: str = "none") -> Path:
         "task": {"name": "peg_insert"},
         "safety": {"name": "panda"},
         "operator": {"name": operator},
+        **more,
     }
     text = json.dumps(config, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -81,6 +81,7 @@ def calm(world: World) -> None:
     probe.call(topics.GATE_HOLD)
     probe.wait_mode("hold")
     wait_for(lambda: at_rest(world), 5.0, "the arm has come to rest")
+    assert probe.call(topics.GATE_RESUME).success
 
 
 def diagnostics(world: World, node: str) -> dict[str, str]:
@@ -146,6 +147,22 @@ def test_a_wish_to_drive_that_is_older_than_the_last_hold_is_refused(world: Worl
         answers = probe.answers("late", 1.0)
         assert answers and not answers[-1].granted and answers[-1].reason.startswith("age")
         assert probe.report().mode == "hold"
+
+
+def test_after_a_persons_hold_nothing_arms_until_a_person_lets_it_go_on(world: World) -> None:
+    probe = world.probe
+    calm(world)
+    assert probe.arm("driver").granted
+    assert probe.call(topics.GATE_HOLD).success
+    time.sleep(0.5)
+    probe.send(wire.ArmRequest("asks", probe.now_s()))
+    answers = probe.answers("asks", 1.0)
+    assert answers and not answers[-1].granted and answers[-1].reason.startswith("person")
+    wait_for(lambda: probe.report().waits, 2.0, "the gate says that it waits")
+    assert probe.call(topics.GATE_RESUME).success
+    assert probe.report().mode == "hold"  # going on is not arming
+    assert probe.arm("driver").granted
+    calm(world)
 
 
 def test_a_request_without_the_lease_moves_nothing(world: World) -> None:

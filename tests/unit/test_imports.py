@@ -18,6 +18,7 @@ ROS = ("rclpy", "sensor_msgs", "geometry_msgs", "std_msgs", "std_srvs", "diagnos
 SIMULATORS = ("mujoco", "isaacsim", "omni", "pxr")
 # the composition roots: they put ports and implementations together, by late imports
 ROOTS = ("cli", "train", "evaluate", "record", "lockstep", "actor", "video", "loop_bench")
+ROOTS += ("operate.devices",)
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ assert main(["--help"]) == 0
 
 
 def test_the_core_imports_without_ros_torch_and_mujoco() -> None:
-    needs_extra = _core("ros", "learn", "nets", "bases", "act.policy")
+    needs_extra = _core("ros", "learn", "nets", "bases", "act.policy", "console", "data")
     needs_extra += _core("train", "evaluate", "record", "actor", "loop_bench")  # run a torch policy
     core = [m for m, _ in _modules() if _under(m, ("robot_rl",)) and not _under(m, needs_extra)]
     core += ["robot_rl.ros.graph", "robot_rl.ros.parameters", "robot_rl_sim.tasks"]

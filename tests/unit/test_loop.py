@@ -10,6 +10,7 @@ import pytest
 from robot_rl.clock import ManualClock
 from robot_rl.geometry import pose
 from robot_rl.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS
+from robot_rl.ports import OperatorInput
 from robot_rl.types import (
     Command,
     Driver,
@@ -18,6 +19,7 @@ from robot_rl.types import (
     Event,
     Frame,
     Outcome,
+    RobotState,
     Step,
     Verdict,
 )
@@ -114,6 +116,25 @@ def test_a_person_who_hits_something_aborts_the_episode() -> None:
     operator = FakeOperator(lambda _tick: True, unit(0.2))
     loop, _, _ = make_loop(operator=operator, gate=holding("force: contact"))
     assert loop.run_episode(start()).ending is Ending.ABORTED
+
+
+@pytest.mark.parametrize("word", [True, False])
+def test_a_persons_word_ends_the_episode_and_is_its_reward(word: bool) -> None:
+    operator = FakeOperator(lambda _tick: False, unit(0.2))
+    poll = operator.poll
+
+    def saying(state: RobotState) -> OperatorInput:
+        value = poll(state)
+        return dataclasses.replace(value, success=word if operator.tick == 3 else None)
+
+    operator.poll = saying  # type: ignore[method-assign]
+    loop, _, rows = make_loop(operator=operator)
+    summary = loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert (summary.ending, summary.success) == (Ending.TERMINATED, word)
+    assert summary.reason == ("operator: success" if word else "operator: failure")
+    assert len(steps) == 4 and steps[-1].reward == float(word)
+    assert all(s.reward == 0.0 for s in steps[:-1])
 
 
 def test_a_gate_that_is_gone_aborts_the_episode_and_nothing_was_executed() -> None:

@@ -1,0 +1,1 @@
+"""The operator's web page: watch, take over, label, stop, review."""

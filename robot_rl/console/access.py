@@ -1,0 +1,88 @@
+"""Who may look, and who may drive: one-time links, sessions, one driver's lease.
+
+A link holds a token that works once and becomes a strict cookie. Any number of people watch; one
+drives. The lease goes to somebody else when its holder gives it back, or has been silent for 30 s.
+The browser is never a safety device: what this file decides is who is heard, not what is safe.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+LEASE_SILENCE_S = 30.0  # the holder may be asked a question, or fetch a coffee; not more
+MAX_SESSIONS = 64
+
+
+class Role(StrEnum):
+    """What a link lets its owner do."""
+
+    OPERATOR = "operator"  # may take the lease, label, reset
+    OBSERVER = "observer"  # looks, and may stop the robot
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser. name: what others see, and the author of its labels."""
+
+    cookie: str
+    role: Role
+    name: str
+
+
+@dataclass(slots=True)
+class Access:
+    """Tokens, sessions and the lease. `clock` is monotonic seconds."""
+
+    clock: Callable[[], float] = time.monotonic
+    holder: Session | None = None
+    _heard_s: float = 0.0
+    _tokens: dict[str, Role] = field(default_factory=dict)
+    _sessions: dict[str, Session] = field(default_factory=dict)
+
+    def invite(self, role: Role = Role.OPERATOR) -> str:
+        """A new token; it opens one session, once."""
+        token = secrets.token_urlsafe(24)
+        self._tokens[token] = role
+        return token
+
+    def enter(self, token: str) -> Session | None:
+        """The session that a token opens; None for a token that is wrong or was used."""
+        known = next((t for t in self._tokens if hmac.compare_digest(t, token)), None)
+        if known is None or len(self._sessions) >= MAX_SESSIONS:
+            return None
+        role = self._tokens.pop(known)
+        name = f"{role.value} {len(self._sessions) + 1}"
+        session = Session(secrets.token_urlsafe(32), role, name)
+        self._sessions[session.cookie] = session
+        return session
+
+    def session(self, cookie: str | None) -> Session | None:
+        """Who sends this cookie."""
+        return self._sessions.get(cookie or "")
+
+    def claim(self, session: Session) -> str:
+        """Take the lease; the reason why not, or ""."""
+        if session.role is not Role.OPERATOR:
+            return "this link may only watch"
+        holder, silent_s = self.holder, self.clock() - self._heard_s
+        if holder is not None and holder is not session and silent_s < LEASE_SILENCE_S:
+            return f"{holder.name} drives; they have to release it, or be silent for 30 s"
+        self.holder, self._heard_s = session, self.clock()
+        return ""
+
+    def release(self, session: Session) -> None:
+        """Give the lease back; no effect for anybody else."""
+        if self.holder is session:
+            self.holder = None
+
+    def hears(self, session: Session) -> bool:
+        """Whether this session's input counts; it renews the lease."""
+        if self.holder is not session:
+            return False
+        self._heard_s = self.clock()
+        return True

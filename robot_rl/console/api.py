@@ -1,0 +1,76 @@
+"""Lease, stops, labels, review. Commands are written to the audit log; no GET changes anything."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, HTTPException
+from fastapi.responses import Response
+
+from robot_rl.console.doors import Operator, TheConsole, Watcher, audit, operator
+from robot_rl.types import EpisodeId
+
+STOPS = ("hold", "stop")  # whoever may look may stop the robot
+COMMANDS = (*STOPS, "go", "acknowledge", "resume")
+Which = Annotated[EpisodeId, Depends(EpisodeId)]  # ?run=...&actor=...&episode=...
+router = APIRouter(prefix="/api")
+
+
+@router.get("/about")
+async def about(console: TheConsole, session: Watcher) -> dict[str, Any]:
+    """What the page must know once."""
+    return {"you": session.name, "role": session.role, **console.feed.about}
+
+
+@router.post("/lease/{verb}")
+async def lease(verb: str, console: TheConsole, session: Operator) -> dict[str, Any]:
+    """Claim or release the right to drive."""
+    if verb not in ("claim", "release"):
+        raise HTTPException(404, "claim or release")
+    refusal = console.access.claim(session) if verb == "claim" else ""
+    if verb == "release":
+        console.access.release(session)
+    audit.info("%s: lease %s%s", session.name, verb, f" refused: {refusal}" if refusal else "")
+    if refusal:
+        raise HTTPException(409, refusal)
+    return {"holder": console.access.holder.name if console.access.holder else None}
+
+
+@router.post("/command/{verb}")
+async def command(verb: str, console: TheConsole, session: Watcher) -> dict[str, Any]:
+    """Hold and stop are everybody's; acknowledge and resume an operator's."""
+    if verb not in COMMANDS:
+        raise HTTPException(404, f"one of {', '.join(COMMANDS)}")
+    if verb not in STOPS:
+        operator(session)
+    audit.info("%s: %s", session.name, verb)
+    answer, _ = await console.feed.panel.ask("command", verb=verb)
+    return dict(answer)
+
+
+@router.get("/episodes")
+def episodes(console: TheConsole, _: Watcher) -> list[dict[str, Any]]:
+    """All episodes, newest first."""
+    return console.records.episodes()
+
+
+@router.get("/episode")
+def episode(id_: Which, console: TheConsole, _: Watcher) -> dict[str, Any]:
+    """Steps, events and labels of one episode."""
+    return console.records.episode(id_)
+
+
+@router.get("/frame/{camera}/{frame}")
+def picture(camera: str, frame: int, id_: Which, console: TheConsole, _: Watcher) -> Response:
+    """One picture of an episode, JPEG."""
+    return Response(console.records.picture(id_, frame, camera), media_type="image/jpeg")
+
+
+@router.post("/label")
+def label(
+    console: TheConsole, session: Operator, said: Annotated[dict[str, Any], Body()]
+) -> dict[str, Any]:
+    """Append a label; {"kind": "undo", "value": number} takes one back."""
+    answer = console.records.label(said, author=session.name)
+    audit.info("%s: label %s", session.name, answer["said"])
+    return answer

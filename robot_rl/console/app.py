@@ -1,0 +1,102 @@
+"""The console's server, a process of its own: the page, its sockets, its commands.
+
+    GET  /enter?token=...      a one-time link becomes a strict cookie
+    GET  /  /review            the pages; everything they need is served from here, offline
+    WS   /ws/...               `sockets.py`
+    GET, POST  /api/...        `api.py`
+
+Everything but /enter and the static files needs the cookie; sockets and POST also need an Origin of
+this page, and every request a host name under which the page is served (`doors.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+
+from robot_rl.console import api, sockets
+from robot_rl.console.doors import COOKIE, Console, TheConsole, Watcher, audit
+from robot_rl.errors import LinkError, RobotRLError
+
+STATIC = Path(__file__).with_name("static")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def make_app(console: Console) -> FastAPI:
+    """The application around a console."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with console.feed.running():
+            yield
+
+    app = FastAPI(title="robot-rl console", lifespan=lifespan, docs_url=None, openapi_url=None)
+    app.state.console = console
+    app.middleware("http")(_guard)
+    app.exception_handler(RobotRLError)(_explain)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.include_router(api.router)
+    app.include_router(sockets.router)
+    app.get("/enter")(enter)
+    app.get("/")(page)
+    app.get("/review")(review)
+    return app
+
+
+async def enter(console: TheConsole, token: str = "") -> Response:
+    """A token works once."""
+    session = console.access.enter(token)
+    if session is None:
+        audit.warning("a link was refused: wrong, or used before")
+        return FileResponse(STATIC / "refused.html", 403)
+    audit.info("%s entered", session.name)
+    response = RedirectResponse("/", 303)
+    response.set_cookie(COOKIE, session.cookie, httponly=True, samesite="strict")
+    return response
+
+
+async def page(request: Request, console: TheConsole) -> Response:
+    """The console; without a session the page that says how to get one."""
+    if console.session(request) is None:
+        return FileResponse(STATIC / "refused.html", 401)
+    return FileResponse(STATIC / "index.html")
+
+
+async def review(_: Watcher) -> Response:
+    """The review page."""
+    return FileResponse(STATIC / "review.html")
+
+
+async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Known host; writes from this page only; strict headers on every answer."""
+    console: Console = request.app.state.console
+    origin = None if request.method == "GET" else request.headers.get("origin", "")
+    refusal = console.foreign(request.headers.get("host", ""), origin)
+    if refusal:
+        audit.warning("%s %s refused: %s", request.method, request.url.path, refusal)
+        response: Response = JSONResponse({"error": refusal}, 403)
+    else:
+        response = await call_next(request)
+    response.headers.update(HEADERS)
+    return response
+
+
+async def _explain(_: Request, error: Exception) -> Response:
+    """Errors of ours are answers: what was expected, what was got, how to fix it."""
+    return JSONResponse({"error": str(error)}, 503 if isinstance(error, LinkError) else 409)

@@ -1,0 +1,80 @@
+"""Who comes in: known host, this page's origin, a session's cookie. For every route and socket."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, HTTPException, WebSocket
+from fastapi.requests import HTTPConnection
+
+from robot_rl.console.access import Access, Role, Session
+from robot_rl.console.feed import Feed
+from robot_rl.console.records import Records
+
+audit = logging.getLogger("robot_rl.audit")
+
+COOKIE = "robot_rl_console"
+REFUSED = 4403  # close code of a socket that was not let in
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """What routes and sockets share. hosts: `name:port` under which the page is served."""
+
+    feed: Feed
+    records: Records
+    access: Access
+    hosts: frozenset[str]
+
+    def foreign(self, host: str | None, origin: str | None) -> str:
+        """Why a request is not one of this page's own, or ""; None = not looked at."""
+        if host is not None and host not in self.hosts:
+            return f"unknown host '{host}'"
+        if origin is not None and urlsplit(origin).netloc not in self.hosts:
+            return f"foreign origin '{origin}'"
+        return ""
+
+    def session(self, connection: HTTPConnection) -> Session | None:
+        """Who sends this request."""
+        return self.access.session(connection.cookies.get(COOKIE))
+
+
+def console_of(connection: HTTPConnection) -> Console:
+    """The console that this application is."""
+    return connection.app.state.console
+
+
+def watcher(connection: HTTPConnection) -> Session:
+    """A session of any role, or 401."""
+    session = console_of(connection).session(connection)
+    if session is None:
+        raise HTTPException(401, "open the link that robot-rl console printed")
+    return session
+
+
+def operator(session: Annotated[Session, Depends(watcher)]) -> Session:
+    """A session that may drive and label, or 403."""
+    if session.role is not Role.OPERATOR:
+        raise HTTPException(403, "this link may only watch, and stop the robot")
+    return session
+
+
+async def accept(socket: WebSocket) -> Session | None:
+    """Open a socket for a session of this page; close it for anybody else."""
+    console = console_of(socket)
+    session = console.session(socket)
+    refusal = console.foreign(socket.headers.get("host", ""), socket.headers.get("origin", ""))
+    if session is None or refusal:
+        audit.warning("socket refused: %s", refusal or "no session")
+        await socket.close(REFUSED, refusal or "no session")
+        return None
+    await socket.accept()
+    return session
+
+
+TheConsole = Annotated[Console, Depends(console_of)]
+Watcher = Annotated[Session, Depends(watcher)]
+Operator = Annotated[Session, Depends(operator)]

@@ -1,0 +1,182 @@
+"""What flows between the page and the robot side while a run is live.
+
+One task per camera that somebody watches fetches and compresses the newest picture once, however
+many people look; one task gathers the telemetry. Nothing queues: who is slow sees less, not later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import zmq
+
+from robot_rl.console.telemetry import Figures, word_of
+from robot_rl.errors import LinkError
+from robot_rl.link.panel import Panel, socket_address
+
+log = logging.getLogger(__name__)
+
+TELEMETRY_S = 0.1
+POLL_S = 0.004  # between two questions for a picture that is not there yet
+IDLE_S = 2.0  # a camera nobody asks for is not fetched
+AWAY_S = 0.5  # between two tries while the robot side is away
+FROZEN_S = 1.0  # a camera that shows the same picture this long is called frozen
+JPEG_QUALITY = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The newest picture of a camera, as JPEG. taken_s: monotonic time of its capture."""
+
+    number: int
+    taken_s: float
+    width: int
+    height: int
+    frozen: bool
+    jpeg: bytes
+
+    def age_ms(self) -> float:
+        """Milliseconds since it was taken."""
+        return (time.monotonic() - self.taken_s) * 1e3
+
+
+@dataclass(slots=True)
+class _Camera:
+    wanted_s: float
+    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+    newest: Picture | None = None
+    task: asyncio.Task[None] | None = None
+
+
+class Feed:
+    """Telemetry, pictures and control of one run.
+
+    Attributes:
+        about: what does not change while the run lasts (task, cameras, key map).
+        panel: questions to the robot side.
+    """
+
+    def __init__(self, run_dir: Path, about: Mapping[str, Any]) -> None:
+        self.about = dict(about)
+        self._run_dir = run_dir
+        self._figures = Figures(run_dir)
+        self._cameras: dict[str, _Camera] = {}
+        self._values: dict[str, Any] = {}
+        self._fresh = asyncio.Condition()
+        self._count = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keeps the feed alive inside the `async with`."""
+        self.panel = Panel(socket_address(self._run_dir, "view"))
+        self._control = zmq.Context.instance().socket(zmq.PUSH)
+        self._control.setsockopt(zmq.LINGER, 0)
+        self._control.setsockopt(zmq.SNDHWM, 4)  # old input is worth nothing
+        self._control.setsockopt(zmq.IMMEDIATE, 1)
+        self._control.connect(socket_address(self._run_dir, "control"))
+        gather = asyncio.create_task(self._gather())
+        try:
+            yield
+        finally:
+            tasks = [gather, *(c.task for c in self._cameras.values() if c.task)]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.panel.close()
+            self._control.close()
+
+    def send_control(self, text: str) -> None:
+        """Pass the driver's input on; dropped when the robot side is away."""
+        with suppress(zmq.Again):
+            self._control.send_string(text, zmq.NOBLOCK)
+
+    async def newest(self, seen: int) -> tuple[int, dict[str, Any]]:
+        """(count, telemetry) as soon as there is another than `seen`; a slow reader misses some."""
+        async with self._fresh:
+            await self._fresh.wait_for(lambda: self._count != seen)
+            return self._count, self._values
+
+    async def picture(self, name: str, after: int) -> Picture:
+        """The newest picture of a camera with another number than `after`.
+
+        Raises:
+            LinkError: there is no such camera.
+        """
+        if name not in self.about["cameras"]:
+            raise LinkError(f"no camera '{name}'", expected=str(self.about["cameras"]), got=name)
+        camera = self._cameras.setdefault(name, _Camera(time.monotonic()))
+        camera.wanted_s = time.monotonic()
+        if camera.task is None or camera.task.done():
+            camera.task = asyncio.create_task(self._watch(name, camera))
+        async with camera.arrived:
+            await camera.arrived.wait_for(
+                lambda: camera.newest is not None and camera.newest.number != after
+            )
+        assert camera.newest is not None
+        return camera.newest
+
+    async def _watch(self, name: str, camera: _Camera) -> None:
+        """Fetch and compress while somebody looks."""
+        number, same_since_s, checksum = -1, time.monotonic(), 0
+        while time.monotonic() - camera.wanted_s < IDLE_S:
+            try:
+                head, raw = await self.panel.ask("picture", camera=name, after=number)
+            except LinkError:
+                await asyncio.sleep(AWAY_S)
+                continue
+            if not len(raw):
+                camera.wanted_s = max(camera.wanted_s, time.monotonic() - IDLE_S / 2)
+                await asyncio.sleep(POLL_S)
+                continue
+            number, shape = head["number"], (head["height"], head["width"], 3)
+            before, checksum = checksum, zlib.crc32(raw)
+            if checksum != before:
+                same_since_s = time.monotonic()
+            frozen = time.monotonic() - same_since_s > FROZEN_S and bool(self._values.get("moving"))
+            jpeg = await asyncio.to_thread(_compress, np.frombuffer(raw, np.uint8).reshape(shape))
+            taken_s = time.monotonic() - head["age_s"]
+            async with camera.arrived:
+                camera.newest = Picture(number, taken_s, shape[1], shape[0], frozen, jpeg)
+                camera.arrived.notify_all()
+
+    async def _gather(self) -> None:
+        """Robot side and figures, ten times a second."""
+        deadline_s = time.monotonic()
+        while True:
+            view: Mapping[str, Any] | None = None
+            with suppress(LinkError):
+                view, _ = await self.panel.ask("view", timeout_s=AWAY_S)
+            learned = await asyncio.to_thread(self._figures.read)
+            word, reason = word_of(view)
+            async with self._fresh:
+                self._values = {
+                    "word": word,
+                    "reason": reason,
+                    "robot": view or {},
+                    "moving": bool((view or {}).get("moving")),
+                    "learning_changed": learned > 0,
+                    "figures": self._figures.numbers,
+                    "findings": self._figures.findings,
+                    "curves": {k: list(v)[-200:] for k, v in self._figures.curves.items() if v},
+                }
+                self._count += 1
+                self._fresh.notify_all()
+            deadline_s = max(deadline_s + TELEMETRY_S, time.monotonic())
+            await asyncio.sleep(deadline_s - time.monotonic())
+
+
+def _compress(rgb: np.ndarray) -> bytes:
+    """RGB uint8 [H, W, 3] -> JPEG."""
+    done, data = cv2.imencode(".jpg", rgb[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+    assert done
+    return data.tobytes()

@@ -1,0 +1,62 @@
+"""The console as one of a run's supervised processes: `python -m robot_rl.console.process RUN`.
+
+It takes the first free port from 8080 on and leaves its link in the run folder, readable by this
+user alone, where `robot-rl demo` and `robot-rl train` find it to print it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from robot_rl.console.serve import serve
+
+HOST, FIRST_PORT, PORTS = "127.0.0.1", 8080, 20
+LINK = "console_link.txt"
+
+
+def free_port(first: int = FIRST_PORT) -> int:
+    """The first port from `first` on that nobody listens to; any other one when all are taken."""
+    for port in (*range(first, first + PORTS), 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+    raise OSError("no free port")
+
+
+def write_link(run_dir: Path, link: str) -> None:
+    """Leave the link where only this user finds it; whole or not at all."""
+    path = run_dir / LINK
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(link + "\n")
+    new.rename(path)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    run_dir = Path((sys.argv[1:] if argv is None else argv)[0])
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    port = free_port()
+
+    def started(invite: Callable[[str], str]) -> None:
+        write_link(run_dir, f"http://{HOST}:{port}/enter?token={invite('operator')}")
+
+    try:
+        serve(run_dir, HOST, port, started)
+    finally:
+        (run_dir / LINK).unlink(missing_ok=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

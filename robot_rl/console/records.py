@@ -1,0 +1,182 @@
+"""Episodes of a run for the review page: read from the store, labelled by appending to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from robot_rl.errors import StoreError
+from robot_rl.store.review import check_label, review
+from robot_rl.store.store import Store
+from robot_rl.types import EpisodeId, Frame, Label
+
+STORES = ("actor.sqlite", "store.sqlite")  # of a run over ROS 2; of a lockstep run
+KEPT = 8  # episodes whose frames stay in memory while somebody scrubs through them
+
+
+class Records:
+    """The store of a run; may not be there yet when the console starts before the run."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._store: Store | None = None
+        self._frames = lru_cache(maxsize=KEPT)(self._read_frames)
+
+    @property
+    def store(self) -> Store:
+        """The run's store. Raises `StoreError` while there is none."""
+        if self._store is None:
+            paths = [self._run_dir / name for name in STORES]
+            found = next((p for p in paths if p.is_file()), None)
+            if found is None:
+                raise StoreError(
+                    "nothing has been recorded yet",
+                    expected=" or ".join(STORES) + f" in {self._run_dir}",
+                    got="neither",
+                    fix="wait until the run has started",
+                )
+            self._store = Store(found)
+        return self._store
+
+    def episodes(self) -> list[dict[str, Any]]:
+        """All episodes, newest first; without observations."""
+        store = self.store
+        labels: dict[EpisodeId, list[Label]] = {}
+        for label in store.all_labels():
+            labels.setdefault(label.id, []).append(label)
+        return [
+            {
+                "run": r.id.run,
+                "actor": r.id.actor,
+                "episode": r.id.episode,
+                "purpose": r.purpose,
+                "steps": r.steps,
+                "human_steps": r.human_steps,
+                "ending": r.ending,
+                "success": r.success,
+                "stamp_ns": r.stamp_ns,
+                "review": _verdict(labels.get(r.id, [])),
+            }
+            for r in reversed(store.episode_summaries())
+        ]
+
+    def episode(self, id_: EpisodeId) -> dict[str, Any]:
+        """Steps, events and labels of one episode, and the names of its cameras."""
+        store = self.store
+        steps = store.steps(id_)
+        if not steps and not store.events(id_):
+            raise _missing(id_)
+        labels = store.labels(id_)
+        spec = store.spec
+        images = [k for k, v in spec.observation.items() if len(v.shape) == 3] if spec else []
+        return {
+            "cameras": sorted(k.removeprefix("image/") for k in images),
+            "control_hz": spec.control_hz if spec else None,
+            "steps": [
+                {
+                    "step": s.step,
+                    "driver": s.driver,
+                    "segment": s.segment,
+                    "action": [round(float(a), 3) for a in s.action],
+                    "policy_action": [round(float(a), 3) for a in s.policy_action],
+                    "outcome": s.outcome,
+                    "reason": s.reason,
+                    "reward": s.reward,
+                    "ending": s.ending,
+                    "success": s.success,
+                }
+                for s in steps
+            ],
+            "events": [
+                {"step": e.step, "name": e.name, "detail": e.detail} for e in store.events(id_)
+            ],
+            "labels": [
+                {"label": x.label, "author": x.author, "kind": x.kind, "value": x.value,
+                 "step": x.step, "stamp_ns": x.stamp_ns}
+                for x in labels
+            ],
+            "review": _verdict(labels),
+        }  # fmt: skip
+
+    def picture(self, id_: EpisodeId, frame: int, camera: str) -> bytes:
+        """A camera's picture in one frame, JPEG."""
+        frames = self._frames(id_)
+        here = 0 <= frame < len(frames)
+        image = frames[frame].observation.get(f"image/{camera}") if here else None
+        if image is None:
+            raise _missing(id_, f"frame {frame} of '{camera}'")
+        _, data = cv2.imencode(".jpg", np.ascontiguousarray(image[:, :, ::-1]))
+        return data.tobytes()
+
+    def label(self, said: Mapping[str, Any], author: str) -> dict[str, Any]:
+        """Append what a person says about an episode; without "episode": about the newest one.
+
+        Raises:
+            StoreError: it says nothing that can be understood; nothing is stored.
+        """
+        store = self.store
+        id_ = self._id_of(said)
+        step = said.get("step")
+        if not isinstance(said.get("value", 1.0), int | float) or not (
+            step is None or isinstance(step, int)
+        ):
+            raise StoreError("a label needs a number", expected="value: number", got=str(said)[:80])
+        label = Label(
+            id=id_,
+            label=store.next_label(id_, author),
+            step=step,
+            kind=str(said.get("kind")),
+            value=float(said.get("value", 1.0)),
+            source="person",
+            author=author,
+            stamp_ns=time.time_ns(),
+        )
+        store.append([check_label(label, len(store.steps(id_)))])
+        words = f"{label.kind} {label.value:g} of episode {id_.episode}"
+        return {
+            "label": label.label,
+            "run": id_.run,
+            "actor": id_.actor,
+            "episode": id_.episode,
+            "said": words,
+            "review": _verdict(store.labels(id_)),
+        }
+
+    def _id_of(self, said: Mapping[str, Any]) -> EpisodeId:
+        if "episode" in said:
+            id_ = EpisodeId(str(said.get("run")), str(said.get("actor")), int(said["episode"]))
+            if id_ not in {s.id for s in self.store.episodes(id_.run, id_.actor)}:
+                raise _missing(id_)
+            return id_
+        over = [r for r in self.store.episode_summaries() if r.steps]
+        if not over:
+            raise StoreError("there is no episode to label yet", expected="an episode", got="none")
+        return over[-1].id
+
+    def _read_frames(self, id_: EpisodeId) -> list[Frame]:
+        return self.store.frames(id_)
+
+
+def _verdict(labels: list[Label]) -> dict[str, Any]:
+    folded = review(labels)
+    return {
+        "excluded": folded.excluded,
+        "success": folded.success,
+        "first": folded.first,
+        "last": folded.last,
+    }
+
+
+def _missing(id_: EpisodeId, what: str = "that episode") -> StoreError:
+    return StoreError(
+        f"there is no such thing in the store: {what}",
+        expected="an episode of the list",
+        got=f"{id_.run}/{id_.actor}/{id_.episode}",
+        fix="reload the page",
+    )

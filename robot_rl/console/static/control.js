@@ -1,0 +1,96 @@
+// Keys and gamepad, sent as state at 50 Hz and at once when something changes.
+//
+// The page says which keys are held and where the sticks are. What that means, dead zones, neutral
+// check, time-outs: the robot side decides. A page that goes away simply stops speaking.
+
+import { connect, post } from "./socket.js";
+
+const PERIOD_MS = 20;
+
+// axes: tx ty tz rx ry rz in the tool's frame, tool pointing down: forward, right, down are positive
+export const KEYS = {
+  Space: { held: "drive", say: "Space", means: "hold to drive" },
+  KeyW: { axis: [0, 1], say: "W S", means: "forward, back" }, KeyS: { axis: [0, -1] },
+  KeyA: { axis: [1, -1], say: "A D", means: "left, right" }, KeyD: { axis: [1, 1] },
+  KeyE: { axis: [2, -1], say: "E Q", means: "up, down" }, KeyQ: { axis: [2, 1] },
+  KeyJ: { axis: [5, -1], say: "J L", means: "turn" }, KeyL: { axis: [5, 1] },
+  KeyI: { axis: [4, 1], say: "I K U O", means: "tilt" }, KeyK: { axis: [4, -1] },
+  KeyU: { axis: [3, -1] }, KeyO: { axis: [3, 1] },
+  KeyC: { held: "close", say: "C G", means: "gripper close, open" }, KeyG: { held: "open" },
+  ShiftLeft: { held: "slow", say: "Shift", means: "slow" }, ShiftRight: { held: "slow" },
+  KeyZ: { held: "rewind", say: "Z", means: "rewind" },
+};
+const PAD_BUTTONS = { 5: "drive", 4: "slow", 6: "close", 7: "open", 3: "success", 0: "failure", 2: "redo", 1: "hold", 9: "arm" };
+const PAD_AXES = [[1, 0, -1], [0, 1, 1], [3, 2, 1], [2, 5, 1]]; // stick, axis, sign
+
+export class Control {
+  constructor({ onHeard, onPad }) {
+    this.down = new Set();
+    this.pulses = new Map(); // word -> until when it is sent
+    this.heard = false;
+    this.pad = null;
+    this.line = connect("/ws/control", {
+      onMessage: (data) => { this.heard = data === "1"; onHeard(this.heard); },
+      onClose: () => { this.heard = false; onHeard(false); },
+    });
+    this.onPad = onPad;
+    addEventListener("keydown", (e) => this.key(e, true));
+    addEventListener("keyup", (e) => this.key(e, false));
+    addEventListener("blur", () => this.letGo());
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.letGo(); });
+    addEventListener("pagehide", () => this.letGo());
+    setInterval(() => this.send(), PERIOD_MS);
+  }
+
+  key(event, down) {
+    if (!(event.code in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select")) return;
+    event.preventDefault(); // Space must not press a focused button
+    if (event.repeat) return;
+    if (down) this.down.add(event.code); else this.down.delete(event.code);
+    this.send();
+  }
+
+  pulse(word) { // a short press, long enough to be read
+    this.pulses.set(word, performance.now() + 150);
+    this.send();
+  }
+
+  letGo() {
+    const drove = this.now().held.includes("drive");
+    this.down.clear();
+    this.pulses.clear();
+    this.away = true; // the pad may still be held while nobody looks
+    this.send();
+    this.away = false;
+    if (drove) post("/api/command/hold").catch(() => {});
+  }
+
+  now() {
+    const axes = [0, 0, 0, 0, 0, 0], held = new Set();
+    for (const code of this.down) {
+      const key = KEYS[code];
+      if (key.held) held.add(key.held);
+      if (key.axis) axes[key.axis[0]] += key.axis[1];
+    }
+    for (const [word, until] of this.pulses) {
+      if (performance.now() < until) held.add(word); else this.pulses.delete(word);
+    }
+    if (!this.away && !document.hidden) this.readPad(axes, held);
+    return { axes: axes.map((v) => Math.max(-1, Math.min(1, v))), held: [...held] };
+  }
+
+  readPad(axes, held) {
+    const pad = [...(navigator.getGamepads?.() ?? [])].find((p) => p?.connected) ?? null;
+    if ((pad?.id ?? null) !== this.pad) { this.pad = pad?.id ?? null; this.onPad(this.pad); }
+    if (!pad) return;
+    for (const [stick, axis, sign] of PAD_AXES) axes[axis] += sign * (pad.axes[stick] ?? 0);
+    for (const [index, word] of Object.entries(PAD_BUTTONS)) if (pad.buttons[index]?.pressed) held.add(word);
+  }
+
+  send() {
+    const said = this.now();
+    this.last = said;
+    this.line.send(JSON.stringify(said));
+  }
+}

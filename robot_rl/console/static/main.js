@@ -1,0 +1,232 @@
+// The console page: state on top, cameras, labels, learning. Draws what the server says, nothing else.
+
+import { Control, KEYS } from "./control.js";
+import { curve, smooth } from "./curves.js";
+import { connect, post } from "./socket.js";
+import { show } from "./video.js";
+
+const $ = (id) => document.getElementById(id);
+const SHAPES = {
+  POLICY: "M5 3l16 9-16 9z", HUMAN: "M12 2a10 10 0 100 20 10 10 0 000-20z", HOLD: "M4 3h6v18H4zM14 3h6v18h-6z",
+  "PROTECTIVE STOP": "M8 2h8l6 6v8l-6 6H8l-6-6V8z", RESETTING: "M12 2l10 10-10 10L2 12z", REWIND: "M12 3v18L2 12zM22 3v18l-10-9z",
+  IDLE: "M3 10h18v4H3z", OFFLINE: "M4 4l16 16m0-16L4 20",
+};
+const UNDO_MS = 5000;
+const WINDOW = 20;
+const FIGURES = [
+  ["success of 20", (f) => percent(f["episode/success_rate"])], ["by hand", (f) => percent(f["episode/human_rate"])],
+  ["env steps", (f) => whole(f.env_steps)], ["updates per step", (f) => number(f["learner/utd"], 1)],
+  ["policy version", (f) => whole(f["weights/version"])], ["policy age", (f) => seconds(f["weights/staleness_s"])],
+  ["replay", (f) => whole(f["replay/online"])], ["human data", (f) => whole(f["replay/demo"])],
+  ["rows to send", (f) => whole(f["link/queue"])], ["late ticks", (f) => whole(f["loop/late_ticks"])],
+];
+const whole = (v) => (v == null ? "-" : Math.round(v).toLocaleString("en"));
+const number = (v, digits) => (v == null ? "-" : v.toFixed(digits));
+const percent = (v) => (v == null ? "-" : `${Math.round(v * 100)} %`);
+const seconds = (v) => (v == null ? "-" : v < 100 ? `${v.toFixed(1)} s` : `${Math.round(v / 60)} min`);
+
+const page = { about: null, lease: { mine: false, holder: null }, word: "", said: null, mute: false };
+let control;
+
+function toast(text) {
+  $("toast").textContent = text;
+  $("toast").hidden = false;
+  clearTimeout(toast.timer);
+  toast.timer = setTimeout(() => { $("toast").hidden = true; }, 5000);
+}
+const doing = (work) => work.catch((error) => toast(error.message));
+
+function beep(hz) {
+  if (page.mute) return;
+  try {
+    const audio = (beep.audio ??= new AudioContext()), tone = audio.createOscillator(), gain = audio.createGain();
+    tone.frequency.value = hz;
+    gain.gain.value = 0.05;
+    tone.connect(gain).connect(audio.destination);
+    tone.start();
+    tone.stop(audio.currentTime + 0.12);
+  } catch { /* no sound here */ }
+}
+
+// --- what arrives -------------------------------------------------------------------------------
+
+function drawState({ word, reason }) {
+  if (word !== page.word) {
+    page.word = word;
+    document.body.dataset.word = word;
+    document.title = `${word} · robot-rl`;
+    $("shape-path").setAttribute("d", SHAPES[word] ?? SHAPES.IDLE);
+    $("acknowledge").hidden = word !== "PROTECTIVE STOP";
+    const tones = { HUMAN: 880, POLICY: 660, HOLD: 330, "PROTECTIVE STOP": 220 };
+    if (word in tones) beep(tones[word]);
+  }
+  $("word").textContent = word;
+  $("reason").textContent = reason;
+  $("reason").title = reason;
+}
+
+function drawLease(lease) {
+  page.lease = lease;
+  $("lease").textContent = lease.mine ? "you drive" : lease.holder ? `${lease.holder} drives` : "nobody drives";
+  $("lease-button").innerHTML = lease.mine ? "Leave the seat <kbd>T</kbd>" : "Take the seat <kbd>T</kbd>";
+  $("lease-button").disabled = page.about?.role !== "operator";
+}
+
+function gauge(name, value, text) {
+  $(`g-${name}`).value = value ?? 0;
+  $(`v-${name}`).textContent = value == null ? "-" : text;
+}
+
+function drawRobot(robot, figures) {
+  gauge("force", robot.force_n, `${robot.force_n?.toFixed(1)} N`);
+  gauge("speed", robot.speed_mm_s, `${robot.speed_mm_s?.toFixed(0)} mm/s`);
+  gauge("gripper", robot.gripper_mm, `${robot.gripper_mm?.toFixed(0)} mm`);
+  gauge("reward", robot.reward, robot.reward?.toFixed(2));
+  gauge("q", figures["critic/q_mean"], figures["critic/q_mean"]?.toFixed(2)
+    + (figures["critic/q_std"] == null ? "" : ` ± ${figures["critic/q_std"].toFixed(2)}`));
+  $("phase-word").textContent = figures.state ? `${figures.state}${robot.episode?.purpose ? `, episode: ${robot.episode.purpose}` : ""}` : "";
+}
+
+function drawLearning(figures, curves) {
+  $("figures").innerHTML = FIGURES.map(([name, value]) => `<div><span>${name}</span><b>${value(figures)}</b></div>`).join("");
+  const drawn = [
+    ["success, mean of 20 episodes", smooth(curves["episode/success"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
+    ["driven by a person, mean of 20 episodes", smooth(curves["episode/intervention_rate"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
+    ["mean Q", curves["critic/q_mean"] ?? [], {}, (v) => number(v, 2)],
+  ];
+  $("curves").innerHTML = drawn.map(([name, points, range, text]) =>
+    `<figure><figcaption><span>${name}</span><b>${points.length ? text(points.at(-1)[1]) : "-"}</b></figcaption>
+     <svg viewBox="0 0 100 42" preserveAspectRatio="none"><path class="base" d="M0,40H100"/><path d="${curve(points, range)}"/></svg></figure>`).join("");
+}
+
+function drawFindings(findings) {
+  $("findings").replaceChildren(...(findings.length ? findings : [null]).map((found) => {
+    const item = document.createElement("li");
+    item.className = found ? "warn" : "ok";
+    item.textContent = found ? `▲ ${found.what}` : "nothing to complain about";
+    if (found) {
+      const fix = document.createElement("small");
+      fix.textContent = found.fix;
+      item.append(fix);
+    }
+    return item;
+  }));
+}
+
+function onTelemetry(text) {
+  const now = JSON.parse(text), figures = { ...now.figures };
+  figures["episode/success_rate"] ??= smooth(now.curves["episode/success"] ?? [], WINDOW).at(-1)?.[1];
+  figures["episode/human_rate"] = smooth(now.curves["episode/intervention_rate"] ?? [], WINDOW).at(-1)?.[1];
+  drawState(now);
+  drawLease(now.lease);
+  page.robot = now.robot;
+  $("go").hidden = !now.robot.gate?.waits || page.about?.role !== "operator";
+  drawRobot(now.robot, figures);
+  if (now.learning_changed || !onTelemetry.drawn) {
+    drawLearning(figures, now.curves);
+    drawFindings(now.findings ?? []);
+    onTelemetry.drawn = true;
+  }
+}
+
+// --- what the person does -----------------------------------------------------------------------
+
+const LABELS = { success: ["success", 1], failure: ["success", 0], exclude: ["exclude", 1] };
+
+async function label(word) {
+  const [kind, value] = LABELS[word];
+  if (word !== "exclude" && page.lease.mine) control.pulse(word);
+  const answer = await post("/api/label", { kind, value });
+  page.said = { ...answer, word };
+  $("said-text").textContent = `episode ${answer.episode}: ${word === "exclude" ? "left out" : word}`;
+  $("undo").hidden = false;
+  clearTimeout(label.timer);
+  label.timer = setTimeout(() => { $("undo").hidden = true; }, UNDO_MS);
+  beep(word === "success" ? 990 : 440);
+}
+
+async function undo() {
+  if (!page.said || $("undo").hidden) return;
+  const { episode, run, actor, label: number } = page.said;
+  await post("/api/label", { run, actor, episode, kind: "undo", value: number });
+  $("said-text").textContent = `episode ${episode}: taken back`;
+  $("undo").hidden = true;
+}
+
+// the controller's own stop first, then the gate's: each is a deliberate press
+async function acknowledge() {
+  if (page.word === "PROTECTIVE STOP") await post(`/api/command/${page.robot.stopped ? "resume" : "acknowledge"}`);
+}
+
+const toggleLease = () => post(`/api/lease/${page.lease.mine ? "release" : "claim"}`);
+const ACTIONS = {
+  Escape: () => post("/api/command/hold"),
+  KeyT: toggleLease,
+  KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
+  Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyX: () => label("exclude"),
+  KeyM: async () => mute(), KeyV: async () => open("/review", "_blank", "noopener"),
+};
+
+function mute() {
+  page.mute = !page.mute;
+  $("mute").setAttribute("aria-pressed", page.mute);
+  $("mute").firstChild.textContent = page.mute ? "Sound off " : "Sound on ";
+}
+
+function onKey(event) {
+  if (event.target.closest("input, textarea, select")) return;
+  if (event.code === "KeyZ" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); doing(undo()); return; }
+  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !(event.code in ACTIONS)) return;
+  event.preventDefault();
+  doing(ACTIONS[event.code]());
+}
+
+function drawLegend() {
+  const shown = Object.values(KEYS).filter((k) => k.say);
+  $("legend").replaceChildren(...shown.map((key) => {
+    const item = document.createElement("span");
+    item.innerHTML = `<kbd>${key.say}</kbd> ${key.means}`;
+    return item;
+  }));
+  setInterval(() => {
+    const codes = Object.keys(KEYS).filter((code) => KEYS[code].say);
+    [...$("legend").children].forEach((item, i) => {
+      const means = KEYS[codes[i]].means;
+      const lit = [...control.down].some((code) => nearestNamed(code)?.means === means);
+      item.className = lit ? "on" : page.lease.mine ? "" : "dim";
+    });
+  }, 50);
+}
+
+function nearestNamed(code) { // W carries the legend of W and S
+  const codes = Object.keys(KEYS);
+  for (let i = codes.indexOf(code); i >= 0; i--) if (KEYS[codes[i]].say) return KEYS[codes[i]];
+  return null;
+}
+
+async function start() {
+  page.about = await (await fetch("/api/about")).json();
+  $("task").textContent = `${page.about.task} · ${page.about.run}`;
+  const order = [...page.about.cameras].sort((a, b) => (b === "video") - (a === "video")); // the overview first
+  page.views = order.map((name) => show(name, page.about.crops?.[name], $("cameras")));
+  if (!page.views.length) $("cameras").innerHTML = '<p class="none">This run has no camera.<br>State, labels and learning still work.</p>';
+  control = new Control({ onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
+  page.control = control;
+  drawLegend();
+  connect("/ws/telemetry", { onMessage: onTelemetry, onClose: () => drawState({ word: "OFFLINE", reason: "the console does not answer" }) });
+  addEventListener("keydown", onKey);
+  $("hold").onclick = () => doing(ACTIONS.Escape());
+  $("lease-button").onclick = () => doing(toggleLease());
+  $("acknowledge").onclick = () => doing(acknowledge());
+  $("go").onclick = () => doing(ACTIONS.KeyR());
+  $("undo").onclick = () => doing(undo());
+  $("mute").onclick = mute;
+  $("theme").onclick = () => {
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const shown = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
+    document.documentElement.dataset.theme = shown === "dark" ? "light" : "dark";
+  };
+  document.querySelectorAll("[data-label]").forEach((b) => { b.onclick = () => doing(label(b.dataset.label)); });
+  globalThis.robotRL = page; // for tests and the curious
+}
+start();

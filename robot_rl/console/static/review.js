@@ -1,0 +1,206 @@
+// The review page: a list of episodes, all cameras of one scrubbed together, labels appended by key.
+
+import { post } from "./socket.js";
+
+const $ = (id) => document.getElementById(id);
+const COLOURS = { policy: "#0b6bcb", correction: "#d9631a", recovery: "#7d57cf", demo: "#1f7a3d", reset: "#888" };
+const page = { about: null, list: [], shown: [], at: 0, data: null, step: 0, filter: "all", playing: null };
+const ROW_PX = 34, EXTRA_ROWS = 12;
+
+const key = (e) => ({ run: e.run, actor: e.actor, episode: e.episode });
+const query = (e) => new URLSearchParams(key(e)).toString();
+const said = (e) => e.review.success ?? e.success;
+const disagree = (e) => e.review.success != null && e.success != null && e.review.success !== e.success;
+const FILTERS = {
+  all: () => true, unlabelled: (e) => said(e) == null, disagree, human: (e) => e.human_steps > 0, excluded: (e) => e.review.excluded,
+};
+
+function toast(text) {
+  $("toast").textContent = text;
+  $("toast").hidden = false;
+  setTimeout(() => { $("toast").hidden = true; }, 5000);
+}
+
+async function get(path) {
+  const answer = await fetch(path), data = await answer.json();
+  if (!answer.ok) throw new Error(data.error ?? data.detail);
+  return data;
+}
+
+// --- the list: only what is on screen is in the document ----------------------------------------
+
+function drawList() {
+  page.shown = page.list.filter(FILTERS[page.filter]);
+  $("count").textContent = `${page.shown.length} of ${page.list.length} episodes`;
+  const box = $("list");
+  box.innerHTML = `<div id="space"></div>`;
+  $("space").style.height = `${page.shown.length * ROW_PX}px`;
+  drawRows();
+}
+
+function drawRows() {
+  const box = $("list"), space = $("space");
+  const first = Math.max(0, Math.floor(box.scrollTop / ROW_PX) - EXTRA_ROWS);
+  const last = Math.min(page.shown.length, Math.ceil((box.scrollTop + box.clientHeight) / ROW_PX) + EXTRA_ROWS);
+  space.replaceChildren(...page.shown.slice(first, last).map((e, i) => {
+    const row = document.createElement("button");
+    row.type = "button";
+    row.className = `episode${first + i === page.at ? " on" : ""}${e.review.excluded ? " out" : ""}`;
+    row.style.transform = `translateY(${(first + i) * ROW_PX}px)`;
+    const mark = e.review.excluded ? "–" : said(e) == null ? "?" : said(e) ? "✓" : "✗";
+    row.innerHTML = `<b class="mark m${said(e)}">${mark}</b><span>${e.episode}</span><span>${e.purpose}</span><span>${e.steps} steps</span><span>${e.human_steps ? `${e.human_steps} by hand` : ""}</span>`;
+    row.onclick = () => open(first + i);
+    return row;
+  }));
+}
+
+// --- one episode --------------------------------------------------------------------------------
+
+async function open(index) {
+  if (!page.shown.length) return;
+  page.at = Math.max(0, Math.min(index, page.shown.length - 1));
+  const e = page.shown[page.at], top = page.at * ROW_PX, box = $("list");
+  if (top < box.scrollTop) box.scrollTop = top;
+  if (top + ROW_PX > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW_PX - box.clientHeight;
+  drawRows();
+  page.data = await get(`/api/episode?${query(e)}`);
+  $("frames").replaceChildren(...page.data.cameras.map((name) => {
+    const figure = document.createElement("figure");
+    figure.innerHTML = `<img alt=""><figcaption></figcaption>`;
+    figure.querySelector("figcaption").textContent = name;
+    figure.dataset.camera = name;
+    return figure;
+  }));
+  if (!page.data.cameras.length) $("frames").innerHTML = `<p class="none">This run recorded no pictures.</p>`;
+  $("scrub").max = page.data.steps.length;
+  drawVerdict();
+  drawTrack();
+  goto(0);
+}
+
+function drawVerdict() {
+  const e = page.shown[page.at], r = page.data.review, last = page.data.steps.at(-1);
+  e.review = r;
+  $("name").textContent = `episode ${e.episode}`;
+  const parts = [`${e.purpose}, ${e.steps} steps`, last?.ending ?? "running",
+    r.excluded ? "left out" : said(e) == null ? "no label: counts as failed, kept out until labelled" : said(e) ? "success" : "failure"];
+  if (r.first || r.last != null) parts.push(`keeps steps ${r.first} to ${r.last ?? e.steps - 1}`);
+  if (disagree(e)) parts.push(`the reward said ${e.success ? "success" : "failure"}`);
+  $("verdict").textContent = parts.join(" · ");
+  $("words").replaceChildren(...page.data.labels.slice().reverse().map((x) => {
+    const item = document.createElement("li");
+    const when = new Date(x.stamp_ns / 1e6).toLocaleTimeString();
+    item.textContent = `${when} ${x.author}: ${x.kind}${x.kind === "undo" ? ` of number ${x.value}` : x.step != null ? ` step ${x.step}` : ` ${x.value}`} (number ${x.label})`;
+    return item;
+  }));
+}
+
+function drawTrack() {
+  const canvas = $("track"), pen = canvas.getContext("2d"), steps = page.data.steps, r = page.data.review;
+  canvas.width = canvas.clientWidth * devicePixelRatio;
+  canvas.height = 92 * devicePixelRatio;
+  pen.scale(devicePixelRatio, devicePixelRatio);
+  const width = canvas.clientWidth, w = width / Math.max(steps.length, 1);
+  const soft = getComputedStyle(document.body).getPropertyValue("--soft");
+  pen.font = "13px system-ui";
+  steps.forEach((s, i) => {
+    const kept = !r.excluded && i >= r.first && (r.last == null || i <= r.last);
+    pen.globalAlpha = kept ? 1 : 0.25;
+    pen.fillStyle = COLOURS[s.driver] ?? "#888";
+    pen.fillRect(i * w, 0, Math.max(w - 0.5, 0.5), 16);
+    if (s.outcome !== "pass") { pen.fillStyle = s.outcome === "hold" ? "#b3261e" : "#9a6700"; pen.fillRect(i * w, 17, Math.max(w - 0.5, 0.5), 4); }
+    if (s.reward > 0) { pen.fillStyle = "#1f7a3d"; pen.fillRect(i * w, 84, Math.max(w, 2), 8); }
+  });
+  pen.globalAlpha = 1;
+  ["#0b6bcb", "#1f7a3d", "#b3261e"].forEach((colour, axis) => {
+    pen.strokeStyle = colour;
+    pen.beginPath();
+    steps.forEach((s, i) => pen[i ? "lineTo" : "moveTo"]((i + 0.5) * w, 52 - s.action[axis] * 26));
+    pen.stroke();
+  });
+  pen.strokeStyle = soft;
+  pen.beginPath();
+  pen.moveTo(((page.step) + 0.5) * w, 0);
+  pen.lineTo(((page.step) + 0.5) * w, 92);
+  pen.stroke();
+}
+
+function goto(step) {
+  const e = page.shown[page.at], steps = page.data.steps;
+  page.step = Math.max(0, Math.min(step, steps.length));
+  $("scrub").value = page.step;
+  for (const figure of $("frames").querySelectorAll("figure")) {
+    figure.querySelector("img").src = `/api/frame/${figure.dataset.camera}/${page.step}?${query(e)}`;
+  }
+  const s = steps[Math.min(page.step, steps.length - 1)];
+  $("step").textContent = s ? `step ${page.step} of ${steps.length} · ${s.driver} · ${s.outcome}${s.reason ? `: ${s.reason}` : ""} · reward ${s.reward ?? "unlabelled"} · action ${s.action.map((a) => a.toFixed(2)).join("  ")}` : "";
+  drawTrack();
+}
+
+// --- what the person says -----------------------------------------------------------------------
+
+const SAY = {
+  success: () => ({ kind: "success", value: 1 }), failure: () => ({ kind: "success", value: 0 }),
+  exclude: () => ({ kind: "exclude", value: page.data.review.excluded ? 0 : 1 }),
+  keep_from: () => ({ kind: "keep_from", step: Math.min(page.step, page.data.steps.length - 1) }),
+  keep_to: () => ({ kind: "keep_to", step: Math.min(page.step, page.data.steps.length - 1) }),
+  undo: () => {
+    const undone = new Set(page.data.labels.filter((x) => x.kind === "undo" && x.author === page.about.you).map((x) => x.value));
+    const last = page.data.labels.filter((x) => x.author === page.about.you && x.kind !== "undo" && !undone.has(x.label)).at(-1);
+    if (!last) throw new Error("nothing of yours to take back");
+    return { kind: "undo", value: last.label };
+  },
+};
+
+async function say(word) {
+  try {
+    await post("/api/label", { ...key(page.shown[page.at]), ...SAY[word]() });
+    page.data = await get(`/api/episode?${query(page.shown[page.at])}`);
+    drawVerdict();
+    drawTrack();
+    drawRows();
+  } catch (error) { toast(error.message); }
+}
+
+function play() {
+  if (page.playing) { clearInterval(page.playing); page.playing = null; return; }
+  page.playing = setInterval(() => {
+    if (page.step >= page.data.steps.length) { play(); return; }
+    goto(page.step + 1);
+  }, 1000 / (page.data.control_hz || 10));
+}
+
+const ACTIONS = {
+  ArrowRight: () => goto(page.step + 1), ArrowLeft: () => goto(page.step - 1), ArrowDown: () => open(page.at + 1), ArrowUp: () => open(page.at - 1),
+  Home: () => goto(0), End: () => goto(page.data.steps.length), Space: play,
+  Enter: () => say("success"), Backspace: () => say("failure"), KeyX: () => say("exclude"),
+  BracketLeft: () => say("keep_from"), BracketRight: () => say("keep_to"), KeyU: () => say("undo"),
+};
+
+async function start() {
+  try {
+    page.about = await get("/api/about");
+    page.list = await get("/api/episodes");
+  } catch (error) { toast(error.message); return; }
+  drawList();
+  $("list").onscroll = drawRows;
+  $("scrub").oninput = () => goto(Number($("scrub").value));
+  addEventListener("keydown", (event) => {
+    if (!(event.code in ACTIONS) || event.ctrlKey || event.metaKey || !page.data) return;
+    event.preventDefault();
+    ACTIONS[event.code]();
+  });
+  addEventListener("resize", () => page.data && drawTrack());
+  document.querySelectorAll("[data-say]").forEach((b) => { b.onclick = () => say(b.dataset.say); });
+  document.querySelectorAll("[data-filter]").forEach((b) => {
+    b.onclick = () => {
+      page.filter = b.dataset.filter;
+      document.querySelectorAll("[data-filter]").forEach((o) => o.setAttribute("aria-pressed", o === b));
+      drawList();
+      open(0);
+    };
+  });
+  await open(0);
+  globalThis.robotRL = page;
+}
+start();

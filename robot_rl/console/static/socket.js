@@ -1,0 +1,35 @@
+// A WebSocket that comes back: same page, exponential back-off, one handler for messages.
+
+export function connect(path, { onMessage, onOpen = () => {}, onClose = () => {}, binary = false }) {
+  const line = { socket: null, closed: false };
+  let wait_ms = 250;
+  const open = () => {
+    if (line.closed) return;
+    const scheme = location.protocol === "https:" ? "wss" : "ws";
+    const socket = new WebSocket(`${scheme}://${location.host}${path}`);
+    if (binary) socket.binaryType = "arraybuffer";
+    socket.onopen = () => { wait_ms = 250; line.socket = socket; onOpen(socket); };
+    socket.onmessage = (event) => onMessage(event.data, socket);
+    socket.onclose = () => {
+      line.socket = null;
+      onClose();
+      setTimeout(open, wait_ms);
+      wait_ms = Math.min(wait_ms * 2, 4000);
+    };
+  };
+  open();
+  line.send = (data) => { if (line.socket?.readyState === WebSocket.OPEN) line.socket.send(data); };
+  line.close = () => { line.closed = true; line.socket?.close(); };
+  return line;
+}
+
+export async function post(path, body) {
+  const answer = await fetch(path, {
+    method: "POST", keepalive: true,
+    headers: body ? { "Content-Type": "application/json" } : {},
+    body: body ? JSON.stringify(body) : undefined,
+  });
+  const data = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(data.error ?? data.detail ?? `refused (${answer.status})`);
+  return data;
+}

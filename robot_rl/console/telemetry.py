@@ -1,0 +1,121 @@
+"""What the page shows ten times a second: the robot side's newest words, the run's figures.
+
+The word on top of the page is computed here, once, from what gate, actor and operator say.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+HISTORY = 600  # points kept of every curve
+CURVES = (
+    "episode/success",
+    "episode/success_rate",
+    "episode/intervention_rate",
+    "critic/q_mean",
+    "critic/q_std",
+    "critic/loss",
+    "actor/entropy",
+    "learner/utd",
+)
+
+
+def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
+    """(word, reason) for the top of the page.
+
+    IDLE, RESETTING, POLICY, HUMAN, REWIND, HOLD, PROTECTIVE STOP, or OFFLINE without a robot side.
+    """
+    if view is None:
+        return "OFFLINE", "the robot side does not answer"
+    gate, episode = view.get("gate") or {}, view.get("episode") or {}
+    mode, reason = gate.get("mode", ""), gate.get("reason", "")
+    stops = [
+        (mode == "protective_stop", "PROTECTIVE STOP", reason),
+        (bool(gate.get("waits")), "HOLD", f"waits for a person ({reason or 'let it go on'})"),
+        (bool(view.get("stopped")), "PROTECTIVE STOP", "the controller was stopped"),
+        (not mode, "IDLE", "the gate has not reported yet"),
+        (not episode, "IDLE", reason),
+        (mode != "run", "HOLD", reason),
+        (not episode.get("active"), "RESETTING", "hands off: the robot goes to its start"),
+    ]
+    return next(((w, r) for is_so, w, r in stops if is_so), _driver(view, episode))
+
+
+def _driver(view: Mapping[str, Any], episode: Mapping[str, Any]) -> tuple[str, str]:
+    """While an episode runs and the gate lets it: who drives."""
+    purpose = episode.get("purpose")
+    if view.get("driving"):
+        return ("REWIND" if view.get("driver") == "recovery" else "HUMAN"), ""
+    if purpose == "demo":
+        return "HOLD", "a demonstration: hold the drive key to begin"
+    return "POLICY", "evaluation: nobody helps" if purpose == "eval" else ""
+
+
+class Tail:
+    """Lines appended to a growing JSONL file, the old ones first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset = path, 0
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Objects since the last call; a torn last line waits for the next one."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        end = data.rfind(b"\n") + 1
+        self._offset += end
+        found = []
+        for line in data[:end].splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                log.warning("unreadable line in %s", self._path.name)
+        return found
+
+
+class Figures:
+    """The newest figures of a run and the history of a few, from its two JSONL files.
+
+    newest: name -> number or text; curves: name -> [(env_steps, value), ...].
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._tails = [Tail(run_dir / "metrics.jsonl"), Tail(run_dir / "learner.jsonl")]
+        self.newest: dict[str, Any] = {}
+        self.curves = {name: deque[tuple[float, float]](maxlen=HISTORY) for name in CURVES}
+
+    @property
+    def findings(self) -> list[dict[str, str]]:
+        """Why it may not be learning: what was seen and the likely fix, as the learner says."""
+        names = [k for k, v in self.newest.items() if k.startswith("diagnostics/") and v in (1, 2)]
+        return [
+            {"what": self.newest.get(f"{n}/what", n), "fix": self.newest.get(f"{n}/fix", "")}
+            for n in sorted(names, key=lambda n: -self.newest[n])
+        ]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The newest figures without the learner's findings."""
+        return {k: v for k, v in self.newest.items() if not k.startswith("diagnostics/")}
+
+    def read(self) -> int:
+        """Take what was appended; returns how many lines there were."""
+        count = 0
+        for tail in self._tails:
+            for line in tail.lines():
+                count += 1
+                self.newest |= line
+                steps = line.get("env_steps", 0)
+                for name in line.keys() & self.curves.keys():
+                    self.curves[name].append((steps, line[name]))
+        return count

@@ -1,0 +1,254 @@
+"""A hand on the robot: sticks and buttons at one moment -> `OperatorInput`, by the rules of safety.
+
+One object serves every device that is held: gamepad, SpaceMouse, a joystick over ROS 2, the keys of
+the console. A device only says what it feels (`Reading`); what that means is decided here, once:
+
+    nothing heard, or too long ago    not driving; everything must be neutral again before it drives
+    start, reconnect, new episode     not driving until all sticks rest and no button is held
+    drive held                        the person drives: dead zone, expo, slow, clutch, gripper
+    otherwise                         not driving, however far a stick is out
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robot_rl.errors import ConfigError, SpecError, did_you_mean
+from robot_rl.operate.calibration import AXES, Rest
+from robot_rl.ports import OperatorInput
+from robot_rl.types import Driver
+
+F64 = NDArray[np.float64]
+
+HELD = frozenset({
+    "drive", "slow", "clutch", "close", "open", "grip", "success", "failure", "neutral", "redo",
+    "rewind", "hold", "arm",
+})  # fmt: skip
+"""Meanings a button can have. grip: one button for both, each press closes or opens by turns."""
+
+LABELS = ("success", "failure", "redo")
+MOTION = len(AXES)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a device feels at one moment.
+
+    stamp_s: when the device was heard, on the clock of whoever reads it; axes: [6] in [-1, 1] (what
+    lies outside is clipped), linear then angular along x, y, z of the TCP frame, as in `AXES`;
+    held: meanings of the buttons that are down, out of `HELD`.
+
+    Raises:
+        SpecError: not six finite numbers, or a meaning that does not exist.
+    """
+
+    stamp_s: float
+    axes: ArrayLike
+    held: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Refuse what no device of ours says: readings also come from a browser."""
+        try:
+            axes, held = np.array(self.axes, np.float64), frozenset(self.held)
+        except (TypeError, ValueError):
+            axes, held = np.empty(0), frozenset()
+        if axes.shape != (MOTION,) or not np.isfinite(axes).all():
+            raise SpecError(
+                "a reading has the wrong axes",
+                expected=f"{MOTION} finite numbers: {', '.join(AXES)}",
+                got=str(self.axes)[:120],
+                fix="correct the axis map of the device",
+            )
+        for word in held - HELD:
+            raise SpecError(
+                f"'{word}' is not something a button can mean",
+                expected=f"meanings out of: {', '.join(sorted(HELD))}",
+                got=str(word)[:40],
+                fix=did_you_mean(str(word), HELD),
+            )
+        object.__setattr__(self, "axes", np.clip(axes, -1.0, 1.0))
+        object.__setattr__(self, "held", held)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandsetConfig:
+    """How a hand feels the robot. Shares are of a stick's full way."""
+
+    dead_zone: float = 0.1  # a stick that rests this far out does nothing; calibration can widen it
+    expo: float = 0.3  # 0 = linear, 1 = cubic: fine near the centre, full speed at the end
+    scale: tuple[float, float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    """Share of the task's step at full deflection, per axis; negative turns it, 0 locks it."""
+    slow_factor: float = 0.3  # of the speed while `slow` is held
+    neutral_s: float = 0.2  # all at rest for this long before anything may drive
+    label_s: float = 0.2  # a tap on a label is told this long: the control loop looks at 10 Hz
+    input_timeout_s: float = (
+        0.1  # an older reading counts as let go; as in the arbiter and the gate
+    )
+    latch: bool = False  # go on driving after the button is let go; press again to confirm
+    latch_s: float = 10.0  # without confirmation
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        bounds = {"dead_zone": 0.5, "expo": 1.0, "neutral_s": 5.0, "label_s": 1.0}
+        for name, high in bounds.items():
+            if not 0.0 <= getattr(self, name) <= high:
+                raise ValueError(f"{name} must lie in [0, {high}], got {getattr(self, name)}")
+        for name, high in {"slow_factor": 1.0, "input_timeout_s": 0.5, "latch_s": 60.0}.items():
+            if not 0.0 < getattr(self, name) <= high:
+                raise ValueError(f"{name} must lie in (0, {high}], got {getattr(self, name)}")
+        if not all(abs(s) <= 1.0 for s in self.scale):
+            raise ValueError(f"scale must lie in [-1, 1] per axis, got {self.scale}")
+
+
+class Handset:
+    """Turns readings into what the person does. Feed it at 50 Hz; it never waits.
+
+    Attributes:
+        problem: why it would not drive now, for the person to read; "" when it would.
+        held: meanings of the buttons that are down (also those that nothing here acts on, such as
+            `arm`, `hold` and `rewind`: they are the console's and the node's).
+        ready: everything has been seen neutral: pressing `drive` drives.
+
+    Args:
+        action_size: A, 6 or 7 (with gripper).
+        rest: where the sticks rest; see `calibration`.
+
+    Raises:
+        ConfigError: the task's action is not that of an arm.
+    """
+
+    def __init__(self, config: HandsetConfig, action_size: int, rest: Rest | None = None) -> None:
+        if action_size not in (MOTION, MOTION + 1):
+            raise ConfigError(
+                "a hand cannot drive this task",
+                expected="6 action entries, or 7 with a gripper",
+                got=f"{action_size} entries",
+                fix="use operator=scripted or operator=none",
+            )
+        rest = rest or Rest()
+        self.config = config
+        self._centre = np.array(rest.centre)
+        self._zone = np.maximum(config.dead_zone, rest.dead_zone)
+        self._scale = np.array(config.scale)
+        self._still = np.zeros(action_size, np.float32)
+        self._stamp_s = 0.0
+        self.begin_episode(0, "train")
+
+    def begin_episode(self, seed: int, purpose: str) -> None:
+        """Forget the last episode; everything must be seen neutral again. In `eval` nobody drives.
+
+        `seed` is the port's; a hand draws nothing.
+        """
+        self._purpose = purpose
+        self._gripper = 0.0  # last gripper command, -1 close, +1 open; 0 before any
+        self.lose("not seen at rest yet")
+
+    def lose(self, problem: str) -> OperatorInput:
+        """Nothing can be heard of the device, for the reason `problem`: hands off.
+
+        The stamp stays that of the last reading, so that everybody down the line sees the silence.
+        """
+        self.problem, self.held, self.ready = problem, frozenset[str](), False
+        self._before = frozenset[str]()
+        self._neutral_since_s: float | None = None
+        self._driven_s = -math.inf
+        self._told_s: dict[str, float] = {}
+        return OperatorInput(False, self._still, stamp_s=self._stamp_s)
+
+    def feed(self, reading: Reading | None, now_s: float) -> OperatorInput:
+        """What the person does now.
+
+        Args:
+            reading: the newest one (the same one again is fine); None = the device is not there.
+            now_s: on the clock of the reading's stamp.
+
+        Returns:
+            action float32 [A], zero unless driving; stamp_s: that of the newest reading.
+        """
+        if reading is None:
+            return self.lose("nothing is heard of the device: plug it in, switch it on")
+        age_s = now_s - reading.stamp_s
+        if not abs(age_s) <= self.config.input_timeout_s:
+            return self.lose(f"the device has said nothing for {age_s:.1f} s")
+        self._stamp_s, self.held = reading.stamp_s, reading.held
+        deflection = self._deflection(reading)
+        if not self.ready:
+            self.problem = self._unrest(reading, deflection)
+            self.ready = not self.problem
+        if not self.ready:
+            return OperatorInput(False, self._still, stamp_s=self._stamp_s)
+        driving = self._drives(now_s)
+        action = self._action(deflection) if driving else self._still
+        self._before = self.held
+        success, abort = self._labels(now_s)
+        driver = Driver.DEMO if self._purpose == "demo" else Driver.CORRECTION
+        return OperatorInput(driving, action, driver, success, abort, self._stamp_s)
+
+    def _deflection(self, reading: Reading) -> F64:
+        """Axes [6] after centre and dead zone: 0 at its edge, +-1 at the end of the way."""
+        off = np.asarray(reading.axes) - self._centre
+        off /= 1.0 + np.abs(self._centre) * np.where(off * self._centre > 0.0, -1.0, 1.0)
+        beyond = np.maximum(np.abs(off) - self._zone, 0.0) / (1.0 - self._zone)
+        return np.where(self._scale == 0.0, 0.0, np.sign(off) * np.minimum(beyond, 1.0))
+
+    def _unrest(self, reading: Reading, deflection: F64) -> str:
+        """Who is not at rest, by name; "" once everything has been for `neutral_s`."""
+        culprits = [f"'{word}' is held" for word in sorted(reading.held)]
+        for i in np.flatnonzero(deflection):
+            value = float(np.asarray(reading.axes)[i])
+            culprits.append(f"{AXES[i]} is at {value:+.2f} (dead zone {self._zone[i]:.2f})")
+        if culprits:
+            self._neutral_since_s = None
+            return f"let go of everything: {', '.join(culprits)}"
+        if self._neutral_since_s is None:
+            self._neutral_since_s = reading.stamp_s
+        rested = reading.stamp_s - self._neutral_since_s >= self.config.neutral_s
+        return "" if rested else "at rest; a moment more"
+
+    def _drives(self, now_s: float) -> bool:
+        """The enabling button is held (or latched); never in an evaluation, never with `hold`."""
+        if "hold" in self.held or self._purpose == "eval":
+            self._driven_s = -math.inf
+            return False
+        if "drive" in self.held:
+            self._driven_s = now_s
+            return True
+        return self.config.latch and now_s - self._driven_s < self.config.latch_s
+
+    def _action(self, deflection: F64) -> NDArray[np.float32]:
+        """Action [A]: motion as shaped, gripper entry -1, 0 or +1."""
+        expo = self.config.expo
+        motion = self._scale * ((1.0 - expo) * deflection + expo * deflection**3)
+        if "slow" in self.held:
+            motion *= self.config.slow_factor
+        if "clutch" in self.held:
+            motion[:] = 0.0
+        action = self._still.copy()
+        action[:MOTION] = motion
+        action[MOTION:] = self._gripper_entry()
+        return action
+
+    def _gripper_entry(self) -> float:
+        """-1 while closing is held, +1 while opening is; with both, the earlier one goes on."""
+        wanted = self.held & {"close", "open", "grip"}
+        if wanted == {"close"}:
+            self._gripper = -1.0
+        elif wanted == {"open"}:
+            self._gripper = 1.0
+        elif "grip" in wanted - self._before:
+            self._gripper = 1.0 if self._gripper < 0.0 else -1.0  # first closes: drops nothing
+        return self._gripper if wanted else 0.0
+
+    def _labels(self, now_s: float) -> tuple[bool | None, bool]:
+        """(success or None, abort): label buttons, each told for `label_s` after it was last down.
+
+        Success and failure together say nothing: somebody is leaning on the pad.
+        """
+        self._told_s |= {word: now_s for word in LABELS if word in self.held}
+        told = {w for w, told_s in self._told_s.items() if now_s - told_s <= self.config.label_s}
+        verdict = told & {"success", "failure"}
+        return ("success" in verdict if len(verdict) == 1 else None), "redo" in told

@@ -1,0 +1,96 @@
+"""The `InputDevice` of everything that a person holds: a source of readings and a `Handset`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from robot_rl.errors import RobotRLError
+from robot_rl.operate.handset import Handset, Reading
+from robot_rl.ports import OperatorInput
+from robot_rl.types import RobotState
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1e-6  # a newer reading has a newer stamp, even if the robot's state is still the old one
+PATIENCE_S, TELL_S = 0.5, 5.0  # why a device refuses is logged after this long, then this often
+
+
+class Source(Protocol):
+    """Where a `HeldDevice` gets its readings from."""
+
+    def read(self, state: RobotState | None) -> Reading | None:
+        """Newest reading, stamped with `time.monotonic`, never blocking; None = device is gone.
+
+        `state` helps those that must turn a vector into the TCP frame.
+
+        Raises:
+            RobotRLError: what was heard makes no sense; counts as gone, and is told to the person.
+        """
+        ...
+
+
+class HeldDevice:
+    """`InputDevice` of a source and a `Handset`: every device that a person holds.
+
+    Args:
+        name: for the log.
+        now_s: clock of the readings' stamps.
+    """
+
+    def __init__(
+        self,
+        handset: Handset,
+        source: Source,
+        name: str,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.handset, self.source, self.name = handset, source, name
+        self._now_s = now_s
+        self._heard_s = self._stamp_s = 0.0
+        self._tell_s: float | None = None  # when to say why it refuses; None while it does not
+        self._told = False
+
+    def begin_episode(self, seed: int, purpose: str) -> None:
+        """Forget the last episode; everything must be seen neutral again."""
+        self.handset.begin_episode(seed, purpose)
+
+    def poll(self, state: RobotState) -> OperatorInput:
+        """What the person does now; stamped, on the run's clock, with when the device was heard."""
+        now_s = self._now_s()
+        try:
+            value = self.handset.feed(self.source.read(state), now_s)
+        except RobotRLError as error:
+            value = self.handset.lose(str(error))
+        if value.stamp_s != self._heard_s:  # one reading keeps one stamp, however often it is seen
+            self._heard_s = value.stamp_s
+            run_s = state.stamp_s - (now_s - value.stamp_s)
+            self._stamp_s = max(run_s, self._stamp_s + TICK_S)
+        self._tell(now_s)
+        return replace(value, stamp_s=self._stamp_s)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until the source has news, at most this long; True when it has.
+
+        Only for sources that can tell (`wait` of their own): the others are read at a fixed rate.
+        """
+        wait = getattr(self.source, "wait", None)
+        if wait is not None:
+            return bool(wait(timeout_s))
+        time.sleep(timeout_s)
+        return False
+
+    def _tell(self, now_s: float) -> None:
+        """Say in the log what keeps the device from driving, and when nothing does any more."""
+        if self.handset.ready:
+            if self._told:
+                log.info("%s: neutral, ready to drive", self.name)
+            self._tell_s, self._told = None, False
+        elif self._tell_s is None:
+            self._tell_s = now_s + PATIENCE_S
+        elif now_s >= self._tell_s:
+            log.warning("%s does not drive: %s", self.name, self.handset.problem)
+            self._tell_s, self._told = now_s + TELL_S, True

@@ -1,0 +1,127 @@
+"""The console's keys and gamepad as a device: what the page says arrives over a Unix socket.
+
+The page sends which keys are held and where the sticks are, 50 times a second and at once when
+something changes. A page that hides, hangs or dies stops speaking: the reading grows old, and the
+same rules hold as for a gamepad that was unplugged.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from robot_rl.config import register
+from robot_rl.errors import LinkError
+from robot_rl.link.panel import socket_address
+from robot_rl.operate.handset import Handset, HandsetConfig, Reading
+from robot_rl.operate.held import HeldDevice
+from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
+from robot_rl.ports import InputDevice, OperatorInput, Task
+from robot_rl.types import RobotState
+
+MAX_BYTES = 2048  # of one message
+KEPT = 16  # messages that may wait; older ones are worth nothing
+
+
+def parse(data: bytes, stamp_s: float) -> Reading:
+    """A message of the page: JSON {"axes": [6 numbers], "held": [words]}.
+
+    Raises:
+        LinkError, SpecError: anything else.
+    """
+    try:
+        said = json.loads(data)
+        axes, held = said["axes"], said["held"]
+        if not isinstance(held, list) or not all(isinstance(word, str) for word in held):
+            raise ValueError("held is not a list of words")
+    except (ValueError, TypeError, KeyError) as error:
+        raise LinkError(
+            "malformed input from the console",
+            expected='{"axes": [6 numbers], "held": [words]}',
+            got=repr(data[:80]),
+            fix="reload the page; console and operator must be of the same version",
+        ) from error
+    return Reading(stamp_s, axes, frozenset(held))
+
+
+class ConsoleSource:
+    """`devices.Source` fed by the console's control socket."""
+
+    def __init__(self, address: str) -> None:
+        self._socket = zmq.Context.instance().socket(zmq.PULL)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
+        self._socket.setsockopt(zmq.RCVHWM, KEPT)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind(address)
+        self._newest: Reading | None = None
+
+    def read(self, state: RobotState | None) -> Reading | None:
+        """The newest reading; None before the first. Raises like `parse`."""
+        data, stamp_s = b"", time.monotonic()
+        while self._socket.poll(0):
+            data = self._socket.recv()
+        if data:
+            self._newest = parse(data, stamp_s)
+        return self._newest
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until something arrives, at most this long; True when it has."""
+        return bool(self._socket.poll(round(timeout_s * 1e3)))
+
+    def close(self) -> None:
+        """Free the socket."""
+        self._socket.close()
+
+
+class Either:
+    """The person while they hold the drive key, else the script: the demo's two operators."""
+
+    def __init__(self, person: HeldDevice, script: InputDevice) -> None:
+        self.person, self.script = person, script
+        self._driving, self._heard_s = False, 0.0  # what the person's device said last, and when
+
+    def begin_episode(self, seed: int, purpose: str) -> None:
+        """For both."""
+        self.person.begin_episode(seed, purpose)
+        self.script.begin_episode(seed, purpose)
+
+    def poll(self, state: RobotState) -> OperatorInput:
+        """Whose hands are on the robot now."""
+        hand, script = self.person.poll(state), self.script.poll(state)
+        if self._driving and not hand.driving and hand.stamp_s <= self._heard_s:
+            return hand  # the device vanished while it was held: the script must not hide that
+        self._driving, self._heard_s = hand.driving, hand.stamp_s
+        said = hand.success is not None or hand.abort
+        return hand if hand.driving or said else script
+
+    def wait(self, timeout_s: float) -> bool:
+        """As the person's device."""
+        return self.person.wait(timeout_s)
+
+
+@register("operator", "console")
+@dataclass(frozen=True, kw_only=True)
+class ConsoleConfig:
+    """A person at the web page (`robot-rl console RUN`): keyboard, or a gamepad in the browser.
+
+    with_script: the scripted person works on, and the one at the page takes over from both.
+    """
+
+    with_script: bool = False
+    handset: HandsetConfig = field(default_factory=HandsetConfig)
+    script: ScriptedOperatorConfig = field(default_factory=ScriptedOperatorConfig)
+
+    def open(self, task: Task, node: Any) -> InputDevice:
+        """See `devices.OperatorConfig`."""
+        from robot_rl.operate.devices import need_real_time  # which registers this one
+
+        need_real_time("console", node)
+        run_dir = Path(str(node.get_parameter("run_dir").value))
+        source = ConsoleSource(socket_address(run_dir, "control"))
+        person = HeldDevice(Handset(self.handset, task.spec.action.size), source, "console")
+        return Either(person, ScriptedOperator(self.script, task)) if self.with_script else person

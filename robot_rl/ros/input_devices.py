@@ -1,0 +1,125 @@
+"""Input devices that other ROS 2 nodes publish: a joystick (`Joy`), a twist with a deadman.
+
+Both are judged by when their messages arrive, not by their header: a joystick driver knows nothing
+of the clock of this run. What makes no sense raises `LinkError`; the device then does not drive and
+says so.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.node import Node
+
+from robot_rl.errors import LinkError
+from robot_rl.geometry import rotate_inverse
+from robot_rl.operate.devices import JoyConfig, TwistConfig
+from robot_rl.operate.handset import Handset, Reading
+from robot_rl.operate.held import HeldDevice
+from robot_rl.operate.mapping import InputMap
+from robot_rl.ports import Task
+from robot_rl.ros import convert
+from robot_rl.ros.endpoints import Newest
+from robot_rl.ros.topics import Topic
+from robot_rl.types import RobotState
+
+
+class _Heard:
+    """Newest message of a topic that is not of our graph, with its time of arrival."""
+
+    def __init__(self, node: Node, name: str, kind: str) -> None:
+        topic = Topic(name, kind, "stream", "any node", ("operator",), 50, "-", "input device")
+        self._newest = Newest(node, topic)
+        self._message: Any = None
+        self._heard_s = 0.0
+
+    def read(self) -> tuple[Any, float]:
+        """(message or None, monotonic seconds at which it was taken)."""
+        for message in self._newest.arrived():
+            self._message, self._heard_s = message, time.monotonic()
+        return self._message, self._heard_s
+
+
+class JoySource:
+    """`held.Source` from a `sensor_msgs/Joy` topic: axis0, axis1 ..., button0, button1 ..."""
+
+    def __init__(self, node: Node, topic: str, inputs: InputMap) -> None:
+        self._heard = _Heard(node, topic, "sensor_msgs/msg/Joy")
+        self._topic, self._inputs = topic, inputs
+        self._shape = (-1, -1)
+
+    def read(self, state: RobotState | None = None) -> Reading | None:
+        """Newest reading. Raises `ConfigError` when the map names what the message lacks."""
+        message, heard_s = self._heard.read()
+        if message is None:
+            return None
+        values = {f"axis{i}": float(v) for i, v in enumerate(message.axes)}
+        values |= {f"button{i}": float(v) for i, v in enumerate(message.buttons)}
+        shape = (len(message.axes), len(message.buttons))
+        if shape != self._shape:
+            self._inputs.check(values, self._topic)
+            self._shape = shape
+        return self._inputs.reading(values, heard_s)
+
+
+class TwistSource:
+    """`held.Source` from a `geometry_msgs/TwistStamped` topic and a `std_msgs/Bool` deadman.
+
+    As old as the older of the two: either one falling silent lets go.
+    """
+
+    def __init__(self, node: Node, config: TwistConfig, task: Task) -> None:
+        action = task.spec.pose_action
+        self._config = config
+        self._twist = _Heard(node, config.topic, "geometry_msgs/msg/TwistStamped")
+        self._enable = _Heard(node, config.enable_topic, "std_msgs/msg/Bool")
+        self._full_m_s = action.translation_m * task.spec.control_hz
+        self._full_rad_s = action.rotation_rad * task.spec.control_hz
+
+    def read(self, state: RobotState | None) -> Reading | None:
+        """Newest reading. Raises `LinkError` on an unknown frame or a value that is not finite."""
+        twist, twist_s = self._twist.read()
+        enable, enable_s = self._enable.read()
+        if twist is None or enable is None or state is None:
+            return None
+        vector = convert.twist_from(twist)
+        linear, angular = vector[:3] / self._full_m_s, vector[3:] / self._full_rad_s
+        if self._in_base(twist.header.frame_id):
+            q = state.tcp_in_base.quaternion_xyzw  # both turned, no adjoint: deltas, not a twist
+            linear, angular = rotate_inverse(q, linear), rotate_inverse(q, angular)
+        held = frozenset({"drive"} if enable.data else ())
+        axes = np.concatenate((_within_one(linear), _within_one(angular)))
+        return Reading(min(twist_s, enable_s), axes, held)
+
+    def _in_base(self, frame: str) -> bool:
+        """True for the base, False for the tool. Raises `LinkError` for any other frame."""
+        known = (self._config.base_frame, self._config.tcp_frame)
+        if frame not in known:
+            raise LinkError(
+                f"a twist on {self._config.topic} in frame '{frame}'",
+                expected=f"frame_id {known[0]} or {known[1]}",
+                got=repr(frame),
+                fix="set frame_id in the publisher, or operator.base_frame / operator.tcp_frame",
+            )
+        return frame == known[0]
+
+
+def open_joy(config: JoyConfig, action_size: int, node: Node) -> HeldDevice:
+    """The input device of `operator=joy`; `node` polls it."""
+    source = JoySource(node, config.topic, config.inputs)
+    return HeldDevice(Handset(config.handset, action_size), source, f"joy on {config.topic}")
+
+
+def open_twist(config: TwistConfig, task: Task, node: Node) -> HeldDevice:
+    """The input device of `operator=twist`. Raises `SpecError` when the task moves no arm."""
+    source = TwistSource(node, config, task)
+    handset = Handset(config.handset, task.spec.action.size)
+    return HeldDevice(handset, source, f"twist on {config.topic}")
+
+
+def _within_one(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Too long a vector is shortened, not clipped entry by entry: its direction stays."""
+    return vector / max(1.0, float(np.abs(vector).max()))

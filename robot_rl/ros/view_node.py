@@ -1,0 +1,209 @@
+"""The console's eyes and its stop buttons: answers the console's questions from the graph's topics.
+
+A process of its own, so that pictures never stand in the way of the person's device or the gate. It
+speaks to the console over `link.panel` (a Unix socket), and commands nothing but the services
+that stop and release: whatever moves the arm goes through operator, actor and gate.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.errors import LinkError
+from robot_rl.experiment import Experiment
+from robot_rl.link.panel import Answer, PanelServer, socket_address
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import Caller, Newest
+from robot_rl.ros.reader import StateReader, tracked_objects
+from robot_rl.ros.runtime import Shell, run_node
+from robot_rl.types import RobotState
+
+log = logging.getLogger(__name__)
+
+SERVE_S = 0.005  # wall; between two looks at the graph
+CALL_S = 0.8  # wall; below the time the console waits
+PICTURE_S = 1 / 30  # wall; the mirror is drawn at most this often
+STALE_S = 1.0  # wall; a word of the gate or of the actor older than this says nothing any more
+MOVING_M_S = 0.005
+SERVICES = {
+    "hold": topics.GATE_HOLD,
+    "stop": topics.GATE_STOP,
+    "go": topics.GATE_RESUME,
+    "acknowledge": topics.GATE_ACKNOWLEDGE,
+    "resume": topics.SIM_RESUME,
+}
+
+
+class Mirrored:
+    """A camera that draws the scene from the newest state; opened when somebody looks."""
+
+    def __init__(self, task: Any) -> None:
+        self._task, self._mirror = task, None
+        self._number, self._due_s, self._rgb = 0, 0.0, np.zeros((0, 0, 3), np.uint8)
+        self._drawn_s = -math.inf
+
+    def newest(self, state: RobotState | None) -> tuple[int, float, NDArray[np.uint8]]:
+        """(number, wall time of the state, RGB). Raises `LinkError` before the first state."""
+        if state is None:
+            raise LinkError("no robot state to draw yet")
+        if time.monotonic() >= self._due_s:
+            if self._mirror is None:
+                from robot_rl_sim.mirror import Mirror  # needs OpenGL: only when somebody looks
+
+                self._mirror = Mirror(self._task)
+            self._due_s = time.monotonic() + PICTURE_S
+            self._drawn_s = time.monotonic()
+            self._rgb = self._mirror.picture(state)
+            self._number += 1
+        return self._number, self._drawn_s, self._rgb
+
+
+class Received:
+    """A camera of the graph."""
+
+    def __init__(self, shell: Shell, name: str) -> None:
+        self._topic = Newest(shell.node, topics.CAMERA_IMAGE.named(camera=name))
+        self._number = 0
+        self._received_s = -math.inf
+        self._rgb = np.zeros((0, 0, 3), np.uint8)
+
+    def newest(self, _: RobotState | None) -> tuple[int, float, NDArray[np.uint8]]:
+        """(number, wall time of arrival, RGB). Raises `LinkError` before the first picture."""
+        arrived = list(self._topic.arrived())
+        if arrived:
+            self._rgb = convert.image_from(arrived[-1])
+            self._number += len(arrived)
+            self._received_s = time.monotonic()
+        if not self._number:
+            raise LinkError(f"no picture on {self._topic.topic.name} yet")
+        return self._number, self._received_s, self._rgb
+
+
+class ViewNode:
+    """Newest words of the graph, and the services a person may call."""
+
+    def __init__(self, shell: Shell, experiment: Experiment) -> None:
+        node, task = shell.node, experiment.task
+        self._shell = shell
+        self._reader = StateReader(shell, tracked_objects(task))
+        self._gate = Newest(node, topics.GATE_STATE)
+        self._joy = Newest(node, topics.OPERATOR_JOY)
+        self._episode = Newest(node, topics.OPERATOR_EPISODE)
+        self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
+        self._services = {k: Caller(node, v.name, CALL_S) for k, v in SERVICES.items()}
+        self._cameras: dict[str, Mirrored | Received] = {
+            name: Received(shell, name) for name in getattr(task, "images", ())
+        }
+        if (experiment.config.get("ros") or {}).get("name") == "sim":
+            self._cameras["video"] = Mirrored(task)
+
+    def answer(self, question: Mapping[str, Any]) -> Answer:
+        """One question of the console. Raises `LinkError` when the answer is no."""
+        match question.get("want"):
+            case "view":
+                return self._view(), b""
+            case "picture":
+                return self._picture(str(question.get("camera")), question.get("after"))
+            case "command":
+                return self._command(str(question.get("verb"))), b""
+        raise LinkError("unknown question", expected="view, picture or command", got=str(question))
+
+    def _view(self) -> dict[str, Any]:
+        state, joy, stopped = self._reader.read(), self._joy.read(), self._stopped.read()
+        heard = joy is not None and self._joy.silent_s < STALE_S and len(joy.buttons) == 5
+        buttons = joy.buttons if joy is not None and heard else (0, 0, 0, 0, 0)
+        view: dict[str, Any] = {
+            "gate": self._gate_words(),
+            "episode": self._episode_words(),
+            "stopped": stopped is not None and bool(stopped.data),
+            "driving": bool(buttons[0]),
+            "driver": str(convert.DRIVERS[buttons[3] % len(convert.DRIVERS)]),
+        }
+        if state is not None:
+            speed_m_s = float(np.linalg.norm(state.tcp_twist_in_base[:3]))
+            view |= {
+                "force_n": float(np.linalg.norm(state.wrench_in_tcp[:3])),
+                "speed_mm_s": speed_m_s * 1e3,
+                "gripper_mm": state.gripper_width_m * 1e3,
+                "moving": speed_m_s > MOVING_M_S,
+            }
+        return view
+
+    def _gate_words(self) -> dict[str, Any]:
+        msg = self._gate.read()
+        if msg is None or self._gate.silent_s > STALE_S:
+            return {}
+        report = wire.decode_report(msg.data)
+        return {
+            "mode": report.mode,
+            "reason": report.reason,
+            "rejected": report.rejected,
+            "waits": report.waits,
+        }
+
+    def _episode_words(self) -> dict[str, Any]:
+        msg = self._episode.read()
+        if msg is None:
+            return {}
+        call = wire.decode_episode(msg.data)
+        return {"purpose": call.purpose, "active": call.active, "seed": call.seed}
+
+    def _picture(self, name: str, after: object) -> Answer:
+        camera = self._cameras.get(name)
+        if camera is None:
+            raise LinkError(f"no camera '{name}'", expected=", ".join(self._cameras), got=name)
+        number, seen_s, rgb = camera.newest(self._reader.read())
+        if number == after:
+            return {"number": number}, b""
+        height, width, _ = rgb.shape
+        age_s = time.monotonic() - seen_s
+        head = {"number": number, "height": height, "width": width, "age_s": age_s}
+        return head, np.ascontiguousarray(rgb).data.cast("B")
+
+    def _command(self, verb: str) -> dict[str, Any]:
+        """Call a service and wait for its answer: what follows must not overtake a stop."""
+        caller = self._services.get(verb)
+        if caller is None:
+            raise LinkError(f"no command '{verb}'", expected=", ".join(self._services), got=verb)
+        caller.forget()
+        give_up_s = time.monotonic() + CALL_S
+        while time.monotonic() < give_up_s:
+            response = caller.poll()
+            if response is not None:
+                if not response.success:
+                    raise LinkError(response.message)
+                return {"said": response.message}
+            self._shell.spin(0.002)
+        raise LinkError(
+            f"nobody answered '{verb}'", expected=f"{SERVICES[verb].name}", got="nothing"
+        )
+
+
+def body(shell: Shell) -> None:
+    """Serve the console until the node is told to end."""
+    run_dir = Path(shell.params["run_dir"])
+    view = ViewNode(shell, Experiment.load(run_dir))
+    server = PanelServer(socket_address(run_dir, "view"))
+    try:
+        while shell.running:
+            shell.spin(0.0)
+            server.serve(view.answer, SERVE_S)
+    finally:
+        server.close()
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    return run_node("view", body, args)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

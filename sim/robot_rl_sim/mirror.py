@@ -1,0 +1,46 @@
+"""A second scene that shows what another process simulates, or what a real arm does.
+
+The console's pictures come from here: drawing happens beside the physics, not inside its deadlines.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.ports import ResetPlan
+from robot_rl.types import RobotState
+from robot_rl_sim.camera import MujocoCamera
+from robot_rl_sim.robot import MujocoRobot
+from robot_rl_sim.tasks.common import SimTask
+
+
+class Mirror:
+    """The scene of a task, posed by states instead of physics.
+
+    Args:
+        camera: of the scene. height, width: pixels.
+
+    Raises:
+        SetupError: no OpenGL on this machine.
+    """
+
+    def __init__(
+        self, task: SimTask, camera: str = "video", height: int = 480, width: int = 640
+    ) -> None:
+        self._robot = MujocoRobot(task)
+        self._camera = MujocoCamera(self._robot, camera, (height, width))
+
+    def picture(self, state: RobotState) -> NDArray[np.uint8]:
+        """RGB uint8 [H, W, 3] of the arm and the objects as `state` says."""
+        robot = self._robot
+        robot.data.qpos[:7] = state.joint_position_rad
+        if robot.task.uses_gripper:
+            robot.data.qpos[7:9] = state.gripper_width_m / 2
+        objects = dict(state.objects)
+        robot.place_objects(ResetPlan(state.tcp_in_base, objects, state.gripper_width_m))
+        return self._camera.read()[1]
+
+    def close(self) -> None:
+        """Free the OpenGL context."""
+        self._camera.close()

@@ -1,0 +1,289 @@
+"""The whole page in a real headless browser, against the real server."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import until
+
+from robot_rl.console.access import Role
+from robot_rl.store.store import Store
+from robot_rl.types import EpisodeId
+
+SHOTS = os.environ.get("ROBOT_RL_SCREENSHOTS")
+PAD = """
+const pad = { id: "Test Pad", connected: true, mapping: "standard", index: 0,
+  axes: [0, 0, 0, 0], buttons: Array.from({ length: 17 }, () => ({ pressed: false, value: 0 })) };
+window.testPad = pad;
+navigator.getGamepads = () => [pad];
+"""
+OUTSIDE = """
+[...document.querySelectorAll('aside > *, #left > *, header > *')].filter((x) => !x.hidden)
+  .filter((x) => {
+    const r = x.getBoundingClientRect();
+    return r.bottom > innerHeight + 1 || r.right > innerWidth + 1;
+  }).map((x) => x.id || x.tagName)
+"""
+SMALLEST = """
+Math.min(...[...document.querySelectorAll('#strip *, #labels button, #figures *, #reason')]
+  .map((x) => parseFloat(getComputedStyle(x).fontSize)))
+"""
+ATTACK = """
+async (url) => {
+  const socket = new WebSocket(url.replace('http', 'ws') + '/ws/control');
+  const closed = await new Promise((done) => {
+    socket.onopen = () => done('open');
+    socket.onclose = () => done('closed');
+  });
+  const post = { method: 'POST', credentials: 'include', mode: 'no-cors' };
+  await fetch(url + '/api/command/hold', post).catch(() => null);
+  const read = await fetch(url + '/api/about', { credentials: 'include' })
+    .then(() => 'read').catch(() => 'blocked');
+  return [closed, read];
+}
+"""
+
+
+def shoot(page: Any, name: str) -> None:
+    """A picture for docs/img, when asked for."""
+    if SHOTS:
+        page.screenshot(path=str(Path(SHOTS) / f"{name}.png"))
+
+
+@pytest.fixture
+def page(context: Any, console: Any, robot: Any) -> Any:
+    """The console, opened by link, telemetry flowing; fails on any error in the page."""
+    made = open_page(context, console)
+    yield made
+    assert made.problems == []
+
+
+def open_page(context: Any, console: Any, role: Role = Role.OPERATOR) -> Any:
+    page = context.new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("console", lambda m: page.problems.append(m.text) if m.type == "error" else None)
+    page.goto(console.invite(role))
+    until(lambda: page.evaluate("document.body.dataset.word") != "OFFLINE")
+    return page
+
+
+def word(page: Any) -> str:
+    return page.locator("#word").inner_text()
+
+
+def driven(robot: Any) -> list[dict[str, Any]]:
+    return [said for _, said in robot.heard if "drive" in said["held"]]
+
+
+def test_everything_fits_on_1280_by_800_and_says_who_drives(page: Any, robot: Any) -> None:
+    until(lambda: page.locator(".camera .age.green").count() == 3 or page.locator(".age").count())
+    page.wait_for_timeout(700)
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    hidden = page.evaluate(OUTSIDE)
+    assert hidden == []
+    assert word(page) == "POLICY"
+    assert page.locator("#findings").inner_text().startswith("▲ the time limit ends 9 of 10")
+    smallest = page.evaluate(SMALLEST)
+    assert smallest >= 13
+    shoot(page, "console")
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({"driving": True, "driver": "correction"}, "HUMAN"),
+        ({"driving": True, "driver": "recovery"}, "REWIND"),
+        ({"gate": {"mode": "hold", "reason": "person: hold"}}, "HOLD"),
+        ({"gate": {"mode": "protective_stop", "reason": "force: 61 N"}}, "PROTECTIVE STOP"),
+        ({"stopped": True}, "PROTECTIVE STOP"),
+        ({"episode": {"purpose": "train", "active": False}}, "RESETTING"),
+        ({"episode": {}}, "IDLE"),
+    ],
+)
+def test_one_word_one_colour_one_shape_for_every_state(
+    page: Any, robot: Any, change: dict[str, Any], shown: str
+) -> None:
+    before = page.locator("#shape-path").get_attribute("d")
+    robot.view = robot.view | change
+    until(lambda: word(page) == shown)
+    assert page.locator("#shape-path").get_attribute("d") != before
+    assert page.locator("#acknowledge").is_visible() == (shown == "PROTECTIVE STOP")
+
+
+def test_takeover_by_key_reaches_the_robot_side_and_ends_with_the_key(
+    page: Any, robot: Any
+) -> None:
+    page.keyboard.down("Space")
+    page.wait_for_timeout(200)
+    assert driven(robot) == []  # no lease: nobody is heard
+    page.keyboard.up("Space")
+    page.keyboard.press("t")
+    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    page.keyboard.down("Space")
+    page.keyboard.down("w")
+    page.keyboard.down("Shift")
+    until(lambda: driven(robot) and "slow" in driven(robot)[-1]["held"])
+    assert driven(robot)[-1]["axes"] == [1, 0, 0, 0, 0, 0]
+    robot.view = robot.view | {"driving": True, "driver": "correction"}
+    until(lambda: word(page) == "HUMAN")
+    shoot(page, "console_human")
+    page.keyboard.up("Shift")
+    page.keyboard.up("w")
+    page.keyboard.up("Space")
+    until(lambda: robot.heard[-1][1]["held"] == [])
+    stamps = [s for s, _ in robot.heard[-50:]]
+    gaps = [b - a for a, b in itertools.pairwise(stamps)]
+    assert sorted(gaps)[len(gaps) // 2] < 0.035  # 50 Hz
+
+
+def test_a_gamepad_needs_no_installation(context: Any, console: Any, robot: Any) -> None:
+    context.add_init_script(PAD)
+    page = open_page(context, console)
+    page.keyboard.press("t")
+    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    page.evaluate("testPad.buttons[5].pressed = testPad.buttons[6].pressed = true")
+    page.evaluate("testPad.axes[1] = -0.5")
+    until(lambda: driven(robot))
+    assert driven(robot)[-1]["axes"][0] == 0.5 and "close" in driven(robot)[-1]["held"]
+    page.evaluate("testPad.connected = false")
+    until(lambda: robot.heard[-1][1]["held"] == [])
+
+
+def test_labels_by_key_with_undo(page: Any, run_dir: Path) -> None:
+    page.keyboard.press("Enter")
+    until(lambda: page.locator("#said-text").inner_text() == "episode 4: success")
+    page.keyboard.press("Control+z")
+    until(lambda: page.locator("#said-text").inner_text() == "episode 4: taken back")
+    page.keyboard.press("Backspace")
+    until(lambda: page.locator("#said-text").inner_text() == "episode 4: failure")
+    page.keyboard.press("x")
+    until(lambda: "left out" in page.locator("#said-text").inner_text())
+    with Store(run_dir / "actor.sqlite") as store:
+        said = [(x.kind, x.value) for x in store.labels(EpisodeId("run", "actor-0", 4))]
+    assert said == [("success", 1.0), ("undo", 0.0), ("success", 0.0), ("exclude", 1.0)]
+
+
+def test_hold_from_anywhere(page: Any, robot: Any) -> None:
+    page.keyboard.press("Escape")
+    until(lambda: robot.commands == ["hold"])
+    page.locator("#hold").click()
+    until(lambda: robot.commands == ["hold", "hold"])
+
+
+def test_after_a_hold_only_a_press_lets_it_go_on(page: Any, robot: Any) -> None:
+    page.keyboard.press("r")
+    page.wait_for_timeout(150)
+    assert robot.commands == [] and page.locator("#go").is_hidden()
+    robot.view = robot.view | {"gate": {"mode": "hold", "reason": "person: hold", "waits": True}}
+    until(lambda: word(page) == "HOLD" and page.locator("#go").is_visible())
+    page.keyboard.press("r")
+    until(lambda: robot.commands == ["go"])
+    robot.view = robot.view | {"stopped": True, "gate": {"mode": "protective_stop", "reason": "x"}}
+    until(lambda: word(page) == "PROTECTIVE STOP")
+    page.keyboard.press("y")
+    until(lambda: robot.commands == ["go", "resume"])
+    robot.view = robot.view | {"stopped": False}
+    until(lambda: page.evaluate("robotRL.robot.stopped") is False)
+    page.locator("#acknowledge").click()
+    until(lambda: robot.commands == ["go", "resume", "acknowledge"])
+
+
+def test_two_browsers_one_driver(browser: Any, page: Any, console: Any, robot: Any) -> None:
+    other_context = browser.new_context()
+    other = open_page(other_context, console)
+    page.keyboard.press("t")
+    until(lambda: other.locator("#lease").inner_text() == "operator 1 drives")
+    other.keyboard.press("t")
+    until(lambda: "operator 1 drives" in other.locator("#toast").inner_text())
+    other.keyboard.down("Space")
+    other.wait_for_timeout(200)
+    assert driven(robot) == []
+    watcher = open_page(other_context, console, Role.OBSERVER)
+    until(lambda: watcher.locator("#lease-button").is_disabled())
+    other_context.close()
+
+
+def test_a_hidden_tab_lets_go_and_asks_for_a_hold(page: Any, robot: Any) -> None:
+    page.keyboard.press("t")
+    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    page.keyboard.down("Space")
+    until(lambda: driven(robot))
+    page.evaluate("window.dispatchEvent(new Event('blur'))")
+    until(lambda: robot.heard[-1][1]["held"] == [])
+    until(lambda: robot.commands == ["hold"])
+
+
+def test_a_cut_line_is_shown_and_heals(page: Any, console: Any, robot: Any) -> None:
+    page.keyboard.press("t")
+    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    page.keyboard.down("Space")
+    until(lambda: driven(robot))
+    page.evaluate("robotRL.control.line.socket.close()")
+    page.wait_for_timeout(120)
+    heard = len(robot.heard)
+    page.wait_for_timeout(80)
+    assert len(robot.heard) == heard  # nothing is said for a page that is cut off
+    until(lambda: len(robot.heard) > heard)  # and it comes back by itself
+    page.keyboard.up("Space")
+
+
+def test_a_frozen_camera_is_called_frozen(page: Any, robot: Any) -> None:
+    until(lambda: page.locator(".camera .age").first.inner_text().endswith("ms"))
+    robot.frozen = True
+    until(lambda: "frozen" in page.locator(".camera .age").first.inner_text())
+
+
+def test_a_page_of_another_origin_gets_nothing(
+    context: Any, page: Any, console: Any, robot: Any
+) -> None:
+    evil = context.new_page()
+    evil.route(
+        "http://evil.example/",
+        lambda route: route.fulfill(body="<p>hello</p>", content_type="text/html"),
+    )
+    evil.goto("http://evil.example/")
+    outcome = evil.evaluate(
+        ATTACK,
+        console.url,
+    )
+    assert outcome == ["closed", "blocked"]
+    assert robot.commands == []
+
+
+def test_review_scrubs_relabels_trims_and_takes_back(
+    page: Any, context: Any, console: Any, run_dir: Path
+) -> None:
+    page.goto(console.url + "/review")
+    until(lambda: page.evaluate("!!globalThis.robotRL?.data"))
+    assert page.locator("#name").inner_text() == "episode 4"
+    page.keyboard.press("ArrowDown")
+    until(lambda: page.locator("#name").inner_text() == "episode 3")
+    began_s = time.monotonic()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    until(lambda: "step 4 of 12 · correction" in page.locator("#step").inner_text())
+    assert time.monotonic() - began_s < 2.0
+    assert page.evaluate("[...document.querySelectorAll('#frames img')].length") == 2
+    loaded = (
+        "[...document.querySelectorAll('#frames img')].every(i => i.complete && i.naturalWidth)"
+    )
+    until(lambda: page.evaluate(loaded))
+    page.keyboard.press("Enter")
+    until(lambda: "the reward said failure" in page.locator("#verdict").inner_text())
+    page.keyboard.press("BracketLeft")
+    until(lambda: "keeps steps 4 to 11" in page.locator("#verdict").inner_text())
+    shoot(page, "review")
+    page.locator("[data-filter=disagree]").click()
+    until(lambda: page.locator("#count").inner_text() == "1 of 5 episodes")
+    page.keyboard.press("u")
+    until(lambda: "keeps steps" not in page.locator("#verdict").inner_text())
+    with Store(run_dir / "actor.sqlite") as store:
+        said = [x.kind for x in store.labels(EpisodeId("run", "actor-0", 3))]
+    assert said == ["success", "keep_from", "undo"]

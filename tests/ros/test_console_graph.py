@@ -1,0 +1,154 @@
+"""The console's robot side in the whole graph: what it sees, what it may stop, who drives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
+
+import numpy as np
+import zmq
+from conftest import World, wait_for, write_run
+
+from robot_rl.errors import LinkError
+from robot_rl.link.panel import Answer, Panel, socket_address
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import publisher, subscribe
+from robot_rl.ros.graph import SimGraphConfig, sim_graph
+from robot_rl.ros.supervise import clean_shared_memory
+from robot_rl.types import Driver
+
+pytestmark = pytest.mark.ros
+LEASE = "test"
+
+
+class Page:
+    """Plays the console's server, and the actor."""
+
+    def __init__(self, world: World, run: Path) -> None:
+        self.world, self._run, self._sequence = world, run, 0
+        self._control = zmq.Context.instance().socket(zmq.PUSH)
+        self._control.setsockopt(zmq.LINGER, 0)
+        self._control.connect(socket_address(run, "control"))
+        self._episode = publisher(world.probe.node, topics.OPERATOR_EPISODE)
+        self.heard: list[tuple[float, bool]] = []
+        subscribe(world.probe.node, topics.OPERATOR_JOY, self._on_joy)
+
+    def _on_joy(self, msg: Any) -> None:
+        self.heard.append((time.monotonic(), convert.joy_from(msg, 6)[0].driving))
+
+    def ask(self, want: str, **details: Any) -> Answer:
+        async def once() -> Answer:
+            panel = Panel(socket_address(self._run, "view"))
+            try:
+                return await panel.ask(want, timeout_s=3.0, **details)
+            finally:
+                await panel.close()
+
+        return asyncio.run(once())
+
+    def begin(self) -> None:
+        call = wire.EpisodeCall(1, 0, "train", active=True)
+        self._episode.publish(convert.text_to(wire.encode_episode(call)))
+
+    def say(self, *held: str) -> None:
+        self._control.send(json.dumps({"axes": [0] * 6, "held": list(held)}).encode())
+
+    def until(
+        self, condition: Callable[[], Any], what: str, *held: str, silent: bool = False
+    ) -> None:
+        """Speak as a page with these keys (or not at all) and as an actor, until `condition`."""
+        command_s = time.monotonic()
+
+        def turn() -> Any:
+            nonlocal command_s
+            if not silent:
+                self.say(*held)
+            if time.monotonic() >= command_s:
+                command_s += 0.1
+                self._sequence += 1
+                command = self.world.probe.command(LEASE, self._sequence, 0.0)
+                driver = Driver.CORRECTION if "drive" in held else Driver.POLICY
+                self.world.probe.send(replace(command, driver=driver))
+            time.sleep(0.01)
+            return condition()
+
+        wait_for(turn, 15.0, lambda: f"{what}; gate: {self.world.probe.report()}")
+
+    def driving(self) -> bool:
+        return bool(self.heard) and self.heard[-1][1]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """Sim, gate, watchdog, operator=console, view; we are the actor and the console."""
+    run = write_run(tmp_path_factory.mktemp("run"), operator="console", ros={"name": "sim"})
+    clean_shared_memory()
+    config = SimGraphConfig(with_actor=False, unattended=False, with_view=True)
+    world = World(sim_graph(config, str(run)), run)
+    try:
+        made = Page(world, run)
+        wait_for(lambda: world.probe.heard["gate/state"], 30.0, "the gate is up")
+
+        def answers() -> bool:
+            try:
+                view, _ = made.ask("view")
+                return bool(view["gate"]) and "force_n" in view
+            except LinkError:
+                return False
+
+        wait_for(answers, 30.0, "the view node answers")
+        yield made
+    finally:
+        world.close()
+
+
+def test_the_view_says_what_the_graph_does_and_draws_the_scene(page: Page) -> None:
+    view, _ = page.ask("view")
+    assert view["gate"]["mode"] == "hold" and view["stopped"] is False
+    assert view["force_n"] >= 0.0 and view["speed_mm_s"] < 50.0
+    head, raw = page.ask("picture", camera="video", after=-1)
+    rgb = np.frombuffer(raw, np.uint8).reshape(head["height"], head["width"], 3)
+    assert rgb.shape == (480, 640, 3) and rgb.std() > 10.0  # a scene, not a grey wall
+    again, _ = page.ask("picture", camera="video", after=head["number"])
+    assert again["number"] >= head["number"]
+    for want, details in (("picture", {"camera": "sofa"}), ("fly", {}), ("command", {"verb": "x"})):
+        with pytest.raises(LinkError):
+            page.ask(want, **details)
+
+
+def test_a_key_takes_over_and_a_page_that_dies_leaves_a_hold_that_waits(page: Page) -> None:
+    probe = page.world.probe
+    assert probe.arm(LEASE).granted
+    page.begin()
+    rested_s = time.monotonic() + 0.6  # everything is seen neutral first
+    page.until(lambda: time.monotonic() > rested_s and not page.driving(), "nobody drives yet")
+    page.until(page.driving, "the key reaches the graph", "drive")
+    page.until(lambda: probe.report().mode == "run", "a person drives", "drive")
+    assert page.ask("view")[0]["driving"] is True
+    page.until(lambda: probe.report().waits, "the gate notices the silence", silent=True)
+    assert probe.report().mode in ("pause", "hold")
+    assert not probe.arm(LEASE, timeout_s=1.0).granted
+    page.until(lambda: not page.driving(), "the key was let go")
+    assert "arm" in page.ask("command", verb="go")[0]["said"]
+    wait_for(lambda: not probe.report().waits, 3.0, "a person lets it go on")
+
+
+def test_hold_from_the_page_lasts_until_go(page: Page) -> None:
+    probe = page.world.probe
+    page.until(lambda: not page.driving(), "hands off")
+    assert probe.arm(LEASE).granted
+    assert page.ask("command", verb="hold")[0]["said"].startswith("hold")
+    wait_for(lambda: probe.report().mode == "hold" and probe.report().waits, 3.0, "holds")
+    assert page.ask("view")[0]["gate"]["waits"] is True
+    page.ask("command", verb="go")
+    wait_for(lambda: not probe.report().waits, 3.0, "goes on")
+    assert probe.report().mode == "hold"
