@@ -19,6 +19,7 @@ demo: setup ## teach a simulated arm to insert a peg, through ROS 2 and ZeroMQ, 
 	@$(RL) demo
 
 test: setup ## all tests that fit a laptop
+	@.ci/browser
 	@$(PY) -m pytest -q -m "not slow"
 
 check: setup ## lint, format, types, and every experiment's configuration

@@ -32,7 +32,8 @@ from robot_rl.types import (
 pytest.importorskip("fastapi", reason="the console extra is not installed")
 
 CAMERAS = ("front", "wrist")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 class RobotSide:
