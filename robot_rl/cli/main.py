@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import logging
 import os
 import sys
@@ -23,6 +24,8 @@ VERBS = {
     "record": "record demonstrations",
     "eval": "measure a trained policy: success with interval, cycle time, video",
     "report": "write report.html of a run",
+    "export": "episodes for other programs: LeRobot dataset, MCAP bags, Rerun",
+    "import": "demonstrations of another program (LeRobot dataset) into a folder to learn from",
     "study": "learn a task with parts of the method left out: the ablation table",
     "keys": "make the keys with which actor and learner know each other",
     "doctor": "check this machine and say how to fix what is missing",
@@ -93,7 +96,8 @@ def _dispatch(words: list[str]) -> int:
             got=verb,
             fix=did_you_mean(verb, VERBS),
         )
-    return importlib.import_module(f"robot_rl.cli.{verb}").run(rest)
+    module = f"{verb}_" if keyword.iskeyword(verb) else verb
+    return importlib.import_module(f"robot_rl.cli.{module}").run(rest)
 
 
 def _verb_list() -> str:

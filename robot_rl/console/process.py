@@ -1,7 +1,7 @@
 """The console as one of a run's supervised processes: `python -m robot_rl.console.process RUN`.
 
-It takes the first free port from 8080 on and leaves its link in the run folder, readable by this
-user alone, where `robot-rl demo` and `robot-rl train` find it to print it.
+It takes the first free port from 8080 on and leaves its link beside its sockets, where this user
+alone may look, and where `robot-rl demo` and `robot-rl train` find it to print it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from robot_rl.console.serve import serve
+from robot_rl.link.panel import link_file
 
 HOST, FIRST_PORT, PORTS = "127.0.0.1", 8080, 20
-LINK = "console_link.txt"
 
 
 def free_port(first: int = FIRST_PORT) -> int:
@@ -34,7 +34,7 @@ def free_port(first: int = FIRST_PORT) -> int:
 
 def write_link(run_dir: Path, link: str) -> None:
     """Leave the link where only this user finds it; whole or not at all."""
-    path = run_dir / LINK
+    path = link_file(run_dir)
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         serve(run_dir, HOST, port, started)
     finally:
-        (run_dir / LINK).unlink(missing_ok=True)
+        link_file(run_dir).unlink(missing_ok=True)
     return 0
 
 

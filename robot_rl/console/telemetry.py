@@ -38,7 +38,7 @@ def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
     mode, reason = gate.get("mode", ""), gate.get("reason", "")
     stops = [
         (mode == "protective_stop", "PROTECTIVE STOP", reason),
-        (bool(gate.get("waits")), "HOLD", f"waits for a person ({reason or 'let it go on'})"),
+        (bool(gate.get("waits")), "HOLD", f"{reason or 'hold'}; nothing goes on by itself"),
         (bool(view.get("stopped")), "PROTECTIVE STOP", "the controller was stopped"),
         (not mode, "IDLE", "the gate has not reported yet"),
         (not episode, "IDLE", reason),

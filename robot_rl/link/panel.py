@@ -53,6 +53,11 @@ def socket_address(run_dir: Path, name: str) -> str:
     return f"ipc://{folder}/{run}-{name}"
 
 
+def link_file(run_dir: Path) -> Path:
+    """Where a supervised console leaves the link that opens it; in the same private folder."""
+    return Path(socket_address(run_dir, "link").removeprefix("ipc://")).with_suffix(".txt")
+
+
 def decode(data: bytes, limit: int) -> dict[str, Any]:
     """A msgpack map with string keys.
 

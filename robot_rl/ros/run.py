@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.link.panel import link_file
 from robot_rl.ros.graph import Graph, NodeSpec, RealGraphConfig, real_graph, sim_graph
 from robot_rl.ros.supervise import Exit, Supervisor
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
-LINK = "console_link.txt"  # where the console leaves its link
 FRAMES_PER_TICK = 2  # of a simulated camera nobody set: a picture is half a control period old
 
 
@@ -99,7 +99,7 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
             for tail in tails:
                 for line in tail.lines():
                     watch(line)
-            link = _tell(run_dir / LINK, link)
+            link = _tell(link_file(run_dir), link)
             time.sleep(POLL_S)
 
 

@@ -60,6 +60,11 @@ RULES = {
     "the console speaks link messages and reads the store": Rule(
         _core("console"), (*_core("loop", "learn", "nets", "ros", "act", "observe"), "torch", *ROS)
     ),
+    "data in and out knows the store only": Rule(
+        _core("data"),
+        (*_core("learn", "nets", "loop", "ros", "console", "act", "observe", "operate", "safety"),
+         *IMPLEMENTATIONS, "torch", *ROS, *SIMULATORS),
+    ),
     "the core never imports what implements its ports": Rule(
         ("robot_rl",), IMPLEMENTATIONS, but=(*_core("ros", "experiment", *ROOTS),)
     ),

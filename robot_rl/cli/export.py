@@ -1,0 +1,109 @@
+"""`robot-rl export`: episodes of a run for other programs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.cli.common import Parser, engine, say, write_json
+from robot_rl.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from robot_rl.data.episodes import Chosen
+    from robot_rl.store.store import Store
+
+TEXT = """
+Export the episodes of a run, with what people said about them applied.
+
+lerobot  LeRobotDataset v3: parquet and mp4; stock LeRobot trains on it, `import` reads it back
+mcap     one bag per episode with ROS 2 messages, for Foxglove and ros2 bag
+rerun    one recording (.rrd) per episode, for the Rerun viewer
+
+Left out, unless --include asks for them: evaluation episodes, aborted ones, excluded ones, and
+trimmed steps. The same command goes on where it was interrupted.
+"""
+EXAMPLES = """
+robot-rl export runs/peg_insert/20260101-120000-s0 --to lerobot --out datasets/peg
+robot-rl export runs/peg_insert/20260101-120000-s0 --to mcap --out bags/peg
+robot-rl export runs/peg_insert/20260101-120000-s0 --to lerobot --out datasets/all \\
+    --include eval,aborted --task "insert the peg" --codec h264
+"""
+
+Write = Callable[[argparse.Namespace, "Store", "Sequence[Chosen]", Progress], dict[str, int]]
+
+
+def run(argv: Sequence[str]) -> int:
+    """Export; return 0 when the export is complete."""
+    args = _parser().read(argv)
+    write = FORMATS[args.to]
+    episodes = engine("robot_rl.data.episodes:choose")
+    with engine("robot_rl.data.episodes:open_store")(args.run) as store:
+        chosen = episodes(store, [word for word in args.include.split(",") if word])
+        try:
+            with Progress("episodes exported") as progress:
+                figures = write(args, store, chosen, progress)
+        except KeyboardInterrupt:
+            say("stopped; the same command goes on from here")
+            raise
+    size = sum(p.stat().st_size for p in args.out.rglob("*") if p.is_file())
+    write_json(args.json, figures | {"bytes": size})
+    say(f"{figures['episodes']} episodes, {figures['steps']} steps, {size / 1e6:.1f} MB")
+    say(f"{args.to:<8}{args.out}")
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser("export", TEXT, EXAMPLES).with_run("run folder, or a store file").with_json()
+    parser.add_argument("--to", required=True, choices=FORMATS, help="format")
+    parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="new folder")
+    parser.add_argument(
+        "--include", default="", metavar="WORDS", help="of eval,aborted,excluded,trimmed"
+    )
+    parser.add_argument("--task", default="", metavar="TEXT", help="lerobot: task in words")
+    parser.add_argument(
+        "--codec", default="av1", choices=("av1", "h264"), help="lerobot: of videos"
+    )
+    parser.add_argument(
+        "--crf", type=int, default=30, metavar="N", help="lerobot: quality, lower is better (30)"
+    )
+    return parser
+
+
+def _lerobot(
+    args: argparse.Namespace, store: Store, chosen: Sequence[Chosen], progress: Progress
+) -> dict[str, int]:
+    write = engine("robot_rl.data.lerobot_write:write_lerobot")
+    options = engine("robot_rl.data.lerobot_write:WriteOptions")(
+        codec=args.codec, crf=args.crf, task=args.task, robot_type=_robot_type(args.run)
+    )
+    return write(store, chosen, args.out, options, progress)
+
+
+def _mcap(
+    args: argparse.Namespace, store: Store, chosen: Sequence[Chosen], progress: Progress
+) -> dict[str, int]:
+    encode = engine("robot_rl.data.mcap_write:mcap_file")
+    write = engine("robot_rl.data.per_episode:write_episodes")
+    return write(store, chosen, args.out, kind="mcap", encode=encode, progress=progress)
+
+
+def _rerun(
+    args: argparse.Namespace, store: Store, chosen: Sequence[Chosen], progress: Progress
+) -> dict[str, int]:
+    encode = engine("robot_rl.data.rerun_write:rerun_file")
+    write = engine("robot_rl.data.per_episode:write_episodes")
+    return write(store, chosen, args.out, kind="rrd", encode=encode, progress=progress)
+
+
+def _robot_type(run: Path) -> str:
+    """Name of the robot's limits in a run folder, e.g. panda; "" when nothing says it."""
+    import yaml
+
+    path = run / "config.yaml"
+    config: Any = yaml.safe_load(path.read_text()) if path.is_file() else {}
+    return str((config.get("safety") or {}).get("name", ""))
+
+
+FORMATS: dict[str, Write] = {"lerobot": _lerobot, "mcap": _mcap, "rerun": _rerun}

@@ -1,0 +1,222 @@
+"""Episodes as they are given away: chosen, reviewed, and read from the store with their frames.
+
+What people said afterwards (`store.review`) is applied here, once for every format. Left out are
+episodes that still run or have no steps, and, unless asked for: evaluation, aborted and excluded
+episodes, and trimmed steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from robot_rl.errors import ConfigError, StoreError, did_you_mean
+from robot_rl.spec import Spec
+from robot_rl.store.dataset import NAMES
+from robot_rl.store.review import Review, review
+from robot_rl.store.store import Store
+from robot_rl.store.summary import EpisodeRecord
+from robot_rl.types import Ending, EpisodeStart, Event, Frame, Label, Step
+
+log = logging.getLogger(__name__)
+
+INCLUDE = ("eval", "aborted", "excluded", "trimmed")
+"""What can be asked for although it is left out by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An episode to give away. steps: how many of its steps are kept; review: what holds of it."""
+
+    start: EpisodeStart
+    steps: int
+    ending: Ending
+    review: Review
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A reviewed episode.
+
+    steps: those kept, by index, the last one with an ending; frames: number -> frame, those that
+    the steps name and the store has; labels: everything that was said, also what is applied.
+    """
+
+    start: EpisodeStart
+    steps: list[Step]
+    frames: dict[int, Frame]
+    events: list[Event]
+    labels: list[Label]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Steps of one episode without a gap: frames[i] is before steps[i], frames[-1] after all."""
+
+    start: EpisodeStart
+    steps: list[Step]
+    frames: list[Frame]
+
+
+def open_store(source: Path) -> Store:
+    """The store of a run folder, or a store file.
+
+    Raises:
+        StoreError: there is none, or it cannot be read.
+    """
+    paths = [source] if source.is_file() else [source / name for name in NAMES]
+    found = next((p for p in paths if p.is_file()), None)
+    if found is None:
+        raise StoreError(
+            f"no data in {source}",
+            expected=f"a store file, or a run folder with one of {', '.join(NAMES)}",
+            got="neither" if source.exists() else "no such folder",
+            fix="give the folder that robot-rl record, train or import wrote",
+        )
+    return Store(found)
+
+
+def spec_of(store: Store) -> Spec:
+    """The contract with which a store was recorded. Raises `StoreError` when it holds none."""
+    if store.spec is None:
+        raise StoreError(
+            f"{store.path.name} says nothing about its observations and actions",
+            expected="the spec that every run saves in its store",
+            got="a store without one",
+            fix="give the store of a run",
+        )
+    return store.spec
+
+
+def choose(store: Store, include: Collection[str] = ()) -> list[Chosen]:
+    """Episodes to give away, in commit order. include: words of `INCLUDE`.
+
+    Raises:
+        ConfigError: an unknown word in `include`.
+        StoreError: no episode is left.
+    """
+    for word in set(include) - set(INCLUDE):
+        raise ConfigError(
+            f"'{word}' cannot be included",
+            expected=f"some of {', '.join(INCLUDE)}",
+            got=word,
+            fix=did_you_mean(word, INCLUDE),
+        )
+    starts = {start.id: start for start in store.episodes()}
+    left_out: Counter[str] = Counter()
+    chosen: list[Chosen] = []
+    for record in store.episode_summaries():
+        said = _what_holds(review(store.labels(record.id)), include)
+        why = _left_out(record, said, include)
+        left_out[why] += 1
+        if not why and record.ending is not None:
+            kept = _kept_steps(record, said)
+            chosen.append(Chosen(starts[record.id], kept, record.ending, said))
+    reasons = ", ".join(f"{n} {why}" for why, n in sorted(left_out.items()) if why)
+    if not chosen:
+        raise StoreError(
+            "there is no episode to export",
+            expected="at least one finished episode that is neither excluded nor an evaluation",
+            got=f"{len(starts)} episodes: {reasons or 'none was recorded'}",
+            fix=f"record some, take a review back, or --include {' '.join(INCLUDE)}",
+        )
+    if reasons:
+        log.info("%d episodes; left out: %s", len(chosen), reasons)
+    return chosen
+
+
+def read(store: Store, chosen: Chosen) -> Episode:
+    """Read one chosen episode, with what was said about it applied to its steps."""
+    id_, said = chosen.start.id, chosen.review
+    recorded = store.steps(id_)
+    steps = [
+        replace(s, reward=said.rewards.get(s.step, s.reward))
+        for s in recorded
+        if said.keeps(s.step)
+    ]
+    if steps:
+        last, trimmed = steps[-1], steps[-1].step != recorded[-1].step
+        ending = Ending.TRUNCATED if trimmed else chosen.ending
+        success = last.success if said.success is None else said.success
+        steps[-1] = replace(last, ending=ending, success=success)
+    named = {n for s in steps for n in (s.frame, s.next_frame)}
+    return Episode(
+        start=chosen.start,
+        steps=steps,
+        frames={f.frame: f for f in store.frames(id_) if f.frame in named},
+        events=store.events(id_),
+        labels=store.labels(id_),
+    )
+
+
+def unbroken(episode: Episode) -> list[Piece]:
+    """Cut an episode at its gaps, for formats that look steps up by position.
+
+    A step whose frame is not in the store is left out; a piece that a gap ends is TRUNCATED,
+    because the episode went on.
+    """
+    pieces = [_piece(episode, steps) for steps in _chains(episode)]
+    missing = episode.steps[-1].step - episode.steps[0].step + 1 if episode.steps else 0
+    missing -= sum(len(piece.steps) for piece in pieces)
+    if len(pieces) > 1 or missing:
+        log.warning(
+            "episode %d has gaps (%d steps are missing): it becomes %d episodes",
+            episode.start.id.episode,
+            missing,
+            len(pieces),
+        )
+    return pieces
+
+
+def fingerprint(chosen: Sequence[Chosen]) -> str:
+    """Digest of what is given away; it changes when an episode or a review is added."""
+    lines = [f"{c.start.id} {c.steps} {c.ending} {c.review}" for c in chosen]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _what_holds(said: Review, include: Collection[str]) -> Review:
+    if "excluded" in include:
+        said = replace(said, excluded=False)
+    return replace(said, first=0, last=None) if "trimmed" in include else said
+
+
+def _left_out(record: EpisodeRecord, said: Review, include: Collection[str]) -> str:
+    """Why an episode is not given away; "" if it is."""
+    if record.ending is None:
+        return "still running"
+    if record.purpose == "eval" and "eval" not in include:
+        return "eval"
+    if record.ending is Ending.ABORTED and "aborted" not in include:
+        return "aborted"
+    if said.excluded:
+        return "excluded"
+    return "" if _kept_steps(record, said) > 0 else "without steps"
+
+
+def _kept_steps(record: EpisodeRecord, said: Review) -> int:
+    last = record.steps - 1 if said.last is None else min(said.last, record.steps - 1)
+    return last - said.first + 1
+
+
+def _chains(episode: Episode) -> Iterator[list[Step]]:
+    """Longest rows of steps in which each begins where the one before ended."""
+    chain: list[Step] = []
+    for step in episode.steps:
+        if step.frame not in episode.frames or step.next_frame not in episode.frames:
+            continue
+        if chain and (step.step, step.frame) != (chain[-1].step + 1, chain[-1].next_frame):
+            yield chain
+            chain = []
+        chain.append(step)
+    if chain:
+        yield chain
+
+
+def _piece(episode: Episode, steps: list[Step]) -> Piece:
+    last = replace(steps[-1], ending=steps[-1].ending or Ending.TRUNCATED)
+    numbers = [s.frame for s in steps] + [last.next_frame]
+    return Piece(episode.start, [*steps[:-1], last], [episode.frames[n] for n in numbers])

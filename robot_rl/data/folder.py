@@ -1,0 +1,170 @@
+"""Folder of an export: files appear whole or not at all, and the same command goes on.
+
+Every file is written under a temporary name, synced and renamed. The folder says from the start
+what it is for (`robot_rl.json`); what makes it a finished export is written last.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from robot_rl.errors import ConfigError, StoreError
+from robot_rl.spec import diff
+
+Progress = Callable[[int, int], None]
+"""Told (episodes done, all episodes) after each."""
+
+IDENTITY = "robot_rl.json"
+PART = ".part"  # end of temporary names
+
+
+def silent(_done: int, _all: int) -> None:
+    """A `Progress` that tells nobody."""
+
+
+class ExportFolder:
+    """A folder that belongs to one export, and to one process at a time while it is open.
+
+    Args:
+        path: made if absent.
+        identity: JSON-able; what is exported and how. An export goes on only with the same.
+
+    Raises:
+        ConfigError: it holds something else, another export, or another process writes to it.
+        StoreError: the folder cannot be written.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+        self.path = path
+        plain = json.loads(json.dumps(identity))
+        before = _identity(path)
+        if before is None and path.exists() and _foreign(path):
+            raise _taken(path, f"{len(_foreign(path))} other files or folders", "an empty folder")
+        if before not in (None, plain):
+            changed = "; ".join(diff(before, plain))
+            raise _taken(path, f"another export: {changed}"[:600], "the export that began here")
+        make_folder(path)
+        self._lock = _locked(path)
+        if before is None:
+            self.write(IDENTITY, as_json(plain))
+
+    def has(self, name: str) -> bool:
+        """Whether a finished file is there."""
+        return (self.path / name).is_file()
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a whole file there. Raises `StoreError`: disk full or not writable."""
+        write_file(self.path / name, data)
+
+    def close(self) -> None:
+        """Let other processes in."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole: temporary name, sync, rename; folders are made.
+
+    Raises:
+        StoreError: the disk is full, or the path cannot be written; nothing half is left.
+    """
+    part = path.with_name(path.name + PART)
+    try:
+        make_folder(path.parent)
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise _disk_error(path, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents, so that they outlive a power cut. Raises `StoreError`."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    try:
+        path.mkdir(exist_ok=True)
+        _sync(path.parent)
+    except OSError as error:
+        raise _disk_error(path, error) from error
+
+
+def as_json(value: Any) -> bytes:
+    """Readable JSON text of plain values."""
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def _identity(path: Path) -> dict[str, Any] | None:
+    """What the folder is for; None when it does not say so."""
+    try:
+        found = json.loads((path / IDENTITY).read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _foreign(path: Path) -> list[Path]:
+    """Everything in a folder but our unfinished files; a file in its place counts as well."""
+    if not path.is_dir():
+        return [path]
+    return [p for p in path.iterdir() if p.suffix != PART]
+
+
+def _locked(path: Path) -> int:
+    """Descriptor that keeps other exports out until it is closed; the death of a process does."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise _taken(path, "another process that writes to it", "a folder nobody uses") from error
+    return descriptor
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _taken(path: Path, got: str, expected: str) -> ConfigError:
+    return ConfigError(
+        f"cannot export into {path}",
+        expected=expected,
+        got=got,
+        fix="choose another folder; nothing was changed in this one",
+    )
+
+
+def _disk_error(path: Path, error: OSError) -> StoreError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return StoreError(
+        "the disk is full" if full else f"{path} cannot be written",
+        expected=f"room for {path.name} in {path.parent}",
+        got=str(error),
+        fix="free some space and repeat the command: it goes on where it was"
+        if full
+        else "check the path and its permissions",
+    )

@@ -1,0 +1,214 @@
+"""Make a store of a LeRobotDataset, so that a user's own demonstrations can be learned from.
+
+`train.dataset=FOLDER` then takes it like the episodes of another run. Everything that can be known
+before the first row is checked first: rate, shapes, names, meaning of the actions. The store gets
+its name when it is complete; until then the same command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from robot_rl.data import lerobot_format as fmt
+from robot_rl.data.folder import Progress, as_json, silent, write_file
+from robot_rl.data.lerobot_read import LeRobotDataset
+from robot_rl.data.lerobot_rows import ACTION, EpisodeReader, ImportOptions
+from robot_rl.data.names import action_names, image_keys, state_names
+from robot_rl.errors import ConfigError, SpecError, did_you_mean
+from robot_rl.spec import Spec, diff
+from robot_rl.store.dataset import NAMES
+from robot_rl.store.store import Store
+from robot_rl.types import EpisodeId
+
+log = logging.getLogger(__name__)
+
+ACTOR = "import"  # in place of an actor's name
+STORE, UNFINISHED = "store.sqlite", "import.unfinished.sqlite"
+SUMMARY = "import.json"
+
+
+def import_lerobot(
+    source: Path,
+    spec: Spec,
+    out: Path,
+    options: ImportOptions,
+    progress: Progress = silent,
+) -> dict[str, int]:
+    """Write `out`/store.sqlite with every episode of the dataset; a repeated call goes on.
+
+    Raises:
+        SpecError: another rate, robot, state, action or camera than the task's.
+        ConfigError: the mapping names what is not there; `out` holds something else.
+        StoreError: the dataset is damaged, or the disk full.
+    """
+    dataset = LeRobotDataset(source)
+    names = resolve(dataset, spec, options.mapping)
+    check(dataset, spec, names, options.ignore_names)
+    digest = hashlib.sha256((source / fmt.INFO).read_bytes()).hexdigest()[:16]
+    mark = {"info": digest, "names": names, "success": options.success}
+    count = len(dataset.lengths)
+    figures = {"episodes": count, "steps": sum(dataset.lengths)}
+    if not _is_complete(out, mark):
+        reader = EpisodeReader(dataset, spec, names, options)
+        with _begin(out, spec, mark) as store:
+            for number in range(count):
+                id_ = EpisodeId(out.resolve().name, ACTOR, number)
+                if store.ending(id_) is None:
+                    store.append(reader.rows(id_, number))
+                progress(number + 1, count)
+        (out / UNFINISHED).replace(out / STORE)
+    write_file(out / SUMMARY, as_json({"source": str(source)} | mark | figures))
+    return figures
+
+
+def resolve(dataset: LeRobotDataset, spec: Spec, mapping: Mapping[str, str]) -> dict[str, str]:
+    """Our entry -> their feature, for every observation entry and the action.
+
+    Raises:
+        ConfigError: the mapping names a feature or an entry that does not exist.
+        SpecError: an entry has no feature.
+    """
+    names = {key: fmt.feature_of(key) for key in spec.observation} | {ACTION: ACTION}
+    for theirs, mine in mapping.items():
+        _require_known(theirs, dataset.features, "a feature of the dataset")
+        _require_known(mine, [*spec.observation, ACTION], f"observed by '{spec.task}'")
+        names[mine] = theirs
+    lacking = {mine: theirs for mine, theirs in names.items() if theirs not in dataset.features}
+    for mine, theirs in lacking.items():
+        raise SpecError(
+            f"the dataset has nothing for {', '.join(lacking)}",
+            expected="; ".join(f"{t} for {m}" for m, t in lacking.items()),
+            got=", ".join(dataset.features),
+            fix=f"name it: --map FEATURE={mine}; {did_you_mean(theirs, dataset.features)}",
+        )
+    known = {*names.values(), *fmt.STEP, *fmt.AUTOMATIC, "robot_rl.policy_action"}
+    unused = sorted(set(dataset.features) - known)
+    if unused:
+        log.info("features that are not used: %s", ", ".join(unused))
+    return names
+
+
+def check(
+    dataset: LeRobotDataset, spec: Spec, names: Mapping[str, str], ignore_names: bool = False
+) -> None:
+    """Compare a dataset with the task.
+
+    Raises:
+        SpecError: listing both sides of everything that differs.
+    """
+    if dataset.fps != spec.control_hz:
+        raise SpecError(
+            "the dataset runs at another rate",
+            expected=f"{spec.control_hz:g} steps per second, the control_hz of '{spec.task}'",
+            got=f"fps {dataset.fps:g}",
+            fix="record at the task's rate, or give the task this one (task.control_hz=...)",
+        )
+    wrong = [line for key in names for line in _other_shape(dataset, spec, key, names[key])]
+    if not wrong and not ignore_names:
+        wrong += _other_names(dataset, names[ACTION], action_names(spec))
+        wrong += _other_names(dataset, names.get("state", ""), state_names(spec))
+    wrong = wrong or _other_meaning(dataset, spec, names)
+    if wrong:
+        raise SpecError(
+            "the dataset belongs to another robot or task (theirs -> ours)",
+            expected=f"what '{spec.task}' observes and does",
+            got="\n            ".join(wrong),
+            fix="map other features with --map; --ignore-names if only the names differ",
+        )
+
+
+def _other_shape(dataset: LeRobotDataset, spec: Spec, key: str, name: str) -> list[str]:
+    """What differs between a feature and our entry; sizes of images may."""
+    feature = dataset.features[name]
+    theirs = tuple(feature["shape"])
+    if key in image_keys(spec):
+        details = feature.get("info") or {}
+        is_depth = details.get("is_depth_map") or details.get("video.is_depth_map")
+        if feature["dtype"] not in ("video", "image") or len(theirs) != 3 or is_depth:
+            kind = "depth" if is_depth else feature["dtype"]
+            return [f"{name} {kind} {list(theirs)} -> RGB image {key}"]
+        _log_size(name, feature, spec.observation[key].shape)
+        return []
+    size = spec.action.size if key == ACTION else math.prod(spec.observation[key].shape)
+    if feature["dtype"] in ("video", "image", "string") or math.prod(theirs) != size:
+        return [f"{name} {feature['dtype']} {list(theirs)} -> {key} [{size}]"]
+    return []
+
+
+def _log_size(name: str, feature: Mapping[str, Any], ours: tuple[int, ...]) -> None:
+    """Say that images are resized. Their shape is [H, W, 3], or [3, H, W] in older datasets."""
+    shape = list(feature["shape"])
+    theirs = shape[1:] if shape[0] == 3 else shape[:2]
+    if theirs != list(ours[:2]):
+        log.info("%s: images of %dx%d are resized to %dx%d", name, *theirs, *ours[:2])
+
+
+def _other_names(dataset: LeRobotDataset, name: str, ours: list[str] | None) -> list[str]:
+    """Entries of a feature that are called otherwise; as many as a person reads."""
+    theirs = dataset.features[name].get("names") if name else None
+    if isinstance(theirs, dict):  # older datasets: {"motors": [...]} or {"x": 0, "y": 1}
+        inner = list(theirs.values())
+        theirs = inner[0] if inner and isinstance(inner[0], list) else list(theirs)
+    if ours is None or not theirs:
+        return []
+    pairs = [f"{a} -> {b}" for a, b in zip_longest(theirs, ours, fillvalue="nothing") if a != b]
+    more = [f"and {len(pairs) - 4} more"] if len(pairs) > 4 else []
+    return [f"names in {name}: {', '.join([*pairs[:4], *more])}"] if pairs else []
+
+
+def _other_meaning(dataset: LeRobotDataset, spec: Spec, names: Mapping[str, str]) -> list[str]:
+    """What our own export says beyond names and sizes: scales and units."""
+    saved, ours = dataset.identity.get("spec"), spec.as_dict()
+    if not isinstance(saved, dict):
+        return []
+    wrong = diff({ACTION: saved.get(ACTION)}, {ACTION: ours[ACTION]})
+    if names.get("state") == fmt.feature_of("state"):
+        pairs = zip_longest(saved.get("state_layout") or [], ours["state_layout"])
+        wrong += [f"{theirs} -> {mine}" for theirs, mine in pairs if theirs != mine]
+    return wrong
+
+
+def _require_known(word: str, known: Iterable[str], what: str) -> None:
+    if word not in known:
+        raise ConfigError(
+            f"'{word}' is not {what}",
+            expected="--map FEATURE=ENTRY, e.g. observation.images.wrist=image/wrist",
+            got=word,
+            fix=did_you_mean(word, known),
+        )
+
+
+def _is_complete(out: Path, mark: Mapping[str, Any]) -> bool:
+    """Whether this import was finished here. Raises `ConfigError` if `out` holds something else."""
+    other = next((out / name for name in NAMES if (out / name).is_file()), None)
+    if other is None:
+        return False
+    with Store(other) as store:
+        _require_same(other, store.meta(ACTOR), mark)
+    return True
+
+
+def _begin(out: Path, spec: Spec, mark: Mapping[str, Any]) -> Store:
+    """The unfinished store, new or as an interruption left it."""
+    path = out / UNFINISHED
+    store = Store(path, spec=spec)
+    if store.last_seq():
+        _require_same(path, store.meta(ACTOR), mark)
+    store.set_meta(ACTOR, dict(mark))
+    return store
+
+
+def _require_same(path: Path, before: Any, mark: Mapping[str, Any]) -> None:
+    if before != mark:
+        raise ConfigError(
+            f"{path.parent} holds something else",
+            expected="an empty folder, or the same import, which goes on",
+            got="another import" if before else "the store of a run",
+            fix="choose another run_dir=...",
+        )

@@ -1,0 +1,222 @@
+"""Read a LeRobotDataset v3.0, checking that every position is what it claims to be.
+
+The format looks everything up by position, so a missing row or file would silently shift the rest.
+Here each lookup is compared with the index written beside it. The source is never changed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from robot_rl.data import lerobot_format as fmt
+from robot_rl.data.folder import IDENTITY
+from robot_rl.data.video import Image, decode_still, read_video, resized
+from robot_rl.errors import StoreError
+
+_WANTED: dict[str, tuple[Any, Callable[[Any], bool]]] = {
+    "codebase_version": (str, lambda v: v.startswith("v3.")),  # v2 has other files
+    "fps": (int | float, lambda v: v > 0),
+    "features": (dict, lambda v: all("dtype" in f and "shape" in f for f in v.values())),
+    "data_path": (str, bool),
+}
+"""Of info.json: key -> its type, and what else must hold."""
+
+_EPISODE = {"episode_index", "length", "dataset_from_index", "dataset_to_index"}
+
+
+class LeRobotDataset:
+    """A dataset folder, opened and checked; data is read episode by episode.
+
+    Attributes:
+        features: name -> dtype, shape, names, as in info.json.
+        fps: steps per second.
+        lengths: steps of each episode.
+
+    Raises:
+        StoreError: no dataset, another version, or its episodes have gaps.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        info = self._info()
+        self.fps: float = info["fps"]
+        self.features: dict[str, dict[str, Any]] = info["features"]
+        self._data, self._video = info["data_path"], info.get("video_path") or fmt.VIDEO
+        self._rows = self._episode_rows(info)
+        self.lengths: list[int] = [row["length"] for row in self._rows]
+        self._file: tuple[Path, pa.Table] | None = None  # the data file read last
+        self.identity = _json(root / IDENTITY) if (root / IDENTITY).is_file() else {}
+
+    def columns(self, episode: int, names: Sequence[str]) -> dict[str, Any]:
+        """Values of one episode: arrays [N] or [N, D], lists for text and pictures.
+
+        Raises:
+            StoreError: a file or rows are missing or out of order.
+        """
+        row = self._rows[episode]
+        table = self._table(self._path(self._data, row, "data/"))
+        for name in {*names, *fmt.AUTOMATIC} - set(table.column_names):
+            raise self._gap(f"a column {name}, as info.json says", ", ".join(table.column_names))
+        table = _of_episode(table, episode)
+        self._check_rows(table, row)
+        return {name: self._values(table, name) for name in names}
+
+    def images(self, episode: int, name: str, height: int, width: int) -> list[Image]:
+        """Pictures of one camera in one episode, resized. Raises like `columns`."""
+        row = self._rows[episode]
+        if self.features[name]["dtype"] == "image":
+            stills = self.columns(episode, [name])[name]
+            return [resized(decode_still(s["bytes"] or b""), height, width) for s in stills]
+        path = self._path(self._video, row, f"videos/{name}/", video_key=name)
+        start_s = row[f"videos/{name}/from_timestamp"]
+        return read_video(path, start_s, row["length"], self.fps, (height, width))
+
+    def last(self, episode: int) -> dict[str, Any] | None:
+        """What our export keeps beside the format about an episode; None without."""
+        path = self._path(fmt.LAST, self._rows[episode], "data/")
+        if not path.is_file():
+            return None
+        found = _of_episode(_read_table(path), episode).to_pylist()
+        fits = found and found[0].get("length") == self.lengths[episode]
+        return found[0] if fits else None
+
+    def _info(self) -> dict[str, Any]:
+        path = self.root / fmt.INFO
+        if not path.is_file():
+            begun = (self.root / IDENTITY).is_file()
+            raise StoreError(
+                f"no dataset in {self.root}",
+                expected=f"a LeRobotDataset {fmt.VERSION} with {fmt.INFO}",
+                got="an export that is not finished" if begun else "no such file",
+                fix="repeat the export: it goes on" if begun else "give the dataset's folder",
+            )
+        info = _json(path)
+        for key, (kind, good) in _WANTED.items():
+            value = info.get(key)
+            if not isinstance(value, kind) or not good(value):
+                raise StoreError(
+                    f"{path} is not that of a LeRobotDataset {fmt.VERSION}",
+                    expected=f"codebase_version {fmt.VERSION}, fps > 0, features, data_path",
+                    got=f"{key}: {value!r}"[:200],
+                    fix="convert older datasets with LeRobot's own converter first",
+                )
+        return info
+
+    def _episode_rows(self, info: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Rows about the episodes; each must begin where the one before ended."""
+        paths = sorted((self.root / "meta" / "episodes").glob("*/*.parquet"))
+        rows: list[dict[str, Any]] = []
+        for path in paths:
+            table = _read_table(path)
+            kept = [name for name in table.column_names if not name.startswith("stats/")]
+            rows += table.select(kept).to_pylist()
+        for name in _EPISODE - (set(rows[0]) if rows else set()):
+            raise self._gap(f"episodes with {name}", f"{len(rows)} rows without")
+        at = 0
+        for number, row in enumerate(rows):
+            place = (row["episode_index"], row["dataset_from_index"], row["dataset_to_index"])
+            if place != (number, at, at + row["length"]):
+                wanted = (number, at, at + row["length"])
+                raise self._gap(f"episode {number} at (episode, from, to) {wanted}", str(place))
+            at += row["length"]
+        totals = (info.get("total_episodes"), info.get("total_frames"))
+        if totals != (len(rows), at) or not rows:
+            raise self._gap(f"(episodes, steps) {totals} as in info.json", str((len(rows), at)))
+        return rows
+
+    def _check_rows(self, table: pa.Table, row: Mapping[str, Any]) -> None:
+        """Rows of an episode: as many as it has, in order, at the rate of the dataset."""
+        length = row["length"]
+        wanted = np.arange(length)
+        if len(table) != length:
+            raise self._gap(f"{length} rows of episode {row['episode_index']}", str(len(table)))
+        for name, first in (("frame_index", 0), ("index", row["dataset_from_index"])):
+            if not np.array_equal(self._values(table, name), wanted + first):
+                got = f"{name} out of order in episode {row['episode_index']}"
+                raise self._gap(f"{name} {first}, {first + 1} ... without a gap", got)
+        late = np.abs(self._values(table, "timestamp") - wanted / self.fps)
+        if late.max(initial=0.0) > 0.5 / self.fps:
+            got = f"{late.max():.3f} s beside it in episode {row['episode_index']}"
+            raise self._gap(f"timestamps every 1/{self.fps} s", got)
+
+    def _path(self, pattern: str, row: Mapping[str, Any], group: str, video_key: str = "") -> Path:
+        """File of an episode; a pattern may not lead out of the dataset."""
+        try:
+            where = {k: row[f"{group}{k}"] for k in ("chunk_index", "file_index")}
+            name = PurePosixPath(pattern.format(**where, video_key=video_key))
+        except (LookupError, ValueError, AttributeError, TypeError) as error:
+            raise self._gap(f"a place of {group} files in {pattern}", repr(error)) from error
+        if name.is_absolute() or ".." in name.parts:
+            raise self._gap("files inside the dataset", f"a path to {name}")
+        return self.root / name
+
+    def _table(self, path: Path) -> pa.Table:
+        """A data file; consecutive episodes share one, so the newest is kept."""
+        if self._file is None or self._file[0] != path:
+            self._file = (path, _read_table(path))
+        return self._file[1]
+
+    def _values(self, table: pa.Table, name: str) -> Any:
+        """[N] or [N, D] numbers, all there; text and pictures as lists."""
+        column = table[name].combine_chunks()
+        kind = column.type
+        if pa.types.is_string(kind) or pa.types.is_struct(kind):
+            return column.to_pylist()
+        width = math.prod(self.features[name]["shape"]) if name in self.features else 1
+        flat = column.flatten() if pa.types.is_nested(kind) else column
+        widths = column.value_lengths().to_pylist() if pa.types.is_list(kind) else []
+        uneven = any(found != width for found in widths)
+        if flat.null_count or uneven or len(flat) != len(column) * width:
+            raise self._gap(f"{width} numbers in every row of {name}", str(kind))
+        values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
+        return values if width == 1 else values.reshape(len(column), width)
+
+    def _gap(self, expected: str, got: str) -> StoreError:
+        return StoreError(
+            f"{self.root} is damaged: positions do not match",
+            expected=expected,
+            got=got,
+            fix="get the dataset again; nothing was changed in it",
+        )
+
+
+def _read_table(path: Path) -> pa.Table:
+    try:
+        return pq.ParquetFile(path, page_checksum_verification=True).read()
+    except (OSError, pa.ArrowException) as error:
+        missing = isinstance(error, FileNotFoundError)
+        raise StoreError(
+            f"{path.name} {'is missing' if missing else 'is damaged'}",
+            expected=f"a parquet file {path}",
+            got=str(error)[:300],
+            fix="get this file again, then repeat the command: it goes on where it was",
+        ) from error
+
+
+def _of_episode(table: pa.Table, episode: int) -> pa.Table:
+    chosen = table["episode_index"].to_numpy() == episode
+    return table.filter(pa.array(chosen))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        found = str(error)
+    if isinstance(found, dict):
+        return found
+    raise StoreError(
+        f"{path} cannot be read",
+        expected="a JSON object",
+        got=str(found)[:200],
+        fix="get the dataset again",
+    )

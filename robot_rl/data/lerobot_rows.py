@@ -1,0 +1,224 @@
+"""One episode of a LeRobotDataset as rows of a store.
+
+What our own export wrote in `robot_rl.*` is taken as it was. Other datasets say less: their steps
+are demonstrations, the frame after the last step is the last one again, and an episode is
+TERMINATED only where `next.done` comes with a success or a reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.data import lerobot_format as fmt
+from robot_rl.data.lerobot_read import LeRobotDataset
+from robot_rl.data.names import image_keys
+from robot_rl.data.video import decode_still, resized
+from robot_rl.errors import SpecError, StoreError
+from robot_rl.spec import Spec
+from robot_rl.types import (
+    Driver,
+    Ending,
+    EpisodeId,
+    EpisodeStart,
+    Frame,
+    Observation,
+    Outcome,
+    Row,
+    Step,
+)
+
+Word = TypeVar("Word", bound=StrEnum)
+
+ACTION = "action"
+RANGE = 1.0 + 1e-4  # of an action; float32 leaves a little
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """mapping: their feature -> our observation entry or "action"; what it does not name goes by
+    the names of our own export. ignore_names: entries of state and action mean the same in the same
+    order, whatever they are called. success: "" or "last" (every episode succeeds at its end)."""
+
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    ignore_names: bool = False
+    success: str = ""
+
+
+class EpisodeReader:
+    """Reads episodes of `dataset`; names: our entry -> their feature."""
+
+    def __init__(
+        self, dataset: LeRobotDataset, spec: Spec, names: Mapping[str, str], options: ImportOptions
+    ) -> None:
+        self._dataset, self._spec, self._names, self._options = dataset, spec, names, options
+        self._images = image_keys(spec)
+        known = [n for n in ("robot_rl.policy_action", *fmt.STEP) if n in dataset.features]
+        vectors = [names[key] for key in names if key not in self._images]
+        self._columns = [*dict.fromkeys([*vectors, *known, "frame_index"])]
+
+    def rows(self, id_: EpisodeId, number: int) -> list[Row]:
+        """Header, N + 1 frames and N steps of episode `number`.
+
+        Raises:
+            SpecError: an action outside [-1, 1].
+            StoreError: the dataset is damaged.
+        """
+        columns = self._dataset.columns(number, self._columns)
+        kept = self._dataset.last(number) or {}
+        frames = self._frames(id_, number, columns)
+        frames.append(self._last_frame(frames[-1], kept))
+        start = EpisodeStart(
+            id=id_,
+            purpose="demo",
+            task=self._spec.task,
+            spec_hash=self._spec.hash,
+            limits_hash=kept.get("limits_hash", ""),
+            seed=kept.get("seed", 0),
+            stamp_ns=kept.get("start_stamp_ns", 0),
+        )
+        return [start, *frames, *self._steps(frames, columns, kept)]
+
+    def _frames(self, id_: EpisodeId, number: int, columns: Mapping[str, Any]) -> list[Frame]:
+        """The frame of every step."""
+        entries: dict[str, Sequence[Any]] = {}
+        for key, tensor in self._spec.observation.items():
+            name = self._names[key]
+            if key in self._images:
+                entries[key] = self._dataset.images(number, name, *tensor.shape[:2])
+            else:
+                entries[key] = columns[name].reshape(-1, *tensor.shape).astype(tensor.dtype)
+        stamps_ns = _stamps_ns(columns, self._spec.control_hz)
+        return [
+            Frame(id_, k, stamp_ns, {key: values[k] for key, values in entries.items()})
+            for k, stamp_ns in enumerate(stamps_ns)
+        ]
+
+    def _last_frame(self, before: Frame, kept: Mapping[str, Any]) -> Frame:
+        """The frame after the last step, if our export kept it; else the one before again."""
+        period_ns = round(1e9 / self._spec.control_hz)
+        stamp_ns = kept.get("t_measured_ns", before.stamp_ns + period_ns)
+        observation = before.observation
+        if all(self._names[key] in kept for key in self._spec.observation):
+            observation = self._kept_observation(kept)
+        return Frame(before.id, before.frame + 1, stamp_ns, observation)
+
+    def _kept_observation(self, kept: Mapping[str, Any]) -> Observation:
+        found: Observation = {}
+        for key, tensor in self._spec.observation.items():
+            value = kept[self._names[key]]
+            if key in self._images:
+                found[key] = resized(decode_still(value), *tensor.shape[:2])
+            else:
+                found[key] = np.array(value, tensor.dtype).reshape(tensor.shape)
+        return found
+
+    def _steps(
+        self, frames: Sequence[Frame], columns: Mapping[str, Any], kept: Mapping[str, Any]
+    ) -> list[Step]:
+        count = len(frames) - 1
+        actions = self._actions(columns, frames[0].id.episode)
+        proposed = columns.get("robot_rl.policy_action", np.zeros_like(actions))
+        rewards = self._rewards(columns, count)
+        ending, success = self._end(columns, rewards, kept)
+        said = {name: columns.get(f"robot_rl.{name}") for name in _DEFAULTS}
+        steps = []
+        for k in range(count):
+            own = {n: _DEFAULTS[n] if v is None else v[k] for n, v in said.items()}
+            over = k == count - 1
+            steps.append(
+                Step(
+                    id=frames[k].id,
+                    step=k,
+                    frame=k,
+                    next_frame=k + 1,
+                    segment=int(own["segment"]),
+                    driver=_word(Driver, own["driver"]),
+                    action=actions[k],
+                    policy_action=np.asarray(proposed[k], np.float32),
+                    outcome=_word(Outcome, own["outcome"]),
+                    reason=own["reason"],
+                    reward=rewards[k],
+                    ending=ending if over else None,
+                    success=success if over else None,
+                    weights_version=int(own["weights_version"]),
+                    stamp_ns=frames[k].stamp_ns,
+                )
+            )
+        return steps
+
+    def _actions(self, columns: Mapping[str, Any], episode: int) -> NDArray[np.float32]:
+        """[N, A] in [-1, 1]."""
+        values = columns[self._names[ACTION]]
+        actions = values.reshape(len(values), -1).astype(np.float32)
+        lowest, highest = actions.min(axis=0), actions.max(axis=0)
+        if not (np.abs(actions) <= RANGE).all():
+            raise SpecError(
+                f"the actions of episode {episode} are not those of '{self._spec.task}'",
+                expected=f"{self._spec.action.size} entries in [-1, 1]: {self._spec.action}",
+                got=f"from {lowest.tolist()} to {highest.tolist()}",
+                fix="convert them to the action of the task first; see docs/data.md",
+            )
+        return actions
+
+    def _rewards(self, columns: Mapping[str, Any], count: int) -> list[float | None]:
+        """One per step; None = unlabelled."""
+        if self._options.success == "last":
+            return [*[0.0] * (count - 1), 1.0]
+        values = columns.get("robot_rl.reward", columns.get("next.reward"))
+        if values is None:
+            return [None] * count
+        labelled = columns.get("robot_rl.labelled", np.isfinite(values))
+        return [float(r) if said else None for r, said in zip(values, labelled, strict=True)]
+
+    def _end(
+        self, columns: Mapping[str, Any], rewards: Sequence[float | None], kept: Mapping[str, Any]
+    ) -> tuple[Ending, bool | None]:
+        """Why the episode ended, and whether it succeeded."""
+        if self._options.success == "last":
+            return Ending.TERMINATED, True
+        last = {name: columns[name][-1] for name in _END if name in columns}
+        won = bool(last.get("next.success", False))
+        if "robot_rl.ending" in last:
+            word = kept.get("success", "yes" if won else "")
+            return _word(Ending, last["robot_rl.ending"]), {"yes": True, "no": False}.get(word)
+        earned = won or (rewards[-1] or 0.0) > 0.0
+        done = bool(last.get("next.done", False))
+        limit = bool(last.get("next.truncated", not earned))
+        ending = Ending.TERMINATED if done and not limit else Ending.TRUNCATED
+        return ending, won if "next.success" in last else (True if earned and done else None)
+
+
+_END = ("next.done", "next.truncated", "next.success", "robot_rl.ending")
+_DEFAULTS: dict[str, Any] = {
+    "segment": 0,
+    "driver": Driver.DEMO.value,
+    "outcome": Outcome.PASS.value,
+    "reason": "",
+    "weights_version": -1,
+}
+"""What is known of a step that another program recorded."""
+
+
+def _stamps_ns(columns: Mapping[str, Any], control_hz: float) -> list[int]:
+    measured = columns.get("robot_rl.t_measured_ns")
+    if measured is not None:
+        return [int(t) for t in measured]
+    return [round(k * 1e9 / control_hz) for k in range(len(columns["frame_index"]))]
+
+
+def _word(kind: type[Word], text: str) -> Word:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise StoreError(
+            "the dataset holds a word that is none of ours",
+            expected=", ".join(kind),
+            got=repr(text),
+            fix="import it with the robot-rl version that exported it",
+        ) from error

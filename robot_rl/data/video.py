@@ -1,0 +1,195 @@
+"""Pictures and videos in and out with PyAV: mp4 (AV1 or H.264), JPEG, PNG. RGB uint8 [H, W, 3]."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+import av.error
+import numpy as np
+from av.codec import Codec
+from av.video.reformatter import Interpolation
+from av.video.stream import VideoStream
+from numpy.typing import NDArray
+
+from robot_rl.errors import SpecError, StoreError
+
+log = logging.getLogger(__name__)
+
+Image = NDArray[np.uint8]
+"""RGB, [H, W, 3]."""
+
+ENCODERS = {"av1": "libsvtav1", "h264": "h264"}
+OPTIONS = {"av1": {"preset": "12"}, "h264": {}}  # 12: as fast as h264, as LeRobot uses it
+GOP = 2  # every second picture is a key frame: any frame is decoded from at most two
+CRF = 30  # LeRobot's quality; lower is better and larger
+PIXEL_FORMAT = "yuv420p"
+EARLY = 0.1  # a picture belongs to a step when it is shown within this share of a period of it
+
+STILLS = {
+    "jpeg": ("mjpeg", "yuvj444p", {"qmin": "2", "qmax": "2", "flags": "+qscale"}),
+    "png": ("png", "rgb24", {}),
+}
+
+
+def available(codec: str) -> str:
+    """`codec` if this machine can encode it, else h264, with a log line.
+
+    Raises:
+        SpecError: unknown codec.
+    """
+    if codec not in ENCODERS:
+        raise SpecError(
+            "unknown video codec", expected=" or ".join(ENCODERS), got=codec, fix="choose one"
+        )
+    try:
+        Codec(ENCODERS[codec], "w")
+    except av.error.FFmpegError:
+        log.warning("this build of PyAV cannot encode %s; using h264", codec)
+        return "h264"
+    return codec
+
+
+class VideoWriter:
+    """Encodes images of one size into an mp4 in memory; picture k is shown at k / fps seconds.
+
+    Raises:
+        SpecError: the codec cannot take images of this size.
+    """
+
+    def __init__(
+        self, height: int, width: int, fps: int, codec: str = "av1", crf: int = CRF
+    ) -> None:
+        os.environ.setdefault("SVT_LOG", "1")  # errors only: the encoder greets on stderr
+        options = {"g": str(GOP), "crf": str(crf), **OPTIONS[codec]}
+        self.count = 0
+        self._bytes = io.BytesIO()
+        self._container = av.open(self._bytes, "w", format="mp4")
+        self._stream: Any = self._container.add_stream(ENCODERS[codec], fps, options=options)
+        self._stream.width, self._stream.height = width, height
+        self._stream.pix_fmt = PIXEL_FORMAT
+        self._stream.codec_context.max_b_frames = 0  # pictures are stored in the order of time
+        try:
+            self._stream.codec_context.open()
+        except av.error.FFmpegError as error:
+            raise SpecError(
+                f"{codec} cannot encode images of {height}x{width}",
+                expected="even height and width of at least 4"
+                if codec == "h264"
+                else "height and width of at least 4",
+                got=f"{height}x{width}",
+                fix="change the image size, or try --codec av1",
+            ) from error
+
+    def add(self, image: Image) -> None:
+        """Append one picture, uint8 [H, W, 3]."""
+        frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+        frame.pts = self.count
+        frame.time_base = 1 / self._stream.codec_context.framerate
+        self._container.mux(self._stream.encode(frame))
+        self.count += 1
+
+    def close(self) -> bytes:
+        """Finish; the mp4 file."""
+        self._container.mux(self._stream.encode())
+        self._container.close()
+        return self._bytes.getvalue()
+
+
+def read_video(
+    path: Path, start_s: float, count: int, fps: float, size: tuple[int, int] | None = None
+) -> list[Image]:
+    """`count` pictures from `start_s` on, one every 1 / fps seconds.
+
+    Args:
+        size: (height, width) to which they are resized; None keeps theirs.
+
+    Raises:
+        StoreError: no such file, not a video, or pictures are missing.
+    """
+    found: dict[int, Image] = {}
+    try:
+        for time_s, frame in _frames_from(path, start_s):
+            place = (time_s - start_s) * fps
+            if round(place) >= count:
+                break
+            if place > -EARLY and abs(place - round(place)) < EARLY:
+                found[round(place)] = _rgb(frame, size)
+    except (av.error.FFmpegError, OSError, ValueError, IndexError) as error:
+        what = "is missing" if isinstance(error, FileNotFoundError) else "is damaged"
+        raise _bad_video(path, what, f"{type(error).__name__}: {error}") from error
+    if len(found) != count:
+        end_s = start_s + count / fps
+        got = f"{len(found)} of {count} pictures from {start_s:.2f} to {end_s:.2f} s"
+        raise _bad_video(path, "lacks pictures", got)
+    return [found[index] for index in range(count)]
+
+
+def resized(image: Image, height: int, width: int) -> Image:
+    """The whole image at another size (stretched if the shape differs); unchanged if it fits."""
+    if image.shape[:2] == (height, width):
+        return image
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+    return _rgb(frame, (height, width))
+
+
+def encode_still(image: Image, kind: str) -> bytes:
+    """One picture as "jpeg" (no chroma subsampling, best quality) or "png" (exact)."""
+    encoder, pixels, options = STILLS[kind]
+    context: Any = av.CodecContext.create(encoder, "w")
+    context.height, context.width = image.shape[:2]
+    context.pix_fmt, context.framerate = pixels, 1
+    context.options = options
+    frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+    frame = frame.reformat(format=pixels)
+    frame.pts = 0
+    return b"".join(bytes(p) for p in [*context.encode(frame), *context.encode(None)])
+
+
+def decode_still(data: bytes) -> Image:
+    """One picture of a JPEG or PNG file image. Raises `StoreError` when it is neither."""
+    try:
+        with av.open(io.BytesIO(data), "r") as container:
+            return _rgb(next(container.decode(video=0)))
+    except (av.error.FFmpegError, StopIteration, ValueError, IndexError) as error:
+        raise StoreError(
+            "an image cannot be decoded",
+            expected="a JPEG or PNG picture",
+            got=f"{len(data)} bytes: {error}",
+            fix="get the dataset again",
+        ) from error
+
+
+def _rgb(frame: av.VideoFrame, size: tuple[int, int] | None = None) -> Image:
+    if size is not None and size != (frame.height, frame.width):
+        height, width = size
+        frame = frame.reformat(width, height, "rgb24", interpolation=Interpolation.AREA)
+    return np.asarray(frame.to_ndarray(format="rgb24"), np.uint8)
+
+
+def _frames_from(path: Path, start_s: float) -> Iterator[tuple[float, av.VideoFrame]]:
+    """(time, frame) in order of time, from the key frame before `start_s` on."""
+    with av.open(str(path)) as container:
+        stream: VideoStream = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        time_base = float(stream.time_base or 0.0)
+        if time_base <= 0.0:
+            raise av.error.InvalidDataError(0, "the video has no time base")
+        container.seek(max(0, round(start_s / time_base)), stream=stream)
+        for frame in container.decode(stream):
+            if frame.pts is not None:
+                yield frame.pts * time_base, frame
+
+
+def _bad_video(path: Path, what: str, got: str) -> StoreError:
+    return StoreError(
+        f"the video {path.name} {what}",
+        expected=f"every picture of the episode in {path}",
+        got=got,
+        fix="get this file again, then repeat the command: it goes on where it was",
+    )

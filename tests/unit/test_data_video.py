@@ -1,0 +1,79 @@
+"""Videos and pictures: order, times, sizes, and what is not a video."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robot_rl.data.video import (
+    ENCODERS,
+    VideoWriter,
+    available,
+    decode_still,
+    encode_still,
+    read_video,
+    resized,
+)
+from robot_rl.errors import SpecError, StoreError
+
+
+def colours(count: int, height: int = 16, width: int = 24) -> list[np.ndarray]:
+    """Plain pictures, each brighter than the one before."""
+    return [np.full((height, width, 3), 5 + 240 * k // count, np.uint8) for k in range(count)]
+
+
+def write(path: Path, images: list[np.ndarray], fps: int = 10, codec: str = "av1") -> Path:
+    writer = VideoWriter(*images[0].shape[:2], fps, codec)
+    for image in images:
+        writer.add(image)
+    path.write_bytes(writer.close())
+    return path
+
+
+@pytest.mark.parametrize("codec", ENCODERS)
+@pytest.mark.parametrize("fps", [1, 10, 30, 50])
+def test_any_stretch_of_a_video_gives_its_own_pictures(
+    tmp_path: Path, codec: str, fps: int
+) -> None:
+    images = colours(40)
+    path = write(tmp_path / "v.mp4", images, fps, available(codec))
+    for first, count in ((0, 40), (0, 1), (7, 5), (39, 1), (20, 20)):
+        found = read_video(path, first / fps, count, fps)
+        assert len(found) == count
+        for image, expected in zip(found, images[first : first + count], strict=True):
+            assert abs(image.mean() - expected.mean()) < 2.5, "the neighbour is 6 away"
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.mp4", colours(10))
+    with pytest.raises(StoreError, match="4 of 9 pictures from 0"):
+        read_video(path, 0.6, 9, 10)
+    path.write_bytes(b"not a video")
+    with pytest.raises(StoreError, match="is damaged"):
+        read_video(path, 0.0, 1, 10)
+    with pytest.raises(StoreError, match="is missing"):
+        read_video(tmp_path / "none.mp4", 0.0, 1, 10)
+
+
+def test_unknown_codecs_and_impossible_sizes_are_refused() -> None:
+    with pytest.raises(SpecError, match="av1 or h264"):
+        available("theora")
+    with pytest.raises(SpecError, match="even height"):
+        VideoWriter(15, 16, 10, "h264")
+
+
+def test_png_is_exact_and_jpeg_close() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (31, 17, 3), np.uint8)
+    assert np.array_equal(decode_still(encode_still(image, "png")), image)
+    assert np.abs(decode_still(encode_still(image, "jpeg")) - image.astype(float)).mean() < 6
+    with pytest.raises(StoreError, match="cannot be decoded"):
+        decode_still(b"\x89PNG nothing")
+
+
+def test_resizing_keeps_colours_and_returns_a_fitting_image_itself() -> None:
+    image = colours(1, 64, 48)[0]
+    assert resized(image, 64, 48) is image
+    assert resized(image, 20, 30).shape == (20, 30, 3)
+    assert abs(int(resized(image, 20, 30).mean()) - int(image.mean())) <= 1
