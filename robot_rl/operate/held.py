@@ -54,6 +54,11 @@ class HeldDevice:
         self._tell_s: float | None = None  # when to say why it refuses; None while it does not
         self._told = False
 
+    @property
+    def held(self) -> frozenset[str]:
+        """Meanings of the buttons that are down."""
+        return self.handset.held
+
     def begin_episode(self, seed: int, purpose: str) -> None:
         """Forget the last episode; everything must be seen neutral again."""
         self.handset.begin_episode(seed, purpose)

@@ -85,6 +85,11 @@ class Either:
         self.person, self.script = person, script
         self._driving, self._heard_s = False, 0.0  # what the person's device said last, and when
 
+    @property
+    def held(self) -> frozenset[str]:
+        """Of the person's device."""
+        return self.person.held
+
     def begin_episode(self, seed: int, purpose: str) -> None:
         """For both."""
         self.person.begin_episode(seed, purpose)

@@ -108,6 +108,7 @@ class OperatorNode:
         self._still = np.zeros(task.spec.action.size, np.float32)
         self._call = wire.EpisodeCall(0, 0, "", active=False)
         self._clock = RosClock(shell)
+        self._hold = Caller(shell.node, topics.GATE_HOLD.name, CALL_S)
         self._heard_s = 0.0  # stamp of the reading that was last passed on
         self._driving = False  # what it said
 
@@ -134,6 +135,8 @@ class OperatorNode:
             value = self._device.poll(state)
             if self._driving and not value.driving and value.stamp_s <= self._heard_s:
                 return  # nobody let go: the device is gone
+            if "hold" in getattr(self._device, "held", ()):
+                self._hold.poll()  # the pad's own button; called again while it is down
             self._heard_s, age_s = value.stamp_s, max(state.stamp_s - value.stamp_s, 0.0)
         self._driving = value.driving
         value = replace(value, stamp_s=self._clock.now_s() - age_s)

@@ -131,7 +131,9 @@ SIM_PLACE = Service(
     "sim/place_objects", _TRIGGER, "sim", ("actor",),
     "put the objects where the parameter `reset_plan` of the sim says",
 )  # fmt: skip
-GATE_HOLD = Service("gate/hold", _TRIGGER, "gate", ("view", "person"), "hold, until `gate/resume`")
+GATE_HOLD = Service(
+    "gate/hold", _TRIGGER, "gate", ("operator", "view", "person"), "hold, until `gate/resume`"
+)
 GATE_RESUME = Service(
     "gate/resume", _TRIGGER, "gate", ("operator", "view", "person"),
     "end of a person's hold, or of one after their device fell silent: arming is possible again",

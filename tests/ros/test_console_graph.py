@@ -142,6 +142,18 @@ def test_a_key_takes_over_and_a_page_that_dies_leaves_a_hold_that_waits(page: Pa
     wait_for(lambda: not probe.report().waits, 3.0, "a person lets it go on")
 
 
+def test_the_pads_own_hold_button_holds(page: Page) -> None:
+    probe = page.world.probe
+    rested_s = time.monotonic() + 0.6
+    page.until(lambda: time.monotonic() > rested_s, "hands off")
+    assert probe.arm(LEASE).granted
+    page.until(lambda: probe.report().waits, "the gate holds", "hold")
+    assert probe.report().mode == "hold"
+    page.until(lambda: not page.driving(), "let go")
+    page.ask("command", verb="go")
+    wait_for(lambda: not probe.report().waits, 3.0, "goes on")
+
+
 def test_hold_from_the_page_lasts_until_go(page: Page) -> None:
     probe = page.world.probe
     page.until(lambda: not page.driving(), "hands off")
