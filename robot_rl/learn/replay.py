@@ -11,7 +11,8 @@ What may be sampled:
     driver RESET                       never
     ending STALE                       not that step
     ending ABORTED                     not one step of that episode
-    reward None                        once a Label(kind="reward") for the step arrives
+    reward None                        once a person's label for the step arrives
+    excluded or trimmed by a label     not while that label stands (`store.review`)
     frame not here yet                 once it arrives
 
 and in which view (HIL-SERL's table; a corrected step is in both):
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 from robot_rl.errors import SpecError
 from robot_rl.learn.frames import Allocate, in_memory
 from robot_rl.spec import Spec, TensorSpec
+from robot_rl.store.review import KINDS, Review, review
 from robot_rl.types import (
     Driver,
     Ending,
@@ -141,7 +143,10 @@ class _Episode:
     frames: dict[int, int] = field(default_factory=dict)
     steps: dict[int, int] = field(default_factory=dict)
     waiting: dict[int, list[int]] = field(default_factory=dict)  # frame number -> step slots
-    labels: dict[int, float] = field(default_factory=dict)  # came before their step
+    said: list[Label] = field(default_factory=list)  # by people, about this episode
+    last: int = -1  # number of the step that ended it
+    goes_on: bool = True  # after that step, as recorded: a time limit
+    success: bool = False  # as recorded
     gripper: int = 0  # last commanded direction: -1 closed, +1 open, 0 none yet
     segment: int = 0  # of the newest step
     over: bool = False
@@ -218,6 +223,8 @@ class Replay:
         self._action = np.zeros((capacity, spec.action.size), np.float32)
         self._reward, self._mask, self._toggle = np.zeros((3, capacity), np.float32)
         self._human, self._usable, self._labelled = np.zeros((3, capacity), np.bool_)
+        self._kept = np.zeros(capacity, np.bool_)  # nobody excluded it
+        self._recorded = np.full(capacity, np.nan, np.float32)  # reward before people spoke
         self._frame, self._next = np.full((2, capacity), -1, np.int64)
         self._follow = np.full(capacity, -1, np.int64)  # slot of the next step of the same driver
         self._before_takeover = np.zeros(capacity, np.bool_)
@@ -249,7 +256,7 @@ class Replay:
     def bytes_per_step(self) -> int:
         """Memory of one step with its frame."""
         frame = sum(v[0].nbytes for v in self._frames.values())
-        return frame + self._action[0].nbytes + 4 * 4 + 4 + 3 * 8
+        return frame + self._action[0].nbytes + 5 * 4 + 5 + 3 * 8
 
     def ingest(self, rows: Iterable[Row]) -> int:
         """Take rows in commit order; a row seen before changes nothing. Returns new env steps."""
@@ -323,7 +330,7 @@ class Replay:
     def _ready(self, slots: Any) -> Any:
         """Which steps (slot or slots) are complete, trusted and labelled: bool or [B]."""
         frames = (self._frame[slots] >= 0) & (self._next[slots] >= 0)
-        return frames & self._usable[slots] & self._labelled[slots]
+        return frames & self._usable[slots] & self._labelled[slots] & self._kept[slots]
 
     def _gather(self, slots: NDArray[np.int64]) -> Batch:
         last, reward = slots, self._reward[slots]
@@ -401,12 +408,10 @@ class Replay:
             return
         slot = self._free_steps.pop()
         episode.steps[row.step] = slot
-        reward = episode.labels.pop(row.step, row.reward)
-        finite = np.isfinite(row.action).all() and np.isfinite(reward or 0.0)
+        finite = np.isfinite(row.action).all() and np.isfinite(row.reward or 0.0)
         self.refused_rows += not finite
         self._action[slot] = row.action
-        self._reward[slot] = 0.0 if reward is None else reward
-        self._labelled[slot] = reward is not None
+        self._recorded[slot] = np.nan if row.reward is None else row.reward
         self._mask[slot] = row.ending is not Ending.TERMINATED
         self._human[slot] = row.driver.is_human
         trusted = row.driver is not Driver.RESET and row.ending is not Ending.STALE
@@ -414,14 +419,16 @@ class Replay:
         self._toggle[slot] = self._reversed_gripper(episode, row)
         self._follow[slot], self._before_takeover[slot], self._return_to_go[slot] = -1, False, 0.0
         self._connect(episode, row, slot)
+        if row.ending is not None:
+            episode.last, episode.goes_on = row.step, row.ending is not Ending.TERMINATED
+        self._judge(episode, review(episode.said), row.step)
         for number, column in ((row.frame, self._frame), (row.next_frame, self._next)):
             column[slot] = episode.frames.get(number, -1 - number - 1)
             if number not in episode.frames:
                 episode.waiting.setdefault(number, []).append(slot)
         self._offer(episode, slot)
         if row.ending is not None:
-            slots = list(episode.steps.values())
-            episode.alone = bool(row.success) and not self._human[slots].any()
+            episode.success = bool(row.success)
             self._close(episode)
             kind = episode.purpose if episode.purpose in OFFLINE else "train"
             over = self._over.setdefault(kind, deque(maxlen=RECENT_EPISODES))
@@ -442,6 +449,9 @@ class Replay:
     def _close(self, episode: _Episode) -> None:
         """The episode is over: returns to go, and its place among the successes."""
         episode.over, rest = True, 0.0
+        said = review(episode.said).success
+        success = episode.success if said is None else said
+        episode.alone = success and not self._human[list(episode.steps.values())].any()
         for number in sorted(episode.steps, reverse=True):
             slot = episode.steps[number]
             rest = float(self._reward[slot]) + self.view.gamma * rest
@@ -457,20 +467,34 @@ class Replay:
         return before not in (0, episode.gripper)
 
     def _add_label(self, episode: _Episode, row: Label) -> None:
-        if row.kind != "reward" or row.step is None:
+        """A person spoke: what they say now stands for all steps of the episode."""
+        if row.kind not in KINDS:
             return
-        slot = episode.steps.get(row.step)
-        if slot is None:
-            episode.labels[row.step] = row.value
-            return
-        self._reward[slot], self._labelled[slot] = row.value, True
-        self._offer(episode, slot)
+        episode.said.append(row)
+        verdict = review(episode.said)
+        for number, slot in episode.steps.items():
+            self._judge(episode, verdict, number)
+            self._offer(episode, slot)
         if episode.over:
             self._close(episode)
 
+    def _judge(self, episode: _Episode, verdict: Review, number: int) -> None:
+        """Reward of a step as recorded, or as people say; success pays 1 on the last step."""
+        slot = episode.steps[number]
+        reward = verdict.rewards.get(number, float(self._recorded[slot]))
+        if number == episode.last and verdict.success is not None:
+            reward = float(verdict.success)
+        if number == episode.last:
+            self._mask[slot] = episode.goes_on and not verdict.success
+        self._labelled[slot] = not np.isnan(reward)
+        self._reward[slot] = reward if self._labelled[slot] else 0.0
+        self._kept[slot] = verdict.keeps(number)
+
     def _offer(self, episode: _Episode, slot: int) -> None:
-        """Enter a step into the views if it is complete."""
+        """Enter a step into the views if it is complete; take it out if people want it out."""
         if not self._ready(slot):
+            self._online.discard(slot)
+            self._demo.discard(slot)
             return
         if episode.purpose not in OFFLINE and self._online.add(slot):
             self._recent[self._recent_count % len(self._recent)] = slot

@@ -1,0 +1,105 @@
+"""What people say about an episode reaches the replay: excluded, trimmed, relabelled, taken back."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from robot_rl.learn.replay import Replay
+from robot_rl.types import Driver, Label, Row
+from tests.unit.test_replay import SPEC, episode_id
+from tests.unit.test_replay_views import corrected
+
+P, C = Driver.POLICY, Driver.CORRECTION
+DRIVERS = [P, P, C, C, P, P]
+
+
+def said(*words: tuple[str, float, int | None]) -> list[Label]:
+    """Labels of one person about episode 0: (kind, value, step)."""
+    return [
+        Label(episode_id(0), i, step, kind, value, "person", "ada", i * 10**9)
+        for i, (kind, value, step) in enumerate(words)
+    ]
+
+
+def offered(replay: Replay) -> dict[int, tuple[float, float]]:
+    """Step number of episode 0 -> (reward, mask), of everything that can be drawn."""
+    if not replay.can_sample:
+        return {}
+    batch = replay.sample(3000, 0.5, np.random.default_rng(0))
+    rows = zip(batch.action, batch.reward, batch.mask, strict=True)
+    return {int(a[1]): (float(r), float(m)) for a, r, m in rows if a[0] == 0}
+
+
+def replay_of(rows: list[Row]) -> Replay:
+    replay = Replay(SPEC, 100)
+    replay.ingest(rows)
+    return replay
+
+
+RECORDED = dict.fromkeys(range(5), (0.0, 1.0)) | {5: (1.0, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        ((), RECORDED),
+        ((("exclude", 1, None),), {}),
+        ((("exclude", 1, None), ("exclude", 0, None)), RECORDED),
+        ((("exclude", 1, None), ("undo", 0, None)), RECORDED),
+        ((("keep_from", 0, 2), ("keep_to", 0, 3)), {2: (0.0, 1.0), 3: (0.0, 1.0)}),
+        ((("success", 0, None),), RECORDED | {5: (0.0, 0.0)}),
+        ((("success", 0, None), ("undo", 0, None)), RECORDED),
+        ((("reward", 0.5, 1),), RECORDED | {1: (0.5, 1.0)}),
+        ((("classifier", 0.9, 1),), RECORDED),
+    ],
+)
+def test_the_newest_word_stands_whenever_it_arrives(
+    words: tuple[tuple[str, float, int | None], ...], want: dict[int, tuple[float, float]]
+) -> None:
+    rows = corrected(0, DRIVERS)
+    for late in range(1, len(rows) + 1):  # a label may be here before the steps it speaks about
+        replay = replay_of([*rows[:late], *said(*words), *rows[late:]])
+        assert offered(replay) == want, late
+
+
+def test_a_time_limit_that_a_person_calls_success_ends_there_and_can_be_taken_back() -> None:
+    from dataclasses import replace
+
+    from robot_rl.types import Ending, Step
+
+    rows = [
+        replace(r, ending=Ending.TRUNCATED, success=False, reward=0.0)
+        if isinstance(r, Step) and r.ending
+        else r
+        for r in corrected(0, DRIVERS, success=False)
+    ]
+    replay = replay_of(rows)
+    assert offered(replay)[5] == (0.0, 1.0)
+    word, back = said(("success", 1, None), ("undo", 0, None))
+    replay.ingest([word])
+    assert offered(replay)[5] == (1.0, 0.0)
+    replay.ingest([back])
+    assert offered(replay)[5] == (0.0, 1.0)
+
+
+def test_order_of_arrival_does_not_matter() -> None:
+    words = said(("exclude", 1, None), ("keep_to", 0, 4), ("undo", 0, None), ("success", 0, None))
+    outcomes = []
+    for order in itertools.permutations(words):
+        replay = replay_of([*corrected(0, DRIVERS), *order])
+        outcomes.append((offered(replay), replay.len_online, replay.len_demo))
+    assert all(o == outcomes[0] for o in outcomes)
+    assert outcomes[0][1:] == (5, 2)
+
+
+def test_views_shrink_and_grow_with_the_words_and_other_episodes_stay() -> None:
+    replay = replay_of([*corrected(0, DRIVERS), *corrected(1, DRIVERS)])
+    assert (replay.len_online, replay.len_demo) == (12, 4)
+    out, back = said(("exclude", 1, None), ("undo", 0, None))
+    replay.ingest([out])
+    assert (replay.len_online, replay.len_demo) == (6, 2)
+    replay.ingest([back])
+    assert (replay.len_online, replay.len_demo) == (12, 4)
