@@ -1,4 +1,4 @@
-"""What people say about an episode reaches the replay: excluded, trimmed, relabelled, taken back."""
+"""What people say about an episode reaches the replay: excluded, trimmed, relabelled, undone."""
 
 from __future__ import annotations
 
