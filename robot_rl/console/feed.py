@@ -32,6 +32,7 @@ IDLE_S = 2.0  # a camera nobody asks for is not fetched
 AWAY_S = 0.5  # between two tries while the robot side is away
 FROZEN_S = 1.0  # a camera that shows the same picture this long is called frozen
 JPEG_QUALITY = 80
+EMPTY: dict[str, Any] = {"robot": {}, "figures": {}, "findings": [], "curves": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,6 @@ class Feed:
                 await asyncio.sleep(AWAY_S)
                 continue
             if not len(raw):
-                camera.wanted_s = max(camera.wanted_s, time.monotonic() - IDLE_S / 2)
                 await asyncio.sleep(POLL_S)
                 continue
             number, shape = head["number"], (head["height"], head["width"], 3)
@@ -150,29 +150,38 @@ class Feed:
                 camera.arrived.notify_all()
 
     async def _gather(self) -> None:
-        """Robot side and figures, ten times a second."""
+        """Robot side and figures, ten times a second, whatever goes wrong with one of them."""
         deadline_s = time.monotonic()
         while True:
-            view: Mapping[str, Any] | None = None
-            with suppress(LinkError):
-                view, _ = await self.panel.ask("view", timeout_s=AWAY_S)
-            learned = await asyncio.to_thread(self._figures.read)
-            word, reason = word_of(view)
+            try:
+                values = await self._look()
+            except Exception:  # the page must never go on showing an old word
+                log.exception("telemetry failed")
+                values = {"word": "OFFLINE", "reason": "the console has a defect; see its log"}
             async with self._fresh:
-                self._values = {
-                    "word": word,
-                    "reason": reason,
-                    "robot": view or {},
-                    "moving": bool((view or {}).get("moving")),
-                    "learning_changed": learned > 0,
-                    "figures": self._figures.numbers,
-                    "findings": self._figures.findings,
-                    "curves": {k: list(v)[-200:] for k, v in self._figures.curves.items() if v},
-                }
+                self._values = EMPTY | values
                 self._count += 1
                 self._fresh.notify_all()
             deadline_s = max(deadline_s + TELEMETRY_S, time.monotonic())
             await asyncio.sleep(deadline_s - time.monotonic())
+
+    async def _look(self) -> dict[str, Any]:
+        """The robot side's newest words and the run's figures."""
+        view: Mapping[str, Any] | None = None
+        with suppress(LinkError):
+            view, _ = await self.panel.ask("view", timeout_s=AWAY_S)
+        learned = await asyncio.to_thread(self._figures.read)
+        word, reason = word_of(view)
+        return {
+            "word": word,
+            "reason": reason,
+            "robot": view or {},
+            "moving": bool((view or {}).get("moving")),
+            "learning_changed": learned > 0,
+            "figures": self._figures.numbers,
+            "findings": self._figures.findings,
+            "curves": {k: list(v)[-200:] for k, v in self._figures.curves.items() if v},
+        }
 
 
 def _compress(rgb: np.ndarray) -> bytes:

@@ -91,7 +91,9 @@ class RobotSide:
                 self.heard.append((time.monotonic(), json.loads(self._control.recv())))
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; twice does no harm."""
+        if not self._going:
+            return
         self._going = False
         for thread in self._threads:
             thread.join()

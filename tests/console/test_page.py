@@ -234,6 +234,17 @@ def test_a_cut_line_is_shown_and_heals(page: Any, console: Any, robot: Any) -> N
     page.keyboard.up("Space")
 
 
+def test_an_old_word_never_stays_on_the_page(page: Any, robot: Any) -> None:
+    until(lambda: word(page) == "POLICY")
+    robot.view = {"gate": "nonsense"}  # what no view node says: the console must not hang on it
+    until(lambda: word(page) == "OFFLINE")
+    robot.view = {"gate": {"mode": "run"}, "episode": {"purpose": "train", "active": True}}
+    until(lambda: word(page) == "POLICY")
+    page.evaluate("WebSocket.prototype.send = () => {}")  # the page itself is cut off
+    robot.close()
+    until(lambda: word(page) == "OFFLINE")
+
+
 def test_a_frozen_camera_is_called_frozen(page: Any, robot: Any) -> None:
     until(lambda: page.locator(".camera .age").first.inner_text().endswith("ms"))
     robot.frozen = True

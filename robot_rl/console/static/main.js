@@ -113,7 +113,14 @@ function drawFindings(findings) {
   }));
 }
 
+const STALE_MS = 1000; // telemetry comes ten times a second; an old word must not stay on the page
+
+function watch() {
+  if (performance.now() - (onTelemetry.at ?? 0) > STALE_MS) drawState({ word: "OFFLINE", reason: "the console does not answer" });
+}
+
 function onTelemetry(text) {
+  onTelemetry.at = performance.now();
   const now = JSON.parse(text), figures = { ...now.figures };
   figures["episode/success_rate"] ??= smooth(now.curves["episode/success"] ?? [], WINDOW).at(-1)?.[1];
   figures["episode/human_rate"] = smooth(now.curves["episode/intervention_rate"] ?? [], WINDOW).at(-1)?.[1];
@@ -213,7 +220,8 @@ async function start() {
   control = new Control({ onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
   page.control = control;
   drawLegend();
-  connect("/ws/telemetry", { onMessage: onTelemetry, onClose: () => drawState({ word: "OFFLINE", reason: "the console does not answer" }) });
+  connect("/ws/telemetry", { onMessage: onTelemetry });
+  setInterval(watch, 200);
   addEventListener("keydown", onKey);
   $("hold").onclick = () => doing(ACTIONS.Escape());
   $("lease-button").onclick = () => doing(toggleLease());
