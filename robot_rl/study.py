@@ -97,7 +97,9 @@ VARIANTS = {
     ),
     "bc_data": Variant("cloning the data", ("algo=bc", "algo.hidden=[128,128]", *OFFLINE)),
     "iql": Variant("IQL, offline", ("algo=iql", *SMALL, *OFFLINE)),
-    "calql": Variant("Cal-QL, offline", ("algo=calql", *SMALL, *OFFLINE)),
+    "calql": Variant(
+        "Cal-QL, offline", ("algo=calql", *SMALL, "algo.conservative_weight=0.05", *OFFLINE)
+    ),
     "iql_wsrl": Variant("IQL, then WSRL", (*ONLINE, WARM_UP), before="iql"),
     "calql_wsrl": Variant("Cal-QL, then WSRL", (*ONLINE, WARM_UP), before="calql"),
     "calql_sac": Variant("Cal-QL, then SAC without a warm-up", ONLINE, before="calql"),
