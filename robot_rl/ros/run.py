@@ -63,6 +63,8 @@ def graph_of(experiment: Experiment) -> Graph:
         config = dataclasses.replace(config, with_view=True)
     if isinstance(config, RealGraphConfig):
         return real_graph(config, run_dir)
+    if with_console(experiment) and not experiment.operator.with_script:
+        config = dataclasses.replace(config, unattended=False)  # a person is there to look
     if not config.camera_hz and getattr(experiment.task, "images", ()):
         rate_hz = FRAMES_PER_TICK * experiment.task.spec.control_hz
         config = dataclasses.replace(config, camera_hz=rate_hz)

@@ -313,3 +313,29 @@ def test_the_parameter_tables_hold_their_own_defaults() -> None:
         assert len({p.name for p in table}) == len(table)
         for p in table:
             assert p.check(p.default, node) == p.default, asdict(p)
+
+
+@pytest.mark.parametrize(
+    ("operator", "nodes", "unattended"),
+    [
+        (["operator=scripted"], {"sim", "gate", "watchdog", "operator", "actor"}, True),
+        (["operator=console"], {"sim", "gate", "watchdog", "operator", "view", "actor"}, False),
+        (
+            ["operator=console", "operator.with_script=true"],
+            {"sim", "gate", "watchdog", "operator", "view", "actor"},
+            True,
+        ),
+    ],
+)
+def test_who_works_at_the_page_decides_who_looks_and_who_acknowledges(
+    operator: list[str], nodes: set[str], unattended: bool, tmp_path: Path
+) -> None:
+    from robot_rl.experiment import Experiment
+    from robot_rl.ros.run import graph_of, with_console
+
+    overrides = ["experiment=peg_insert", "runtime=ros", f"run_dir={tmp_path}"]
+    experiment = Experiment.compose([*overrides, *operator])
+    graph = {spec.name: spec for spec in graph_of(experiment)}
+    assert graph.keys() == nodes
+    assert graph["operator"].params["unattended"] is unattended
+    assert with_console(experiment) is ("view" in graph)
