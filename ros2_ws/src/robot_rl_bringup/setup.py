@@ -42,6 +42,7 @@ setup(
         "console_scripts": [
             "sim = robot_rl.ros.sim_node:main",
             "gate = robot_rl.ros.gate_node:main",
+            "view = robot_rl.ros.view_node:main",
             "watchdog = robot_rl.ros.watchdog_node:main",
             "operator = robot_rl.ros.operator_node:main",
             "actor = robot_rl.ros.actor_node:main",
