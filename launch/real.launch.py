@@ -9,7 +9,9 @@ from robot_rl.ros.launch_front import actions, argument
 
 def _nodes(context):
     config = RealGraphConfig(
-        namespace=argument(context, "namespace"), stop_service=argument(context, "stop_service")
+        namespace=argument(context, "namespace"),
+        stop_service=argument(context, "stop_service"),
+        with_view=argument(context, "view") == "true",
     )
     return actions(real_graph(config, argument(context, "run_dir")))
 
@@ -21,6 +23,7 @@ def generate_launch_description():
             DeclareLaunchArgument("run_dir", description="run folder made by `robot-rl train`"),
             DeclareLaunchArgument("namespace", default_value=""),
             DeclareLaunchArgument("stop_service", default_value="controller/stop"),
+            DeclareLaunchArgument("view", default_value="false", description="for the console"),
             OpaqueFunction(function=_nodes),
         ]
     )

@@ -12,6 +12,7 @@ def _nodes(context):
         namespace=argument(context, "namespace"),
         real_time_factor=float(argument(context, "real_time_factor")),
         camera_hz=float(argument(context, "camera_hz")),
+        with_view=argument(context, "view") == "true",
     )
     return actions(sim_graph(config, argument(context, "run_dir")))
 
@@ -24,6 +25,7 @@ def generate_launch_description():
             DeclareLaunchArgument("namespace", default_value=""),
             DeclareLaunchArgument("real_time_factor", default_value="1.0"),
             DeclareLaunchArgument("camera_hz", default_value="0.0"),
+            DeclareLaunchArgument("view", default_value="false", description="for the console"),
             OpaqueFunction(function=_nodes),
         ]
     )

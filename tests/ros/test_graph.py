@@ -253,6 +253,11 @@ def launched(name: str, given: dict[str, str]) -> list[Recorded]:
             ),
         ),
         ("real", {"run_dir": "r"}, lambda: real_graph(RealGraphConfig(), "r")),
+        (
+            "real",
+            {"run_dir": "r", "view": "true"},
+            lambda: real_graph(RealGraphConfig(with_view=True), "r"),
+        ),
     ],
 )
 def test_launch_files_start_exactly_the_graph(
