@@ -44,6 +44,7 @@ class BcConfig:
     batch_size: int = 256
     encoder: EncoderConfig = field(default_factory=EncoderConfig)  # used when there are images
     own_successes: bool = False  # RaC: clone also what the policy did alone and well
+    std: float = 0.05  # of the noise when it practises: "mse" does not learn it, "nll" starts here
     loss: str = "mse"  # recorded actions are clipped at +-1, where NLL explodes
 
     def __post_init__(self) -> None:
@@ -52,6 +53,8 @@ class BcConfig:
             raise ValueError("batch_size and learning_rate must be positive, hidden not empty")
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {ACTIVATIONS}, got {self.activation}")
+        if not 0.0 < self.std <= 1.0:
+            raise ValueError(f"std must lie in (0, 1], got {self.std}")
         if self.loss not in ("nll", "mse"):
             raise ValueError(f"loss must be nll or mse, got {self.loss}")
 
@@ -77,7 +80,7 @@ class Bc(Trained):
         self.config = config
         self.view = View(demo_only=True, own_successes=config.own_successes)
         self.net = config.make_actor(spec)
-        self.actor = {k: v.to(self.device) for k, v in self.net.init(generator).items()}
+        self.actor = {k: v.to(self.device) for k, v in self.net.init(generator, config.std).items()}
         self.updates = torch.zeros((), dtype=torch.int64, device=self.device)
         learned = {k: self.actor[k] for k in ("policy", "gripper", "encoder") if k in self.actor}
         for tensor in learned.values():
