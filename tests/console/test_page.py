@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import until
 
 from robot_rl.console.access import Role
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
+from tests.console.served import until
 
 SHOTS = os.environ.get("ROBOT_RL_SCREENSHOTS")
 PAD = """
@@ -150,8 +150,8 @@ def test_a_gamepad_needs_no_installation(context: Any, console: Any, robot: Any)
     until(lambda: page.locator("#lease").inner_text() == "you drive")
     page.evaluate("testPad.buttons[5].pressed = testPad.buttons[6].pressed = true")
     page.evaluate("testPad.axes[1] = -0.5")
-    until(lambda: driven(robot))
-    assert driven(robot)[-1]["axes"][0] == 0.5 and "close" in driven(robot)[-1]["held"]
+    until(lambda: driven(robot) and driven(robot)[-1]["axes"][0] == 0.5)
+    assert "close" in driven(robot)[-1]["held"]
     page.evaluate("testPad.connected = false")
     until(lambda: robot.heard[-1][1]["held"] == [])
 

@@ -12,8 +12,10 @@ from websockets.sync.client import connect
 
 from robot_rl.cli.main import main
 from robot_rl.console.access import LEASE_SILENCE_S, Access, Role
+from robot_rl.experiment import Experiment
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
+from tests.console.served import Served
 
 
 def enter(console: Any, role: Role = Role.OPERATOR) -> httpx.Client:
@@ -184,10 +186,6 @@ def test_review_reads_steps_pictures_and_says_what_is_missing(console: Any) -> N
 
 
 def test_a_run_that_has_not_started_is_no_error(tmp_path: Path) -> None:
-    from conftest import Served
-
-    from robot_rl.experiment import Experiment
-
     folder = Experiment.compose([f"run_dir={tmp_path / 'new'}"]).save()
     served = Served(folder)
     try:

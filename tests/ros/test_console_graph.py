@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ class Page:
             finally:
                 await panel.close()
 
-        return asyncio.run(once())
+        with ThreadPoolExecutor(1) as apart:  # a browser test may have left a loop in this thread
+            return apart.submit(lambda: asyncio.run(once())).result()
 
     def begin(self) -> None:
         call = wire.EpisodeCall(1, 0, "train", active=True)

@@ -118,6 +118,7 @@ def test_newest_weights_only_and_never_older_ones(
     pair.until(pair.client.newest_weights)
     first = pair.client.newest_weights()
     assert first is not None and (first.version, first.data) == (4, b"w4")
+    pair.until(lambda: pair.client.status()["weights_version"] == 4)
     pair.server.publish(weights(3))
     asked = pair.client.status()["weights_version"]
     for _ in range(30):

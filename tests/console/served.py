@@ -1,0 +1,201 @@
+"""A console with a robot side that we play ourselves: what the tests of the page stand on.
+
+The sockets, the pages and the browser are the real ones; `RobotSide` answers as the view node does
+and keeps what the operator's node would receive.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robot_rl.types import (
+    Driver,
+    Ending,
+    EpisodeId,
+    EpisodeStart,
+    Frame,
+    Outcome,
+    Step,
+)
+
+pytest.importorskip("fastapi", reason="the console extra is not installed")
+
+CAMERAS = ("front", "wrist")
+
+
+class RobotSide:
+    """Plays view node and operator node: `view` is what it says, `heard` what the driver sent."""
+
+    def __init__(self, run_dir: Path) -> None:
+        import zmq
+
+        from robot_rl.link.panel import PanelServer, socket_address
+
+        self.view: dict[str, Any] = {
+            "gate": {"mode": "run", "reason": "", "rejected": 0},
+            "episode": {"purpose": "train", "active": True, "seed": 1},
+            "stopped": False,
+            "driving": False,
+            "driver": "policy",
+            "force_n": 3.2,
+            "speed_mm_s": 41.0,
+            "gripper_mm": 12.0,
+            "moving": True,
+        }
+        self.heard: list[tuple[float, dict[str, Any]]] = []
+        self.commands: list[str] = []
+        self.frozen = False
+        self._number = 0
+        self._server = PanelServer(socket_address(run_dir, "view"))
+        self._control = zmq.Context.instance().socket(zmq.PULL)
+        self._control.bind(socket_address(run_dir, "control"))
+        self._going = True
+        self._threads = [threading.Thread(target=f) for f in (self._serve, self._listen)]
+        for thread in self._threads:
+            thread.start()
+
+    def _answer(self, question: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        match question["want"]:
+            case "view":
+                return self.view, b""
+            case "command":
+                self.commands.append(question["verb"])
+                return {"said": f"{question['verb']}: done"}, b""
+        self._number += 1
+        rgb = np.zeros((240, 320, 3), np.uint8)
+        shade = 0 if self.frozen else self._number * 5
+        rgb[..., 0], rgb[..., 1] = np.arange(320) * 255 // 320, shade % 255
+        head = {"number": self._number, "height": 240, "width": 320, "age_s": 0.01}
+        return head, rgb.tobytes()
+
+    def _serve(self) -> None:
+        while self._going:
+            self._server.serve(self._answer, 0.02)
+
+    def _listen(self) -> None:
+        while self._going:
+            if self._control.poll(20):
+                self.heard.append((time.monotonic(), json.loads(self._control.recv())))
+
+    def close(self) -> None:
+        """End the threads; twice does no harm."""
+        if not self._going:
+            return
+        self._going = False
+        for thread in self._threads:
+            thread.join()
+        self._server.close()
+        self._control.close(0)
+
+
+def rows_of(spec: Any, run: str, episode: int, steps: int, success: bool) -> list[Any]:
+    """A made-up episode."""
+    rng = np.random.default_rng(episode)
+    id_ = EpisodeId(run, "actor-0", episode)
+    stamp_ns = 1_700_000_000_000_000_000 + episode * 10**10
+    observation = {
+        name: rng.integers(0, 255, t.shape).astype(t.dtype)
+        if t.dtype == "uint8"
+        else rng.normal(size=t.shape).astype(t.dtype)
+        for name, t in spec.observation.items()
+    }
+    rows: list[Any] = [
+        EpisodeStart(id_, "train", spec.task, spec.hash, "", episode, stamp_ns),
+        Frame(id_, 0, stamp_ns, observation),
+    ]
+    for i in range(steps):
+        last = i == steps - 1
+        human = 3 <= i < 6
+        action = rng.uniform(-1, 1, spec.action.size).astype(np.float32)
+        rows += [
+            Step(
+                id=id_, step=i, frame=i, next_frame=i + 1,
+                segment=1 if human else 0 if i < 3 else 2,
+                driver=Driver.CORRECTION if human else Driver.POLICY,
+                action=action, policy_action=action, outcome=Outcome.PASS, reason="",
+                reward=float(success and last),
+                ending=(Ending.TERMINATED if success else Ending.TRUNCATED) if last else None,
+                success=success if last else None, weights_version=4, stamp_ns=stamp_ns + i * 10**8,
+            ),
+            Frame(id_, i + 1, stamp_ns + (i + 1) * 10**8, observation),
+        ]  # fmt: skip
+    return rows
+
+
+def write_figures(run_dir: Path, episodes: int = 40) -> None:
+    """metrics.jsonl and learner.jsonl as a run writes them."""
+    rng = np.random.default_rng(0)
+    with (run_dir / "metrics.jsonl").open("a") as file:
+        for i in range(episodes):
+            line = {
+                "env_steps": 50 * i,
+                "episode/success": float(rng.random() < i / episodes),
+                "episode/intervention_rate": max(0.0, 0.5 - i / episodes),
+                "weights/version": i,
+                "weights/staleness_s": 0.8,
+                "link/queue": 0.0,
+                "loop/late_ticks": 0.0,
+                "state": "practice",
+            }
+            file.write(json.dumps(line) + "\n")
+    with (run_dir / "learner.jsonl").open("a") as file:
+        for i in range(episodes):
+            line = {
+                "env_steps": 50 * i,
+                "critic/q_mean": i / episodes,
+                "critic/q_std": 0.1,
+                "learner/utd": 7.9,
+                "replay/online": 50 * i,
+                "replay/demo": 300,
+                "diagnostics/time_limit": 1.0,
+                "diagnostics/time_limit/what": "the time limit ends 9 of 10 episodes",
+                "diagnostics/time_limit/fix": "take over sooner, or raise task.max_steps",
+            }
+            file.write(json.dumps(line) + "\n")
+
+
+class Served:
+    """A console that runs. url; invite(role) makes a link."""
+
+    def __init__(self, run_dir: Path) -> None:
+        from robot_rl.console.access import Role
+        from robot_rl.console.serve import server_of
+
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        os.environ["ROBOT_RL_DISK_RESERVE_BYTES"] = "0"
+        self.server, self.access = server_of(run_dir, "127.0.0.1", port)
+        self.url = f"http://127.0.0.1:{port}"
+        self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
+            f"{self.url}/enter?token={self.access.invite(Role(role))}"
+        )
+        self._thread = threading.Thread(target=self.server.run)
+        self._thread.start()
+        deadline_s = time.monotonic() + 20
+        while not self.server.started and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self.server.should_exit = True
+        self._thread.join()
+
+
+def until(what: Callable[[], Any], timeout_s: float = 8.0) -> Any:
+    """Wait until `what()` is true; returns it. Fails with its last value."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (value := what()):
+        assert time.monotonic() < deadline_s, f"still {value!r}"
+        time.sleep(0.02)
+    return value
