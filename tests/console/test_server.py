@@ -109,6 +109,9 @@ def test_only_the_holder_of_the_lease_is_heard(console: Any, robot: Any) -> None
     ada, ben = enter(console), enter(console)
     ada.post("/api/lease/claim")
     with socket_of(console, ada, "/ws/control") as a, socket_of(console, ben, "/ws/control") as b:
+        while not robot.heard:  # the line to the robot side comes up on its own
+            a.send('{"axes": [1, 0, 0, 0, 0, 0], "held": []}')
+            assert a.recv() == "1"
         for _ in range(200):
             a.send('{"axes": [1, 0, 0, 0, 0, 0], "held": ["drive"]}')
             b.send('{"axes": [-1, 0, 0, 0, 0, 0], "held": ["drive"]}')
