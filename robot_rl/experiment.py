@@ -149,6 +149,11 @@ class Experiment:
         """How the ROS 2 graph runs (group `ros`). Needs no ROS to be read."""
         return self._section("ros")
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the ROS 2 graph brings a simulated arm."""
+        return (self.config.get("ros") or {}).get("name") == "sim"
+
     @cached_property
     def learner(self) -> LearnerConfig:
         """Update budget, batch, checkpoints. Imports torch."""

@@ -21,6 +21,7 @@ from robot_rl.geometry import (
 )
 from robot_rl.types import Observation, Pose
 
+IMAGE = "image/"  # observation entries of cameras begin so
 PROTOCOL_VERSION = 1  # bump when a message or row changes shape
 
 
@@ -130,6 +131,11 @@ class Spec:
             got=str(self.action),
             fix="Gymnasium environments run with `robot-rl train task=gym runtime=lockstep` only",
         )
+
+    @property
+    def cameras(self) -> list[str]:
+        """Names of the cameras whose pictures are in the observation (`image/<name>`)."""
+        return [k.removeprefix(IMAGE) for k in self.observation if k.startswith(IMAGE)]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain nested dict (JSON-able), the form that is hashed, saved and sent."""

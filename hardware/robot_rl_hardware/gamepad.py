@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import ConfigError, SetupError
-from robot_rl.operate.calibration import load_rest, split_axis
+from robot_rl.operate.calibration import split_axis
 from robot_rl.operate.devices import GamepadConfig
-from robot_rl.operate.handset import Handset
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap
-from robot_rl_hardware.reader import Found, Reader, pick
+from robot_rl_hardware.reader import Found, held_device, pick
 
 PERIOD_S = 0.01  # a pad is asked this often
 BTN_GAMEPAD = 0x130  # every gamepad has this button (BTN_SOUTH), no mouse, touchpad or keyboard has
@@ -159,9 +158,7 @@ def connect(
 
 def open_gamepad(config: GamepadConfig, action_size: int) -> HeldDevice:
     """The input device of `operator=gamepad`. Raises like `connect`."""
-    reader = Reader(lambda: connect(config))
-    rest = load_rest(reader.name, reader.inputs.axes)
-    return HeldDevice(Handset(config.handset, action_size, rest), reader, reader.name)
+    return held_device(lambda: connect(config), config.handset, action_size)
 
 
 def none_found() -> SetupError:

@@ -18,7 +18,9 @@ from typing import Protocol
 import numpy as np
 
 from robot_rl.errors import RobotRLError, SetupError
-from robot_rl.operate.handset import Reading
+from robot_rl.operate.calibration import load_rest
+from robot_rl.operate.handset import Handset, HandsetConfig, Reading
+from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap
 from robot_rl.types import RobotState
 
@@ -118,6 +120,15 @@ class Reader:
                 self._newest = reading
         finally:
             handle.close()
+
+
+def held_device(
+    connect: Callable[[], Handle], config: HandsetConfig, action_size: int
+) -> HeldDevice:
+    """A device that is read in a thread, with the rest position that was measured for it."""
+    reader = Reader(connect)
+    rest = load_rest(reader.name, reader.inputs.axes)
+    return HeldDevice(Handset(config, action_size, rest), reader, reader.name)
 
 
 def pick(found: Sequence[Found], wanted: str, kind: str, missing: SetupError) -> Found:

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from robot_rl.errors import SetupError
-from robot_rl.operate.calibration import load_rest
 from robot_rl.operate.devices import SpaceMouseConfig
-from robot_rl.operate.handset import Handset
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap
-from robot_rl_hardware.reader import Found, Reader, pick
+from robot_rl_hardware.reader import Found, held_device, pick
 
 PRODUCTS: Mapping[tuple[int, int], str] = {
     (0x046D, 0xC625): "SpacePilot",
@@ -166,9 +164,7 @@ def connect(
 
 def open_spacemouse(config: SpaceMouseConfig, action_size: int) -> HeldDevice:
     """The input device of `operator=spacemouse`. Raises like `connect`."""
-    reader = Reader(lambda: connect(config))
-    rest = load_rest(reader.name, reader.inputs.axes)
-    return HeldDevice(Handset(config.handset, action_size, rest), reader, reader.name)
+    return held_device(lambda: connect(config), config.handset, action_size)
 
 
 def _open(path: str) -> Any:

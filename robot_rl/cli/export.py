@@ -39,7 +39,7 @@ def run(argv: Sequence[str]) -> int:
     args = _parser().read(argv)
     write = FORMATS[args.to]
     episodes = engine("robot_rl.data.episodes:choose")
-    with engine("robot_rl.data.episodes:open_store")(args.run) as store:
+    with engine("robot_rl.store.dataset:open_store")(args.run) as store:
         chosen = episodes(store, [word for word in args.include.split(",") if word])
         try:
             with Progress("episodes exported") as progress:

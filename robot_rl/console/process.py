@@ -8,28 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from robot_rl.console.address import HOST, free_port
 from robot_rl.console.serve import serve
 from robot_rl.link.panel import link_file
-
-HOST, FIRST_PORT, PORTS = "127.0.0.1", 8080, 20
-
-
-def free_port(first: int = FIRST_PORT) -> int:
-    """The first port from `first` on that nobody listens to; any other one when all are taken."""
-    for port in (*range(first, first + PORTS), 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return probe.getsockname()[1]
-    raise OSError("no free port")
 
 
 def write_link(run_dir: Path, link: str) -> None:

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 
 from robot_rl.errors import StoreError
+from robot_rl.store.dataset import find_store
 from robot_rl.store.review import check_label, review
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, Frame, Label
@@ -32,8 +33,7 @@ class Records:
     def store(self) -> Store:
         """The run's store. Raises `StoreError` while there is none."""
         if self._store is None:
-            paths = [self._run_dir / name for name in STORES]
-            found = next((p for p in paths if p.is_file()), None)
+            found = find_store(self._run_dir, STORES)
             if found is None:
                 raise StoreError(
                     "nothing has been recorded yet",
@@ -74,9 +74,8 @@ class Records:
             raise _missing(id_)
         labels = store.labels(id_)
         spec = store.spec
-        images = [k for k, v in spec.observation.items() if len(v.shape) == 3] if spec else []
         return {
-            "cameras": sorted(k.removeprefix("image/") for k in images),
+            "cameras": sorted(spec.cameras) if spec else [],
             "control_hz": spec.control_hz if spec else None,
             "steps": [
                 {

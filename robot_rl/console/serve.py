@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import uvicorn
 
 from robot_rl.console.access import Access, Role
 from robot_rl.console.app import make_app
-from robot_rl.console.doors import Console
+from robot_rl.console.doors import Console, audit
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
 from robot_rl.experiment import Experiment
@@ -23,11 +24,10 @@ def about(experiment: Experiment) -> dict[str, Any]:
     """What a page must know once: names, cameras, rates."""
     task = experiment.task
     images = list(getattr(task, "images", ()))
-    simulated = (experiment.config.get("ros") or {}).get("name") == "sim"
     return {
         "task": task.name,
         "run": experiment.run_dir.name,
-        "cameras": [*images, "video"] if simulated else images,
+        "cameras": [*images, "video"] if experiment.is_simulated else images,
         "control_hz": task.spec.control_hz,
     }
 
@@ -52,7 +52,14 @@ def server_of(run_dir: Path, host: str, port: int) -> tuple[uvicorn.Server, Acce
 
 
 def serve(run_dir: Path, host: str, port: int, started: Callable[[Any], None]) -> None:
-    """Serve; `started` gets a function that makes links (role -> token)."""
+    """Serve; `started` gets a function that makes links (role -> token).
+
+    Every command of every session becomes a line of the run's audit.log.
+    """
+    lines = logging.FileHandler(run_dir / "audit.log")
+    lines.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    audit.addHandler(lines)
+    audit.setLevel(logging.INFO)
     server, access = server_of(run_dir, host, port)
     started(lambda role: access.invite(Role(role)))
     server.run()

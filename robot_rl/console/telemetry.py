@@ -5,14 +5,12 @@ The word on top of the page is computed here, once, from what gate, actor and op
 
 from __future__ import annotations
 
-import json
-import logging
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-log = logging.getLogger(__name__)
+from robot_rl.files import Tail
 
 HISTORY = 600  # points kept of every curve
 CURVES = (
@@ -56,31 +54,6 @@ def _driver(view: Mapping[str, Any], episode: Mapping[str, Any]) -> tuple[str, s
     if purpose == "demo":
         return "HOLD", "a demonstration: hold the drive key to begin"
     return "POLICY", "evaluation: nobody helps" if purpose == "eval" else ""
-
-
-class Tail:
-    """Lines appended to a growing JSONL file, the old ones first."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._offset = path, 0
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Objects since the last call; a torn last line waits for the next one."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return []
-        end = data.rfind(b"\n") + 1
-        self._offset += end
-        found = []
-        for line in data[:end].splitlines():
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                log.warning("unreadable line in %s", self._path.name)
-        return found
 
 
 class Figures:

@@ -12,11 +12,9 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.spec import Spec
-from robot_rl.store.dataset import NAMES
 from robot_rl.store.review import Review, review
 from robot_rl.store.store import Store
 from robot_rl.store.summary import EpisodeRecord
@@ -60,24 +58,6 @@ class Piece:
     start: EpisodeStart
     steps: list[Step]
     frames: list[Frame]
-
-
-def open_store(source: Path) -> Store:
-    """The store of a run folder, or a store file.
-
-    Raises:
-        StoreError: there is none, or it cannot be read.
-    """
-    paths = [source] if source.is_file() else [source / name for name in NAMES]
-    found = next((p for p in paths if p.is_file()), None)
-    if found is None:
-        raise StoreError(
-            f"no data in {source}",
-            expected=f"a store file, or a run folder with one of {', '.join(NAMES)}",
-            got="neither" if source.exists() else "no such folder",
-            fix="give the folder that robot-rl record, train or import wrote",
-        )
-    return Store(found)
 
 
 def spec_of(store: Store) -> Spec:

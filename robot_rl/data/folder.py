@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from robot_rl.errors import ConfigError, StoreError
+from robot_rl.files import sync_folder, write_synced
 from robot_rl.spec import diff
 
 Progress = Callable[[int, int], None]
@@ -85,12 +86,9 @@ def write_file(path: Path, data: bytes) -> None:
     part = path.with_name(path.name + PART)
     try:
         make_folder(path.parent)
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(part, data)
         part.replace(path)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         with suppress(OSError):
             part.unlink()
@@ -104,7 +102,7 @@ def make_folder(path: Path) -> None:
     make_folder(path.parent)
     try:
         path.mkdir(exist_ok=True)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise _disk_error(path, error) from error
 
@@ -139,14 +137,6 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
         raise _taken(path, "another process that writes to it", "a folder nobody uses") from error
     return descriptor
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _taken(path: Path, got: str, expected: str) -> ConfigError:

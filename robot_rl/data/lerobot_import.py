@@ -22,7 +22,7 @@ from robot_rl.data.lerobot_rows import ACTION, EpisodeReader, ImportOptions
 from robot_rl.data.names import action_names, image_keys, state_names
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.spec import Spec, diff
-from robot_rl.store.dataset import NAMES
+from robot_rl.store.dataset import find_store
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
 
@@ -186,7 +186,7 @@ def _require_known(word: str, known: Iterable[str], what: str) -> None:
 
 def _is_complete(out: Path, mark: Mapping[str, Any]) -> bool:
     """Whether this import was finished here. Raises `ConfigError` if `out` holds something else."""
-    other = next((out / name for name in NAMES if (out / name).is_file()), None)
+    other = find_store(out)
     if other is None:
         return False
     with Store(other) as store:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import safetensors.torch
 from torch import Tensor
 
 from robot_rl.errors import CheckpointError
+from robot_rl.files import sync_folder, write_synced
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +61,11 @@ class CheckpointFolder:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
             data = safetensors.torch.save(checkpoint.tensors)
-            _write_synced(partial / TENSORS, data)
-            _write_synced(partial / MANIFEST, _manifest(checkpoint, data))
-            _sync_folder(partial)
+            write_synced(partial / TENSORS, data)
+            write_synced(partial / MANIFEST, _manifest(checkpoint, data))
+            sync_folder(partial)
             partial.rename(path)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
             raise CheckpointError(
@@ -150,18 +150,3 @@ def _manifest(checkpoint: Checkpoint, data: bytes) -> bytes:
         "facts": checkpoint.facts,
     }
     return json.dumps(fields, indent=1).encode()
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

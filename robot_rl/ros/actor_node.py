@@ -28,10 +28,9 @@ def build_ports(shell: Shell, experiment: Experiment) -> ActorPorts:
     clock, gate = RosClock(shell), RosGate(shell)
     robot = RosRobot(StateReader(shell, tracked_objects(task)))
     operator = RosOperator(shell, task.spec.action.size)
-    images = [key.removeprefix("image/") for key in task.spec.observation if "image/" in key]
     ports = ActorPorts(
         robot=robot,
-        cameras=[RosCamera(shell, name) for name in images],
+        cameras=[RosCamera(shell, name) for name in task.spec.cameras],
         gate=gate,
         clock=clock,
         operator=operator,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.files import Tail
 from robot_rl.link.panel import link_file
 from robot_rl.ros.graph import Graph, NodeSpec, RealGraphConfig, real_graph, sim_graph
 from robot_rl.ros.supervise import Exit, Supervisor
@@ -91,7 +92,7 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
     graph = (learner_spec(run_dir), *graph_of(experiment))
     graph += (console_spec(run_dir),) if with_console(experiment) else ()
     link = ""
-    tails = [_Tail(run_dir / "metrics.jsonl"), _Tail(run_dir / "learner.jsonl")]
+    tails = [Tail(run_dir / name, new_only=True) for name in ("metrics.jsonl", "learner.jsonl")]
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
         while True:
             for death in supervisor.poll():
@@ -137,27 +138,3 @@ def _result(run_dir: Path) -> dict[str, Any]:
             fix="give the same run_dir again: the run goes on where it stopped",
         )
     return json.loads(path.read_text())
-
-
-class _Tail:
-    """New complete lines of a growing JSONL file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._offset = path, path.stat().st_size if path.is_file() else 0
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Objects appended since the last call; a torn last line is left for the next one."""
-        if not self._path.is_file():
-            return []
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-        end = data.rfind(b"\n") + 1
-        self._offset += end
-        out = []
-        for line in data[:end].splitlines():
-            try:
-                out.append(json.loads(line))
-            except ValueError:
-                log.warning("unreadable line in %s", self._path.name)
-        return out

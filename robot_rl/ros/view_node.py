@@ -102,7 +102,7 @@ class ViewNode:
         self._cameras: dict[str, Mirrored | Received] = {
             name: Received(shell, name) for name in getattr(task, "images", ())
         }
-        if (experiment.config.get("ros") or {}).get("name") == "sim":
+        if experiment.is_simulated:
             self._cameras["video"] = Mirrored(task)
 
     def answer(self, question: Mapping[str, Any]) -> Answer:

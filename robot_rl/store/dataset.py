@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,8 +28,8 @@ def import_dataset(store: Store, source: str, spec: Spec) -> int:
         StoreError: there is no store.
         SpecError: none of its episodes fits the spec of this run.
     """
-    path = _store_of(Path(source))
-    with Store(path) as other:
+    with open_store(Path(source)) as other:
+        path = other.path
         starts = [s for s in other.episodes() if s.purpose != "eval"]
         fitting = {s.id for s in starts if s.spec_hash == spec.hash}
         if starts and not fitting:
@@ -58,15 +58,24 @@ def _read(store: Store) -> Iterator[list[Row]]:
         yield rows
 
 
-def _store_of(path: Path) -> Path:
-    found = (
-        path if path.is_file() else next((path / n for n in NAMES if (path / n).is_file()), None)
-    )
+def find_store(path: Path, names: Sequence[str] = NAMES) -> Path | None:
+    """A store file, or the first of `names` that a run folder has; None when there is none."""
+    paths = [path] if path.is_file() else [path / name for name in names]
+    return next((p for p in paths if p.is_file()), None)
+
+
+def open_store(source: Path) -> Store:
+    """The store of a run folder, or a store file.
+
+    Raises:
+        StoreError: there is none, or it cannot be read.
+    """
+    found = find_store(source)
     if found is None:
         raise StoreError(
-            f"no data in {path}",
+            f"no data in {source}",
             expected=f"a store file, or a run folder with one of {', '.join(NAMES)}",
-            got="neither",
-            fix="name a run folder in train.dataset; robot-rl record makes one",
+            got="neither" if source.exists() else "no such folder",
+            fix="give the folder that robot-rl record, train or import wrote",
         )
-    return found
+    return Store(found)

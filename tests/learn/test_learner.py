@@ -183,7 +183,7 @@ def test_full_disk_ends_neither_training_nor_earlier_checkpoints(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("robot_rl.learn.checkpoint._write_synced", full)
+    monkeypatch.setattr("robot_rl.learn.checkpoint.write_synced", full)
     learner.update(2)
     assert "No space left" in caplog.text
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000001"]

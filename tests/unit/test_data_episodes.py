@@ -13,12 +13,12 @@ from robot_rl.data.episodes import (
     INCLUDE,
     choose,
     fingerprint,
-    open_store,
     read,
     spec_of,
     unbroken,
 )
 from robot_rl.errors import ConfigError, StoreError
+from robot_rl.store.dataset import open_store
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId, Frame, Label, Row, Step
 

@@ -284,7 +284,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from robot_rl.data import lerobot_write
-from robot_rl.data.episodes import choose, open_store
+from robot_rl.data.episodes import choose
+from robot_rl.store.dataset import open_store
 lerobot_write.FILE_S = 0.8
 with open_store(Path(sys.argv[1])) as store:
     print("ready", flush=True)

@@ -1,0 +1,61 @@
+"""Where the page is served: this machine only, on a port that nobody has."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+from robot_rl.errors import ConfigError, SetupError
+
+HOST, FIRST_PORT, PORTS = "127.0.0.1", 8080, 20
+
+
+def check_loopback(host: str) -> None:
+    """Refuse to listen to the network: the page is plain HTTP and moves a robot.
+
+    Raises:
+        ConfigError: `host` is not a loopback address.
+    """
+    try:
+        fine = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ConfigError(
+            "the console listens to this machine only",
+            expected="127.0.0.1, ::1 or localhost",
+            got=host,
+            fix="from another machine: ssh -L 8080:127.0.0.1:8080 robot-pc, then open the link",
+        )
+
+
+def probe(host: str, port: int) -> int:
+    """The port, if nobody listens to it (0: one that the system chooses). Raises `OSError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        return found.getsockname()[1]
+
+
+def check_free(host: str, port: int) -> None:
+    """Raise `SetupError` when somebody else has the port."""
+    try:
+        probe(host, port)
+    except OSError as error:
+        raise SetupError(
+            f"port {port} is taken",
+            expected="a free port",
+            got=str(error),
+            fix=f"close the other console, or: robot-rl console RUN --port {port + 1}",
+        ) from error
+
+
+def free_port(first: int = FIRST_PORT) -> int:
+    """The first port from `first` on that nobody listens to; any other one when all are taken."""
+    for port in range(first, first + PORTS):
+        try:
+            return probe(HOST, port)
+        except OSError:
+            continue
+    return probe(HOST, 0)

@@ -1,0 +1,57 @@
+"""Bytes that are on the disk when the call returns, and lines of a file that still grows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file and wait until the disk has it. Raises `OSError`."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the disk knows what is in a folder. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Tail:
+    """Objects of a growing JSONL file; it may not be there yet.
+
+    Args:
+        new_only: leave out what was there before.
+    """
+
+    def __init__(self, path: Path, *, new_only: bool = False) -> None:
+        self._path = path
+        self._offset = path.stat().st_size if new_only and path.is_file() else 0
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Objects appended since the last call; a torn last line is left for the next one."""
+        if not self._path.is_file():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        end = data.rfind(b"\n") + 1
+        self._offset += end
+        found = []
+        for line in data[:end].splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                log.warning("unreadable line in %s", self._path.name)
+        return found
