@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.act.arbiter import Arbiter, ArbiterConfig
+from robot_rl.act.arbiter import Arbiter
 from robot_rl.act.reset import ResetMotion
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.learn.metrics import MetricSink
@@ -87,7 +87,7 @@ class Actor:
             clock=ports.clock,
             policy=self.policy,
             operator=ports.operator,
-            arbiter=Arbiter(ArbiterConfig(), task.spec.action.size),
+            arbiter=Arbiter(experiment.arbiter, task.spec.action.size),
             reward=PredicateReward(task),
             record=self.writer.put,
             lease=secrets.token_hex(8),
@@ -105,7 +105,7 @@ class Actor:
             on_stuck=self._wait_and_retry,
             stopping=ports.stopping,
         )
-        self._motion = ResetMotion(self.loop, ports.place_objects)
+        self._motion = ResetMotion(self.loop, self._place)
 
     def run(self) -> int:
         """Demonstrations, practice, evaluation; returns the process exit code."""
@@ -164,8 +164,18 @@ class Actor:
             time.sleep(0.05)
 
     def _reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
-        """Arm (waiting for an acknowledgement if need be), announce, go to the start."""
+        """Arm, announce, go to the start."""
         self.ports.announce(start)
+        self._arm()
+        self._motion(plan)
+
+    def _place(self, plan: ResetPlan) -> None:
+        """Have the objects placed; a person may take minutes, and the gate holds meanwhile."""
+        self.ports.place_objects(plan)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Ask for the right to drive, waiting for an acknowledgement if need be."""
         deadline_s = time.monotonic() + ARM_TIMEOUT_S
         while not self.ports.gate.arm(self.loop.lease):
             if time.monotonic() > deadline_s or self.ports.stopping():
@@ -176,7 +186,6 @@ class Actor:
                     fix="clear the cause and acknowledge the protective stop",
                 )
             time.sleep(0.1)
-        self._motion(plan)
 
     def _wait_and_retry(self, error: RobotRLError) -> bool:
         """A reset that failed (a process is being restarted, a stop was pressed): try again."""

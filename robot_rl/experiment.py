@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl import provenance
+from robot_rl.act.takeover import ArbiterConfig
 from robot_rl.compose import compose
 from robot_rl.config import build, resolve
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
@@ -42,7 +43,7 @@ PROVIDERS = {
 }
 """group -> the core module that registers its dataclasses; other groups come from plugins."""
 
-GROUPS = ("task", "safety", "operator", "algo", "learner", "link", "ros", "train")
+GROUPS = ("task", "safety", "operator", "arbiter", "algo", "learner", "link", "ros", "train")
 """Top-level sections of a config, in the order in which they are shown."""
 
 
@@ -133,6 +134,11 @@ class Experiment:
     def operator(self) -> Any:
         """Who helps (group `operator`); `operate.devices.make_operator` builds the device."""
         return self._section("operator")
+
+    @cached_property
+    def arbiter(self) -> ArbiterConfig:
+        """How a person takes over and hands back."""
+        return build(ArbiterConfig, self.config.get("arbiter") or {}, "arbiter")
 
     @cached_property
     def algo(self) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.act.arbiter import Arbiter, ArbiterConfig
+from robot_rl.act.arbiter import Arbiter
 from robot_rl.errors import SetupError
 from robot_rl.gym_loop import GymBench, GymLoop
 from robot_rl.gym_task import GymTask
@@ -113,7 +113,7 @@ def make_bench(
         clock=WatchedClock(robot, gate),
         policy=policy,
         operator=operator or make_operator(experiment.operator, task),
-        arbiter=Arbiter(ArbiterConfig(), task.spec.action.size),
+        arbiter=Arbiter(experiment.arbiter, task.spec.action.size),
         reward=PredicateReward(task),
         record=record,
         lease=LEASE,

@@ -258,7 +258,7 @@ class _Episode:
         if fault and not result.terminated:
             result = RewardResult(0.0, False, terminated=True)
             summary.reason = fault
-        ending = self._ending(index, result)
+        ending = self._ending(index, pending, result)
         if driver != self._driver:
             self._segment += self._driver is not None
             self._driver = driver
@@ -289,11 +289,12 @@ class _Episode:
         loop.on_step(step)
         return ending is not None
 
-    def _ending(self, index: int, result: RewardResult) -> Ending | None:
+    def _ending(self, index: int, pending: _Pending, result: RewardResult) -> Ending | None:
         """Why the episode ends after step `index`, or None."""
         if result.terminated:
             return Ending.TERMINATED
         reason = self.summary.reason or self.loop.stopping()
+        over = pending.decision.over
         if self._missed >= MAX_MISSED_VERDICTS:
             reason = "no verdict from the gate"
         elif self._held >= MAX_HELD_TICKS:
@@ -301,7 +302,9 @@ class _Episode:
         if reason:
             self.summary.reason = reason
             return Ending.ABORTED
-        return Ending.TRUNCATED if index + 1 >= self.loop.task.max_steps else None
+        if over:
+            self.summary.reason = over
+        return Ending.TRUNCATED if over or index + 1 >= self.loop.task.max_steps else None
 
     def _fault(self, verdict: Verdict | None) -> str:
         """Why the gate ends the episode as the policy's failure; "" when it does not.

@@ -22,6 +22,7 @@ from robot_rl.operate.calibration import split_axis
 from robot_rl.operate.devices import GamepadConfig
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap
+from robot_rl.ports import Task
 from robot_rl_hardware.reader import Found, held_device, pick
 
 PERIOD_S = 0.01  # a pad is asked this often
@@ -156,9 +157,9 @@ def connect(
         ) from error
 
 
-def open_gamepad(config: GamepadConfig, action_size: int) -> HeldDevice:
+def open_gamepad(config: GamepadConfig, task: Task) -> HeldDevice:
     """The input device of `operator=gamepad`. Raises like `connect`."""
-    return held_device(lambda: connect(config), config.handset, action_size)
+    return held_device(lambda: connect(config), config.handset, task)
 
 
 def none_found() -> SetupError:

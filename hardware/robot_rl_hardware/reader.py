@@ -19,9 +19,10 @@ import numpy as np
 
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.operate.calibration import load_rest
-from robot_rl.operate.handset import Handset, HandsetConfig, Reading
-from robot_rl.operate.held import HeldDevice
+from robot_rl.operate.handset import HandsetConfig, Reading
+from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.mapping import InputMap
+from robot_rl.ports import Task
 from robot_rl.types import RobotState
 
 log = logging.getLogger(__name__)
@@ -122,13 +123,11 @@ class Reader:
             handle.close()
 
 
-def held_device(
-    connect: Callable[[], Handle], config: HandsetConfig, action_size: int
-) -> HeldDevice:
+def held_device(connect: Callable[[], Handle], config: HandsetConfig, task: Task) -> HeldDevice:
     """A device that is read in a thread, with the rest position that was measured for it."""
     reader = Reader(connect)
     rest = load_rest(reader.name, reader.inputs.axes)
-    return HeldDevice(Handset(config, action_size, rest), reader, reader.name)
+    return hand_on(task, config, reader, reader.name, rest)
 
 
 def pick(found: Sequence[Found], wanted: str, kind: str, missing: SetupError) -> Found:

@@ -18,6 +18,7 @@ from robot_rl.errors import SetupError
 from robot_rl.operate.devices import SpaceMouseConfig
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap
+from robot_rl.ports import Task
 from robot_rl_hardware.reader import Found, held_device, pick
 
 PRODUCTS: Mapping[tuple[int, int], str] = {
@@ -162,9 +163,9 @@ def connect(
         ) from error
 
 
-def open_spacemouse(config: SpaceMouseConfig, action_size: int) -> HeldDevice:
+def open_spacemouse(config: SpaceMouseConfig, task: Task) -> HeldDevice:
     """The input device of `operator=spacemouse`. Raises like `connect`."""
-    return held_device(lambda: connect(config), config.handset, action_size)
+    return held_device(lambda: connect(config), config.handset, task)
 
 
 def _open(path: str) -> Any:

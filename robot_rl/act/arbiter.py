@@ -27,7 +27,8 @@ class Decision:
     """What is asked of the gate this tick.
 
     action: float32 [A] in [-1, 1]; segment: unbroken runs of one driver so far in this episode,
-    from 0; weight: of the ramp (1 = full action); events: (name, detail), takeover | release.
+    from 0; weight: of the ramp (1 = full action); events: (name, detail), takeover | release;
+    over: why the episode ends here, "" = it goes on.
     """
 
     driver: Driver
@@ -36,6 +37,7 @@ class Decision:
     segment_changed: bool
     weight: float
     events: Events
+    over: str = ""
 
 
 class Arbiter:
@@ -43,6 +45,13 @@ class Arbiter:
 
     While the robot stands still between hands (TAKEOVER, RELEASE) the driver is the policy with a
     zero action: a step is driven by a person only in a tick in which the device is held.
+
+    With `config.rac` an intervention follows RaC's two rules (arXiv 2509.07953): a person first
+    leads the robot back to known ground (recovery), then completes what it failed at (correction);
+    letting go of that ends the episode, so that no later step comes from a state that two drivers
+    brought about. Recovery is whatever the person drives first, until they let go
+    once or stop rewinding; the robot stands still between the two. Deviation: without a recovery
+    to make, the person presses and lets go.
 
     Args:
         config: debounce, ramp, hold time.
@@ -69,6 +78,8 @@ class Arbiter:
         self._let_go_s = -math.inf
         self._still_s: float | None = None  # newest tick at which no person drove
         self._kind = Driver.CORRECTION
+        self._recovered = False  # RaC: the way back is behind us
+        self._over = ""
 
     def end_episode(self) -> Events:
         """Close an open intervention: its release event, or ()."""
@@ -106,7 +117,7 @@ class Arbiter:
         if self._phase is Phase.HUMAN:
             since_s = math.inf if self._still_s is None else now_s - self._still_s
             weight = ramp_weight(since_s, self.config.ramp_s)
-            driver, action = operator.driver, blend(operator.action, weight)
+            driver, action = self._kind, blend(operator.action, weight)
         else:
             self._still_s = now_s
             if self._phase is Phase.POLICY:
@@ -114,7 +125,7 @@ class Arbiter:
         changed = self._driver is not None and driver is not self._driver
         self._segment += changed
         self._driver = driver
-        return Decision(driver, action, self._segment, changed, weight, events)
+        return Decision(driver, action, self._segment, changed, weight, events, self._over)
 
     def _advance(self, operator: OperatorInput, state: RobotState, now_s: float) -> Events:
         """Turn the reading into signals; follow them as far as they lead in this tick."""
@@ -128,8 +139,14 @@ class Arbiter:
             return self._let_go(silent, now_s)
         if self._phase is not Phase.HUMAN:
             return self._press(operator, state)
-        self._kind = operator.driver
+        self._kind = self._role(operator.driver)
         return ()
+
+    def _role(self, said: Driver) -> Driver:
+        """What a person drives as: as the device says, or, in RaC, recovery before correction."""
+        self._recovered |= said is Driver.RECOVERY
+        first = self.config.rac and said is Driver.CORRECTION and not self._recovered
+        return Driver.RECOVERY if first else said
 
     def _press(self, operator: OperatorInput, state: RobotState) -> Events:
         self._held_samples += 1
@@ -138,7 +155,7 @@ class Arbiter:
         if not from_the_start and self._held_samples < self.config.debounce_samples:
             return ()
         self._phase = advance(self._phase, Signal.CONFIRM)
-        self._kind = operator.driver
+        self._kind = self._role(operator.driver)
         x, y, z = state.tcp_in_base.position_m
         return (self._event("takeover", f"pressed tcp_in_base_m={x:.4f},{y:.4f},{z:.4f}"),)
 
@@ -147,9 +164,13 @@ class Arbiter:
         events: Events = ()
         if self._phase is Phase.HUMAN:
             self._let_go_s = now_s
+            if self.config.rac:
+                self._recovered = True
+                self._over = "rac: corrected" if self._kind is Driver.CORRECTION else ""
             events = (self._event("release", "device_silent" if silent else "let_go"),)
         self._phase = advance(self._phase, Signal.LET_GO)
-        if now_s - self._let_go_s >= self.config.hold_s:
+        waits = self.config.rac and self._kind is Driver.RECOVERY  # for the correction
+        if now_s - self._let_go_s >= self.config.hold_s and not waits:
             self._phase = advance(self._phase, Signal.ELAPSED)
         return events
 

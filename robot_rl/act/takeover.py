@@ -14,8 +14,6 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config import register
-
 MOTION = 6  # entries of an action that are motion; a gripper entry is a choice and never blended
 
 
@@ -48,7 +46,6 @@ TRANSITIONS: dict[tuple[Phase, Signal], Phase] = {
 """Pairs that are absent change nothing."""
 
 
-@register("arbiter", "hold_to_drive")
 @dataclass(frozen=True, kw_only=True)
 class ArbiterConfig:
     """How an intervention starts and ends.
@@ -62,6 +59,7 @@ class ArbiterConfig:
     ramp_s: float = 0.15  # blend from standing still to the full action: 2 ticks at 10 Hz
     hold_s: float = 0.0  # stand still after letting go (RLinf: 0.5, to re-grip the device)
     input_timeout_s: float = 0.1  # an older reading of the device counts as let go; as in the gate
+    rac: bool = False  # recover, then correct, then the episode is over; see `Arbiter`
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""

@@ -74,7 +74,7 @@ class GamepadConfig:
         need_real_time("gamepad", node)
         from robot_rl_hardware.gamepad import open_gamepad
 
-        return open_gamepad(self, task.spec.action.size)
+        return open_gamepad(self, task)
 
 
 @register("operator", "spacemouse")
@@ -96,7 +96,7 @@ class SpaceMouseConfig:
         need_real_time("spacemouse", node)
         from robot_rl_hardware.spacemouse import open_spacemouse
 
-        return open_spacemouse(self, task.spec.action.size)
+        return open_spacemouse(self, task)
 
 
 @register("operator", "joy")
@@ -126,7 +126,7 @@ class JoyConfig:
         need_real_time("joy", node)
         from robot_rl.ros.input_devices import open_joy
 
-        return open_joy(self, task.spec.action.size, node)
+        return open_joy(self, task, node)
 
 
 @register("operator", "twist")

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from robot_rl.errors import RobotRLError
-from robot_rl.operate.handset import Handset, Reading
-from robot_rl.ports import OperatorInput
-from robot_rl.types import RobotState
+from robot_rl.operate.calibration import Rest
+from robot_rl.operate.handset import Handset, HandsetConfig, Reading
+from robot_rl.operate.rewind import Rewind
+from robot_rl.ports import OperatorInput, Task
+from robot_rl.types import Driver, RobotState
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ class HeldDevice:
     Args:
         name: for the log.
         now_s: clock of the readings' stamps.
+        rewind: the way back, led while `rewind` is held; None = there is none.
     """
 
     def __init__(
@@ -47,8 +50,10 @@ class HeldDevice:
         source: Source,
         name: str,
         now_s: Callable[[], float] = time.monotonic,
+        rewind: Rewind | None = None,
     ) -> None:
         self.handset, self.source, self.name = handset, source, name
+        self._rewind, self._purpose = rewind, "train"
         self._now_s = now_s
         self._heard_s = self._stamp_s = 0.0
         self._tell_s: float | None = None  # when to say why it refuses; None while it does not
@@ -59,9 +64,17 @@ class HeldDevice:
         """Meanings of the buttons that are down."""
         return self.handset.held
 
+    @property
+    def problem(self) -> str:
+        """Why it would not drive now, for the person to read; "" when it would."""
+        return self.handset.problem or (self._rewind.problem if self._rewind else "")
+
     def begin_episode(self, seed: int, purpose: str) -> None:
         """Forget the last episode; everything must be seen neutral again."""
+        self._purpose = purpose
         self.handset.begin_episode(seed, purpose)
+        if self._rewind is not None:
+            self._rewind.begin_episode()
 
     def poll(self, state: RobotState) -> OperatorInput:
         """What the person does now; stamped, on the run's clock, with when the device was heard."""
@@ -70,12 +83,26 @@ class HeldDevice:
             value = self.handset.feed(self.source.read(state), now_s)
         except RobotRLError as error:
             value = self.handset.lose(str(error))
+        value = self._led_back(value, state)
         if value.stamp_s != self._heard_s:  # one reading keeps one stamp, however often it is seen
             self._heard_s = value.stamp_s
             run_s = state.stamp_s - (now_s - value.stamp_s)
             self._stamp_s = max(run_s, self._stamp_s + TICK_S)
         self._tell(now_s)
         return replace(value, stamp_s=self._stamp_s)
+
+    def _led_back(self, value: OperatorInput, state: RobotState) -> OperatorInput:
+        """The same, or the way back while `rewind` is held; with `drive` the person drives it."""
+        if self._rewind is None:
+            return value
+        held, free = self.handset.held, self.handset.ready and self._purpose == "train"
+        if not free or "rewind" not in held or "hold" in held:
+            self._rewind.follow(state)
+            return value
+        if "drive" in held:
+            return replace(value, driver=Driver.RECOVERY)
+        action = self._rewind.back(state)
+        return replace(value, driving=True, action=action, driver=Driver.RECOVERY)
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until the source has news, at most this long; True when it has.
@@ -99,3 +126,15 @@ class HeldDevice:
         elif now_s >= self._tell_s:
             log.warning("%s does not drive: %s", self.name, self.handset.problem)
             self._tell_s, self._told = now_s + TELL_S, True
+
+
+def hand_on(
+    task: Task, config: HandsetConfig, source: Source, name: str, rest: Rest | None = None
+) -> HeldDevice:
+    """A held device that drives this task's arm, and leads it back.
+
+    Raises:
+        ConfigError: the task's action is not that of an arm.
+    """
+    handset = Handset(config, task.spec.action.size, rest)
+    return HeldDevice(handset, source, name, rewind=Rewind(task.spec.pose_action))

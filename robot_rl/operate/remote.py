@@ -18,8 +18,8 @@ import zmq
 from robot_rl.config import register
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import socket_address
-from robot_rl.operate.handset import Handset, HandsetConfig, Reading
-from robot_rl.operate.held import HeldDevice
+from robot_rl.operate.handset import HandsetConfig, Reading
+from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import InputDevice, OperatorInput, Task
 from robot_rl.types import RobotState
@@ -90,6 +90,11 @@ class Either:
         """Of the person's device."""
         return self.person.held
 
+    @property
+    def problem(self) -> str:
+        """Of the person's device."""
+        return self.person.problem
+
     def begin_episode(self, seed: int, purpose: str) -> None:
         """For both."""
         self.person.begin_episode(seed, purpose)
@@ -128,5 +133,5 @@ class ConsoleConfig:
         need_real_time("console", node)
         run_dir = Path(str(node.get_parameter("run_dir").value))
         source = ConsoleSource(socket_address(run_dir, "control"))
-        person = HeldDevice(Handset(self.handset, task.spec.action.size), source, "console")
+        person = hand_on(task, self.handset, source, "console")
         return Either(person, ScriptedOperator(self.script, task)) if self.with_script else person

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robot_rl.config import register
+from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import InputDevice, OperatorInput, Task
 from robot_rl.types import Driver, RobotState
 
@@ -38,6 +39,7 @@ class ScriptedOperatorConfig:
     corridor_m: float = 0.045  # strays further than this: take over (starts lie up to 0.03 m off)
     stuck_s: float = 2.5  # no progress for this long: take over (HIL-SERL: let it try 20-30 steps)
     stuck_m: float = 0.001  # what counts as progress
+    recover_s: float = 0.0  # first goes back the way it came for this long (RaC)
     drive_s: float = 1.0  # then let go: long corrections finish the task and teach waiting for help
 
     def __post_init__(self) -> None:
@@ -47,6 +49,8 @@ class ScriptedOperatorConfig:
                 raise ValueError(f"{name} must lie in [0, 1], got {getattr(self, name)}")
         if min(self.corridor_m, self.stuck_s, self.stuck_m, self.drive_s) <= 0:
             raise ValueError("corridor_m, stuck_s, stuck_m and drive_s must be positive")
+        if self.recover_s < 0:
+            raise ValueError(f"recover_s must not be negative, got {self.recover_s}")
 
     def open(self, task: Task, node: object) -> InputDevice:
         """See `devices.OperatorConfig`."""
@@ -73,6 +77,7 @@ class ScriptedOperator:
     def __init__(self, config: ScriptedOperatorConfig, task: Task) -> None:
         self.config, self.task = config, task
         self._expert = task.expert(config.skill)
+        self._rewind = Rewind(task.spec.pose_action)
         self._still = np.zeros(task.spec.action.size, np.float32)
         self.begin_episode(0, "train")
 
@@ -82,6 +87,7 @@ class ScriptedOperator:
         self._purpose, self._driving_since_s = purpose, -1.0
         self._best_m, self._progress_s = np.inf, -1.0
         self._expert.reset(self._rng)
+        self._rewind.begin_episode()
 
     def poll(self, state: RobotState) -> OperatorInput:
         """Drive throughout a demo; watch, take over, let go in training; keep off in evaluation."""
@@ -90,15 +96,24 @@ class ScriptedOperator:
         if self._purpose != "train" or not self.config.intervene:
             return OperatorInput(False, self._still, stamp_s=state.stamp_s)
         if self._driving_since_s >= 0:
-            if state.stamp_s - self._driving_since_s < self.config.drive_s:
-                return self._drive(state, Driver.CORRECTION)
+            since_s = state.stamp_s - self._driving_since_s
+            if since_s < self.config.recover_s + self.config.drive_s:
+                return self._help(state, since_s)
             self._driving_since_s = -1.0
             self._best_m, self._progress_s = np.inf, state.stamp_s
         elif self._wants_to_drive(state):
             self._driving_since_s = state.stamp_s
             self._expert.reset(self._rng)
-            return self._drive(state, Driver.CORRECTION)
+            return self._help(state, 0.0)
+        self._rewind.follow(state)
         return OperatorInput(False, self._still, stamp_s=state.stamp_s)
+
+    def _help(self, state: RobotState, since_s: float) -> OperatorInput:
+        """Back the way it came first, if that is this person's way; then forward."""
+        if since_s < self.config.recover_s:
+            action = self._rewind.back(state)
+            return OperatorInput(True, action, Driver.RECOVERY, stamp_s=state.stamp_s)
+        return self._drive(state, Driver.CORRECTION)
 
     def _drive(self, state: RobotState, driver: Driver) -> OperatorInput:
         return OperatorInput(True, self._expert.act(state), driver, stamp_s=state.stamp_s)

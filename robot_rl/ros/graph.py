@@ -195,7 +195,7 @@ def real_graph(config: RealGraphConfig, run_dir: str) -> Graph:
     if config.with_view:
         nodes.append(_spec("view", config, run_dir, {}, critical=False))
     if config.with_actor:
-        nodes.append(_spec("actor", config, run_dir, {"sim_name": ""}))
+        nodes.append(_spec("actor", config, run_dir, {"sim_name": "", "ask_reset": True}))
     return tuple(nodes)
 
 

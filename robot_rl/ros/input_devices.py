@@ -17,8 +17,8 @@ from rclpy.node import Node
 from robot_rl.errors import LinkError
 from robot_rl.geometry import rotate_inverse
 from robot_rl.operate.devices import JoyConfig, TwistConfig
-from robot_rl.operate.handset import Handset, Reading
-from robot_rl.operate.held import HeldDevice
+from robot_rl.operate.handset import Reading
+from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.mapping import InputMap
 from robot_rl.ports import Task
 from robot_rl.ros import convert
@@ -107,17 +107,16 @@ class TwistSource:
         return frame == known[0]
 
 
-def open_joy(config: JoyConfig, action_size: int, node: Node) -> HeldDevice:
+def open_joy(config: JoyConfig, task: Task, node: Node) -> HeldDevice:
     """The input device of `operator=joy`; `node` polls it."""
     source = JoySource(node, config.topic, config.inputs)
-    return HeldDevice(Handset(config.handset, action_size), source, f"joy on {config.topic}")
+    return hand_on(task, config.handset, source, f"joy on {config.topic}")
 
 
 def open_twist(config: TwistConfig, task: Task, node: Node) -> HeldDevice:
     """The input device of `operator=twist`. Raises `SpecError` when the task moves no arm."""
     source = TwistSource(node, config, task)
-    handset = Handset(config.handset, task.spec.action.size)
-    return HeldDevice(handset, source, f"twist on {config.topic}")
+    return hand_on(task, config.handset, source, f"twist on {config.topic}")
 
 
 def _within_one(vector: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -107,6 +107,8 @@ class OperatorNode:
         self._person = Person(shell) if shell.params["unattended"] else None
         self._still = np.zeros(task.spec.action.size, np.float32)
         self._call = wire.EpisodeCall(0, 0, "", active=False)
+        self._problems = publisher(shell.node, topics.OPERATOR_PROBLEM)
+        self._problem: str | None = None  # as it was told last
         self._clock = RosClock(shell)
         self._hold = Caller(shell.node, topics.GATE_HOLD.name, CALL_S)
         self._heard_s = 0.0  # stamp of the reading that was last passed on
@@ -128,6 +130,7 @@ class OperatorNode:
         self._listen()
         if self._person is not None:
             self._person.look()
+        self._tell_problem()
         state = self._reader.read()
         away = self._person is not None and self._person.hands_off
         value, age_s = OperatorInput(False, self._still), 0.0
@@ -141,6 +144,13 @@ class OperatorNode:
         self._driving = value.driving
         value = replace(value, stamp_s=self._clock.now_s() - age_s)
         self._joy.publish(convert.joy_to(value, self._call.call))
+
+    def _tell_problem(self) -> None:
+        """For the person to read: why the device does not drive."""
+        problem = getattr(self._device, "problem", "")
+        if problem != self._problem:
+            self._problem = problem
+            self._problems.publish(convert.text_to(problem))
 
     def run(self) -> None:
         """Absolute deadlines on the run's clock, never a burst after a stall."""

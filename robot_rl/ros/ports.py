@@ -25,7 +25,7 @@ from std_srvs.srv import Trigger
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.ports import OperatorInput, ResetPlan
 from robot_rl.ros import convert, topics, wire
-from robot_rl.ros.endpoints import Newest, publisher
+from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
 from robot_rl.types import Command, EpisodeStart, Outcome, RobotState, Verdict
@@ -33,6 +33,7 @@ from robot_rl.types import Command, EpisodeStart, Outcome, RobotState, Verdict
 log = logging.getLogger(__name__)
 
 CLOCK_SLACK_S = 1e-6  # /clock comes in steps: a deadline must not be missed by a rounding error
+ASK_S = 0.1  # while a person is waited for: looks this often whether the run ends
 KEPT_VERDICTS = 64  # answers to requests that nobody asked about any more
 
 
@@ -270,7 +271,8 @@ class RosReset:
     """Has the simulator put the objects where a plan says; on a real robot a person does it.
 
     The plan travels as the sim's parameter `reset_plan`, which refuses nonsense with a reason; the
-    Trigger `place_objects` then carries it out. The same two calls work from a shell.
+    Trigger `place_objects` then carries it out. The same two calls work from a shell. With
+    `ask_reset` the arm waits, above the scene, until a person says `actor/ready`.
     """
 
     def __init__(self, shell: Shell) -> None:
@@ -280,21 +282,53 @@ class RosReset:
         if sim:
             self._set = shell.node.create_client(SetParameters, f"{sim}/set_parameters")
             self._place = shell.node.create_client(Trigger, f"{sim}/place_objects")
+        self._asks = publisher(shell.node, topics.ACTOR_ASKS)
+        self._asks.publish(convert.text_to(""))
+        self._question, self._answered = "", threading.Event()
+        self._service = serve(shell.node, topics.ACTOR_READY, self._ready)
 
     def __call__(self, plan: ResetPlan) -> None:
-        """Place the objects. Raises `RobotRLError` when the simulator refuses or is silent."""
-        if self._set is None:
-            log.info("place the objects now")
-            return
+        """Place the objects, or wait for the person who does.
+
+        Raises:
+            RobotRLError: the simulator refuses or is silent, or the node is told to end.
+        """
+        if self._set is not None:
+            self._place_simulated(self._set, plan)
+        if self._shell.params["ask_reset"]:
+            self._ask(checklist(plan))
+
+    def _place_simulated(self, client: Client, plan: ResetPlan) -> None:
         request = SetParameters.Request()
         text = wire.encode_plan(plan)
         request.parameters = [Parameter("reset_plan", value=text).to_parameter_msg()]
-        result = self._call(self._set, request).results[0]
+        result = self._call(client, request).results[0]
         if not result.successful:
             self._refused(result.reason)
         placed = self._call(self._place, Trigger.Request())
         if not placed.success:
             self._refused(placed.message)
+
+    def _ask(self, question: str) -> None:
+        """Wait for the person, however long it takes; nothing moves meanwhile."""
+        self._answered.clear()
+        self._question = question
+        self._asks.publish(convert.text_to(question))
+        log.info("waiting for a person: %s", question)
+        try:
+            while not self._answered.wait(ASK_S):
+                if not self._shell.running:
+                    raise RobotRLError("the run was ended while it waited for a person")
+        finally:
+            self._question = ""
+            self._asks.publish(convert.text_to(""))
+
+    def _ready(self) -> str:
+        """Answer of the service, in the executor's thread."""
+        if not self._question:
+            raise LinkError("nothing was asked: the robot waits for nobody")
+        self._answered.set()
+        return "the robot goes to its start"
 
     def _call(self, client: Client, request: Any) -> Any:
         """Call from the main thread while the executor's thread spins; never without a limit."""
@@ -313,3 +347,10 @@ class RosReset:
             got=reason,
             fix="look at the sim node's log; it may be restarting",
         )
+
+
+def checklist(plan: ResetPlan) -> str:
+    """What a person has to do before an episode, in a sentence."""
+    held = [] if plan.held_in_tcp is None else ["the part in the gripper"]
+    parts = [*held, *(f"{name} in its place" for name in plan.objects)]
+    return f"{', '.join([*parts, 'hands out of the way'])}?"

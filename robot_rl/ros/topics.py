@@ -104,6 +104,14 @@ OPERATOR_EPISODE = Topic(
     "operator/episode", _TEXT, "latched", "actor", ("operator", "view"), 0, "-",
     "JSON: call, seed, purpose, active (false = hands off, the arm is being reset)",
 )  # fmt: skip
+OPERATOR_PROBLEM = Topic(
+    "operator/problem", _TEXT, "latched", "operator", ("view",), 0, "-",
+    "why the person's device does not drive; empty when it would",
+)  # fmt: skip
+ACTOR_ASKS = Topic(
+    "actor/asks", _TEXT, "latched", "actor", ("view",), 0, "-",
+    "what a person has to do before the arm goes to its start; empty = nothing",
+)  # fmt: skip
 CLOCK = Topic(
     "/clock", "rosgraph_msgs/msg/Clock", "stream", "sim", _ALL, 50, "-",
     "run time; never goes back, not even when the simulator is restarted",
@@ -116,7 +124,8 @@ DIAGNOSTICS = Topic(
 TOPICS: tuple[Topic, ...] = (
     JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_INFO,
     TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED, GATE_REQUEST, GATE_VERDICT, GATE_STATE,
-    GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, CLOCK, DIAGNOSTICS,
+    GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, ACTOR_ASKS, CLOCK,
+    DIAGNOSTICS,
 )  # fmt: skip
 
 _TRIGGER = "std_srvs/srv/Trigger"
@@ -144,7 +153,12 @@ GATE_STOP = Service(
 GATE_ACKNOWLEDGE = Service(
     "gate/acknowledge", _TRIGGER, "gate", ("operator", "view", "person"), "protective stop -> hold"
 )
+ACTOR_READY = Service(
+    "actor/ready", _TRIGGER, "actor", ("view", "person"),
+    "what `actor/asks` names is done: the arm may go to its start",
+)  # fmt: skip
 
 SERVICES: tuple[Service, ...] = (
     SIM_STOP, SIM_RESUME, SIM_PLACE, GATE_HOLD, GATE_RESUME, GATE_STOP, GATE_ACKNOWLEDGE,
+    ACTOR_READY,
 )  # fmt: skip

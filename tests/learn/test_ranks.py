@@ -121,7 +121,7 @@ def test_alone_nothing_changes() -> None:
 
 def test_torchrun_makes_one_learner_of_two_processes(tmp_path: Path) -> None:
     """Both do the pre-training and leave together; one series of checkpoints comes of it."""
-    pytest.importorskip("mujoco", reason="records demonstrations in the simulator")
+    pytest.importorskip("robot_rl_sim", reason="records demonstrations in the simulator")
     run_dir = tmp_path / "run"
     words = ["experiment=reach", "train.demos=2", "algo.hidden=[16]", "algo.batch_size=16"]
     words += ["learner.pretrain_updates=40", "learner.checkpoint_updates=40"]

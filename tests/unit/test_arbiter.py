@@ -202,3 +202,30 @@ def test_promises_hold_for_any_device(
             assert decision.segment == 0 and not decision.segment_changed
         last = decision
     assert len(bench.arbiter.end_episode()) == open_takeovers
+
+
+def test_rac_recovers_first_then_corrects_then_the_episode_is_over() -> None:
+    bench = Bench(rac=True)
+    assert bench.tick(False).over == ""
+    assert bench.tick(True).driver is Driver.RECOVERY  # whatever the person drives first
+    waiting = [bench.tick(False) for _ in range(20)]
+    assert all(not d.action.any() and not d.over for d in waiting)  # the policy does not go on
+    assert bench.tick(True).driver is Driver.CORRECTION
+    assert bench.tick(False).over == "rac: corrected"
+    assert bench.names() == ["takeover", "release"] * 2
+    bench.arbiter.begin_episode()
+    assert bench.tick(False).over == "" and bench.tick(True).driver is Driver.RECOVERY
+
+
+def test_rac_takes_the_end_of_rewinding_for_the_end_of_the_recovery() -> None:
+    bench = Bench(rac=True)
+    drivers = [bench.tick(True, d).driver for d in (Driver.RECOVERY, Driver.CORRECTION)]
+    assert drivers == [Driver.RECOVERY, Driver.CORRECTION]
+    assert bench.tick(False).over == "rac: corrected" and bench.names() == ["takeover", "release"]
+
+
+def test_rac_leaves_demonstrations_alone_and_is_off_by_default() -> None:
+    demo, free = Bench(rac=True), Bench()
+    assert demo.tick(True, Driver.DEMO).driver is Driver.DEMO
+    assert demo.tick(False).over == ""
+    assert free.tick(True).driver is Driver.CORRECTION and free.tick(False).over == ""
