@@ -76,7 +76,8 @@ class Arbiter:
         self._segment = self._held_samples = 0
         self._must_let_go = False
         self._let_go_s = -math.inf
-        self._still_s: float | None = None  # newest tick at which no person drove
+        self._apart_s = -math.inf  # newest tick at which no person drove
+        self._human_s = -math.inf  # newest tick at which one did
         self._kind = Driver.CORRECTION
         self._recovered = False  # RaC: the way back is behind us
         self._over = ""
@@ -115,13 +116,14 @@ class Arbiter:
         events = self._advance(operator, state, now_s)
         driver, action, weight = Driver.POLICY, self._still.copy(), 0.0
         if self._phase is Phase.HUMAN:
-            since_s = math.inf if self._still_s is None else now_s - self._still_s
-            weight = ramp_weight(since_s, self.config.ramp_s)
+            weight = ramp_weight(now_s - self._apart_s, self.config.ramp_s)
             driver, action = self._kind, blend(operator.action, weight)
+            self._human_s = now_s
         else:
-            self._still_s = now_s
+            self._apart_s = now_s
             if self._phase is Phase.POLICY:
-                action, weight = blend(policy_action, 1.0), 1.0
+                weight = ramp_weight(now_s - self._human_s, self.config.ramp_s)
+                action = blend(policy_action, weight)
         changed = self._driver is not None and driver is not self._driver
         self._segment += changed
         self._driver = driver

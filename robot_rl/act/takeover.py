@@ -56,7 +56,8 @@ class ArbiterConfig:
     """
 
     debounce_samples: int = 1  # device drivers debounce at 50 Hz; a tick here is 100 ms already
-    ramp_s: float = 0.15  # blend from standing still to the full action: 2 ticks at 10 Hz
+    ramp_s: float = 0.25  # blend from standing still to the full action, for whoever takes over:
+    # at 0.15 two drivers who oppose each other in full met the gate's speed limit
     hold_s: float = 0.0  # stand still after letting go (RLinf: 0.5, to re-grip the device)
     input_timeout_s: float = 0.1  # an older reading of the device counts as let go; as in the gate
     rac: bool = False  # recover, then correct, then the episode is over; see `Arbiter`
@@ -78,7 +79,7 @@ def advance(phase: Phase, signal: Signal) -> Phase:
 
 
 def ramp_weight(since_still_s: float, ramp_s: float) -> float:
-    """Weight in [0, 1] of the person's action, `since_still_s` after the last tick at rest."""
+    """Weight in [0, 1] of an action, `since_still_s` after the last tick of another driver."""
     return 1.0 if since_still_s >= ramp_s else max(since_still_s / ramp_s, 0.0)
 
 

@@ -1,18 +1,22 @@
 """Who may look, and who may drive: one-time links, sessions, one driver's lease.
 
 A link holds a token that works once and becomes a strict cookie. Any number of people watch; one
-drives. The lease goes to somebody else when its holder gives it back, or has been silent for 30 s.
+drives. The lease goes to somebody else when its holder gives it back, or has been silent for 30 s; at another
+console of the same run, when it is given back or the holder's console ends.
 The browser is never a safety device: what this file decides is who is heard, not what is safe.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hmac
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
+from typing import IO
 
 LEASE_SILENCE_S = 30.0  # the holder may be asked a question, or fetch a coffee; not more
 MAX_SESSIONS = 64
@@ -34,10 +38,40 @@ class Session:
     name: str
 
 
+class Seat:
+    """The one seat of a run among all consoles that serve it: it is theirs who lock its file.
+
+    The lock goes with the process, however that ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+
+    def take(self) -> bool:
+        """Whether it is this console's now."""
+        if self._file is None:
+            file = self._path.open("ab")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                return False
+            self._file = file
+        return True
+
+    def free(self) -> None:
+        """Let another console have it."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
 @dataclass(slots=True)
 class Access:
     """Tokens, sessions and the lease. `clock` is monotonic seconds."""
 
+    seat: Seat
     clock: Callable[[], float] = time.monotonic
     holder: Session | None = None
     _heard_s: float = 0.0
@@ -72,6 +106,8 @@ class Access:
         holder, silent_s = self.holder, self.clock() - self._heard_s
         if holder is not None and holder is not session and silent_s < LEASE_SILENCE_S:
             return f"{holder.name} drives; they have to release it, or be silent for 30 s"
+        if not self.seat.take():
+            return "somebody at another console of this run has the seat"
         self.holder, self._heard_s = session, self.clock()
         return ""
 
@@ -79,6 +115,7 @@ class Access:
         """Give the lease back; no effect for anybody else."""
         if self.holder is session:
             self.holder = None
+            self.seat.free()
 
     def hears(self, session: Session) -> bool:
         """Whether this session's input counts; it renews the lease."""

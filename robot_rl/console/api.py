@@ -11,7 +11,8 @@ from robot_rl.console.doors import Operator, TheConsole, Watcher, audit, operato
 from robot_rl.types import EpisodeId
 
 STOPS = ("hold", "stop")  # whoever may look may stop the robot
-COMMANDS = (*STOPS, "go", "acknowledge", "resume")
+SEATED = ("ready",)  # what lets the arm move on behalf of whoever drives
+COMMANDS = (*STOPS, *SEATED, "go", "acknowledge", "resume")
 Which = Annotated[EpisodeId, Depends(EpisodeId)]  # ?run=...&actor=...&episode=...
 router = APIRouter(prefix="/api")
 
@@ -38,11 +39,13 @@ async def lease(verb: str, console: TheConsole, session: Operator) -> dict[str, 
 
 @router.post("/command/{verb}")
 async def command(verb: str, console: TheConsole, session: Watcher) -> dict[str, Any]:
-    """Hold and stop are everybody's; acknowledge and resume an operator's."""
+    """Hold and stop are everybody's; the others an operator's, ready of the one in the seat."""
     if verb not in COMMANDS:
         raise HTTPException(404, f"one of {', '.join(COMMANDS)}")
     if verb not in STOPS:
         operator(session)
+    if verb in SEATED and not console.access.hears(session):
+        raise HTTPException(409, "take the seat first: press T")
     audit.info("%s: %s", session.name, verb)
     answer, _ = await console.feed.panel.ask("command", verb=verb)
     return dict(answer)

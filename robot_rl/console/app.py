@@ -1,6 +1,6 @@
 """The console's server, a process of its own: the page, its sockets, its commands.
 
-    GET  /enter?token=...      a one-time link becomes a strict cookie
+    GET  /enter?token=...      a one-time link becomes a strict cookie; &page=review: then there
     GET  /  /review            the pages; everything they need is served from here, offline
     WS   /ws/...               `sockets.py`
     GET, POST  /api/...        `api.py`
@@ -20,10 +20,11 @@ from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Resp
 from fastapi.staticfiles import StaticFiles
 
 from robot_rl.console import api, sockets
-from robot_rl.console.doors import COOKIE, Console, TheConsole, Watcher, audit
+from robot_rl.console.doors import Console, TheConsole, Watcher, audit
 from robot_rl.errors import LinkError, RobotRLError
 
 STATIC = Path(__file__).with_name("static")
+PAGES = {"": "/", "review": "/review"}  # where a link may lead; never an address that a link names
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -59,15 +60,15 @@ def make_app(console: Console) -> FastAPI:
     return app
 
 
-async def enter(console: TheConsole, token: str = "") -> Response:
-    """A token works once."""
+async def enter(console: TheConsole, token: str = "", page: str = "") -> Response:
+    """A token works once. page: one of `PAGES`; any other word leads to the console."""
     session = console.access.enter(token)
     if session is None:
         audit.warning("a link was refused: wrong, or used before")
         return FileResponse(STATIC / "refused.html", 403)
     audit.info("%s entered", session.name)
-    response = RedirectResponse("/", 303)
-    response.set_cookie(COOKIE, session.cookie, httponly=True, samesite="strict")
+    response = RedirectResponse(PAGES.get(page, PAGES[""]), 303)
+    response.set_cookie(console.cookie, session.cookie, httponly=True, samesite="strict")
     return response
 
 

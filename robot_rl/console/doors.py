@@ -16,18 +16,21 @@ from robot_rl.console.records import Records
 
 audit = logging.getLogger("robot_rl.audit")
 
-COOKIE = "robot_rl_console"
 REFUSED = 4403  # close code of a socket that was not let in
 
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """What routes and sockets share. hosts: `name:port` under which the page is served."""
+    """What routes and sockets share.
+
+    hosts: `name:port` under which the page is served; cookie: name of its cookie.
+    """
 
     feed: Feed
     records: Records
     access: Access
     hosts: frozenset[str]
+    cookie: str
 
     def foreign(self, host: str | None, origin: str | None) -> str:
         """Why a request is not one of this page's own, or ""; None = not looked at."""
@@ -39,7 +42,7 @@ class Console:
 
     def session(self, connection: HTTPConnection) -> Session | None:
         """Who sends this request."""
-        return self.access.session(connection.cookies.get(COOKIE))
+        return self.access.session(connection.cookies.get(self.cookie))
 
 
 def console_of(connection: HTTPConnection) -> Console:

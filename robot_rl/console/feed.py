@@ -32,7 +32,8 @@ IDLE_S = 2.0  # a camera nobody asks for is not fetched
 AWAY_S = 0.5  # between two tries while the robot side is away
 FROZEN_S = 1.0  # a camera that shows the same picture this long is called frozen
 JPEG_QUALITY = 80
-EMPTY: dict[str, Any] = {"robot": {}, "figures": {}, "findings": [], "curves": {}}
+DEFECT = {"word": "OFFLINE", "reason": "the console has a defect; see its log", "robot": {}}
+NOTHING_YET: dict[str, Any] = {"learning": 0, "figures": {}, "findings": [], "curves": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,9 @@ class Feed:
         self.about = dict(about)
         self._run_dir = run_dir
         self._figures = Figures(run_dir)
+        self._learning = NOTHING_YET  # "learning" counts lines read: a slow reader misses none
         self._cameras: dict[str, _Camera] = {}
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, Any] = {"robot": {}}
         self._fresh = asyncio.Condition()
         self._count = 0
 
@@ -142,7 +144,8 @@ class Feed:
             before, checksum = checksum, zlib.crc32(raw)
             if checksum != before:
                 same_since_s = time.monotonic()
-            frozen = time.monotonic() - same_since_s > FROZEN_S and bool(self._values.get("moving"))
+            moving = bool(self._values["robot"].get("moving"))
+            frozen = time.monotonic() - same_since_s > FROZEN_S and moving
             jpeg = await asyncio.to_thread(_compress, np.frombuffer(raw, np.uint8).reshape(shape))
             taken_s = time.monotonic() - head["age_s"]
             async with camera.arrived:
@@ -157,31 +160,29 @@ class Feed:
                 values = await self._look()
             except Exception:  # the page must never go on showing an old word
                 log.exception("telemetry failed")
-                values = {"word": "OFFLINE", "reason": "the console has a defect; see its log"}
+                values = DEFECT
             async with self._fresh:
-                self._values = EMPTY | values
+                self._values = values | self._learning
                 self._count += 1
                 self._fresh.notify_all()
             deadline_s = max(deadline_s + TELEMETRY_S, time.monotonic())
             await asyncio.sleep(deadline_s - time.monotonic())
 
     async def _look(self) -> dict[str, Any]:
-        """The robot side's newest words and the run's figures."""
+        """The robot side's newest words; takes in the run's new figures, if there are any."""
         view: Mapping[str, Any] | None = None
         with suppress(LinkError):
             view, _ = await self.panel.ask("view", timeout_s=AWAY_S)
-        learned = await asyncio.to_thread(self._figures.read)
+        news = await asyncio.to_thread(self._figures.read)
+        if news:
+            self._learning = {
+                "learning": self._learning["learning"] + news,
+                "figures": self._figures.numbers,
+                "findings": self._figures.findings,
+                "curves": {k: list(v) for k, v in self._figures.curves.items() if v},
+            }
         word, reason = word_of(view)
-        return {
-            "word": word,
-            "reason": reason,
-            "robot": view or {},
-            "moving": bool((view or {}).get("moving")),
-            "learning_changed": learned > 0,
-            "figures": self._figures.numbers,
-            "findings": self._figures.findings,
-            "curves": {k: list(v)[-200:] for k, v in self._figures.curves.items() if v},
-        }
+        return {"word": word, "reason": reason, "robot": view or {}}
 
 
 def _compress(rgb: np.ndarray) -> bytes:

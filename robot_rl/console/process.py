@@ -1,20 +1,40 @@
 """The console as one of a run's supervised processes: `python -m robot_rl.console.process RUN`.
 
 It takes the first free port from 8080 on and leaves its link beside its sockets, where this user
-alone may look, and where `robot-rl demo` and `robot-rl train` find it to print it.
+alone may look, and where `robot-rl demo` and `robot-rl train` find it to print it. It does not
+outlive its supervisor, however that one died: nobody would be left to stop it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from robot_rl.console.address import HOST, free_port
 from robot_rl.console.serve import serve
 from robot_rl.link.panel import link_file
+
+SUPERVISOR_PID = "ROBOT_RL_SUPERVISOR_PID"  # set by the supervisor, as for the nodes of the graph
+LOOK_S = 0.2
+
+
+def end_with_supervisor() -> None:
+    """Send SIGTERM to this process once its supervisor is gone; without one, its parent."""
+    said = os.environ.get(SUPERVISOR_PID, "")
+    supervisor = int(said) if said.isdigit() else os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == supervisor:
+            time.sleep(LOOK_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
 
 
 def write_link(run_dir: Path, link: str) -> None:
@@ -31,6 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
     run_dir = Path((sys.argv[1:] if argv is None else argv)[0])
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    # the server ends by itself at SIGTERM, then sends it on: what is left to do is done on the way
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    end_with_supervisor()
     port = free_port()
 
     def started(invite: Callable[[str], str]) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import cv2
@@ -18,7 +19,7 @@ from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, Frame, Label
 
 STORES = ("actor.sqlite", "store.sqlite")  # of a run over ROS 2; of a lockstep run
-KEPT = 8  # episodes whose frames stay in memory while somebody scrubs through them
+KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through them
 
 
 class Records:
@@ -28,6 +29,7 @@ class Records:
         self._run_dir = run_dir
         self._store: Store | None = None
         self._frames = lru_cache(maxsize=KEPT)(self._read_frames)
+        self._turn = Lock()  # the first of many cameras reads; labels get their numbers in order
 
     @property
     def store(self) -> Store:
@@ -105,9 +107,11 @@ class Records:
 
     def picture(self, id_: EpisodeId, frame: int, camera: str) -> bytes:
         """A camera's picture in one frame, JPEG."""
-        frames = self._frames(id_)
-        here = 0 <= frame < len(frames)
-        image = frames[frame].observation.get(f"image/{camera}") if here else None
+        with self._turn:
+            if frame not in self._frames(id_):
+                self._frames.cache_clear()  # the episode was still running when it was read
+            found = self._frames(id_).get(frame)
+        image = None if found is None else found.observation.get(f"image/{camera}")
         if image is None:
             raise _missing(id_, f"frame {frame} of '{camera}'")
         _, data = cv2.imencode(".jpg", np.ascontiguousarray(image[:, :, ::-1]))
@@ -117,26 +121,28 @@ class Records:
         """Append what a person says about an episode; without "episode": about the newest one.
 
         Raises:
-            StoreError: it says nothing that can be understood; nothing is stored.
+            StoreError: it says nothing that can be understood, or the disk is full; nothing is
+                stored.
         """
         store = self.store
-        id_ = self._id_of(said)
+        id_, steps = self._meant(said)
         step = said.get("step")
         if not isinstance(said.get("value", 1.0), int | float) or not (
             step is None or isinstance(step, int)
         ):
             raise StoreError("a label needs a number", expected="value: number", got=str(said)[:80])
-        label = Label(
-            id=id_,
-            label=store.next_label(id_, author),
-            step=step,
-            kind=str(said.get("kind")),
-            value=float(said.get("value", 1.0)),
-            source="person",
-            author=author,
-            stamp_ns=time.time_ns(),
-        )
-        store.append([check_label(label, len(store.steps(id_)))])
+        with self._turn:
+            label = Label(
+                id=id_,
+                label=store.next_label(id_, author),
+                step=step,
+                kind=str(said.get("kind")),
+                value=float(said.get("value", 1.0)),
+                source="person",
+                author=author,
+                stamp_ns=time.time_ns(),
+            )
+            store.append([check_label(label, steps)])
         words = f"{label.kind} {label.value:g} of episode {id_.episode}"
         return {
             "label": label.label,
@@ -147,25 +153,29 @@ class Records:
             "review": _verdict(store.labels(id_)),
         }
 
-    def _id_of(self, said: Mapping[str, Any]) -> EpisodeId:
+    def _meant(self, said: Mapping[str, Any]) -> tuple[EpisodeId, int]:
+        """The episode that is spoken about, and how many steps it has."""
+        ids = [start.id for start in self.store.episodes()]
         if "episode" in said:
-            id_ = EpisodeId(str(said.get("run")), str(said.get("actor")), int(said["episode"]))
-            if id_ not in {s.id for s in self.store.episodes(id_.run, id_.actor)}:
+            number = said["episode"] if isinstance(said["episode"], int) else -1
+            id_ = EpisodeId(str(said.get("run")), str(said.get("actor")), number)
+            if id_ not in ids:
                 raise _missing(id_)
-            return id_
-        over = [r for r in self.store.episode_summaries() if r.steps]
-        if not over:
-            raise StoreError("there is no episode to label yet", expected="an episode", got="none")
-        return over[-1].id
+            return id_, len(self.store.steps(id_))
+        for id_ in reversed(ids):
+            if steps := len(self.store.steps(id_)):
+                return id_, steps
+        raise StoreError("there is no episode to label yet", expected="an episode", got="none")
 
-    def _read_frames(self, id_: EpisodeId) -> list[Frame]:
-        return self.store.frames(id_)
+    def _read_frames(self, id_: EpisodeId) -> dict[int, Frame]:
+        return {frame.frame: frame for frame in self.store.frames(id_)}
 
 
 def _verdict(labels: list[Label]) -> dict[str, Any]:
     folded = review(labels)
     return {
         "excluded": folded.excluded,
+        "neutral": folded.neutral,
         "success": folded.success,
         "first": folded.first,
         "last": folded.last,

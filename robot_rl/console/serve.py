@@ -9,35 +9,59 @@ from typing import Any
 
 import uvicorn
 
-from robot_rl.console.access import Access, Role
+from robot_rl.console.access import Access, Role, Seat
 from robot_rl.console.app import make_app
 from robot_rl.console.doors import Console, audit
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
 from robot_rl.experiment import Experiment
+from robot_rl.link.panel import seat_file
 
 SHUTDOWN_S = 1  # sockets of open pages do not keep the process alive
 MAX_MESSAGE = 4096  # bytes of one WebSocket message from a page
 
 
+class AuditLog(logging.FileHandler):
+    """A file of audit lines. A full disk costs lines, never a command: people stop robots here."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, delay=True)
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append a line; what the disk says against it goes to the console's own log."""
+        try:
+            super().emit(record)  # which handles a failed write, but not a failed opening
+        except OSError:
+            self.handleError(record)
+
+
 def about(experiment: Experiment) -> dict[str, Any]:
-    """What a page must know once: names, cameras, rates."""
+    """What a page must know once: names, cameras, rates.
+
+    seen: camera -> [width, height] in pixels of what the network sees; a page that shows a picture
+    of that size shows what the network sees.
+    """
     task = experiment.task
     images = list(getattr(task, "images", ()))
+    shapes = {name: task.spec.observation[f"image/{name}"].shape for name in images}
     return {
         "task": task.name,
         "run": experiment.run_dir.name,
         "cameras": [*images, "video"] if experiment.is_simulated else images,
+        "seen": {name: [width, height] for name, (height, width, _) in shapes.items()},
         "control_hz": task.spec.control_hz,
     }
 
 
 def server_of(run_dir: Path, host: str, port: int) -> tuple[uvicorn.Server, Access]:
     """A server that is not running yet, and who may come in."""
-    experiment, access = Experiment.load(run_dir), Access()
+    experiment, access = Experiment.load(run_dir), Access(Seat(seat_file(run_dir)))
     names = {host, "localhost"} if host in ("127.0.0.1", "::1") else {host}
     hosts = frozenset(f"[{n}]:{port}" if ":" in n else f"{n}:{port}" for n in names)
-    console = Console(Feed(run_dir, about(experiment)), Records(run_dir), access, hosts)
+    feed, records = Feed(run_dir, about(experiment)), Records(run_dir)
+    cookie = f"robot_rl_console_{port}"  # cookies ignore ports, and a host may have two consoles
+    console = Console(feed, records, access, hosts, cookie)
     config = uvicorn.Config(
         make_app(console),
         host=host,
@@ -56,9 +80,7 @@ def serve(run_dir: Path, host: str, port: int, started: Callable[[Any], None]) -
 
     Every command of every session becomes a line of the run's audit.log.
     """
-    lines = logging.FileHandler(run_dir / "audit.log")
-    lines.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    audit.addHandler(lines)
+    audit.addHandler(AuditLog(run_dir / "audit.log"))
     audit.setLevel(logging.INFO)
     server, access = server_of(run_dir, host, port)
     started(lambda role: access.invite(Role(role)))

@@ -12,7 +12,7 @@ from typing import Any
 
 from robot_rl.files import Tail
 
-HISTORY = 600  # points kept of every curve
+HISTORY = 200  # points kept of every curve: as many as a card is wide
 CURVES = (
     "episode/success",
     "episode/success_rate",
@@ -24,21 +24,29 @@ CURVES = (
     "learner/utd",
 )
 
+WAITS = {  # for whom the gate waits -> what a person may do about it
+    "person": "a person holds the robot; R lets it go on",
+    "device": "whoever drove fell silent; R lets the robot go on",
+}
+
 
 def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
     """(word, reason) for the top of the page.
 
-    IDLE, RESETTING, POLICY, HUMAN, REWIND, HOLD, PROTECTIVE STOP, or OFFLINE without a robot side.
+    IDLE, RESET?, RESETTING, POLICY, HUMAN, REWIND, HOLD, PROTECTIVE STOP, or OFFLINE without a
+    robot side.
     """
     if view is None:
         return "OFFLINE", "the robot side does not answer"
     gate, episode = view.get("gate") or {}, view.get("episode") or {}
+    asks = view.get("asks") or ""  # what a person has to do before the arm may move
     mode, reason = gate.get("mode", ""), gate.get("reason", "")
     stops = [
         (mode == "protective_stop", "PROTECTIVE STOP", reason),
-        (bool(gate.get("waits")), "HOLD", f"{reason or 'hold'}; nothing goes on by itself"),
+        (bool(gate.get("waits")), "HOLD", WAITS.get(str(gate.get("waits")), reason)),
         (bool(view.get("stopped")), "PROTECTIVE STOP", "the controller was stopped"),
         (not mode, "IDLE", "the gate has not reported yet"),
+        (bool(asks), "RESET?", asks),
         (not episode, "IDLE", reason),
         (mode != "run", "HOLD", reason),
         (not episode.get("active"), "RESETTING", "hands off: the robot goes to its start"),

@@ -120,9 +120,8 @@ def read(store: Store, chosen: Chosen) -> Episode:
     ]
     if steps:
         last, trimmed = steps[-1], steps[-1].step != recorded[-1].step
-        ending = Ending.TRUNCATED if trimmed else chosen.ending
-        success = last.success if said.success is None else said.success
-        steps[-1] = replace(last, ending=ending, success=success)
+        last = replace(last, ending=Ending.TRUNCATED if trimmed else chosen.ending)
+        steps[-1] = last if said.success is None else _judged(last, said.success, trimmed)
     named = {n for s in steps for n in (s.frame, s.next_frame)}
     return Episode(
         start=chosen.start,
@@ -156,6 +155,14 @@ def fingerprint(chosen: Sequence[Chosen]) -> str:
     """Digest of what is given away; it changes when an episode or a review is added."""
     lines = [f"{c.start.id} {c.steps} {c.ending} {c.review}" for c in chosen]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _judged(last: Step, success: bool, trimmed: bool) -> Step:
+    """The last step after a person's word, as the replay takes it: success is 1 and ends."""
+    if trimmed:  # the step that the word was about is not given away
+        return replace(last, success=success)
+    ending = Ending.TERMINATED if success else last.ending
+    return replace(last, success=success, reward=float(success), ending=ending)
 
 
 def _what_holds(said: Review, include: Collection[str]) -> Review:

@@ -53,6 +53,11 @@ def socket_address(run_dir: Path, name: str) -> str:
     return f"ipc://{folder}/{run}-{name}"
 
 
+def seat_file(run_dir: Path) -> Path:
+    """What a console locks while somebody at it has the seat: there is one seat in a run."""
+    return Path(socket_address(run_dir, "seat.lock").removeprefix("ipc://"))
+
+
 def link_file(run_dir: Path) -> Path:
     """Where a supervised console leaves the link that opens it; in the same private folder."""
     return Path(socket_address(run_dir, "link").removeprefix("ipc://")).with_suffix(".txt")

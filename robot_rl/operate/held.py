@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,6 +69,11 @@ class HeldDevice:
     def problem(self) -> str:
         """Why it would not drive now, for the person to read; "" when it would."""
         return self.handset.problem or (self._rewind.problem if self._rewind else "")
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the device was heard; infinity before."""
+        return self._now_s() - self._heard_s if self._heard_s else math.inf
 
     def begin_episode(self, seed: int, purpose: str) -> None:
         """Forget the last episode; everything must be seen neutral again."""

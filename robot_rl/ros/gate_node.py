@@ -63,8 +63,8 @@ class GateNode:
         self._count = 0
         self._joy_stamp_s = self._last_s = self._halted_s = -math.inf
         self._beat_s = self._report_s = self._resend_s = self._census_s = 0.0
-        self._told: tuple[Mode, str, str, bool] | None = None
-        self._waits = False  # nothing arms until a person lets it go on
+        self._told: tuple[Mode, str, str, str] | None = None
+        self._waits = ""  # "person" | "device": nothing arms until a person lets it go on
         self._held: Verdict | None = None
         self._rivals = ""
 
@@ -80,11 +80,11 @@ class GateNode:
         return self._halt(self.gate)
 
     def _hold_for_a_person(self) -> str:
-        self._waits = True
+        self._waits = "person"
         return self._halt(rules.hold(self.gate, "person: hold"))
 
     def _resume(self) -> str:
-        self._waits = False
+        self._waits = ""
         return f"{self.gate.mode.value}: whoever asks next may arm"
 
     def _halt(self, gate: rules.GateState) -> str:
@@ -149,7 +149,9 @@ class GateNode:
             self._handle(self._waiting.popleft(), state, now_s)
         self.gate, held = rules.tick(self.limits, self.gate, state, now_s)
         if self.gate.engagement is Engagement.SILENT:
-            self._waits = True  # whoever drove has vanished: nothing goes on by itself
+            self._waits = (
+                self._waits or "device"
+            )  # whoever drove has vanished: nothing goes on by itself
         self._hold(held)
         self._beat()
         self._report()

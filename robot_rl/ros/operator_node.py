@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from std_msgs.msg import Bool
 
 from robot_rl.errors import LinkError
 from robot_rl.experiment import Experiment
@@ -57,17 +58,19 @@ class Person:
             return
         self._look_s = now_s + LOOK_S
         report = self._report()
-        stop = report is not None and report.mode == Mode.PROTECTIVE_STOP.value
-        silent = report is not None and report.reason.startswith("operator_silent")
+        mode, reason = (report.mode, report.reason) if report is not None else ("", "")
+        stop = mode == Mode.PROTECTIVE_STOP.value
+        silent = reason.startswith("operator_silent")
         # a person lets go of a device that the gate has given up on, then presses it again
         since_s = self._since("silent", silent)
         self.hands_off = stop or (since_s is not None and since_s % AGAIN_S < RELEASE_S)
         self._beats.read()
         alive = self._beats.silent_s < GATE_ALIVE_S
-        if self._lit("waits", silent and alive and report is not None and report.waits):
+        if self._lit("waits", alive and report is not None and report.waits == "device"):
             self._try(self._go, "gate resume")  # the script lost its hand, not its mind
         stopped = self._stopped.read()
-        if self._lit("gate", stop and alive):
+        theirs = reason.startswith("person")  # who stopped the robot lets it go on
+        if self._lit("gate", stop and alive and not theirs):
             self._try(self._acknowledge, "acknowledge")
         if self._lit("controller", stopped is not None and stopped.data and alive):
             self._try(self._resume, "resume")
@@ -109,6 +112,8 @@ class OperatorNode:
         self._call = wire.EpisodeCall(0, 0, "", active=False)
         self._problems = publisher(shell.node, topics.OPERATOR_PROBLEM)
         self._problem: str | None = None  # as it was told last
+        self._presence = publisher(shell.node, topics.OPERATOR_PRESENT)
+        self._present: bool | None = None  # as it was told last
         self._clock = RosClock(shell)
         self._hold = Caller(shell.node, topics.GATE_HOLD.name, CALL_S)
         self._heard_s = 0.0  # stamp of the reading that was last passed on
@@ -130,23 +135,28 @@ class OperatorNode:
         self._listen()
         if self._person is not None:
             self._person.look()
-        self._tell_problem()
         state = self._reader.read()
         away = self._person is not None and self._person.hands_off
         value, age_s = OperatorInput(False, self._still), 0.0
+        said = self._device.poll(state) if state is not None else value
+        if "hold" in getattr(self._device, "held", ()):
+            self._hold.poll()  # the pad's own button, in a reset, too; again while it is down
         if state is not None and self._call.active and not away:
-            value = self._device.poll(state)
+            value = said
             if self._driving and not value.driving and value.stamp_s <= self._heard_s:
                 return  # nobody let go: the device is gone
-            if "hold" in getattr(self._device, "held", ()):
-                self._hold.poll()  # the pad's own button; called again while it is down
             self._heard_s, age_s = value.stamp_s, max(state.stamp_s - value.stamp_s, 0.0)
+        self._tell()
         self._driving = value.driving
         value = replace(value, stamp_s=self._clock.now_s() - age_s)
         self._joy.publish(convert.joy_to(value, self._call.call))
 
-    def _tell_problem(self) -> None:
-        """For the person to read: why the device does not drive."""
+    def _tell(self) -> None:
+        """Why the device does not drive; whether there is a person beside the script."""
+        present = bool(getattr(self._device, "present", False))
+        if present != self._present:
+            self._present = present
+            self._presence.publish(Bool(data=present))
         problem = getattr(self._device, "problem", "")
         if problem != self._problem:
             self._problem = problem

@@ -350,7 +350,7 @@ class RosReset:
 
 
 def checklist(plan: ResetPlan) -> str:
-    """What a person has to do before an episode, in a sentence."""
+    """What a person has to see to before an episode, one thing per line."""
     held = [] if plan.held_in_tcp is None else ["the part in the gripper"]
     parts = [*held, *(f"{name} in its place" for name in plan.objects)]
-    return f"{', '.join([*parts, 'hands out of the way'])}?"
+    return "\n".join([*parts, "hands out of the way"])

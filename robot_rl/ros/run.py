@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 import time
-from collections.abc import Callable
+import webbrowser
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,11 +109,18 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
 
 
 def _tell(path: Path, before: str) -> str:
-    """Print the console's link when there is a new one; returns the newest."""
+    """Print the console's link when there is a new one, and open it; returns the newest."""
     link = path.read_text().strip() if path.is_file() else before
     if link != before:
         log.warning("the console is open (the link works once): %s", link)
+        if not before and on_a_desktop(os.environ):
+            webbrowser.open(link)
     return link
+
+
+def on_a_desktop(env: Mapping[str, str]) -> bool:
+    """Whether a browser would open in front of the person who started this."""
+    return bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY")) and "SSH_CONNECTION" not in env
 
 
 def _explain(death: Exit, run_dir: Path) -> None:

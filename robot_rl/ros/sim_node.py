@@ -46,6 +46,7 @@ class SimNode:
         p = self.params = shell.params
         self.robot = MujocoRobot(self.task)  # type: ignore[arg-type]  # tasks of a sim are SimTasks
         self.robot.reset(self._plan(experiment.seed))
+        self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
         self._origin_s = p["rtf"] * time.monotonic()
         self._stopped = False
         self._ignored = self._taken = self._sequence = 0
@@ -218,6 +219,7 @@ class SimNode:
         slices = max(1, round(1.0 / (p["publish_hz"] * p["slice_s"])))
         slice_s = 1.0 / (p["publish_hz"] * slices)
         pace, serve_s = Pace(slice_s / p["rtf"]), 0.0
+        human_s = max(pace.period_s, slice_s)  # a person's hands know real time only
         self.robot_goal = self.robot.read().tcp_in_base
         while self.shell.running:
             for _ in range(slices):
@@ -227,6 +229,10 @@ class SimNode:
             self.publish()
             if time.monotonic() - serve_s >= SERVICE_PERIOD_S:
                 self.shell.spin(0.0)
+                person = self._person.read()
+                pace.period_s = (
+                    human_s if person is not None and person.data else slice_s / p["rtf"]
+                )
                 self.report(pace.late)
                 serve_s = time.monotonic()
 

@@ -89,7 +89,7 @@ GATE_VERDICT = Topic(
 )
 GATE_STATE = Topic(
     "gate/state", _TEXT, "latched", "gate", ("operator", "actor", "view"), 5, "-",
-    "JSON: mode, reason, lease, waits (a person must let it go on)",
+    "JSON: mode, reason, lease, waits (person | device: a person must let it go on)",
 )  # fmt: skip
 GATE_HEARTBEAT = Topic(
     "gate/heartbeat", "std_msgs/msg/UInt64", "heartbeat", "gate", ("watchdog", "operator"), 20, "-",
@@ -108,6 +108,10 @@ OPERATOR_PROBLEM = Topic(
     "operator/problem", _TEXT, "latched", "operator", ("view",), 0, "-",
     "why the person's device does not drive; empty when it would",
 )  # fmt: skip
+OPERATOR_PRESENT = Topic(
+    "operator/present", "std_msgs/msg/Bool", "latched", "operator", ("sim",), 0, "-",
+    "True while a person shares the work with the script: the simulation keeps to real time",
+)  # fmt: skip
 ACTOR_ASKS = Topic(
     "actor/asks", _TEXT, "latched", "actor", ("view",), 0, "-",
     "what a person has to do before the arm goes to its start; empty = nothing",
@@ -124,8 +128,8 @@ DIAGNOSTICS = Topic(
 TOPICS: tuple[Topic, ...] = (
     JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_INFO,
     TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED, GATE_REQUEST, GATE_VERDICT, GATE_STATE,
-    GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, ACTOR_ASKS, CLOCK,
-    DIAGNOSTICS,
+    GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, OPERATOR_PRESENT,
+    ACTOR_ASKS, CLOCK, DIAGNOSTICS,
 )  # fmt: skip
 
 _TRIGGER = "std_srvs/srv/Trigger"

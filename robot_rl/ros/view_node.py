@@ -39,6 +39,7 @@ SERVICES = {
     "go": topics.GATE_RESUME,
     "acknowledge": topics.GATE_ACKNOWLEDGE,
     "resume": topics.SIM_RESUME,
+    "ready": topics.ACTOR_READY,
 }
 
 
@@ -47,19 +48,18 @@ class Mirrored:
 
     def __init__(self, task: Any) -> None:
         self._task, self._mirror = task, None
-        self._number, self._due_s, self._rgb = 0, 0.0, np.zeros((0, 0, 3), np.uint8)
-        self._drawn_s = -math.inf
+        self._number, self._drawn_s = 0, -math.inf
+        self._rgb = np.zeros((0, 0, 3), np.uint8)
 
     def newest(self, state: RobotState | None) -> tuple[int, float, NDArray[np.uint8]]:
         """(number, wall time of the state, RGB). Raises `LinkError` before the first state."""
         if state is None:
             raise LinkError("no robot state to draw yet")
-        if time.monotonic() >= self._due_s:
+        if time.monotonic() - self._drawn_s >= PICTURE_S:
             if self._mirror is None:
                 from robot_rl_sim.mirror import Mirror  # needs OpenGL: only when somebody looks
 
                 self._mirror = Mirror(self._task)
-            self._due_s = time.monotonic() + PICTURE_S
             self._drawn_s = time.monotonic()
             self._rgb = self._mirror.picture(state)
             self._number += 1
@@ -98,6 +98,8 @@ class ViewNode:
         self._joy = Newest(node, topics.OPERATOR_JOY)
         self._episode = Newest(node, topics.OPERATOR_EPISODE)
         self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
+        self._asks = Newest(node, topics.ACTOR_ASKS)
+        self._problem = Newest(node, topics.OPERATOR_PROBLEM)
         self._services = {k: Caller(node, v.name, CALL_S) for k, v in SERVICES.items()}
         self._cameras: dict[str, Mirrored | Received] = {
             name: Received(shell, name) for name in getattr(task, "images", ())
@@ -126,6 +128,8 @@ class ViewNode:
             "stopped": stopped is not None and bool(stopped.data),
             "driving": bool(buttons[0]),
             "driver": str(convert.DRIVERS[buttons[3] % len(convert.DRIVERS)]),
+            "asks": _text(self._asks),
+            "device_problem": _text(self._problem),
         }
         if state is not None:
             speed_m_s = float(np.linalg.norm(state.tcp_twist_in_base[:3]))
@@ -185,6 +189,12 @@ class ViewNode:
         raise LinkError(
             f"nobody answered '{verb}'", expected=f"{SERVICES[verb].name}", got="nothing"
         )
+
+
+def _text(topic: Newest) -> str:
+    """The newest words on a topic, "" before the first."""
+    msg = topic.read()
+    return "" if msg is None else msg.data
 
 
 def body(shell: Shell) -> None:

@@ -43,7 +43,8 @@ class ArmAnswer:
 class GateReport:
     """What `gate/state` tells everybody: mode and reason as in `robot_rl.safety`, current lease.
 
-    waits: nothing arms until a person lets it go on (`gate/resume`).
+    waits: for whom nothing arms until a person lets it go on (`gate/resume`): a "person" held the
+    robot, or the "device" of whoever drove fell silent; "" = nothing waits.
     """
 
     mode: str
@@ -51,7 +52,7 @@ class GateReport:
     lease: str
     stamp_s: float
     rejected: int  # malformed requests so far
-    waits: bool
+    waits: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,7 @@ def decode_report(text: str) -> GateReport:
         _string(data["lease"], "lease", MAX_LEASE),
         _number(data["stamp_s"], "stamp_s"),
         _integer(data["rejected"], "rejected"),
-        _flag(data["waits"], "waits"),
+        _string(data["waits"], "waits", 16),
     )
 
 

@@ -5,6 +5,8 @@ the same author; the newest word stands. The kinds, with what `value` and `step`
 
     reward       value of step `step`; gives an unlabelled step its reward, or corrects it
     success      1 the episode succeeded, 0 it failed
+    neutral      neither: whatever was said or recorded about success does not count, and the
+                 episode is kept out until somebody says success again; value is not used
     exclude      1 leave the episode out of training and exports, 0 take it back in
     keep_from    steps before `step` are trimmed; value is not used
     keep_to      steps after `step` are trimmed; value is not used
@@ -20,7 +22,7 @@ from robot_rl.errors import StoreError
 from robot_rl.types import Label
 
 OF_A_STEP = ("reward", "keep_from", "keep_to")
-OF_AN_EPISODE = ("success", "exclude", "undo")
+OF_AN_EPISODE = ("success", "neutral", "exclude", "undo")
 KINDS = OF_A_STEP + OF_AN_EPISODE
 
 
@@ -28,12 +30,15 @@ KINDS = OF_A_STEP + OF_AN_EPISODE
 class Review:
     """The newest word on an episode.
 
-    success: None = nobody has said; first, last: steps that are kept, last None = to the end;
-    rewards: step -> reward that was said afterwards.
+    excluded: out of training and exports, because somebody wants it so or it is neutral;
+    success: None = nobody has said; neutral: somebody has said that it is neither, so that what was
+    recorded does not hold; first, last: steps that are kept, last None = to the end; rewards: step
+    -> reward that was said afterwards.
     """
 
     excluded: bool = False
     success: bool | None = None
+    neutral: bool = False
     first: int = 0
     last: int | None = None
     rewards: Mapping[int, float] = field(default_factory=dict)
@@ -51,7 +56,7 @@ def review(labels: Iterable[Label]) -> Review:
     """
     said = sorted(labels, key=lambda x: (x.stamp_ns, x.label))
     undone = {(x.author, round(x.value)) for x in said if x.kind == "undo"}
-    excluded, success, first, last = False, None, 0, None
+    excluded, success, neutral, first, last = False, None, False, 0, None
     rewards: dict[int, float] = {}
     for label in said:
         if (label.author, label.label) in undone:
@@ -60,7 +65,9 @@ def review(labels: Iterable[Label]) -> Review:
             case "exclude", _:
                 excluded = label.value > 0.0
             case "success", _:
-                success = label.value > 0.0
+                success, neutral = label.value > 0.0, False
+            case "neutral", _:
+                success, neutral = None, True
             case "keep_from", int(step):
                 first = step
             case "keep_to", int(step):
@@ -69,7 +76,7 @@ def review(labels: Iterable[Label]) -> Review:
                 rewards[step] = label.value
             case _:
                 pass
-    return Review(excluded, success, first, last, rewards)
+    return Review(excluded or neutral, success, neutral, first, last, rewards)
 
 
 def check_label(label: Label, steps: int) -> Label:

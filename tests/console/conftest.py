@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the console extra is not installed")
 
-from tests.console.served import RobotSide, Served, rows_of, write_figures
+from tests.console.served import NETWORK_PIXELS, RobotSide, Served, rows_of, write_figures
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -23,7 +23,7 @@ def run_dir(tmp_path: Path) -> Path:
     from robot_rl.experiment import Experiment
     from robot_rl.store.store import Store
 
-    overrides = ["experiment=peg_insert_easy_pixels", "task.image_size=32"]
+    overrides = ["experiment=peg_insert_easy_pixels", f"task.image_size={NETWORK_PIXELS}"]
     experiment = Experiment.compose([*overrides, f"run_dir={tmp_path / 'run'}"])
     folder = experiment.save()
     with Store(folder / "actor.sqlite", spec=experiment.task.spec, reserve_bytes=0) as store:

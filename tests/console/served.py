@@ -31,6 +31,7 @@ from robot_rl.types import (
 pytest.importorskip("fastapi", reason="the console extra is not installed")
 
 CAMERAS = ("front", "wrist")
+NETWORK_PIXELS = 32  # what the network of the run sees
 
 
 class RobotSide:
@@ -55,6 +56,9 @@ class RobotSide:
         self.heard: list[tuple[float, dict[str, Any]]] = []
         self.commands: list[str] = []
         self.frozen = False
+        self.shapes = dict.fromkeys(CAMERAS, (NETWORK_PIXELS, NETWORK_PIXELS)) | {
+            "video": (240, 320)
+        }
         self._number = 0
         self._server = PanelServer(socket_address(run_dir, "view"))
         self._control = zmq.Context.instance().socket(zmq.PULL)
@@ -72,10 +76,11 @@ class RobotSide:
                 self.commands.append(question["verb"])
                 return {"said": f"{question['verb']}: done"}, b""
         self._number += 1
-        rgb = np.zeros((240, 320, 3), np.uint8)
+        height, width = self.shapes[question["camera"]]
+        rgb = np.zeros((height, width, 3), np.uint8)
         shade = 0 if self.frozen else self._number * 5
-        rgb[..., 0], rgb[..., 1] = np.arange(320) * 255 // 320, shade % 255
-        head = {"number": self._number, "height": 240, "width": 320, "age_s": 0.01}
+        rgb[..., 0], rgb[..., 1] = np.arange(width) * 255 // width, shade % 255
+        head = {"number": self._number, "height": height, "width": width, "age_s": 0.01}
         return head, rgb.tobytes()
 
     def _serve(self) -> None:
@@ -165,7 +170,7 @@ def write_figures(run_dir: Path, episodes: int = 40) -> None:
 
 
 class Served:
-    """A console that runs. url; invite(role) makes a link."""
+    """A console that runs. url; invite(role) makes a link; console: what its routes share."""
 
     def __init__(self, run_dir: Path) -> None:
         from robot_rl.console.access import Role
@@ -180,6 +185,7 @@ class Served:
         self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
             f"{self.url}/enter?token={self.access.invite(Role(role))}"
         )
+        self.console = self.server.config.app.state.console  # type: ignore[union-attr]
         self._thread = threading.Thread(target=self.server.run)
         self._thread.start()
         deadline_s = time.monotonic() + 20

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from robot_rl.console.access import Role
+from robot_rl.learn.replay import Replay
+from robot_rl.store.review import review
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
 from tests.console.served import until
@@ -51,9 +53,11 @@ async (url) => {
 
 
 def shoot(page: Any, name: str) -> None:
-    """A picture for docs/img, when asked for."""
-    if SHOTS:
-        page.screenshot(path=str(Path(SHOTS) / f"{name}.png"))
+    """Pictures in both themes, when asked for; docs/img has the light ones."""
+    for scheme, suffix in (("dark", "_dark"), ("light", "")) if SHOTS else ():
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(300)
+        page.screenshot(path=str(Path(SHOTS or "") / f"{name}{suffix}.png"))
 
 
 @pytest.fixture
@@ -102,10 +106,14 @@ def test_everything_fits_on_1280_by_800_and_says_who_drives(page: Any, robot: An
         ({"driving": True, "driver": "correction"}, "HUMAN"),
         ({"driving": True, "driver": "recovery"}, "REWIND"),
         ({"gate": {"mode": "hold", "reason": "person: hold"}}, "HOLD"),
-        ({"gate": {"mode": "protective_stop", "reason": "force: 61 N"}}, "PROTECTIVE STOP"),
+        (
+            {"gate": {"mode": "protective_stop", "reason": "force: 61 N", "waits": "device"}},
+            "PROTECTIVE STOP",
+        ),
         ({"stopped": True}, "PROTECTIVE STOP"),
         ({"episode": {"purpose": "train", "active": False}}, "RESETTING"),
         ({"episode": {}}, "IDLE"),
+        ({"asks": "place the peg in the fixture", "gate": {"mode": "hold"}}, "RESET?"),
     ],
 )
 def test_one_word_one_colour_one_shape_for_every_state(
@@ -116,6 +124,9 @@ def test_one_word_one_colour_one_shape_for_every_state(
     until(lambda: word(page) == shown)
     assert page.locator("#shape-path").get_attribute("d") != before
     assert page.locator("#acknowledge").is_visible() == (shown == "PROTECTIVE STOP")
+    assert page.locator("#ready").is_visible() == (shown == "RESET?")
+    assert page.evaluate(OUTSIDE) == []
+    shoot(page, "word_" + "_".join(shown.lower().split()).strip("?"))
 
 
 def test_takeover_by_key_reaches_the_robot_side_and_ends_with_the_key(
@@ -157,6 +168,19 @@ def test_a_gamepad_needs_no_installation(context: Any, console: Any, robot: Any)
     until(lambda: robot.heard[-1][1]["held"] == [])
 
 
+def test_undo_of_a_word_that_ended_the_episode_leaves_it_out(page: Any, run_dir: Path) -> None:
+    """The word stands in the last step as well: the label alone would change nothing."""
+    page.keyboard.press("t")
+    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    page.keyboard.press("Enter")
+    until(lambda: page.locator("#undo").is_visible())
+    page.keyboard.press("Control+z")
+    until(lambda: "left out until" in page.locator("#said-text").inner_text())
+    with Store(run_dir / "actor.sqlite") as store:
+        said = review(store.labels(EpisodeId("run", "actor-0", 4)))
+    assert said.neutral and said.excluded and said.success is None
+
+
 def test_labels_by_key_with_undo(page: Any, run_dir: Path) -> None:
     page.keyboard.press("Enter")
     until(lambda: page.locator("#said-text").inner_text() == "episode 4: success")
@@ -171,6 +195,158 @@ def test_labels_by_key_with_undo(page: Any, run_dir: Path) -> None:
     assert said == [("success", 1.0), ("undo", 0.0), ("success", 0.0), ("exclude", 1.0)]
 
 
+def learned_from(run_dir: Path) -> int:
+    """Practice steps that can be drawn after what was recorded and said so far."""
+    with Store(run_dir / "actor.sqlite") as store:
+        assert store.spec is not None
+        replay = Replay(store.spec, 100)
+        replay.ingest(store.rows_since(0, 10_000)[0])
+    return replay.len_online
+
+
+def test_neutral_takes_an_episode_out_of_the_mix_until_somebody_says_more(
+    page: Any, console: Any, run_dir: Path
+) -> None:
+    said = page.locator("#said-text")
+    assert learned_from(run_dir) == 5 * 12
+    page.keyboard.press("Enter")
+    until(lambda: said.inner_text() == "episode 4: success")
+    page.keyboard.press("n")
+    until(lambda: said.inner_text() == "episode 4: neutral")
+    assert learned_from(run_dir) == 4 * 12
+    page.keyboard.press("Control+z")
+    until(lambda: said.inner_text() == "episode 4: taken back")
+    assert learned_from(run_dir) == 5 * 12
+    page.goto(console.url + "/review")
+    verdict, shown = page.locator("#verdict"), page.locator("#count")
+    until(lambda: "success" in verdict.inner_text())
+    page.keyboard.press("n")
+    until(lambda: "neutral: counts as failed" in verdict.inner_text())
+    assert learned_from(run_dir) == 4 * 12
+    page.locator("[data-filter=unlabelled]").click()
+    until(lambda: shown.inner_text() == "1 of 5 episodes")
+    shoot(page, "review_neutral")
+    page.locator("[data-filter=excluded]").click()
+    until(lambda: shown.inner_text() == "0 of 5 episodes")
+    page.locator("[data-filter=all]").click()
+    until(lambda: shown.inner_text() == "5 of 5 episodes")
+    page.keyboard.press("u")
+    until(lambda: "neutral" not in verdict.inner_text())
+    page.keyboard.press("n")
+    until(lambda: "neutral" in verdict.inner_text())
+    page.keyboard.press("Backspace")
+    until(lambda: "failure" in verdict.inner_text())
+    assert learned_from(run_dir) == 5 * 12
+
+
+def test_a_full_disk_is_explained_and_the_console_goes_on(
+    page: Any, console: Any, robot: Any, run_dir: Path
+) -> None:
+    db = console.console.records.store._db
+    pages = db.execute("PRAGMA page_count").fetchone()[0]
+    db.execute(f"PRAGMA max_page_count={pages}")  # SQLite says then what it says on a full disk
+    toast, said = page.locator("#toast"), 0
+    while not toast.is_visible():
+        before = page.evaluate("robotRL.said?.label ?? -1")
+        page.keyboard.press("Enter")
+        until(
+            lambda b=before: page.evaluate("robotRL.said?.label ?? -1") != b or toast.is_visible()
+        )
+    text = toast.inner_text()
+    assert "the disk is full" in text and "expected" in text and "free some space" in text
+    shoot(page, "console_disk_full")
+    said = page.evaluate("robotRL.said.label") + 1
+    with Store(run_dir / "actor.sqlite") as store:
+        assert len(store.all_labels()) == said > 1
+        store.verify()
+    page.keyboard.press("Escape")
+    until(lambda: robot.commands == ["hold"])
+    db.execute("PRAGMA max_page_count=1000000")
+    page.keyboard.press("Enter")
+    until(lambda: page.evaluate("robotRL.said.label") == said)
+    page.problems.clear()  # the refused request itself, as the browser reports it
+
+
+def test_a_page_that_misses_messages_still_draws_what_was_learned(
+    context: Any, console: Any, robot: Any, run_dir: Path
+) -> None:
+    deaf = False
+
+    def pass_on(line: Any) -> None:
+        server = line.connect_to_server()
+        server.on_message(lambda message: None if deaf else line.send(message))
+
+    context.route_web_socket("**/ws/telemetry", pass_on)
+    page = open_page(context, console)
+    until(lambda: "1,950" in page.locator("#figures").inner_text())
+    deaf = True
+    with (run_dir / "metrics.jsonl").open("a") as file:
+        file.write('{"env_steps": 98765}\n')
+    page.wait_for_timeout(500)
+    deaf = False
+    until(lambda: "98,765" in page.locator("#figures").inner_text())
+    assert page.problems == []
+
+
+def test_a_camera_says_when_it_shows_what_the_network_sees(page: Any, robot: Any) -> None:
+    def note(camera: str) -> str:
+        return page.locator(f"[data-camera={camera}] .name").inner_text()
+
+    until(lambda: note("wrist") == "wrist\n32x32, as the network sees it")
+    assert note("video").strip() == "video"  # no network sees the overview
+    robot.shapes["wrist"] = (120, 160)
+    page.reload()
+    until(lambda: note("wrist") == "wrist\nthe network sees it at 32x32")
+
+
+def test_whoever_drives_reads_why_the_device_does_not(page: Any, robot: Any) -> None:
+    problem = "let go of everything: 'drive' is held, forward is at +0.80 (dead zone 0.10)"
+    robot.view = robot.view | {"device_problem": problem}
+    page.wait_for_timeout(300)
+    shown = page.locator("#device")
+    assert not shown.is_visible()  # who watches has no device
+    page.keyboard.press("t")
+    until(lambda: shown.is_visible() and shown.inner_text() == problem)
+    assert page.evaluate(OUTSIDE) == []
+    page.wait_for_timeout(700)
+    shoot(page, "console_device")
+    robot.view = robot.view | {"device_problem": ""}
+    until(lambda: not shown.is_visible())
+
+
+def test_the_robot_goes_to_its_start_when_the_person_in_the_seat_says_so(
+    page: Any, robot: Any
+) -> None:
+    asks = {"asks": "the part in the gripper\npeg in its place\nhands out of the way?"}
+    page.keyboard.press("f")
+    robot.view = robot.view | asks | {"gate": {"mode": "hold", "reason": "no command"}}
+    until(lambda: word(page) == "RESET?")
+    assert "peg in its place" in page.locator("#asks").inner_text()
+    assert page.locator("#ready").is_disabled()
+    page.keyboard.press("f")
+    until(lambda: "take the seat first" in page.locator("#toast").inner_text())
+    shoot(page, "console_reset_watching")
+    page.keyboard.press("t")
+    until(lambda: page.locator("#ready").is_enabled())
+    assert robot.commands == []
+    page.keyboard.press("f")
+    until(lambda: robot.commands == ["ready"])
+    page.locator("#ready").click()
+    until(lambda: robot.commands == ["ready", "ready"])
+    assert page.evaluate(OUTSIDE) == []
+    shoot(page, "console_reset")
+    page.keyboard.press("Escape")
+    until(lambda: robot.commands[2:] == ["hold"])
+    robot.view = robot.view | {
+        "gate": {"mode": "hold", "reason": "person: hold", "waits": "person"}
+    }
+    until(lambda: word(page) == "HOLD" and not page.locator("#ask").is_visible())
+    page.keyboard.press("f")
+    page.wait_for_timeout(200)
+    assert robot.commands[3:] == []
+    page.problems.clear()  # the refused request itself, as the browser reports it
+
+
 def test_hold_from_anywhere(page: Any, robot: Any) -> None:
     page.keyboard.press("Escape")
     until(lambda: robot.commands == ["hold"])
@@ -182,8 +358,11 @@ def test_after_a_hold_only_a_press_lets_it_go_on(page: Any, robot: Any) -> None:
     page.keyboard.press("r")
     page.wait_for_timeout(150)
     assert robot.commands == [] and page.locator("#go").is_hidden()
-    robot.view = robot.view | {"gate": {"mode": "hold", "reason": "person: hold", "waits": True}}
+    robot.view = robot.view | {
+        "gate": {"mode": "hold", "reason": "person: hold", "waits": "person"}
+    }
     until(lambda: word(page) == "HOLD" and page.locator("#go").is_visible())
+    shoot(page, "console_waits")
     page.keyboard.press("r")
     until(lambda: robot.commands == ["go"])
     robot.view = robot.view | {"stopped": True, "gate": {"mode": "protective_stop", "reason": "x"}}

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +17,16 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from robot_rl.cli.main import main
-from robot_rl.console.access import LEASE_SILENCE_S, Access, Role
+from robot_rl.console.access import LEASE_SILENCE_S, Access, Role, Seat
+from robot_rl.console.address import free_port
+from robot_rl.console.doors import audit
+from robot_rl.console.records import Records
+from robot_rl.console.serve import AuditLog
+from robot_rl.errors import StoreError
 from robot_rl.experiment import Experiment
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
-from tests.console.served import Served
+from tests.console.served import CAMERAS, Served, rows_of
 
 
 def enter(console: Any, role: Role = Role.OPERATOR) -> httpx.Client:
@@ -50,6 +61,8 @@ def test_every_answer_carries_strict_headers_and_nothing_comes_from_elsewhere(co
     assert "unsafe" not in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
     static = Path("robot_rl/console/static")
+    scripts = [path.read_text() for path in static.glob("*.js")]
+    assert sum("function toast(" in text for text in scripts) == 1
     for path in static.iterdir():
         text = path.read_text()
         for place in ("https://", "http://"):
@@ -78,7 +91,8 @@ def test_foreign_origins_and_hosts_are_refused(console: Any, robot: Any) -> None
             socket_of(console, client, path, Origin="http://evil.example").recv()
         assert refused.value.response.status_code == 403
         with pytest.raises(InvalidStatus):
-            socket_of(console, client, path, Cookie="robot_rl_console=guess").recv()
+            guess = f"{console.console.cookie}=guess"
+            socket_of(console, client, path, Cookie=guess).recv()
     assert robot.commands == []
 
 
@@ -105,6 +119,65 @@ def test_one_drives_many_watch_and_everybody_may_stop(console: Any, robot: Any) 
     assert ben.post("/api/lease/claim").status_code == 200
 
 
+def test_the_robot_goes_to_its_start_on_the_word_of_the_person_in_the_seat(
+    console: Any, robot: Any
+) -> None:
+    ada, ben, eve = enter(console), enter(console), enter(console, Role.OBSERVER)
+    assert eve.post("/api/command/ready").status_code == 403
+    refused = ada.post("/api/command/ready")
+    assert refused.status_code == 409 and "take the seat first" in refused.json()["detail"]
+    ada.post("/api/lease/claim")
+    assert ben.post("/api/command/ready").status_code == 409
+    assert robot.commands == []
+    assert ada.post("/api/command/ready").status_code == 200
+    assert robot.commands == ["ready"]
+
+
+def test_two_consoles_on_one_host_do_not_throw_each_other_out(
+    console: Any, tmp_path: Path, run_dir: Path
+) -> None:
+    client = enter(console)
+    other = Served(Experiment.compose([f"run_dir={tmp_path / 'new'}"]).save())
+    try:
+        assert client.get(other.invite()).status_code == 303
+        assert client.get(other.url + "/api/about").status_code == 200
+        assert client.get("/api/about").json()["run"] == run_dir.name
+    finally:
+        other.close()
+
+
+@pytest.fixture
+def full_disk(request: pytest.FixtureRequest, run_dir: Path) -> Iterator[None]:
+    """The run's audit log on a disk that is full: it cannot be written, or not even opened."""
+    path = run_dir / "audit.log"
+    lines = AuditLog(path)
+    if request.param == "write":
+        path.symlink_to("/dev/full")
+    else:
+
+        def full() -> Any:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        lines._open = full
+    audit.addHandler(lines)
+    yield
+    audit.removeHandler(lines)
+    with suppress(OSError):
+        lines.close()
+
+
+@pytest.mark.parametrize("full_disk", ["write", "open"], indirect=True)
+def test_an_audit_log_that_cannot_be_written_stops_nobody_from_stopping(
+    full_disk: None, console: Any, robot: Any
+) -> None:
+    client = enter(console)
+    assert client.post("/api/command/hold").status_code == 200
+    assert client.post("/api/lease/claim").status_code == 200
+    assert client.post("/api/label", json={"kind": "success"}).status_code == 200
+    assert client.post("/api/command/stop").status_code == 200
+    assert robot.commands == ["hold", "stop"]
+
+
 def test_only_the_holder_of_the_lease_is_heard(console: Any, robot: Any) -> None:
     ada, ben = enter(console), enter(console)
     ada.post("/api/lease/claim")
@@ -121,9 +194,9 @@ def test_only_the_holder_of_the_lease_is_heard(console: Any, robot: Any) -> None
     assert robot.heard and all(said["axes"][0] == 1 for _, said in robot.heard)
 
 
-def test_the_lease_of_a_silent_driver_can_be_taken() -> None:
+def test_the_lease_of_a_silent_driver_can_be_taken(tmp_path: Path) -> None:
     now_s = 0.0
-    access = Access(clock=lambda: now_s)
+    access = Access(Seat(tmp_path / "seat.lock"), clock=lambda: now_s)
     ada, ben = (access.enter(access.invite()) for _ in range(2))
     assert ada and ben
     assert access.claim(ada) == "" and access.hears(ada)
@@ -133,6 +206,16 @@ def test_the_lease_of_a_silent_driver_can_be_taken() -> None:
     assert access.claim(ben) == "" and not access.hears(ada)
     access.release(ada)  # too late: it is not theirs
     assert access.holder is ben
+
+
+def test_a_run_has_one_seat_however_many_consoles_serve_it(tmp_path: Path) -> None:
+    here, there = (Access(Seat(tmp_path / "seat.lock")) for _ in range(2))
+    ada, ben = here.enter(here.invite()), there.enter(there.invite())
+    assert ada and ben and here.claim(ada) == "" == here.claim(ada)
+    assert "another console" in there.claim(ben) and not there.hears(ben)
+    here.release(ada)
+    assert there.claim(ben) == "" and there.hears(ben)
+    assert "another console" in here.claim(ada)
 
 
 def test_labels_are_appended_with_their_author_and_can_be_taken_back(
@@ -164,6 +247,8 @@ def test_labels_are_appended_with_their_author_and_can_be_taken_back(
         {"kind": "keep_to", "step": 99},
         {"kind": "success", "value": "yes"},
         {"kind": "success", "episode": 77, "run": "run", "actor": "actor-0"},
+        {"kind": "success", "episode": "four", "run": "run", "actor": "actor-0"},
+        {"kind": "neutral", "step": 3},
         {"kind": "reward", "step": "3"},
     ],
 )
@@ -186,6 +271,45 @@ def test_review_reads_steps_pictures_and_says_what_is_missing(console: Any) -> N
     assert picture.headers["content-type"] == "image/jpeg" and picture.content[:2] == b"\xff\xd8"
     assert client.get("/api/frame/front/99", params=where).status_code == 409
     assert client.get("/api/episode", params=where | {"episode": 9}).status_code == 409
+
+
+def test_an_episode_that_still_runs_can_be_watched_to_its_end(run_dir: Path) -> None:
+    id_ = EpisodeId("run", "actor-0", 5)
+    records = Records(run_dir)
+    with Store(run_dir / "actor.sqlite", reserve_bytes=0) as store:
+        rows = rows_of(store.spec, "run", 5, 12, success=True)
+        store.append(rows[:8])
+        assert records.picture(id_, 3, "front")
+        with pytest.raises(StoreError, match="frame 12"):
+            records.picture(id_, 12, "front")
+        store.append(rows[8:])
+    assert records.picture(id_, 12, "front")
+
+
+def test_cameras_that_ask_at_once_read_an_episode_once(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, asked = Records(run_dir), []
+    read = records.store.frames
+
+    def slowly(id_: EpisodeId) -> Any:
+        asked.append(id_)
+        time.sleep(0.2)
+        return read(id_)
+
+    monkeypatch.setattr(records.store, "frames", slowly)
+    id_ = EpisodeId("run", "actor-0", 3)
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(lambda camera: records.picture(id_, 0, camera), CAMERAS))
+    assert asked == [id_]
+
+
+def test_labels_said_at_the_same_moment_are_all_kept(run_dir: Path) -> None:
+    records = Records(run_dir)
+    with ThreadPoolExecutor(8) as pool:
+        words = [{"kind": "success", "value": i % 2} for i in range(40)]
+        said = list(pool.map(lambda word: records.label(word, "operator 1")["label"], words))
+    assert sorted(said) == list(range(40))
 
 
 def test_a_run_that_has_not_started_is_no_error(tmp_path: Path) -> None:
@@ -212,3 +336,72 @@ def test_the_command_line_refuses_the_network_and_a_taken_port(
     assert main(["console", str(run_dir), "--port", port]) == 2
     assert "is taken" in capsys.readouterr().err
     assert main(["console", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("page", "leads_to"),
+    [
+        ("review", "/review"),
+        ("", "/"),
+        ("Review", "/"),
+        ("/review", "/"),
+        ("//evil.example", "/"),
+        ("https://evil.example/", "/"),
+        ("review%0d%0aLocation:%20https://evil.example", "/"),
+    ],
+)
+def test_a_link_leads_to_a_page_of_ours_and_nowhere_else(
+    console: Any, page: str, leads_to: str
+) -> None:
+    answer = httpx.get(f"{console.invite()}&page={page}")
+    assert answer.status_code == 303 and answer.headers["location"] == leads_to
+
+
+def test_a_link_to_the_review_page_opens_it(console: Any) -> None:
+    answer = httpx.get(f"{console.invite()}&page=review", follow_redirects=True)
+    assert answer.status_code == 200 and "review.js" in answer.text
+    refused = httpx.get(f"{console.url}/enter?token=guess&page=review", follow_redirects=True)
+    assert refused.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("verb", "before"), [("console", "/enter?token="), ("review", "/enter?page=review&token=")]
+)
+def test_the_verbs_print_and_open_links_to_their_page(
+    run_dir: Path,
+    verb: str,
+    before: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    opened: list[str] = []
+
+    def serve(_run: Path, host: str, port: int, started: Any) -> None:
+        started(lambda role: f"a-token-of-an-{role}")
+
+    monkeypatch.setattr("robot_rl.console.serve.serve", serve)
+    monkeypatch.setattr("robot_rl.cli.console.check_free", lambda host, port: None)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main([verb, str(run_dir), "--port", "8123"]) == 0
+    assert main([verb, str(run_dir), "--port", "8123", "--host", "::1", "--no-browser"]) == 0
+    links = [f"http://{host}:8123{before}a-token-of-an-operator" for host in ("127.0.0.1", "[::1]")]
+    assert opened == links[:1]
+    said = "".join(f"{verb} of {run_dir}\n  {link}\n" for link in links)
+    assert capsys.readouterr().out == said
+
+
+def test_the_review_takes_a_port_beside_the_console_of_a_run_that_is_going(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ports: list[int] = []
+    monkeypatch.setattr("robot_rl.console.serve.serve", lambda *args: ports.append(args[2]))
+    with socket.socket() as console:
+        console.bind(("127.0.0.1", 0))
+        console.listen()
+        taken = console.getsockname()[1]
+        monkeypatch.setattr("robot_rl.cli.console.FIRST_PORT", taken)
+        monkeypatch.setattr("robot_rl.cli.console.free_port", lambda: free_port(taken))
+        assert main(["console", str(run_dir), "--no-browser"]) == 2
+        assert f"port {taken} is taken" in capsys.readouterr().err
+        assert main(["review", str(run_dir), "--no-browser"]) == 0
+    assert len(ports) == 1 and ports[0] != taken

@@ -39,7 +39,7 @@ def new_domain() -> int:
     return next(_domains) % 230
 
 
-def write_run(folder: Path, operator: str = "none", **more: Any) -> Path:
+def write_run(folder: Path, operator: str | dict[str, Any] = "none", **more: Any) -> Path:
     """A run folder with the sections that the nodes read (no torch needed)."""
     config = {
         "name": "ros_test",
@@ -47,7 +47,7 @@ def write_run(folder: Path, operator: str = "none", **more: Any) -> Path:
         "runtime": "ros",
         "task": {"name": "peg_insert"},
         "safety": {"name": "panda"},
-        "operator": {"name": operator},
+        "operator": {"name": operator} if isinstance(operator, str) else operator,
         **more,
     }
     text = json.dumps(config, sort_keys=True, separators=(",", ":"))

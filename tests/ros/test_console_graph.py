@@ -22,7 +22,7 @@ from conftest import World, wait_for, write_run
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import Answer, Panel, socket_address
 from robot_rl.ros import convert, topics, wire
-from robot_rl.ros.endpoints import publisher, subscribe
+from robot_rl.ros.endpoints import publisher, serve, subscribe
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import clean_shared_memory
 from robot_rl.types import Driver
@@ -162,7 +162,36 @@ def test_hold_from_the_page_lasts_until_go(page: Page) -> None:
     assert probe.arm(LEASE).granted
     assert page.ask("command", verb="hold")[0]["said"].startswith("hold")
     wait_for(lambda: probe.report().mode == "hold" and probe.report().waits, 3.0, "holds")
-    assert page.ask("view")[0]["gate"]["waits"] is True
+    assert page.ask("view")[0]["gate"]["waits"] == "person"
     page.ask("command", verb="go")
     wait_for(lambda: not probe.report().waits, 3.0, "goes on")
     assert probe.report().mode == "hold"
+
+
+def test_what_the_robot_asks_and_the_answer_travel_between_page_and_actor(page: Page) -> None:
+    node, answers = page.world.probe.node, []
+
+    def go() -> str:
+        answers.append("go")
+        return "the robot goes to its start"
+
+    asks = publisher(node, topics.ACTOR_ASKS)
+    service = serve(node, topics.ACTOR_READY, go)
+    try:
+        for text in ("place the peg in the fixture", ""):
+            asks.publish(convert.text_to(text))
+            wait_for(lambda t=text: page.ask("view")[0]["asks"] == t, 5.0, f"asks '{text}'")
+        assert "start" in page.ask("command", verb="ready")[0]["said"]
+        assert answers == ["go"]
+    finally:
+        node.destroy_service(service)
+        node.destroy_publisher(asks)
+
+
+def test_the_page_hears_why_its_keys_do_not_drive(page: Page) -> None:
+    def problem() -> str:
+        return page.ask("view")[0]["device_problem"]
+
+    page.begin()  # everything has to be seen at rest again
+    page.until(lambda: "let go of everything" in problem(), "a key is down", "drive")
+    page.until(lambda: problem() == "", "nothing is held")

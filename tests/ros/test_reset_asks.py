@@ -70,7 +70,7 @@ def test_the_actor_says_what_is_missing_and_waits_for_a_persons_word(waiting: Wa
     early = waiting.probe.call(topics.ACTOR_READY)
     assert not early.success and "nothing was asked" in early.message
     thread = waiting.begin()
-    assert waiting.asked[-1] == "the part in the gripper, hole in its place, hands out of the way?"
+    assert waiting.asked[-1] == "the part in the gripper\nhole in its place\nhands out of the way"
     thread.join(0.5)
     assert thread.is_alive()  # nobody has said anything
     assert waiting.probe.call(topics.ACTOR_READY).success

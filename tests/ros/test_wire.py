@@ -47,7 +47,7 @@ def test_everything_survives_the_wire() -> None:
     assert (back.outcome, back.reason) == (Outcome.CLIPPED, "step")
     answer = wire.ArmAnswer("x", False, "state: stale")
     assert wire.decode_answer(wire.encode_answer(answer)) == answer
-    report = wire.GateReport("run", "", "x", 3.0, 2, waits=True)
+    report = wire.GateReport("run", "", "x", 3.0, 2, waits="person")
     assert wire.decode_report(wire.encode_report(report)) == report
     call = wire.EpisodeCall(5, 9, "demo", True)
     assert wire.decode_episode(wire.encode_episode(call)) == call

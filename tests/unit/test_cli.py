@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from synthetic_run import write_run
 
 from robot_rl.cli import common
@@ -137,8 +138,6 @@ def test_a_missing_package_names_its_extra() -> None:
 def test_config_prints_every_value_in_force_and_runs_nothing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import yaml
-
     monkeypatch.chdir(tmp_path)
     assert main(["train", "experiment=reach", "train.demos=3", "--config"]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)
@@ -226,6 +225,24 @@ def test_demo_tells_the_story_and_its_exit_code_says_whether_it_learned(
     out = capsys.readouterr().out
     assert "demonstrations" in out
     assert "report.html" in out
+    assert "Take part" in out and "robot-rl review run" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [((), "console"), (("operator=none",), "none"), (("runtime=lockstep",), "scripted")],
+)
+def test_a_person_is_asked_to_take_part_in_the_demo_where_one_can(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    name: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", *words, "--config"]) == 0
+    operator = yaml.safe_load(capsys.readouterr().out)["operator"]
+    assert operator["name"] == name and operator.get("with_script", False) is (name == "console")
 
 
 def test_bench_prints_and_writes_figures_with_the_machine(

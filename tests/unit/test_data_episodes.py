@@ -82,7 +82,18 @@ def test_what_people_said_replaces_rewards_and_success(store: Store, say: Say) -
     say("success", 0.0)
     steps = read(store, choose(store)[0]).steps
     assert steps[1].reward == 0.25 and steps[-1].success is False
+    assert steps[-1].reward == 0.0
     assert store.steps(steps[0].id)[1].reward != 0.25, "the store is never changed"
+
+
+def test_success_said_later_pays_and_ends_as_in_the_replay(store: Store, say: Say) -> None:
+    store.append(made_episode(SPEC, 3, 4, ending=Ending.TRUNCATED))
+    say("success", 1.0, episode=3)
+    last = read(store, choose(store)[3]).steps[-1]
+    assert (last.success, last.reward, last.ending) == (True, 1.0, Ending.TERMINATED)
+    say("keep_to", step=1, episode=3)  # the step that succeeded is cut off
+    cut = read(store, choose(store)[3]).steps[-1]
+    assert cut.reward != 1.0 and cut.ending is Ending.TRUNCATED
 
 
 def test_nothing_left_is_an_error_that_says_why(store: Store, say: Say) -> None:

@@ -3,14 +3,17 @@
 import { Control, KEYS } from "./control.js";
 import { curve, smooth } from "./curves.js";
 import { connect, post } from "./socket.js";
+import { toast } from "./toast.js";
 import { show } from "./video.js";
 
 const $ = (id) => document.getElementById(id);
 const SHAPES = {
   POLICY: "M5 3l16 9-16 9z", HUMAN: "M12 2a10 10 0 100 20 10 10 0 000-20z", HOLD: "M4 3h6v18H4zM14 3h6v18h-6z",
   "PROTECTIVE STOP": "M8 2h8l6 6v8l-6 6H8l-6-6V8z", RESETTING: "M12 2l10 10-10 10L2 12z", REWIND: "M12 3v18L2 12zM22 3v18l-10-9z",
+  "RESET?": "M11 18h3v3h-3zM12.500 3a5.500 5.500 0 00-5.500 5.500h3a2.500 2.500 0 115 0c0 2.600-4 2.700-4 7h3c0-3 4-3.200 4-7A5.500 5.500 0 0012.500 3z",
   IDLE: "M3 10h18v4H3z", OFFLINE: "M4 4l16 16m0-16L4 20",
 };
+const write = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; }; // read aloud once
 const UNDO_MS = 5000;
 const WINDOW = 20;
 const FIGURES = [
@@ -25,15 +28,9 @@ const number = (v, digits) => (v == null ? "-" : v.toFixed(digits));
 const percent = (v) => (v == null ? "-" : `${Math.round(v * 100)} %`);
 const seconds = (v) => (v == null ? "-" : v < 100 ? `${v.toFixed(1)} s` : `${Math.round(v / 60)} min`);
 
-const page = { about: null, lease: { mine: false, holder: null }, word: "", said: null, mute: false };
+const page = { about: null, lease: { mine: false, holder: null }, word: "", said: null, mute: false, learning: null };
 let control;
 
-function toast(text) {
-  $("toast").textContent = text;
-  $("toast").hidden = false;
-  clearTimeout(toast.timer);
-  toast.timer = setTimeout(() => { $("toast").hidden = true; }, 5000);
-}
 const doing = (work) => work.catch((error) => toast(error.message));
 
 function beep(hz) {
@@ -57,16 +54,24 @@ function drawState({ word, reason }) {
     document.title = `${word} · robot-rl`;
     $("shape-path").setAttribute("d", SHAPES[word] ?? SHAPES.IDLE);
     $("acknowledge").hidden = word !== "PROTECTIVE STOP";
-    const tones = { HUMAN: 880, POLICY: 660, HOLD: 330, "PROTECTIVE STOP": 220 };
+    $("ask").hidden = word !== "RESET?";
+    $("learning").hidden = word === "RESET?"; // the checklist takes its place
+    const tones = { HUMAN: 880, POLICY: 660, "RESET?": 550, HOLD: 330, "PROTECTIVE STOP": 220 };
     if (word in tones) beep(tones[word]);
   }
-  $("word").textContent = word;
-  $("reason").textContent = reason;
+  write("word", word);
+  write("reason", reason.replaceAll("\n", ", "));
   $("reason").title = reason;
+  write("asks", word === "RESET?" ? reason : "");
 }
 
-function drawLease(lease) {
+function drawLease(lease, problem) {
   page.lease = lease;
+  write("device", problem);
+  $("device").title = problem;
+  $("device").hidden = !lease.mine || !problem;
+  $("ready").disabled = !lease.mine;
+  $("seat-first").hidden = lease.mine || page.about?.role !== "operator";
   $("lease").textContent = lease.mine ? "you drive" : lease.holder ? `${lease.holder} drives` : "nobody drives";
   $("lease-button").innerHTML = lease.mine ? "Leave the seat <kbd>T</kbd>" : "Take the seat <kbd>T</kbd>";
   $("lease-button").disabled = page.about?.role !== "operator";
@@ -121,30 +126,32 @@ function watch() {
 
 function onTelemetry(text) {
   onTelemetry.at = performance.now();
-  const now = JSON.parse(text), figures = { ...now.figures };
-  figures["episode/success_rate"] ??= smooth(now.curves["episode/success"] ?? [], WINDOW).at(-1)?.[1];
-  figures["episode/human_rate"] = smooth(now.curves["episode/intervention_rate"] ?? [], WINDOW).at(-1)?.[1];
+  const now = JSON.parse(text);
   drawState(now);
-  drawLease(now.lease);
+  drawLease(now.lease, now.robot.device_problem ?? "");
   page.robot = now.robot;
-  $("go").hidden = !now.robot.gate?.waits || page.about?.role !== "operator";
-  drawRobot(now.robot, figures);
-  if (now.learning_changed || !onTelemetry.drawn) {
-    drawLearning(figures, now.curves);
-    drawFindings(now.findings ?? []);
-    onTelemetry.drawn = true;
+  $("go").hidden = !now.robot.gate?.waits || now.word === "PROTECTIVE STOP" || page.about?.role !== "operator";
+  if (now.learning !== page.learning) { // a page that was slow has missed messages, but no count
+    page.learning = now.learning;
+    page.figures = { ...now.figures };
+    page.figures["episode/success_rate"] ??= smooth(now.curves["episode/success"] ?? [], WINDOW).at(-1)?.[1];
+    page.figures["episode/human_rate"] = smooth(now.curves["episode/intervention_rate"] ?? [], WINDOW).at(-1)?.[1];
+    drawLearning(page.figures, now.curves);
+    drawFindings(now.findings);
   }
+  drawRobot(now.robot, page.figures);
 }
 
 // --- what the person does -----------------------------------------------------------------------
 
-const LABELS = { success: ["success", 1], failure: ["success", 0], exclude: ["exclude", 1] };
+const LABELS = { success: ["success", 1], failure: ["success", 0], neutral: ["neutral", 1], exclude: ["exclude", 1] };
+const ENDS = ["success", "failure"]; // said from the seat, these also end the episode
 
 async function label(word) {
   const [kind, value] = LABELS[word];
-  if (word !== "exclude" && page.lease.mine) control.pulse(word);
+  if (ENDS.includes(word) && page.lease.mine) control.pulse(word);
   const answer = await post("/api/label", { kind, value });
-  page.said = { ...answer, word };
+  page.said = { ...answer, word, ends: ENDS.includes(word) && page.lease.mine };
   $("said-text").textContent = `episode ${answer.episode}: ${word === "exclude" ? "left out" : word}`;
   $("undo").hidden = false;
   clearTimeout(label.timer);
@@ -154,9 +161,11 @@ async function label(word) {
 
 async function undo() {
   if (!page.said || $("undo").hidden) return;
-  const { episode, run, actor, label: number } = page.said;
+  const { episode, run, actor, label: number, ends } = page.said;
   await post("/api/label", { run, actor, episode, kind: "undo", value: number });
-  $("said-text").textContent = `episode ${episode}: taken back`;
+  // the word has ended the episode and stands in its last step: what would have come of it, nobody knows
+  if (ends) await post("/api/label", { run, actor, episode, kind: "neutral", value: 1 });
+  $("said-text").textContent = `episode ${episode}: ${ends ? "taken back; left out until you say more" : "taken back"}`;
   $("undo").hidden = true;
 }
 
@@ -165,12 +174,16 @@ async function acknowledge() {
   if (page.word === "PROTECTIVE STOP") await post(`/api/command/${page.robot.stopped ? "resume" : "acknowledge"}`);
 }
 
+async function ready() { // no is Hold: nothing moves until somebody says go
+  if (page.word === "RESET?") await post("/api/command/ready");
+}
+
 const toggleLease = () => post(`/api/lease/${page.lease.mine ? "release" : "claim"}`);
 const ACTIONS = {
   Escape: () => post("/api/command/hold"),
   KeyT: toggleLease,
-  KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
-  Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyX: () => label("exclude"),
+  KeyF: ready, KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
+  Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyN: () => label("neutral"), KeyX: () => label("exclude"),
   KeyM: async () => mute(), KeyV: async () => open("/review", "_blank", "noopener"),
 };
 
@@ -178,6 +191,14 @@ function mute() {
   page.mute = !page.mute;
   $("mute").setAttribute("aria-pressed", page.mute);
   $("mute").firstChild.textContent = page.mute ? "Sound off " : "Sound on ";
+}
+
+const night = matchMedia("(prefers-color-scheme: dark)");
+const theme = () => document.documentElement.dataset.theme ?? (night.matches ? "dark" : "light");
+
+function drawTheme(chosen) { // the button says what it leads to
+  if (chosen) document.documentElement.dataset.theme = chosen;
+  $("theme").textContent = theme() === "dark" ? "Light" : "Dark";
 }
 
 function onKey(event) {
@@ -215,7 +236,7 @@ async function start() {
   page.about = await (await fetch("/api/about")).json();
   $("task").textContent = `${page.about.task} · ${page.about.run}`;
   const order = [...page.about.cameras].sort((a, b) => (b === "video") - (a === "video")); // the overview first
-  page.views = order.map((name) => show(name, page.about.crops?.[name], $("cameras")));
+  page.views = order.map((name) => show(name, page.about.seen[name], $("cameras")));
   if (!page.views.length) $("cameras").innerHTML = '<p class="none">This run has no camera.<br>State, labels and learning still work.</p>';
   control = new Control({ onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
   page.control = control;
@@ -226,14 +247,13 @@ async function start() {
   $("hold").onclick = () => doing(ACTIONS.Escape());
   $("lease-button").onclick = () => doing(toggleLease());
   $("acknowledge").onclick = () => doing(acknowledge());
+  $("ready").onclick = () => doing(ready());
   $("go").onclick = () => doing(ACTIONS.KeyR());
   $("undo").onclick = () => doing(undo());
   $("mute").onclick = mute;
-  $("theme").onclick = () => {
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const shown = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
-    document.documentElement.dataset.theme = shown === "dark" ? "light" : "dark";
-  };
+  $("theme").onclick = () => drawTheme(theme() === "dark" ? "light" : "dark");
+  night.onchange = () => drawTheme();
+  drawTheme();
   document.querySelectorAll("[data-label]").forEach((b) => { b.onclick = () => doing(label(b.dataset.label)); });
   globalThis.robotRL = page; // for tests and the curious
 }

@@ -1,6 +1,7 @@
 // The review page: a list of episodes, all cameras of one scrubbed together, labels appended by key.
 
 import { post } from "./socket.js";
+import { toast } from "./toast.js";
 
 const $ = (id) => document.getElementById(id);
 const COLOURS = { policy: "#0b6bcb", correction: "#d9631a", recovery: "#7d57cf", demo: "#1f7a3d", reset: "#888" };
@@ -9,17 +10,12 @@ const ROW_PX = 34, EXTRA_ROWS = 12;
 
 const key = (e) => ({ run: e.run, actor: e.actor, episode: e.episode });
 const query = (e) => new URLSearchParams(key(e)).toString();
-const said = (e) => e.review.success ?? e.success;
+const said = (e) => (e.review.neutral ? null : e.review.success ?? e.success);
+const leftOut = (e) => e.review.excluded && !e.review.neutral;
 const disagree = (e) => e.review.success != null && e.success != null && e.review.success !== e.success;
 const FILTERS = {
-  all: () => true, unlabelled: (e) => said(e) == null, disagree, human: (e) => e.human_steps > 0, excluded: (e) => e.review.excluded,
+  all: () => true, unlabelled: (e) => said(e) == null, disagree, human: (e) => e.human_steps > 0, excluded: leftOut,
 };
-
-function toast(text) {
-  $("toast").textContent = text;
-  $("toast").hidden = false;
-  setTimeout(() => { $("toast").hidden = true; }, 5000);
-}
 
 async function get(path) {
   const answer = await fetch(path), data = await answer.json();
@@ -45,9 +41,9 @@ function drawRows() {
   space.replaceChildren(...page.shown.slice(first, last).map((e, i) => {
     const row = document.createElement("button");
     row.type = "button";
-    row.className = `episode${first + i === page.at ? " on" : ""}${e.review.excluded ? " out" : ""}`;
+    row.className = `episode${first + i === page.at ? " on" : ""}${leftOut(e) ? " out" : ""}`;
     row.style.transform = `translateY(${(first + i) * ROW_PX}px)`;
-    const mark = e.review.excluded ? "–" : said(e) == null ? "?" : said(e) ? "✓" : "✗";
+    const mark = e.review.neutral ? "○" : e.review.excluded ? "–" : said(e) == null ? "?" : said(e) ? "✓" : "✗";
     row.innerHTML = `<b class="mark m${said(e)}">${mark}</b><span>${e.episode}</span><span>${e.purpose}</span><span>${e.steps} steps</span><span>${e.human_steps ? `${e.human_steps} by hand` : ""}</span>`;
     row.onclick = () => open(first + i);
     return row;
@@ -83,14 +79,14 @@ function drawVerdict() {
   e.review = r;
   $("name").textContent = `episode ${e.episode}`;
   const parts = [`${e.purpose}, ${e.steps} steps`, last?.ending ?? "running",
-    r.excluded ? "left out" : said(e) == null ? "no label: counts as failed, kept out until labelled" : said(e) ? "success" : "failure"];
+    r.neutral ? "neutral: counts as failed, kept out until labelled" : r.excluded ? "left out" : said(e) == null ? "no label: counts as failed, kept out until labelled" : said(e) ? "success" : "failure"];
   if (r.first || r.last != null) parts.push(`keeps steps ${r.first} to ${r.last ?? e.steps - 1}`);
   if (disagree(e)) parts.push(`the reward said ${e.success ? "success" : "failure"}`);
   $("verdict").textContent = parts.join(" · ");
   $("words").replaceChildren(...page.data.labels.slice().reverse().map((x) => {
     const item = document.createElement("li");
     const when = new Date(x.stamp_ns / 1e6).toLocaleTimeString();
-    item.textContent = `${when} ${x.author}: ${x.kind}${x.kind === "undo" ? ` of number ${x.value}` : x.step != null ? ` step ${x.step}` : ` ${x.value}`} (number ${x.label})`;
+    item.textContent = `${when} ${x.author}: ${x.kind}${x.kind === "undo" ? ` of number ${x.value}` : x.step != null ? ` step ${x.step}` : x.kind === "neutral" ? "" : ` ${x.value}`} (number ${x.label})`;
     return item;
   }));
 }
@@ -141,7 +137,8 @@ function goto(step) {
 
 const SAY = {
   success: () => ({ kind: "success", value: 1 }), failure: () => ({ kind: "success", value: 0 }),
-  exclude: () => ({ kind: "exclude", value: page.data.review.excluded ? 0 : 1 }),
+  neutral: () => ({ kind: "neutral" }),
+  exclude: () => ({ kind: "exclude", value: leftOut(page.data) ? 0 : 1 }),
   keep_from: () => ({ kind: "keep_from", step: Math.min(page.step, page.data.steps.length - 1) }),
   keep_to: () => ({ kind: "keep_to", step: Math.min(page.step, page.data.steps.length - 1) }),
   undo: () => {
@@ -173,14 +170,13 @@ function play() {
 const ACTIONS = {
   ArrowRight: () => goto(page.step + 1), ArrowLeft: () => goto(page.step - 1), ArrowDown: () => open(page.at + 1), ArrowUp: () => open(page.at - 1),
   Home: () => goto(0), End: () => goto(page.data.steps.length), Space: play,
-  Enter: () => say("success"), Backspace: () => say("failure"), KeyX: () => say("exclude"),
+  Enter: () => say("success"), Backspace: () => say("failure"), KeyN: () => say("neutral"), KeyX: () => say("exclude"),
   BracketLeft: () => say("keep_from"), BracketRight: () => say("keep_to"), KeyU: () => say("undo"),
 };
 
 async function start() {
   try {
-    page.about = await get("/api/about");
-    page.list = await get("/api/episodes");
+    [page.about, page.list] = await Promise.all([get("/api/about"), get("/api/episodes")]);
   } catch (error) { toast(error.message); return; }
   drawList();
   $("list").onscroll = drawRows;

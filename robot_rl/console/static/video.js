@@ -5,14 +5,14 @@ import { connect } from "./socket.js";
 const HEAD_BYTES = 16; // number u32, age_ms f32, width u16, height u16, frozen u8, 3 spare
 const GREEN_MS = 100, AMBER_MS = 200;
 
-export function show(name, crop, parent) {
+export function show(name, seen_size, parent) { // seen_size: [width, height] of what the network sees
   const box = document.createElement("div");
   box.className = "camera";
   box.dataset.camera = name;
-  box.innerHTML = `<canvas></canvas><span class="name"></span><span class="age red">no picture</span>`;
-  box.querySelector(".name").textContent = name;
+  box.innerHTML = `<canvas></canvas><span class="name"><b></b><small></small></span><span class="age red">no picture</span>`;
+  box.querySelector(".name b").textContent = name;
   parent.append(box);
-  const canvas = box.querySelector("canvas"), badge = box.querySelector(".age");
+  const canvas = box.querySelector("canvas"), badge = box.querySelector(".age"), note = box.querySelector(".name small");
   const pen = canvas.getContext("2d");
   const seen = { taken: -Infinity, frozen: false, drawn: 0, lags: [] };
 
@@ -27,7 +27,7 @@ export function show(name, crop, parent) {
       canvas.width = picture.width;
       canvas.height = picture.height;
       pen.drawImage(picture, 0, 0);
-      if (crop) outline(pen, crop, picture);
+      if (!seen.drawn && seen_size) note.textContent = compare(picture, seen_size);
       picture.close();
       seen.taken = arrived - age_ms;
       seen.frozen = head.getUint8(12) === 1;
@@ -50,10 +50,7 @@ export function show(name, crop, parent) {
   return seen;
 }
 
-function outline(pen, [x, y, w, h], picture) {
-  pen.strokeStyle = "#ffd23f";
-  pen.lineWidth = Math.max(1, picture.width / 320);
-  pen.setLineDash([6, 4]);
-  pen.strokeRect(x * picture.width, y * picture.height, w * picture.width, h * picture.height);
-  pen.setLineDash([]);
+function compare(picture, [width, height]) {
+  const size = `${width}x${height}`;
+  return picture.width === width && picture.height === height ? `${size}, as the network sees it` : `the network sees it at ${size}`;
 }

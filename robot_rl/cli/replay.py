@@ -1,0 +1,104 @@
+"""`robot-rl replay`: recorded episodes once more, in the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
+from robot_rl.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from robot_rl.replay_episode import Replayed
+
+TEXT = """
+Play recorded episodes once more in the simulator: from the recorded start, the executed actions,
+one per control tick, through the same gate. Says what the gate did (what was clipped then mostly
+passes now), whether it ends as it did, and how far it departs from the recording. Nothing is
+written into the run.
+
+In lockstep a replay is exact; an episode of a real arm, or of the ROS 2 graph, departs from it, and
+by how much is what the simulator does not know. Exit code 1: an episode ended otherwise.
+"""
+EXAMPLES = """
+robot-rl replay runs/peg_insert/20260101-120000-s0                  the newest episode
+robot-rl replay RUN --episode 3,7 --video both.mp4
+robot-rl replay RUN --all --json replay.json
+"""
+FAR_MM = 5.0  # a start further off than this is not the recorded one
+
+
+def run(argv: Sequence[str]) -> int:
+    """Replay; 0 when every episode ends as it was recorded, else 1."""
+    parser = Parser("replay", TEXT, EXAMPLES).with_run().with_json()
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--episode", default="", metavar="N[,N]", help="default: the newest")
+    which.add_argument("--all", action="store_true", help="all that have ended")
+    parser.add_argument("--actor", default="", metavar="NAME", help="of this robot's episodes")
+    parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="film the replay")
+    args = parser.read(argv)
+    words = [word for word in args.episode.split(",") if word]
+    if not all(word.isdecimal() for word in words):
+        parser.error(f"--episode takes numbers, as in 3 or 3,7, not {args.episode}")
+    run_dir = existing_run(args.run)
+    if args.video is not None:
+        if args.video.suffix != ".mp4":
+            parser.error(f"--video writes an .mp4 file, not {args.video.name}")
+        engine("robot_rl.data.video:VideoWriter")  # names its extra before anything is played
+    with Progress("steps replayed") as progress:
+        replayed: list[Replayed] = engine("robot_rl.replay_episode:replay")(
+            run_dir,
+            numbers=list(dict.fromkeys(map(int, words))),
+            every=args.all,
+            actor=args.actor,
+            video=args.video,
+            progress=progress,
+        )
+    write_json(args.json, {"episodes": [one.as_dict() for one in replayed]})
+    for one in replayed:
+        say(line(one))
+    say(summary(replayed))
+    if args.video is not None:
+        say(f"video  {args.video}")
+    return 0 if all(one.as_recorded for one in replayed) else 1
+
+
+def line(one: Replayed) -> str:
+    """One episode, for a person."""
+    ended = _ended(one.success)
+    if one.before is None:
+        ended += ", nobody said before"
+    else:
+        ended += ", as before" if one.as_recorded else f", BEFORE: {_ended(one.before)}"
+    verdicts = _said(one.outcomes)
+    if one.outcomes != one.outcomes_before:
+        verdicts += f" (before: {_said(one.outcomes_before)})"
+    text = f"episode {one.episode:<4} {one.purpose:<5}  {ended}; {one.steps} steps, {verdicts};"
+    text += f" off by {_reach(one, max(one.off))} at most, {_reach(one, one.off[-1])} at the end"
+    if one.held:
+        text += f"\n              first held because of {one.held}"
+    if one.unit and one.off[0] > FAR_MM:
+        text += f"\n              it started {_reach(one, one.off[0])} off the recorded start"
+    return text
+
+
+def summary(replayed: Sequence[Replayed]) -> str:
+    """All of them, for a person."""
+    same = sum(one.as_recorded for one in replayed)
+    far = max(replayed, key=lambda one: max(one.off))
+    where = f"in '{far.entry}'" if far.entry else "in an entry of the state"
+    text = f"{same} of {len(replayed)} end as before; off by {_reach(far, max(far.off))} at most"
+    return f"{text} {where} (episode {far.episode})"
+
+
+def _ended(success: bool) -> str:
+    return "success" if success else "no success"
+
+
+def _said(outcomes: dict[str, int]) -> str:
+    return ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items())
+
+
+def _reach(one: Replayed, off: float) -> str:
+    return f"{off:.2f} mm" if one.unit else f"{off:.3g}"

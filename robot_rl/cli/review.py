@@ -1,0 +1,26 @@
+"""`robot-rl review`: the recorded episodes of a run, to look through and to label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from robot_rl.cli.common import Parser
+from robot_rl.cli.console import serve_page
+
+TEXT = """
+Open the review page of a run, finished or running: all cameras of an episode side by side, who
+drove and what the gate said, step by step; say what succeeded, leave episodes out, cut them. What
+you say is appended beside the rows and can be taken back. It is served as by `robot-rl console`: to
+this machine only, with a link that works once; press Enter for another one, "o" Enter for one that
+only looks.
+"""
+EXAMPLES = """
+robot-rl review runs/peg_insert/20260101-120000-s0
+robot-rl review RUN --no-browser
+ssh -L 8090:127.0.0.1:8090 robot-pc          from another machine, with --port 8090 there
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Serve until Ctrl-C."""
+    return serve_page(Parser("review", TEXT, EXAMPLES), argv, page="review")

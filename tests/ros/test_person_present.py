@@ -1,0 +1,55 @@
+"""The simulation hurries while the script works alone, and keeps to real time for a person."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
+
+import zmq
+from conftest import World, write_run
+
+from robot_rl.link.panel import socket_address
+from robot_rl.ros.graph import SimGraphConfig, sim_graph
+
+pytestmark = pytest.mark.ros
+FAST = 3.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    operator = {"name": "console", "with_script": True}
+    run = write_run(tmp_path / "run", operator)
+    world = World(sim_graph(SimGraphConfig(with_actor=False, real_time_factor=FAST), str(run)), run)
+    try:
+        world.probe.wait_state()
+        yield world
+    finally:
+        world.close()
+
+
+def pace(world: World, seat: zmq.Socket[bytes] | None = None, for_s: float = 1.5) -> float:
+    """Run seconds per wall second, while somebody has the seat or nobody has."""
+    began_s, run_s = time.monotonic(), world.probe.now_s()
+    while time.monotonic() - began_s < for_s:
+        if seat is not None:
+            seat.send(json.dumps({"axes": [0] * 6, "held": []}).encode())
+        time.sleep(0.02)
+    return (world.probe.now_s() - run_s) / (time.monotonic() - began_s)
+
+
+def test_the_simulation_keeps_to_real_time_while_a_person_has_the_seat(world: World) -> None:
+    assert pace(world) > 1.5  # 3 on a quiet machine
+    seat = zmq.Context.instance().socket(zmq.PUSH)
+    seat.setsockopt(zmq.LINGER, 0)
+    seat.connect(socket_address(world.run_dir, "control"))
+    pace(world, seat)  # it takes a moment to be noticed
+    assert 0.5 < pace(world, seat) < 1.1
+    seat.close()
+    pace(world)
+    assert pace(world) > 1.5
