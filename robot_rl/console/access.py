@@ -1,8 +1,8 @@
 """Who may look, and who may drive: one-time links, sessions, one driver's lease.
 
 A link holds a token that works once and becomes a strict cookie. Any number of people watch; one
-drives. The lease goes to somebody else when its holder gives it back, or has been silent for 30 s; at another
-console of the same run, when it is given back or the holder's console ends.
+drives. The lease goes to somebody else when its holder gives it back, or has been silent for 30 s;
+at another console of the same run, when it is given back or the holder's console ends.
 The browser is never a safety device: what this file decides is who is heard, not what is safe.
 """
 

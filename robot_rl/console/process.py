@@ -19,18 +19,17 @@ from pathlib import Path
 from robot_rl.console.address import HOST, free_port
 from robot_rl.console.serve import serve
 from robot_rl.link.panel import link_file
+from robot_rl.supervised import orphaned, supervisor_pid
 
-SUPERVISOR_PID = "ROBOT_RL_SUPERVISOR_PID"  # set by the supervisor, as for the nodes of the graph
 LOOK_S = 0.2
 
 
 def end_with_supervisor() -> None:
     """Send SIGTERM to this process once its supervisor is gone; without one, its parent."""
-    said = os.environ.get(SUPERVISOR_PID, "")
-    supervisor = int(said) if said.isdigit() else os.getppid()
+    supervisor = supervisor_pid() or os.getppid()
 
     def watch() -> None:
-        while os.getppid() == supervisor:
+        while not orphaned(supervisor):
             time.sleep(LOOK_S)
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -23,6 +23,7 @@ from robot_rl.learn.learner import Learner
 from robot_rl.link.auth import keys_for
 from robot_rl.link.server import LinkServer
 from robot_rl.store.store import Store
+from robot_rl.supervised import orphaned, supervisor_pid
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ def run(run_dir: Path) -> None:
     stop: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: stop.append(n))
-    parent = os.getppid()
+    supervisor = supervisor_pid() or os.getppid()
     experiment = Experiment.load(run_dir)
     spec = experiment.task.spec
     ranks.join()
@@ -64,7 +65,7 @@ def run(run_dir: Path) -> None:
             try:
                 saved_s = time.monotonic()
                 # never outlive the supervisor
-                while ranks.agree(not stop and os.getppid() == parent):
+                while ranks.agree(not stop and not orphaned(supervisor)):
                     turn(learner, server)
                     due = learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S
                     if ranks.agree(bool(due)):

@@ -41,12 +41,12 @@ from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SetupError, 
 from robot_rl.ros import parameters
 from robot_rl.ros.diagnostics import Diagnostics
 from robot_rl.ros.graph import CONTROL_PROFILE, EXIT_SETUP, PROFILE_VARIABLE
+from robot_rl.supervised import orphaned, supervisor_pid
 
 log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0005  # JointState p99 7.6 -> 3.2 ms beside a busy thread (section 3.3)
 DRAIN_LIMIT = 200  # callbacks per drain: bounds a flood, far above any burst of ours
-SUPERVISOR_PID = "ROBOT_RL_SUPERVISOR_PID"  # set by supervise.py: nobody outlives it
 
 
 def prepare_environment() -> None:
@@ -68,13 +68,12 @@ class Shell:
         self._thread: threading.Thread | None = None
         self._executor = SingleThreadedExecutor(context=node.context)
         self._executor.add_node(node)
-        supervisor = os.environ.get(SUPERVISOR_PID, "")
-        self._parent = int(supervisor) if supervisor.isdigit() else None
+        self._supervisor = supervisor_pid()
 
     @property
     def running(self) -> bool:
         """False after SIGINT, SIGTERM, `stop()` or the death of the supervisor."""
-        if self._parent is not None and os.getppid() != self._parent:
+        if orphaned(self._supervisor):
             self._stop.set()
         return not self._stop.is_set()
 

@@ -31,6 +31,7 @@ from robot_rl.ros.graph import (
     ros_arguments,
     stop_order,
 )
+from robot_rl.supervised import SUPERVISOR_PID
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ def environment(spec: NodeSpec, domain_id: int | None) -> dict[str, str]:
     for name, value in node_environment(spec).items():
         if name in spec.env or name not in CHOSEN_BY_PERSON or name not in env:
             env[name] = value
-    env["ROBOT_RL_SUPERVISOR_PID"] = str(os.getpid())
+    env[SUPERVISOR_PID] = str(os.getpid())
     if domain_id is not None:
         env["ROS_DOMAIN_ID"] = str(domain_id)
     return env

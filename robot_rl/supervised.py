@@ -1,0 +1,18 @@
+"""Nobody outlives their supervisor: what it starts knows its process id, and looks now and then."""
+
+from __future__ import annotations
+
+import os
+
+SUPERVISOR_PID = "ROBOT_RL_SUPERVISOR_PID"  # environment variable that the supervisor sets
+
+
+def supervisor_pid() -> int | None:
+    """Of whoever supervises this process; None = it was started by hand."""
+    said = os.environ.get(SUPERVISOR_PID, "")
+    return int(said) if said.isdigit() else None
+
+
+def orphaned(supervisor: int | None) -> bool:
+    """Whether the supervisor is gone, kill -9 included; never when there was none."""
+    return supervisor is not None and os.getppid() != supervisor
