@@ -15,11 +15,15 @@ Measure speed on this machine:
   learner  gradient updates per second
   link     steps per second and round trip of the encrypted link
   loop     jitter of the control loop in real time
+  console  the operator's page beside its targets: key to gate, server killed, video, memory, review
+           (a real browser and, for key and kill, the whole ROS 2 graph; 12 minutes in all)
 """
 EXAMPLES = """
 robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
 robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
+robot-rl bench console --only video,review --seconds 60
+robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
 """
 
 
@@ -35,6 +39,14 @@ def run(argv: Sequence[str]) -> int:
         "--peer-python", default="", metavar="PYTHON", help="learner: one with LeRobot in it"
     )
     parser.add_argument("--compile", action="store_true", help="learner: with torch.compile")
+    console = parser.add_argument_group("console")
+    console.add_argument(
+        "--only", default="", metavar="PART,...", help="some of key,kill,video,memory,review (all)"
+    )
+    for name, kind, default, text in CONSOLE:
+        console.add_argument(
+            f"--{name}", type=kind, default=default, metavar="N", help=f"{text} ({default})"
+        )
     args = parser.read(argv)
     if args.what not in BENCHES:
         raise ConfigError(
@@ -43,13 +55,43 @@ def run(argv: Sequence[str]) -> int:
             got=args.what,
             fix=did_you_mean(args.what, BENCHES),
         )
-    options = (args.threads, args.peer_python, args.compile) if args.what == "learner" else ()
-    figures = BENCHES[args.what](args.seconds, *options)
+    options: dict[str, dict[str, Any]] = {
+        "learner": {
+            "threads": args.threads,
+            "peer_python": args.peer_python,
+            "compiled": args.compile,
+        },
+        "console": {name: getattr(args, name) for name in ("only", *(c[0] for c in CONSOLE))},
+    }
+    figures = BENCHES[args.what](args.seconds, **options.get(args.what, {}))
+    targets = _targets(args.what, figures)
     for key, value in figures.items():
         text = f"{value:,.4g}" if isinstance(value, float) else str(value)
-        say(f"{key:<44} {text:>14}")
-    write_json(args.json, {"bench": args.what, "figures": dict(figures), **provenance.collect()})
+        say(f"{key:<44} {text:>14}{_beside(targets.get(key))}")
+    more = {"targets": targets} if targets else {}
+    facts = {"bench": args.what, "figures": dict(figures), **more, **provenance.collect()}
+    write_json(args.json, facts)
     return 0
+
+
+def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Figure -> the most it may be and whether it is met, for those that have a target."""
+    if what != "console":
+        return {}
+    from robot_rl.console_bench import TARGETS
+
+    return {
+        name: {"at_most": limit, "met": bool(figures[name] <= limit)}  # NaN is not met
+        for name, limit in TARGETS.items()
+        if name in figures
+    }
+
+
+def _beside(target: Mapping[str, Any] | None) -> str:
+    """The target behind a figure."""
+    if target is None:
+        return ""
+    return f"   at most {target['at_most']:>7,g}  {'ok' if target['met'] else 'MISSED'}"
 
 
 def _env(seconds: float) -> Mapping[str, Any]:
@@ -68,16 +110,25 @@ def _env(seconds: float) -> Mapping[str, Any]:
 def _from(target: str) -> Callable[..., Mapping[str, Any]]:
     """A benchmark that lives beside what it measures, imported when it is run."""
 
-    def bench(seconds: float, *options: object) -> Mapping[str, Any]:
-        return engine(target)(seconds, *options)
+    def bench(seconds: float, **options: object) -> Mapping[str, Any]:
+        return engine(target)(seconds, **options)
 
     return bench
 
+
+CONSOLE: tuple[tuple[str, type, float, str], ...] = (
+    ("presses", int, 500, "key: presses of the drive key"),
+    ("trials", int, 20, "kill: times that the server is killed"),
+    ("hours", float, 8.0, "memory: of telemetry, fed as fast as the page takes it"),
+    ("episodes", int, 1000, "review: in the store"),
+)
+"""option of `bench console`, type, default, help."""
 
 BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "env": _env,
     "learner": _from("robot_rl.learn.bench:bench"),
     "link": _from("robot_rl.link.bench:bench"),
     "loop": _from("robot_rl.loop_bench:bench"),
+    "console": _from("robot_rl.console_bench:bench"),
 }
 """name -> function(seconds) returning {figure: number}; names carry units ("updates_per_s")."""

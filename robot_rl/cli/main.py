@@ -32,7 +32,7 @@ VERBS = {
     "keys": "make the keys with which actor and learner know each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",
-    "bench": "measure speed: env, learner, link, loop",
+    "bench": "measure speed: env, learner, link, loop, console",
 }
 
 HELP_HEAD = """\

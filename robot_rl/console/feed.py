@@ -1,23 +1,21 @@
 """What flows between the page and the robot side while a run is live.
 
-One task per camera that somebody watches fetches and compresses the newest picture once, however
-many people look; one task gathers the telemetry. Nothing queues: who is slow sees less, not later.
+One task per camera that somebody watches fetches the newest picture once, however many people
+look; one task gathers the telemetry. Nothing queues: who is slow sees less, not later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy as np
 import zmq
 
 from robot_rl.console.telemetry import Figures, word_of
@@ -28,10 +26,10 @@ log = logging.getLogger(__name__)
 
 TELEMETRY_S = 0.1
 POLL_S = 0.004  # between two questions for a picture that is not there yet
+DUE, LONGEST_S = 0.8, 0.1  # nothing is asked for this share of a camera's period, or this long
 IDLE_S = 2.0  # a camera nobody asks for is not fetched
 AWAY_S = 0.5  # between two tries while the robot side is away
 FROZEN_S = 1.0  # a camera that shows the same picture this long is called frozen
-JPEG_QUALITY = 80
 DEFECT = {"word": "OFFLINE", "reason": "the console has a defect; see its log", "robot": {}}
 NOTHING_YET: dict[str, Any] = {"learning": 0, "figures": {}, "findings": [], "curves": {}}
 
@@ -129,28 +127,31 @@ class Feed:
         return camera.newest
 
     async def _watch(self, name: str, camera: _Camera) -> None:
-        """Fetch and compress while somebody looks."""
-        number, same_since_s, checksum = -1, time.monotonic(), 0
+        """Fetch while somebody looks; the next picture is asked for when it is about due."""
+        number, taken_s, same_since_s, checksum = -1, -math.inf, time.monotonic(), 0
         while time.monotonic() - camera.wanted_s < IDLE_S:
             try:
-                head, raw = await self.panel.ask("picture", camera=name, after=number)
+                head, jpeg = await self.panel.ask("picture", camera=name, after=number)
             except LinkError:
                 await asyncio.sleep(AWAY_S)
                 continue
-            if not len(raw):
+            if not len(jpeg):
                 await asyncio.sleep(POLL_S)
                 continue
-            number, shape = head["number"], (head["height"], head["width"], 3)
-            before, checksum = checksum, zlib.crc32(raw)
-            if checksum != before:
-                same_since_s = time.monotonic()
+            now_s = time.monotonic()
+            before_s, taken_s = taken_s, now_s - head["age_s"]
+            period_s = (taken_s - before_s) / max(head["number"] - number, 1)
+            number = head["number"]
+            if head["checksum"] != checksum:
+                checksum, same_since_s = head["checksum"], now_s
             moving = bool(self._values["robot"].get("moving"))
-            frozen = time.monotonic() - same_since_s > FROZEN_S and moving
-            jpeg = await asyncio.to_thread(_compress, np.frombuffer(raw, np.uint8).reshape(shape))
-            taken_s = time.monotonic() - head["age_s"]
+            frozen = now_s - same_since_s > FROZEN_S and moving
+            size = head["width"], head["height"]
             async with camera.arrived:
-                camera.newest = Picture(number, taken_s, shape[1], shape[0], frozen, jpeg)
+                camera.newest = Picture(number, taken_s, *size, frozen, bytes(jpeg))
                 camera.arrived.notify_all()
+            due_s = taken_s + min(DUE * period_s, LONGEST_S)
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
 
     async def _gather(self) -> None:
         """Robot side and figures, ten times a second, whatever goes wrong with one of them."""
@@ -183,10 +184,3 @@ class Feed:
             }
         word, reason = word_of(view)
         return {"word": word, "reason": reason, "robot": view or {}}
-
-
-def _compress(rgb: np.ndarray) -> bytes:
-    """RGB uint8 [H, W, 3] -> JPEG."""
-    done, data = cv2.imencode(".jpg", rgb[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-    assert done
-    return data.tobytes()

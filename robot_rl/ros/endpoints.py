@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,6 +56,9 @@ def subscribe(
     )
 
 
+KEPT = 16  # messages of a `Newest` that wakes, until its owner looks
+
+
 class _NotByExecutor(CallbackGroup):
     """Keeps a subscription out of every executor's wait set: its owner polls it."""
 
@@ -73,27 +77,40 @@ class Newest:
 
     Args:
         qos: another profile than the table's (e.g. "paired" to see the reading before the newest).
+        wakes: what arrives ends the owner's `spin` at once, which costs a callback per message.
     """
 
-    def __init__(self, node: Node, topic: Topic, qos: str | None = None) -> None:
+    def __init__(
+        self, node: Node, topic: Topic, qos: str | None = None, *, wakes: bool = False
+    ) -> None:
         self.topic = topic
+        self._inbox: deque[tuple[Any, Any]] | None = deque(maxlen=KEPT) if wakes else None
         self._subscription = node.create_subscription(
             message_type(topic.type),
             topic.name,
-            lambda _: None,
+            self._keep,  # type: ignore[arg-type]  # rclpy hands over the message's info as well
             PROFILES[qos or topic.qos],
-            callback_group=_NotByExecutor(),
+            callback_group=None if wakes else _NotByExecutor(),
         )
         self._value: Any = None
         self._received_s = float("-inf")
 
     def arrived(self) -> Iterator[Any]:
         """Everything that has arrived since the last call, oldest first."""
-        handle, kind = self._subscription.handle, self._subscription.msg_type
-        with handle:
-            while (taken := handle.take_message(kind, False)) is not None:
-                self._value, self._received_s = taken[0], time.monotonic()
-                yield self._value
+        while (taken := self._take()) is not None:
+            self._value, self._received_s = taken[0], time.monotonic()
+            yield self._value
+
+    def _keep(self, msg: Any, info: Any) -> None:
+        if self._inbox is not None:
+            self._inbox.append((msg, info))
+
+    def _take(self) -> tuple[Any, Any] | None:
+        """The next message and where and when it came from."""
+        if self._inbox is not None:
+            return self._inbox.popleft() if self._inbox else None
+        with self._subscription.handle:
+            return self._subscription.handle.take_message(self._subscription.msg_type, False)
 
     def read(self) -> Any:
         """The newest message, or None before the first."""

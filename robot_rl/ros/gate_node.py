@@ -47,7 +47,7 @@ class GateNode:
         self.rejected = 0
         node = shell.node
         self._reader = StateReader(shell)
-        self._joy = Newest(node, topics.OPERATOR_JOY)
+        self._joy = Newest(node, topics.OPERATOR_JOY, wakes=True)
         self._waiting: deque[str] = deque(maxlen=MAX_WAITING)
         self._target = publisher(node, topics.TARGET_POSE)
         self._gripper = publisher(node, topics.GRIPPER_COMMAND)

@@ -32,6 +32,9 @@ CONTROL_PROFILE = str(Path(__file__).with_name("fastdds_control.xml"))  # what n
 IMAGE_PROFILE = str(Path(__file__).with_name("fastdds.xml"))
 
 
+STOP_S = 0.8
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
     """One process. name: node name inside `namespace` ("" = none); remaps: from -> to.
@@ -56,7 +59,7 @@ class NodeSpec:
     python: str | None = None
     arguments: tuple[str, ...] | None = None
     nice: int = 0
-    stop_s: float = 0.8
+    stop_s: float = STOP_S
 
 
 Graph = tuple[NodeSpec, ...]
@@ -151,6 +154,7 @@ def _spec(
         remaps=remaps,
         critical=critical,
         finishes=kind == "actor",
+        stop_s=2.0 if kind == "actor" else STOP_S,  # it finishes its tick and empties its queues
     )
 
 

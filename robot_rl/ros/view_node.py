@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from robot_rl.errors import LinkError
 from robot_rl.experiment import Experiment
-from robot_rl.link.panel import Answer, PanelServer, socket_address
+from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, Newest
 from robot_rl.ros.reader import StateReader, tracked_objects
@@ -167,10 +167,7 @@ class ViewNode:
         number, seen_s, rgb = camera.newest(self._reader.read())
         if number == after:
             return {"number": number}, b""
-        height, width, _ = rgb.shape
-        age_s = time.monotonic() - seen_s
-        head = {"number": number, "height": height, "width": width, "age_s": age_s}
-        return head, np.ascontiguousarray(rgb).data.cast("B")
+        return picture_answer(rgb, number, time.monotonic() - seen_s)
 
     def _command(self, verb: str) -> dict[str, Any]:
         """Call a service and wait for its answer: what follows must not overtake a stop."""

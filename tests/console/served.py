@@ -68,7 +68,9 @@ class RobotSide:
         for thread in self._threads:
             thread.start()
 
-    def _answer(self, question: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+    def _answer(self, question: Mapping[str, Any]) -> Any:
+        from robot_rl.link.panel import picture_answer
+
         match question["want"]:
             case "view":
                 return self.view, b""
@@ -80,8 +82,7 @@ class RobotSide:
         rgb = np.zeros((height, width, 3), np.uint8)
         shade = 0 if self.frozen else self._number * 5
         rgb[..., 0], rgb[..., 1] = np.arange(width) * 255 // width, shade % 255
-        head = {"number": self._number, "height": height, "width": width, "age_s": 0.01}
-        return head, rgb.tobytes()
+        return picture_answer(rgb, self._number, 0.01)
 
     def _serve(self) -> None:
         while self._going:

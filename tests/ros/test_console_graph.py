@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
 
+import cv2
 import numpy as np
 import zmq
 from conftest import World, wait_for, write_run
@@ -118,7 +119,8 @@ def test_the_view_says_what_the_graph_does_and_draws_the_scene(page: Page) -> No
     assert view["gate"]["mode"] == "hold" and view["stopped"] is False
     assert view["force_n"] >= 0.0 and view["speed_mm_s"] < 50.0
     head, raw = page.ask("picture", camera="video", after=-1)
-    rgb = np.frombuffer(raw, np.uint8).reshape(head["height"], head["width"], 3)
+    rgb = cv2.imdecode(np.frombuffer(raw, np.uint8), cv2.IMREAD_COLOR)
+    assert rgb.shape == (head["height"], head["width"], 3)
     assert rgb.shape == (480, 640, 3) and rgb.std() > 10.0  # a scene, not a grey wall
     again, _ = page.ask("picture", camera="video", after=head["number"])
     assert again["number"] >= head["number"]

@@ -18,7 +18,7 @@ ROS = ("rclpy", "sensor_msgs", "geometry_msgs", "std_msgs", "std_srvs", "diagnos
 SIMULATORS = ("mujoco", "isaacsim", "omni", "pxr")
 # the composition roots: they put ports and implementations together, by late imports
 ROOTS = ("cli", "train", "evaluate", "record", "lockstep", "actor", "video", "loop_bench")
-ROOTS += ("operate.devices",)
+ROOTS += ("operate.devices", "console_bench")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,25 @@
+// Fetches, decodes and draws one camera beside the page's own thread, which carries the driver's keys.
+
+import { connect } from "./socket.js";
+
+const HEAD_BYTES = 16; // number u32, age_ms f32, width u16, height u16, frozen u8, 3 spare
+
+onmessage = ({ data: { canvas, path } }) => {
+  const screen = canvas.getContext("bitmaprenderer"); // shows a decoded picture without copying it
+  connect(path, {
+    binary: true,
+    onOpen: (socket) => socket.send("next"),
+    onMessage: async (data, socket) => {
+      if (!data.byteLength) return; // no new picture yet
+      const arrived = performance.now(), head = new DataView(data, 0, HEAD_BYTES);
+      const picture = await createImageBitmap(new Blob([new Uint8Array(data, HEAD_BYTES)], { type: "image/jpeg" }));
+      const { width, height } = picture;
+      screen.transferFromImageBitmap(picture);
+      postMessage({ // times count from 1970: a worker's own clock starts when it does
+        number: head.getUint32(0, true), width, height, frozen: head.getUint8(12) === 1,
+        taken: performance.timeOrigin + arrived - head.getFloat32(4, true), drawn: performance.timeOrigin + performance.now(),
+      });
+      socket.send("next");
+    },
+  });
+};

@@ -1,0 +1,108 @@
+"""The console's benchmarks run and their figures hang together; `robot-rl bench console` times."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from robot_rl.cli.main import main
+from robot_rl.console_bench import PARTS, TARGETS, bench
+from robot_rl.console_bench.browser import need_browser
+from robot_rl.console_bench.drive import answer, held_at_s
+from robot_rl.console_bench.graph import Moment
+from robot_rl.errors import SetupError
+
+
+def test_the_parts_without_ros_report_figures_that_hang_together() -> None:
+    try:
+        need_browser()
+    except SetupError as error:
+        pytest.skip(error.summary)
+    figures = bench(2.0, only="video,memory,review", hours=0.02, episodes=6)
+    growth = {"memory/growth_megabytes", "memory/nodes_growth"}  # may be less than nothing
+    assert all(math.isfinite(value) for value in figures.values()), figures
+    assert all(value > 0 for name, value in figures.items() if name not in growth), figures
+    for name in ("video/lag_ms", "control/round_trip_ms", "control/key_to_robot_ms"):
+        assert figures[f"{name}_p50"] <= figures[f"{name}_p99"]
+    assert {f"video/{name}_fps" for name in ("wrist", "front", "video")} <= set(figures)
+    assert figures["memory/messages"] == 720
+    parts_with_ros = ("key/", "takeover/", "kill/")
+    assert {name for name in TARGETS if not name.startswith(parts_with_ros)} <= set(figures)
+
+
+def test_every_figure_stands_beside_its_target(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"kill/trials": 3.0, "kill/hold_ms_max": 119.0, "kill/over_120_ms": 1.0}
+    found["video/lag_ms_p95"] = math.nan
+    asked: dict[str, object] = {}
+
+    def measure(seconds: float, **options: object) -> dict[str, float]:
+        asked.update(options)
+        return found
+
+    monkeypatch.setattr("robot_rl.cli.bench.BENCHES", {"console": measure})
+    path = tmp_path / "b.json"
+    words = ["bench", "console", "--only", "kill", "--trials", "3", "--json", str(path)]
+    assert main(words) == 0
+    assert asked["only"] == "kill" and asked["trials"] == 3 and asked["presses"] == 500
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines["kill/hold_ms_max"].endswith("120  ok")
+    assert lines["kill/over_120_ms"].endswith("MISSED")
+    assert lines["video/lag_ms_p95"].endswith("MISSED")
+    assert "at most" not in lines["kill/trials"]
+    targets = json.loads(path.read_text())["targets"]
+    assert targets["kill/over_120_ms"] == {"at_most": 0.0, "met": False}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "vidoe"], "did you mean 'video'"),
+        (["--trials", "0"], "--trials leaves nothing to measure"),
+        (["--episodes", "1"], "two episodes at least"),
+    ],
+)
+def test_wrong_options_are_explained(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "console", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_help_names_every_part(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--help"]) == 0
+    assert ",".join(PARTS) in capsys.readouterr().out
+
+
+def command(at_s: float, driver: str) -> Moment:
+    return Moment(at_s, "command", driver)
+
+
+def test_what_followed_a_press() -> None:
+    moments = [
+        command(0.95, "policy"),
+        command(1.05, "policy"),
+        Moment(1.06, "driving", True, sent_s=1.01, inbox_s=1.02),
+        command(1.15, "correction"),
+    ]
+    found = answer(moments, 1.0, within_s=0.3)
+    assert found is not None
+    assert found.commands == 1
+    assert (found.inbox_s, found.gate_s, found.hands_s) == pytest.approx((0.02, 0.06, 0.15))
+    assert answer(moments[:3], 1.0, within_s=0.3) is None  # nobody changed hands
+    assert answer(moments, 1.07, within_s=0.3) is None  # heard before the press: another one
+
+
+def test_a_hold_counts_from_where_the_gate_left_run_for_good() -> None:
+    late = Moment(1.03, "mode", "pause", "command_late: the driver is silent")
+    again = Moment(1.05, "mode", "run")
+    still = Moment(1.08, "mode", "pause", "command_late: the driver is silent")
+    silent = Moment(1.11, "mode", "pause", "operator_silent: no heartbeat while driving")
+    assert held_at_s([late, again, silent], 1.0) == 1.11
+    assert held_at_s([late, again, still, silent], 1.0) == 1.08
+    assert held_at_s([late, again, still], 1.0) is None
+    assert held_at_s([silent], 1.2) is None
