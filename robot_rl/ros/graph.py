@@ -154,6 +154,7 @@ def _spec(
         remaps=remaps,
         critical=critical,
         finishes=kind == "actor",
+        nice=5 if kind == "view" else 0,  # pictures give way to whatever has a deadline
         stop_s=2.0 if kind == "actor" else STOP_S,  # it finishes its tick and empties its queues
     )
 

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 SERVE_S = 0.005  # wall; between two looks at the graph
 CALL_S = 0.8  # wall; below the time the console waits
 PICTURE_S = 1 / 30  # wall; the mirror is drawn at most this often
+SHARE = 0.25  # of a core that drawing may take: without a GPU it is slow
 STALE_S = 1.0  # wall; a word of the gate or of the actor older than this says nothing any more
 MOVING_M_S = 0.005
 SERVICES = {
@@ -48,20 +49,21 @@ class Mirrored:
 
     def __init__(self, task: Any) -> None:
         self._task, self._mirror = task, None
-        self._number, self._drawn_s = 0, -math.inf
+        self._number, self._drawn_s, self._took_s = 0, -math.inf, 0.0
         self._rgb = np.zeros((0, 0, 3), np.uint8)
 
     def newest(self, state: RobotState | None) -> tuple[int, float, NDArray[np.uint8]]:
         """(number, wall time of the state, RGB). Raises `LinkError` before the first state."""
         if state is None:
             raise LinkError("no robot state to draw yet")
-        if time.monotonic() - self._drawn_s >= PICTURE_S:
+        if time.monotonic() - self._drawn_s >= max(PICTURE_S, self._took_s / SHARE):
             if self._mirror is None:
                 from robot_rl_sim.mirror import Mirror  # needs OpenGL: only when somebody looks
 
                 self._mirror = Mirror(self._task)
             self._drawn_s = time.monotonic()
             self._rgb = self._mirror.picture(state)
+            self._took_s = time.monotonic() - self._drawn_s
             self._number += 1
         return self._number, self._drawn_s, self._rgb
 
