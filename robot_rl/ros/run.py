@@ -93,6 +93,7 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
     run_dir = experiment.run_dir.resolve()
     graph = (learner_spec(run_dir), *graph_of(experiment))
     graph += (console_spec(run_dir),) if with_console(experiment) else ()
+    link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
     link = ""
     tails = [Tail(run_dir / name, new_only=True) for name in ("metrics.jsonl", "learner.jsonl")]
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from robot_rl.ports import Camera, ResetPlan
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.runtime import Pace, Shell, run_node
+from robot_rl.ros.tempo import Tempo
 from robot_rl.types import Command, Driver, Pose, RobotState
 from robot_rl_sim.robot import MujocoRobot
 
@@ -47,6 +49,7 @@ class SimNode:
         self.robot = MujocoRobot(self.task)  # type: ignore[arg-type]  # tasks of a sim are SimTasks
         self.robot.reset(self._plan(experiment.seed))
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
+        self._gate = Newest(shell.node, topics.GATE_STATE)
         self._origin_s = p["rtf"] * time.monotonic()
         self._stopped = False
         self._ignored = self._taken = self._sequence = 0
@@ -213,13 +216,24 @@ class SimNode:
         self.shell.diagnostics.set("stopped", self._stopped)
         self.shell.diagnostics.set("late_slices", late)
 
+    def _factor(self, tempo: Tempo, now_s: float) -> float:
+        """Real-time factor for now: is somebody late, and is there a person?"""
+        for msg in self._gate.arrived():
+            with suppress(LinkError):
+                report = wire.decode_report(msg.data)
+                tempo.hear(report.mode, report.reason, now_s)
+        person = self._person.read()
+        factor = tempo.factor(now_s, person=person is not None and bool(person.data))
+        self.shell.diagnostics.set("rtf", factor)
+        return factor
+
     def run(self) -> None:
         """Physics slices on absolute deadlines; topics every `publish_hz`, services in between."""
         p = self.params
         slices = max(1, round(1.0 / (p["publish_hz"] * p["slice_s"])))
         slice_s = 1.0 / (p["publish_hz"] * slices)
         pace, serve_s = Pace(slice_s / p["rtf"]), 0.0
-        human_s = max(pace.period_s, slice_s)  # a person's hands know real time only
+        tempo = Tempo(p["rtf"])
         self.robot_goal = self.robot.read().tcp_in_base
         while self.shell.running:
             for _ in range(slices):
@@ -229,10 +243,7 @@ class SimNode:
             self.publish()
             if time.monotonic() - serve_s >= SERVICE_PERIOD_S:
                 self.shell.spin(0.0)
-                person = self._person.read()
-                pace.period_s = (
-                    human_s if person is not None and person.data else slice_s / p["rtf"]
-                )
+                pace.period_s = slice_s / self._factor(tempo, time.monotonic())
                 self.report(pace.late)
                 serve_s = time.monotonic()
 

@@ -88,7 +88,7 @@ GATE_VERDICT = Topic(
     "gate/verdict", _TEXT, "exchange", "gate", ("actor",), 10, "base", "JSON: answer to a request"
 )
 GATE_STATE = Topic(
-    "gate/state", _TEXT, "latched", "gate", ("operator", "actor", "view"), 5, "-",
+    "gate/state", _TEXT, "latched", "gate", ("sim", "operator", "actor", "view"), 5, "-",
     "JSON: mode, reason, lease, waits (person | device: a person must let it go on)",
 )  # fmt: skip
 GATE_HEARTBEAT = Topic(
