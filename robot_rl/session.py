@@ -291,7 +291,7 @@ class Session:
                 retries += 1
                 continue
             result.successes.append(summary.success)
-            result.cycle_times_s.append(summary.duration_s)
+            result.cycle_times_s.append(round(summary.duration_s, 6))  # the clock's own rounding
             result.returns.append(summary.total_reward)
             result.success_known &= summary.success_known
             index += 1

@@ -25,8 +25,8 @@ CURVES = (
 )
 
 WAITS = {  # for whom the gate waits -> what a person may do about it
-    "person": "a person holds the robot; R lets it go on",
-    "device": "whoever drove fell silent; R lets the robot go on",
+    "person": "held by a person; R: go on",
+    "device": "the driver fell silent; R: go on",
 }
 
 

@@ -73,7 +73,7 @@ class Limits:
     gripper_min_m: float = 0.0
     gripper_max_m: float = 0.08  # Franka hand: 2 x 0.04 m travel
     command_timeout_periods: float = 1.5  # one missed tick is late, two would be 0.2 s of motion
-    operator_timeout_s: float = 0.1  # five missed 50 Hz heartbeats (MoveIt Servo, Formant: 0.1 s)
+    operator_timeout_s: float = 0.09  # four missed 50 Hz heartbeats (MoveIt Servo, Formant: 0.1 s)
     state_timeout_s: float = 0.05  # five missed 100 Hz readings
     control_hz: float = 10.0  # rate at which commands are expected
 

@@ -17,7 +17,7 @@ from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
 from tests.console.served import until
 
-HOLD_AFTER_S = 0.1  # operator_timeout_s of every configs/safety
+HOLD_AFTER_S = 0.09  # operator_timeout_s of every configs/safety
 SHOTS = os.environ.get("ROBOT_RL_SCREENSHOTS")
 PAD = """
 const pad = { id: "Test Pad", connected: true, mapping: "standard", index: 0,

@@ -96,7 +96,7 @@ function drawLearning(figures, curves) {
   $("figures").innerHTML = FIGURES.map(([name, value]) => `<div><span>${name}</span><b>${value(figures)}</b></div>`).join("");
   const drawn = [
     ["success, mean of 20 episodes", smooth(curves["episode/success"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
-    ["driven by a person, mean of 20 episodes", smooth(curves["episode/intervention_rate"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
+    ["by hand, mean of 20 episodes", smooth(curves["episode/intervention_rate"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
     ["mean Q", curves["critic/q_mean"] ?? [], {}, (v) => number(v, 2)],
   ];
   $("curves").innerHTML = drawn.map(([name, points, range, text]) =>
