@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl import provenance
-from robot_rl.act.takeover import ArbiterConfig
+from robot_rl.act.takeover import GENTLE, ArbiterConfig
 from robot_rl.compose import compose
 from robot_rl.config import build, resolve
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
@@ -137,8 +137,11 @@ class Experiment:
 
     @cached_property
     def arbiter(self) -> ArbiterConfig:
-        """How a person takes over and hands back."""
-        return build(ArbiterConfig, self.config.get("arbiter") or {}, "arbiter")
+        """How a person takes over and hands back; gently, unless a script does."""
+        operator = self.config.get("operator") or {}
+        alone = operator.get("name") in ("scripted", "none", None) or operator.get("with_script")
+        gentle = {} if alone else GENTLE
+        return build(ArbiterConfig, gentle | (self.config.get("arbiter") or {}), "arbiter")
 
     @cached_property
     def algo(self) -> Any:

@@ -122,7 +122,7 @@ class Arbiter:
         else:
             self._apart_s = now_s
             if self._phase is Phase.POLICY:
-                weight = ramp_weight(now_s - self._human_s, self.config.ramp_s)
+                weight = ramp_weight(now_s - self._human_s, self.config.release_ramp_s)
                 action = blend(policy_action, weight)
         changed = self._driver is not None and driver is not self._driver
         self._segment += changed

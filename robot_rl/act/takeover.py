@@ -56,8 +56,8 @@ class ArbiterConfig:
     """
 
     debounce_samples: int = 1  # device drivers debounce at 50 Hz; a tick here is 100 ms already
-    ramp_s: float = 0.25  # blend from standing still to the full action, for whoever takes over:
-    # at 0.15 two drivers who oppose each other in full met the gate's speed limit
+    ramp_s: float = 0.15  # blend from standing still to the person's full action
+    release_ramp_s: float = 0.0  # the same for the policy that drives again; see `GENTLE`
     hold_s: float = 0.0  # stand still after letting go (RLinf: 0.5, to re-grip the device)
     input_timeout_s: float = 0.1  # an older reading of the device counts as let go; as in the gate
     rac: bool = False  # recover, then correct, then the episode is over; see `Arbiter`
@@ -66,11 +66,15 @@ class ArbiterConfig:
         """Refuse what cannot be meant."""
         if self.debounce_samples < 1:
             raise ValueError(f"debounce_samples must be at least 1, got {self.debounce_samples}")
-        for name in ("ramp_s", "hold_s"):
+        for name in ("ramp_s", "release_ramp_s", "hold_s"):
             if not 0.0 <= getattr(self, name) <= 5.0:
                 raise ValueError(f"{name} must lie in [0, 5], got {getattr(self, name)}")
         if not 0.0 < self.input_timeout_s <= 1.0:
             raise ValueError(f"input_timeout_s must lie in (0, 1], got {self.input_timeout_s}")
+
+
+GENTLE = {"ramp_s": 0.25, "release_ramp_s": 0.25}
+"""For people's hands: drivers who oppose each other in full stay below the gate's speed limit."""
 
 
 def advance(phase: Phase, signal: Signal) -> Phase:

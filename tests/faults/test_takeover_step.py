@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.act.takeover import MOTION
+from robot_rl.act.takeover import GENTLE, MOTION
 from robot_rl.clock import ManualClock
 from robot_rl.experiment import Experiment
 from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_to_rotvec, relative
@@ -108,7 +108,9 @@ class Script:
 
     def __init__(self, arm: str, draw: str) -> None:
         self.takeovers, self.longest, self.draw = ARMS[arm][draw], LONGEST[arm], draw
-        experiment = Experiment.compose(["experiment=peg_insert"])
+        # as with a person's device; a script hands over as the learning results were measured
+        gentle = [f"arbiter.{name}={value}" for name, value in GENTLE.items()]
+        experiment = Experiment.compose(["experiment=peg_insert", *gentle])
         bench: Any = make_bench(experiment, Nobody(), record=lambda _rows: None)
         self.loop, self.robot, self.gate = bench.loop, bench.robot, bench.gate
         if arm == "lag":

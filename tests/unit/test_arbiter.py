@@ -82,7 +82,7 @@ def test_letting_go_hands_back_in_the_same_tick_by_default() -> None:
 
 
 def test_the_policy_is_ramped_as_well_when_it_is_handed_back_to() -> None:
-    bench = Bench(ramp_s=0.25)
+    bench = Bench(ramp_s=0.25, release_ramp_s=0.25)
     bench.tick(False), bench.tick(True), bench.tick(True)
     back = [bench.tick(False) for _ in range(4)]
     assert [round(d.weight, 3) for d in back] == [0.4, 0.8, 1.0, 1.0]
