@@ -36,6 +36,7 @@ class BadNetwork:
         self.reset_chance = self.flip_chance = self.delay_s = 0.0
         self.resets = self.flips = 0
         self._up = True
+        self._is_cut = threading.Event()
         self._pairs: dict[socket.socket, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -44,8 +45,10 @@ class BadNetwork:
         self._thread.start()
 
     def cut(self) -> None:
-        """Drop every connection and refuse new ones."""
+        """Drop every connection and refuse new ones; nothing passes once this has returned."""
+        self._is_cut.clear()
         self._up = False
+        assert self._is_cut.wait(5.0)
 
     def heal(self) -> None:
         """Let connections through again."""
@@ -60,6 +63,7 @@ class BadNetwork:
         while not self._closing:
             if not self._up:
                 self._drop_all()
+                self._is_cut.set()
             for key, _ in self._selector.select(0.01):
                 if key.fileobj is self._listener:
                     self._accept()
