@@ -7,28 +7,23 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from robot_rl.act.policy import PolicyRuntime, load_policy
 from robot_rl.errors import RobotRLError
 from robot_rl.experiment import Experiment
+from robot_rl.film import film
 from robot_rl.gym_loop import GymBench
 from robot_rl.lockstep import Bench, make_bench
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.session import EVAL_SEED, Session
 from robot_rl.types import Row, Step
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 log = logging.getLogger(__name__)
 
 VIDEO_EPISODES = 3
-VIDEO_SIZE = (480, 640)
-PAUSE_S = 0.6  # the last picture of an episode stays, so that the eye sees how it ended
 
 
 class _Discard:
@@ -91,43 +86,23 @@ def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | 
     A missing OpenGL or codec costs the video, not the evaluation: it is logged with its fix.
     """
     experiment = experiment or Experiment.load(run_dir)
-    pictures: list[NDArray[np.uint8]] = []
-    camera: Any = None
+    shows: list[Callable[[], None]] = []
 
-    def film(_step: Step) -> None:
-        if camera is not None:
-            pictures.append(camera.render_video_frame())
+    def on_step(_step: Step) -> None:
+        for show in shows:
+            show()
 
-    session, bench = make_eval_session(experiment, run_dir, {"on_step": film})
+    session, bench = make_eval_session(experiment, run_dir, {"on_step": on_step})
+    path = run_dir / "eval.mp4"
     try:
-        camera = bench.camera(*VIDEO_SIZE)
-        rate_hz = experiment.task.spec.control_hz
-        for index in range(VIDEO_EPISODES):
-            session.evaluate(1, EVAL_SEED + index)
-            pictures += [pictures[-1]] * round(PAUSE_S * rate_hz)
-        return write_mp4(run_dir / "eval.mp4", pictures, rate_hz)
+        with film(bench, path, experiment.task.spec.control_hz) as made:
+            shows.append(made.show)
+            for index in range(VIDEO_EPISODES):
+                session.evaluate(1, EVAL_SEED + index)
+                made.pause()
     except RobotRLError as error:
         log.warning("no video: %s", error)
         return None
-    finally:
-        if camera is not None:
-            camera.close()
-
-
-def write_mp4(path: Path, pictures: list[NDArray[np.uint8]], rate_hz: float) -> Path:
-    """Encode RGB uint8 pictures [H, W, 3] as H.264 that browsers play; whole file or none."""
-    import av
-
-    temporary = path.with_suffix(".tmp.mp4")
-    height, width = pictures[0].shape[:2]
-    with av.open(str(temporary), "w") as container:
-        stream = container.add_stream("libx264", rate=round(rate_hz), options={"crf": "23"})
-        stream.height, stream.width, stream.pix_fmt = height, width, "yuv420p"
-        for picture in pictures:
-            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-    temporary.replace(path)
     return path
 
 

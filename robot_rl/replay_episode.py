@@ -17,8 +17,8 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.experiment import Experiment
+from robot_rl.film import film
 from robot_rl.gym_task import GymTask
 from robot_rl.lockstep import Bench, make_bench
 from robot_rl.operate.scripted import NoOperator
@@ -40,8 +41,6 @@ from robot_rl.types import EpisodeStart, Frame, Observation, Outcome, Row, Step
 log = logging.getLogger(__name__)
 
 STORES = ("actor.sqlite", "store.sqlite", "learner.sqlite")  # the actor's own is always complete
-VIDEO_SIZE, VIDEO_CRF = (480, 640), 23
-PAUSE_S = 0.6  # the last picture of an episode stays, so that the eye sees how it ended
 LENGTH = re.compile(r"([\d.]+) (mm|m)(?![\w/])")  # unit of a state entry: "50 mm", not "0.1 m/s"
 
 
@@ -152,10 +151,12 @@ def replay(
         total, ticks = sum(record.steps for record in chosen), itertools.count(1)
         replayed: list[Replayed] = []
         bench: Any = make_bench(experiment, _Nobody(), record=_forget, operator=NoOperator(task))
-        with _film(bench, video, task.spec.control_hz) as show:
+        rate_hz = task.spec.control_hz
+        with film(bench, video, rate_hz) if video else nullcontext() as made:
 
             def on_tick() -> None:
-                show(1)
+                if made is not None:
+                    made.show()
                 progress(next(ticks), total)
 
             for record in chosen:
@@ -163,7 +164,8 @@ def replay(
                 if recording.start.limits_hash != experiment.limits.hash:
                     log.warning("episode %d was recorded under other limits", record.id.episode)
                 replayed.append(play(bench, recording, experiment.seed, on_tick))
-                show(round(PAUSE_S * task.spec.control_hz))
+                if made is not None:
+                    made.pause()
     return replayed
 
 
@@ -290,7 +292,7 @@ class _Nobody:
     version = -1
 
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
-        raise NotImplementedError
+        raise AssertionError("the recording drives")
 
 
 def _forget(_rows: list[Row]) -> None:
@@ -367,32 +369,3 @@ def _ranges(numbers: Iterable[int]) -> str:
         else:
             spans.append([number])
     return ", ".join("-".join(map(str, span)) for span in spans)
-
-
-@contextmanager
-def _film(bench: Bench, path: Path | None, rate_hz: float) -> Iterator[Callable[[int], None]]:
-    """Gives a function that films the scene as it is now, for so many ticks.
-
-    The file is written at the end, whole or not at all.
-    """
-    if path is None:
-        yield lambda _ticks: None
-        return
-    from robot_rl.data.video import VideoWriter
-
-    camera = bench.camera(*VIDEO_SIZE)
-    writer = VideoWriter(*VIDEO_SIZE, fps=round(rate_hz), codec="h264", crf=VIDEO_CRF)
-
-    def show(ticks: int) -> None:
-        picture = camera.render_video_frame()
-        for _ in range(ticks):
-            writer.add(picture)
-
-    try:
-        yield show
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(path.name + ".tmp")
-        new.write_bytes(writer.close())
-        new.replace(path)
-    finally:
-        camera.close()

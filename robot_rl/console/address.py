@@ -47,7 +47,7 @@ def check_free(host: str, port: int) -> None:
             f"port {port} is taken",
             expected="a free port",
             got=str(error),
-            fix=f"close the other console, or: robot-rl console RUN --port {port + 1}",
+            fix=f"close the other page, or choose another port: --port {port + 1}",
         ) from error
 
 

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -29,6 +28,7 @@ import numpy as np
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.experiment import Experiment
 from robot_rl.link.panel import link_file
+from robot_rl.supervised import SUPERVISOR_PID
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 EXPERIMENT = "experiment=peg_insert_easy_pixels"  # wrist, front, and the scene as a third
@@ -217,7 +217,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | AS_SUPERVISED | {"ROBOT_RL_SUPERVISOR_PID": str(os.getpid())},
+                env=os.environ | AS_SUPERVISED | {SUPERVISOR_PID: str(os.getpid())},
             )
         self._link = ""
 
@@ -260,12 +260,7 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

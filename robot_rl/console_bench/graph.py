@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.console.address import HOST, probe
-from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.errors import RobotRLError
 from robot_rl.experiment import Experiment
 from robot_rl.files import Tail
 
@@ -75,14 +75,14 @@ class Graph:
 
     def moments(self) -> list[Moment]:
         """Everything so far. Raises `RobotRLError` when a process has died."""
+        from robot_rl.ros.run import last_words
+
         self._moments += [Moment(**line) for line in self._tail.lines()]
         for death in self._supervisor.poll():
-            log = self.run_dir / "logs" / f"{death.name}.log"
-            last = "\n    ".join(log.read_text(errors="replace").splitlines()[-8:])
             raise RobotRLError(
                 f"the {death.name} process died",
                 expected="all processes of the graph live while they are measured",
-                got=f"exit code {death.code}; its last words:\n    {last}",
+                got=last_words(death, self.run_dir),
                 fix="run robot-rl doctor",
             )
         return self._moments
@@ -104,17 +104,10 @@ def graph() -> Iterator[Graph]:
     Raises:
         SetupError: rclpy is missing.
     """
-    try:
-        from robot_rl.ros import runtime  # noqa: F401 - missing ROS ends here, not in restart loops
-        from robot_rl.ros.run import graph_of, learner_spec
-        from robot_rl.ros.supervise import Supervisor
-    except ImportError as error:
-        raise SetupError(
-            "ROS 2 (rclpy) is not installed",
-            expected="a sourced ROS 2, or the wheels of the 'ros' extra",
-            got=str(error),
-            fix="run make setup, or: pip install 'robot-rl[ros]'",
-        ) from error
+    from robot_rl.ros.run import graph_of, learner_spec, need_ros
+    from robot_rl.ros.supervise import Supervisor
+
+    need_ros()
     with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as name:
         # a port and a domain of its own: a run that goes on beside is neither heard nor disturbed
         own = (f"link.port={probe(HOST, 0)}", f"ros.domain_id={100 + os.getpid() % 100}")

@@ -13,7 +13,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from robot_rl.report import findings
@@ -113,12 +112,7 @@ class Dashboard:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the last picture on the terminal and give the log its place back."""
         if self._live is not None:
             self._live.stop()

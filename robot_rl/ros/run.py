@@ -74,15 +74,10 @@ def graph_of(experiment: Experiment) -> Graph:
     return sim_graph(config, run_dir)
 
 
-def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Run the whole system until the actor has finished its session; returns eval.json.
-
-    Raises:
-        SetupError: rclpy is missing.
-        RobotRLError: a critical process cannot be kept alive; its log file is named.
-    """
+def need_ros() -> None:
+    """Raise `SetupError` when rclpy is missing: here, not in the restart loop of each process."""
     try:
-        import rclpy  # noqa: F401 - missing ROS ends here, not in five restart loops
+        import rclpy  # noqa: F401
     except ImportError as error:
         raise SetupError(
             "ROS 2 (rclpy) is not installed",
@@ -90,6 +85,28 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
             got=str(error),
             fix="run make setup, or: pip install 'robot-rl[ros]'",
         ) from error
+
+
+def log_file(run_dir: Path, name: str) -> Path:
+    """Where a process of the graph writes its log."""
+    return run_dir / "logs" / f"{name}.log"
+
+
+def last_words(death: Exit, run_dir: Path) -> str:
+    """How a process ended, for an error message: its exit code and the end of its log."""
+    path = log_file(run_dir, death.name)
+    tail = path.read_text(errors="replace").splitlines()[-12:] if path.is_file() else []
+    return "\n    ".join([f"exit code {death.code}; its last words:", *tail])
+
+
+def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run the whole system until the actor has finished its session; returns eval.json.
+
+    Raises:
+        SetupError: rclpy is missing.
+        RobotRLError: a critical process cannot be kept alive; its log file is named.
+    """
+    need_ros()
     run_dir = experiment.run_dir.resolve()
     graph = (learner_spec(run_dir), *graph_of(experiment))
     graph += (console_spec(run_dir),) if with_console(experiment) else ()
@@ -126,15 +143,14 @@ def on_a_desktop(env: Mapping[str, str]) -> bool:
 
 def _explain(death: Exit, run_dir: Path) -> None:
     """Say what a death means; raise when the run cannot go on."""
-    path = run_dir / "logs" / f"{death.name}.log"
     if not death.fatal:
         return
-    tail = path.read_text(errors="replace").splitlines()[-12:] if path.is_file() else []
     raise RobotRLError(
         f"the {death.name} process cannot be kept alive",
         expected="a running process",
-        got=f"exit code {death.code}; its last words:\n    " + "\n    ".join(tail),
-        fix=f"read {path}; then give the same run_dir again, the run goes on where it stopped",
+        got=last_words(death, run_dir),
+        fix=f"read {log_file(run_dir, death.name)}; then give the same run_dir again, the run goes "
+        "on where it stopped",
     )
 
 

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the console extra is not installed")
 
+from robot_rl.console_bench.browser import BROWSERS
 from tests.console.served import NETWORK_PIXELS, RobotSide, Served, rows_of, write_figures
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.console_bench.page import VIEW
 from robot_rl.types import (
     Driver,
     Ending,
@@ -42,17 +43,7 @@ class RobotSide:
 
         from robot_rl.link.panel import PanelServer, socket_address
 
-        self.view: dict[str, Any] = {
-            "gate": {"mode": "run", "reason": "", "rejected": 0},
-            "episode": {"purpose": "train", "active": True, "seed": 1},
-            "stopped": False,
-            "driving": False,
-            "driver": "policy",
-            "force_n": 3.2,
-            "speed_mm_s": 41.0,
-            "gripper_mm": 12.0,
-            "moving": True,
-        }
+        self.view: dict[str, Any] = {**VIEW}
         self.heard: list[tuple[float, dict[str, Any]]] = []
         self.commands: list[str] = []
         self.frozen = False

@@ -14,12 +14,13 @@ import httpx
 import pytest
 
 from robot_rl.link.panel import link_file
+from robot_rl.supervised import SUPERVISOR_PID
 from tests.console.served import until
 
 MODULE = "robot_rl.console.process"
 SUPERVISOR = f"""
 import os, subprocess, sys, time
-os.environ["ROBOT_RL_SUPERVISOR_PID"] = str(os.getpid())
+os.environ["{SUPERVISOR_PID}"] = str(os.getpid())
 child = subprocess.Popen([sys.executable, "-m", "{MODULE}", sys.argv[1]], start_new_session=True)
 print(child.pid, flush=True)
 time.sleep(600)
