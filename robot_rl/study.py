@@ -30,12 +30,14 @@ log = logging.getLogger(__name__)
 class Variant:
     """One line of the table: what it is called, and how it differs from the experiment.
 
-    In `overrides`, {dataset} is the folder that the study was given, {before} the folder of the run
-    of variant `before` with the same seed, which has to end first.
+    overrides: what makes it this variant; nothing overrules them. In them, {dataset} is the folder
+    that the study was given, {before} the folder of the run of variant `before` with the same seed,
+    which has to end first. defaults: what suits it; the study's own overrides may say otherwise.
     """
 
     name: str
     overrides: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
     before: str = ""
 
 
@@ -51,11 +53,10 @@ OFFLINE = (
     "train.dataset={dataset}",
     "train.demos=0",
     "train.max_env_steps=0",
-    "learner.pretrain_updates=20000",
 )
+LONG = ("learner.pretrain_updates=20000",)
 ONLINE = (  # on with plain SAC, without the data and without a person
     "algo=sac",
-    *SMALL,
     "learner.init_from={before}",
     "train.demos=0",
     "operator.intervene=false",
@@ -71,16 +72,13 @@ VARIANTS = {
     "neither": Variant("RL without either", ("train.demos=0", "operator.intervene=false")),
     "bc": Variant(
         "behaviour cloning, same demonstrations",
-        (
-            "algo=bc",
-            "algo.hidden=[128,128]",
-            "learner.pretrain_updates=20000",
-            "train.max_env_steps=0",
-        ),
+        ("algo=bc", "train.max_env_steps=0"),
+        ("algo.hidden=[128,128]", *LONG),
     ),
     "hg_dagger": Variant(
         "HG-DAgger, cloning corrections as they come in",
-        ("algo=hg_dagger", "algo.hidden=[128,128]", "learner.pretrain_updates=5000"),
+        ("algo=hg_dagger",),
+        ("algo.hidden=[128,128]", "learner.pretrain_updates=5000"),
     ),
     "rlif": Variant(
         "RLIF, learning from when the person takes over",
@@ -95,14 +93,16 @@ VARIANTS = {
             "algo.value_range=[-20,0]",
         ),
     ),
-    "bc_data": Variant("cloning the data", ("algo=bc", "algo.hidden=[128,128]", *OFFLINE)),
-    "iql": Variant("IQL, offline", ("algo=iql", *SMALL, *OFFLINE)),
+    "bc_data": Variant("cloning the data", ("algo=bc", *OFFLINE), ("algo.hidden=[128,128]", *LONG)),
+    "iql": Variant("IQL, offline", ("algo=iql", *OFFLINE), (*SMALL, *LONG)),
     "calql": Variant(
-        "Cal-QL, offline", ("algo=calql", *SMALL, "algo.conservative_weight=0.05", *OFFLINE)
+        "Cal-QL, offline",
+        ("algo=calql", *OFFLINE),
+        (*SMALL, "algo.conservative_weight=0.05", *LONG),
     ),
-    "iql_wsrl": Variant("IQL, then WSRL", (*ONLINE, WARM_UP), before="iql"),
-    "calql_wsrl": Variant("Cal-QL, then WSRL", (*ONLINE, WARM_UP), before="calql"),
-    "calql_sac": Variant("Cal-QL, then SAC without a warm-up", ONLINE, before="calql"),
+    "iql_wsrl": Variant("IQL, then WSRL", ONLINE, (*SMALL, WARM_UP), before="iql"),
+    "calql_wsrl": Variant("Cal-QL, then WSRL", ONLINE, (*SMALL, WARM_UP), before="calql"),
+    "calql_sac": Variant("Cal-QL, then SAC without a warm-up", ONLINE, SMALL, before="calql"),
 }
 """RLIF and HG-DAgger differ most when the person is poor: give `operator.skill` with them."""
 
@@ -117,7 +117,8 @@ def command(
     variant, run_dir = VARIANTS[name], run_folder(folder, name, seed)
     before = run_folder(folder, variant.before, seed)
     own = [word.format(dataset=dataset, before=before) for word in variant.overrides]
-    words = [f"experiment={task}", *own, *extra, "runtime=lockstep", f"seed={seed}"]
+    words = [f"experiment={task}", *variant.defaults, *extra, *own]
+    words += ["runtime=lockstep", f"seed={seed}"]
     return [sys.executable, "-m", "robot_rl.cli.main", "train", *words, f"run_dir={run_dir}"]
 
 

@@ -95,4 +95,16 @@ def test_every_variant_is_a_command_that_train_accepts(tmp_path: Path) -> None:
         words = command(name, "peg_insert", 1, folder=tmp_path, extra=(), dataset="runs/data")
         assert words[3] == "train" and f"run_dir={tmp_path}/{name}-s1" in words
         Experiment.compose(words[4:]).check()
+        longer = command(
+            name,
+            "peg_insert",
+            1,
+            folder=tmp_path,
+            extra=["train.max_env_steps=77", "learner.pretrain_updates=88"],
+            dataset="runs/data",
+        )
+        experiment = Experiment.compose(longer[4:])
+        without = "train.max_env_steps=0" in VARIANTS[name].overrides  # it would be another variant
+        assert experiment.train.max_env_steps == (0 if without else 77)
+        assert experiment.learner.pretrain_updates == 88
     assert with_predecessors(["iql_wsrl", "iql"]) == ["iql", "iql_wsrl"]
