@@ -68,15 +68,15 @@ class Actor:
         from robot_rl.act.policy import PolicyRuntime  # the one torch adapter on this side
 
         self.experiment, self.ports, self.run_dir = experiment, ports, run_dir
-        task = experiment.task
-        self.store = Store(run_dir / "actor.sqlite", spec=task.spec)
+        task, spec = experiment.task, experiment.spec
+        self.store = Store(run_dir / "actor.sqlite", spec=spec)
         self.store.recover(run_dir.name, ACTOR)
+        self.policy = PolicyRuntime.of(experiment)
         if experiment.train.dataset:
-            import_dataset(self.store, experiment.train.dataset, experiment.task.spec)
+            import_dataset(self.store, experiment.train.dataset, task.spec, self.policy)
         self.writer = StoreWriter(self.store)
         keys = keys_for(experiment.link, run_dir, "actor")
-        self.link = LinkClient(experiment.link, keys, task.spec, run_dir / "actor.sqlite")
-        self.policy = PolicyRuntime(experiment.algo, task.spec)
+        self.link = LinkClient(experiment.link, keys, spec, run_dir / "actor.sqlite")
         self._adopted_s = time.monotonic()
         self.metrics = MetricSink(run_dir / "metrics.jsonl")
         self.loop = ControlLoop(

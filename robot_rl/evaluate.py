@@ -42,8 +42,8 @@ def make_eval_session(
         CheckpointError: the run has no usable policy.
     """
     task = experiment.task
-    policy = PolicyRuntime(experiment.algo, task.spec, seed=experiment.seed)
-    policy.load(load_policy(run_dir, task.spec))
+    policy = PolicyRuntime.of(experiment)
+    policy.load(load_policy(run_dir, experiment.spec))
     bench = make_bench(
         experiment, policy, record=_forget, operator=NoOperator(task), **(bench_hooks or {})
     )

@@ -26,10 +26,12 @@ from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.gym_task import GymTask, check_gym
 
 if TYPE_CHECKING:
+    from robot_rl.bases.spec import BaseConfig
     from robot_rl.learn.learner import LearnerConfig
     from robot_rl.ports import Task
     from robot_rl.ros.graph import RealGraphConfig, SimGraphConfig
     from robot_rl.safety.limits import Limits
+    from robot_rl.spec import Spec
 
 RUNTIMES = ("lockstep", "ros")
 
@@ -38,12 +40,24 @@ PROVIDERS = {
     "safety": "robot_rl.safety.limits",
     "operator": "robot_rl.operate.devices",
     "link": "robot_rl.link.config",
+    "base": "robot_rl.bases",
     "algo": "robot_rl.learn.algos",
     "ros": "robot_rl.ros.graph",
 }
 """group -> the core module that registers its dataclasses; other groups come from plugins."""
 
-GROUPS = ("task", "safety", "operator", "arbiter", "algo", "learner", "link", "ros", "train")
+GROUPS = (
+    "task",
+    "safety",
+    "operator",
+    "arbiter",
+    "base",
+    "algo",
+    "learner",
+    "link",
+    "ros",
+    "train",
+)
 """Top-level sections of a config, in the order in which they are shown."""
 
 
@@ -142,6 +156,18 @@ class Experiment:
         alone = operator.get("name") in ("scripted", "none", None) or operator.get("with_script")
         gentle = {} if alone else GENTLE
         return build(ArbiterConfig, gentle | (self.config.get("arbiter") or {}), "arbiter")
+
+    @cached_property
+    def base(self) -> BaseConfig | None:
+        """The pretrained policy to build on (group `base`), or None. Imports torch if there is."""
+        name = (self.config.get("base") or {}).get("name", "none")
+        return None if name == "none" else self._section("base")
+
+    @cached_property
+    def spec(self) -> Spec:
+        """Of the rows of this run: the task's, and what the base adds to each frame."""
+        spec = self.task.spec
+        return spec if self.base is None else spec.with_base(self.base.ahead)
 
     @cached_property
     def algo(self) -> Any:

@@ -63,16 +63,29 @@ FAULTS = {"force": 1, "joint": MAX_HELD_TICKS}  # check -> held ticks that lose 
 
 
 class Policy(Protocol):
-    """What the loop needs of a policy; `act.policy.PolicyRuntime` in production."""
+    """What the loop needs of a policy; `act.policy.PolicyRuntime` in production.
+
+    One that plans nothing inherits all but `version` and `act`.
+    """
 
     @property
     def version(self) -> int:
         """Version of the weights in use, -1 before any."""
         ...
 
+    def begin_episode(self) -> None:
+        """Forget the last episode."""
+
+    def look(self, observation: Observation) -> Observation:
+        """The observation as it is recorded: with what a base policy adds to it. Once per tick."""
+        return observation
+
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
         """Action [A] in [-1, 1]."""
         ...
+
+    def interrupt(self) -> None:
+        """Somebody else drives in this tick: drop what was planned."""
 
 
 @dataclass(slots=True)
@@ -199,6 +212,7 @@ class _Episode:
         loop, summary = self.loop, self.summary
         loop.operator.begin_episode(self.start.seed, self.start.purpose)
         loop.arbiter.begin_episode()
+        loop.policy.begin_episode()
         loop.reward.begin_episode()
         began_s = tick_s = previous_s = loop.clock.now_s()
         wall_s = time.perf_counter()
@@ -206,6 +220,7 @@ class _Episode:
         step = 0
         while True:
             state, observation = loop.observe()
+            observation = loop.policy.look(observation)
             frame = Frame(self.start.id, step, int(state.stamp_s * 1e9), observation)
             if pending is None:
                 loop.record([self.start, frame])
@@ -233,6 +248,8 @@ class _Episode:
         human = loop.operator.poll(state)
         decision = loop.arbiter.decide(policy_action, human, state, loop.clock.now_s())
         self._record_events(decision.events, step)
+        if decision.driver is not Driver.POLICY:
+            loop.policy.interrupt()
         command = loop.next_command(decision.action, decision.driver, state)
         verdict = loop.gate.request(command, state)
         if verdict is not None:

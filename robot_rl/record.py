@@ -29,12 +29,11 @@ def record(experiment: Experiment) -> dict[str, Any]:
             got=f"runtime={experiment.runtime}",
             fix="use robot-rl train runtime=ros: it begins with the demonstrations",
         )
-    run_dir, task = experiment.save(), experiment.task
+    run_dir = experiment.save()
     metrics = MetricSink(run_dir / "metrics.jsonl")
-    with Store(run_dir / "store.sqlite", spec=task.spec) as store:
+    with Store(run_dir / "store.sqlite", spec=experiment.spec) as store:
         store.recover(run_dir.name, ACTOR)
-        policy = PolicyRuntime(experiment.algo, task.spec)
-        bench = make_bench(experiment, policy, record=store.append)
+        bench = make_bench(experiment, PolicyRuntime.of(experiment), record=store.append)
         session = Session(bench.loop, bench.reset, experiment, metrics=metrics, store=store)
         session.demos()
     metrics.close()

@@ -31,6 +31,7 @@ from robot_rl.experiment import Experiment
 from robot_rl.film import film
 from robot_rl.gym_task import GymTask
 from robot_rl.lockstep import Bench, make_bench
+from robot_rl.loop import Policy
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.spec import IMAGE, Spec, diff
 from robot_rl.store.dataset import find_store, open_store
@@ -146,7 +147,7 @@ def replay(
     experiment = Experiment.load(run_dir)
     task = _simulated(experiment)
     with open_store(find_store(run_dir, STORES) or run_dir) as store:
-        _check_spec(store, task.spec)
+        _check_spec(store, experiment.spec)
         chosen = choose(store, run_dir.resolve().name, numbers, every=every, actor=actor)
         total, ticks = sum(record.steps for record in chosen), itertools.count(1)
         replayed: list[Replayed] = []
@@ -286,10 +287,13 @@ def ruler_of(spec: Spec) -> Ruler:
     return Ruler("", slice(None), 1.0)
 
 
-class _Nobody:
+class _Nobody(Policy):
     """`Policy` of a loop that is not run: the recording drives."""
 
-    version = -1
+    @property
+    def version(self) -> int:
+        """None."""
+        return -1
 
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
         raise AssertionError("the recording drives")

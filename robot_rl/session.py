@@ -190,7 +190,7 @@ class Session:
         self.on_episode, self.figures = on_episode, figures
         self.state = "demos"  # demos | practice | exam | evaluation: the word on the dashboard
         self.purpose = ""  # of the episode that runs, or ran last
-        self._spec_hash = loop.task.spec.hash
+        self.spec = experiment.spec  # of the rows
 
     def episode(self, purpose: str, seed: int, *, deterministic: bool = False) -> EpisodeSummary:
         """Reset and run one episode; a reset that fails is retried while `on_stuck` agrees."""
@@ -199,7 +199,7 @@ class Session:
             id=EpisodeId(self.run_name, self.actor, self.progress.next_episode),
             purpose=purpose,
             task=self.loop.task.name,
-            spec_hash=self._spec_hash,
+            spec_hash=self.spec.hash,
             limits_hash=self.limits.hash,
             seed=seed,
             stamp_ns=time.time_ns(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from robot_rl.geometry import (
 from robot_rl.types import Observation, Pose
 
 IMAGE = "image/"  # observation entries of cameras begin so
+BASE_ACTION = "base/action"  # float32 [n, A]: what the base policy would do in the next n steps
 PROTOCOL_VERSION = 1  # bump when a message or row changes shape
 
 
@@ -131,6 +132,11 @@ class Spec:
             got=str(self.action),
             fix="Gymnasium environments run with `robot-rl train task=gym runtime=lockstep` only",
         )
+
+    def with_base(self, ahead: int) -> Spec:
+        """The same with the next `ahead` actions of a base policy in each frame."""
+        added = {BASE_ACTION: TensorSpec((ahead, self.action.size), "float32")}
+        return replace(self, observation={**self.observation, **added})
 
     @property
     def cameras(self) -> list[str]:

@@ -49,21 +49,22 @@ def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[st
 
 def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
     run_dir, task = experiment.run_dir, experiment.task
-    with Store(run_dir / "store.sqlite", spec=task.spec) as store:
+    spec = experiment.spec
+    with Store(run_dir / "store.sqlite", spec=spec) as store:
         store.recover(run_dir.name, ACTOR)
+        policy = PolicyRuntime.of(experiment)
         if experiment.train.dataset:
-            import_dataset(store, experiment.train.dataset, task.spec)
+            import_dataset(store, experiment.train.dataset, task.spec, policy)
         learner = Learner(
             experiment.learner,
             experiment.algo,
-            task.spec,
+            spec,
             store,
             run_dir=run_dir,
             seed=experiment.seed,
         )
         learner.publish_period_s = 0.0  # publish whenever something was learned: deterministic
         learner.load()
-        policy = PolicyRuntime(experiment.algo, task.spec, seed=experiment.seed)
         student = _Student(learner, policy)
         metrics = MetricSink(run_dir / "metrics.jsonl")
         bench = make_bench(experiment, policy, record=store.append, on_step=student.on_step)
@@ -93,7 +94,7 @@ def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> 
     settings, policy = session.train, session.loop.policy
     session.state = "evaluation"
     if isinstance(policy, PolicyRuntime) and policy.weights is not None:
-        save_policy(run_dir, policy.weights, session.loop.task.spec)
+        save_policy(run_dir, policy.weights, session.spec)
     deterministic = session.evaluate(settings.eval_episodes)
     stochastic = session.evaluate(settings.stochastic_eval_episodes, deterministic=False)
     result = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from robot_rl.spec import Spec
 from robot_rl.types import Observation, Weights
 
 if TYPE_CHECKING:
+    from robot_rl.bases.schedule import Schedule
+    from robot_rl.experiment import Experiment
     from robot_rl.learn.algos.base import AlgorithmConfig
 
 
@@ -27,19 +30,39 @@ class PolicyRuntime:
     Before any weights the action is zero: the arm stands still and the gripper keeps its width;
     `version` is -1 then. (A learner publishes its untrained policy as version 0.)
 
+    A network may propose several steps at once; then they are carried out before it is asked again.
+
     Args:
         algo: the config of the algorithm that made the weights.
         spec: of the run.
         seed: of the exploration noise.
+        base: the base policy that what is learned builds on.
     """
 
-    def __init__(self, algo: AlgorithmConfig, spec: Spec, seed: int = 0) -> None:
-        self._spec, self._net = spec, algo.make_actor(spec)
+    def __init__(
+        self, algo: AlgorithmConfig, spec: Spec, seed: int = 0, base: Schedule | None = None
+    ) -> None:
+        self._spec, self._net, self._base = spec, algo.make_actor(spec), base
+        self._plan: deque[NDArray[np.float32]] = deque()
         self._epsilon = float(getattr(algo, "gripper_epsilon", 0.0))
         self._generator = torch.Generator().manual_seed(seed)
         self._tensors = self._net.init(torch.Generator().manual_seed(0))
         self._version = -1
         self.weights: Weights | None = None  # the ones in use, for `save_policy`
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> PolicyRuntime:
+        """The runtime of an experiment, its base policy included.
+
+        Raises:
+            CheckpointError, ConfigError: the base is not there, or does not fit.
+        """
+        base = None
+        if experiment.base is not None:
+            from robot_rl.bases.schedule import Schedule
+
+            base = Schedule.of(experiment.base, experiment.task.spec, experiment.seed)
+        return cls(experiment.algo, experiment.spec, experiment.seed, base)
 
     @property
     def version(self) -> int:
@@ -88,18 +111,36 @@ class PolicyRuntime:
             )
         self._tensors, self._version, self.weights = tensors, weights.version, weights
 
+    def begin_episode(self) -> None:
+        """Nothing of the last episode matters."""
+        self._plan.clear()
+        if self._base is not None:
+            self._base.begin_episode()
+
+    def interrupt(self) -> None:
+        """Somebody else drives: what was planned is worth nothing."""
+        self._plan.clear()
+        if self._base is not None:
+            self._base.restart()
+
+    def look(self, observation: Observation) -> Observation:
+        """The frame as it is recorded: with what the base would do from here. Once per tick."""
+        return observation if self._base is None else observation | self._base.look(observation)
+
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
         """Action float32 [A] in [-1, 1] for one observation without batch axis."""
         if self._version < 0:
             return np.zeros(self._spec.action.size, np.float32)
-        action = self._net.act(
-            {k: observation[k][None] for k in self._net.observation_keys},
-            self._tensors,
-            deterministic=deterministic,
-            generator=self._generator,
-            gripper_epsilon=self._epsilon,
-        )
-        return action[0].numpy()
+        if not self._plan:
+            proposed = self._net.act(
+                {k: observation[k][None] for k in self._net.observation_keys},
+                self._tensors,
+                deterministic=deterministic,
+                generator=self._generator,
+                gripper_epsilon=self._epsilon,
+            )[0].numpy()
+            self._plan.extend(proposed[None] if proposed.ndim == 1 else proposed)
+        return self._plan.popleft()
 
 
 def save_policy(run_dir: Path, weights: Weights, spec: Spec) -> Path:

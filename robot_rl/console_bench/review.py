@@ -77,7 +77,7 @@ def review(episodes: int) -> dict[str, float]:
 
 def fill(run_dir: Path, episodes: int) -> None:
     """Record made-up episodes; a person has labelled every second one."""
-    spec = Experiment.load(run_dir).task.spec
+    spec = Experiment.load(run_dir).spec
     with Store(run_dir / "actor.sqlite", spec=spec, reserve_bytes=0) as store:
         for i in range(episodes):
             id_ = EpisodeId("run", "actor-0", i)

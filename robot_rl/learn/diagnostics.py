@@ -38,6 +38,7 @@ from torch import Tensor
 from robot_rl.learn.algos.base import Algorithm
 from robot_rl.learn.replay import Batch, ReplaySummary
 from robot_rl.nets import heads
+from robot_rl.nets.actor import ActorNet
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.spec import Spec
 
@@ -102,7 +103,7 @@ class Setup:
         critics = hasattr(algo, "critic")
         return cls(
             gripper=spec.action.gripper,
-            pose_size=algo.net.pose_size,
+            pose_size=spec.action.size - spec.action.gripper,
             task_reward=critics and getattr(config, "task_reward", True),
             takeover_penalty=getattr(config, "takeover_penalty", 0.0),
             gamma=getattr(config, "gamma", None) if critics else None,
@@ -364,7 +365,10 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
     deviation of Q over the batch, `critic/q_std`; without critics the first two. Takes some
     2 ms from a state, 30 ms with two cameras of 128 pixels (one core).
     """
-    net, actor = algo.net, {k: v.cpu() for k, v in algo.actor_state().items()}
+    net = algo.net
+    if not isinstance(net, ActorNet):  # a chunk policy has neither a mean nor critics
+        return {}
+    actor = {k: v.cpu() for k, v in algo.actor_state().items()}
     rows = PROBE_IMAGES if net.encoder else PROBE_ROWS
     seen = {key: value[:rows] for key, value in batch.observation.items()}
     state = net.scaled(net.state(seen), actor)
@@ -380,7 +384,7 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
     if critic is None:
         return figures
     action = torch.from_numpy(batch.action[:rows, : net.pose_size])
-    pair = torch.cat((features, action), -1)
+    pair = torch.cat((features, net.judged(action, net.base(seen))), -1)
     critic_net: EnsembleMLP = algo.critic_net  # type: ignore[attr-defined]
     hidden, q = critic_net.activations(pair, critic[:PROBE_CRITICS].cpu())
     spread = float(q.mean(0).std(unbiased=False))

@@ -44,7 +44,7 @@ def run(run_dir: Path) -> None:
         signal.signal(number, lambda n, _: stop.append(n))
     supervisor = supervisor_pid() or os.getppid()
     experiment = Experiment.load(run_dir)
-    spec = experiment.task.spec
+    spec = experiment.spec
     ranks.join()
     try:
         with Store(run_dir / "learner.sqlite", spec=spec) as store, ExitStack() as stack:

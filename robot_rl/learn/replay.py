@@ -64,13 +64,14 @@ AT_ONCE_STEPS = 3  # a reward that ends an episode this early was there before a
 class View:
     """What an algorithm wants of the replay.
 
-    n_step: transitions span up to this many steps; gamma: discounts the rewards inside them and
-    the return to go; demo_only: never fall back on practice while there are no demonstrations (a
-    cloner would clone itself); own_successes: see the module; recent_fraction: of the online draws,
-    taken from the newest `recent_steps` online steps.
+    n_step: transitions span up to this many steps; chunk: so many actions are read; gamma:
+    discounts the rewards inside a transition and the return to go; demo_only: never fall back on
+    practice while there are no demonstrations (a cloner would clone itself); own_successes: see the
+    module; recent_fraction: of the online draws, taken from the newest `recent_steps` online steps.
     """
 
     n_step: int = 1
+    chunk: int = 1
     gamma: float = 1.0
     demo_only: bool = False
     own_successes: bool = False
@@ -87,7 +88,9 @@ class Batch:
     toggle: float32 [B], 1 where the step reversed the gripper; steps: float32 [B], how many steps
     the transition spans (reward is their discounted sum); return_to_go: float32 [B], discounted
     rewards from here to the end of the episode, 0 while it runs; before_takeover: float32 [B], 1
-    where a person took over after this step, discounted like the reward.
+    where a person took over after this step, discounted like the reward; chunk: float32 [B, h, A],
+    this action and those that followed (`View.chunk` = h), zeros where the same driver did not go
+    on; valid: bool [B, h], where they did. Both None for h = 1.
     """
 
     observation: Observation
@@ -100,6 +103,8 @@ class Batch:
     steps: NDArray[np.float32]
     return_to_go: NDArray[np.float32]
     before_takeover: NDArray[np.float32]
+    chunk: NDArray[np.float32] | None = None
+    valid: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +349,11 @@ class Replay:
             steps = there.sum(1).astype(np.float32)
             last = chain[np.arange(len(slots)), there.sum(1) - 1]
         now, after = self._frame[slots], self._next[last]
+        chunk = valid = None
+        if self.view.chunk > 1:
+            along = self.read(slots, self.view.chunk)
+            valid = along >= 0
+            chunk = self._action[along] * valid[..., None]
         return Batch(
             observation={k: v.take(now, 0) for k, v in self._frames.items()},
             action=self._action.take(slots, 0),
@@ -355,6 +365,8 @@ class Replay:
             steps=steps,
             return_to_go=self._return_to_go[slots],
             before_takeover=taken.astype(np.float32),
+            chunk=chunk,
+            valid=valid,
         )
 
     def _begin(self, row: EpisodeStart) -> None:

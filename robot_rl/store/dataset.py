@@ -6,11 +6,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from robot_rl.errors import SpecError, StoreError
-from robot_rl.spec import Spec
+from robot_rl.spec import BASE_ACTION, Spec
 from robot_rl.store.store import Store
-from robot_rl.types import EpisodeStart, Row
+from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Observation, Row, Step
 
 log = logging.getLogger(__name__)
 
@@ -18,11 +19,32 @@ ROWS_PER_READ = 2048
 NAMES = ("store.sqlite", "learner.sqlite", "actor.sqlite")  # of a run folder, the first that exists
 
 
-def import_dataset(store: Store, source: str, spec: Spec) -> int:
+class Annotator(Protocol):
+    """What adds a base policy's proposals to frames; `act.policy.PolicyRuntime`."""
+
+    def begin_episode(self) -> None:
+        """Forget the last episode."""
+        ...
+
+    def look(self, observation: Observation) -> Observation:
+        """The observation with what the base would do from here."""
+        ...
+
+    def interrupt(self) -> None:
+        """Somebody else drove."""
+        ...
+
+
+def import_dataset(store: Store, source: str, spec: Spec, policy: Annotator | None = None) -> int:
     """Copy every episode of `source` (run folder or store file) that fits `spec`.
 
     Evaluation episodes stay out; the others keep their identity and get the purpose "data". A row
-    that is here already is left alone, so an interrupted import goes on. Returns the episodes.
+    that is here already is left alone, so an interrupted import goes on. Episodes recorded without
+    the run's base policy are passed through it once, frame by frame. Returns the episodes.
+
+    Args:
+        spec: of the task; `store.spec` is that of the run, which a base policy adds to.
+        policy: with the base policy, where the run has one.
 
     Raises:
         StoreError: there is no store.
@@ -31,7 +53,9 @@ def import_dataset(store: Store, source: str, spec: Spec) -> int:
     with open_store(Path(source)) as other:
         path = other.path
         starts = [s for s in other.episodes() if s.purpose != "eval"]
-        fitting = {s.id for s in starts if s.spec_hash == spec.hash}
+        own = store.spec or spec
+        accepted = {own.hash} if policy is None else {own.hash, spec.hash}
+        fitting = {s.id for s in starts if s.spec_hash in accepted}
         if starts and not fitting:
             raise SpecError(
                 f"the episodes of {path} belong to another observation or action",
@@ -39,14 +63,44 @@ def import_dataset(store: Store, source: str, spec: Spec) -> int:
                 got=", ".join(sorted({s.spec_hash for s in starts})),
                 fix="record them with the same task settings as this run",
             )
+        asked = policy if own.hash != spec.hash else None
+        known = _frames_of(store, fitting) if asked else set()
         for rows in _read(other):
-            store.append([_as_data(r) for r in rows if r.id in fitting])
+            chosen = [_as_data(r) for r in rows if r.id in fitting]
+            if asked is not None:
+                chosen = _annotated(chosen, own.hash, asked, known)
+            store.append(chosen)
     log.info("%d episodes of offline data from %s", len(fitting), path)
     return len(fitting)
 
 
 def _as_data(row: Row) -> Row:
     return replace(row, purpose="data") if isinstance(row, EpisodeStart) else row
+
+
+def _frames_of(store: Store, episodes: set[EpisodeId]) -> set[tuple[EpisodeId, int]]:
+    """What an earlier import has brought: a base asked again might say something else."""
+    here = episodes & {s.id for s in store.episodes()}
+    return {(id_, frame.frame) for id_ in here for frame in store.frames(id_)}
+
+
+def _annotated(
+    rows: list[Row], spec_hash: str, policy: Annotator, known: set[tuple[EpisodeId, int]]
+) -> list[Row]:
+    """New rows with what the base proposes in each frame, as the loop would have it."""
+    found: list[Row] = []
+    for row in rows:
+        if isinstance(row, EpisodeStart):
+            policy.begin_episode()
+            found.append(replace(row, spec_hash=spec_hash))
+        elif isinstance(row, Frame) and BASE_ACTION not in row.observation:
+            if (row.id, row.frame) not in known:
+                found.append(replace(row, observation=policy.look(row.observation)))
+        else:
+            found.append(row)
+        if isinstance(row, Step) and row.driver is not Driver.POLICY:
+            policy.interrupt()
+    return found
 
 
 def _read(store: Store) -> Iterator[list[Row]]:

@@ -13,6 +13,7 @@ import pytest
 
 from robot_rl.experiment import Experiment
 from robot_rl.lockstep import LEASE, make_bench
+from robot_rl.loop import Policy
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId, EpisodeStart, Outcome
 
@@ -96,7 +97,7 @@ def test_port_in_use(tmp_path: Path) -> None:
 
 
 def test_nan_action_never_reaches_the_robot(tmp_path: Path) -> None:
-    class Broken:
+    class Broken(Policy):
         version = 0
 
         def act(self, observation: object, deterministic: bool) -> np.ndarray:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from robot_rl.experiment import Experiment
+from robot_rl.loop import Policy
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Outcome, Row, Step
 
 pytest.importorskip("robot_rl_sim", reason="the sim extra is not installed")
 
 
-class Astray:
+class Astray(Policy):
     """A policy that walks off in one direction."""
 
     version = 0

@@ -27,6 +27,7 @@ from robot_rl.clock import ManualClock
 from robot_rl.experiment import Experiment
 from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_to_rotvec, relative
 from robot_rl.lockstep import LEASE, make_bench
+from robot_rl.loop import Policy
 from robot_rl.ports import OperatorInput, ResetPlan
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
@@ -46,7 +47,7 @@ Reach = tuple[float, float]
 """Metres and radians."""
 
 
-class Nobody:
+class Nobody(Policy):
     """`Policy` of a loop that is not run: the test draws the actions."""
 
     version = -1

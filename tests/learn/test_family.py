@@ -20,7 +20,7 @@ from robot_rl.learn.learner import LearnerConfig
 from robot_rl.learn.replay import Batch
 from robot_rl.nets.cpu import need_compiler
 from robot_rl.nets.heads import HlGauss
-from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "algo").glob("*.yaml"))
 PX = 24
@@ -28,10 +28,11 @@ COMPILED_LATER = ("calql", "iql", "td3", "bc")  # in make soak: 20 s each
 SMALL = {"hidden": (16,), "batch_size": 16, "precision": "float32", "standardize": False}
 
 
-def spec(images: bool = False, gripper: bool = False) -> Spec:
+def spec(images: bool = False, gripper: bool = False, base: bool = False) -> Spec:
     space = {"state": TensorSpec((3,), "float32")}
     space |= {"image/wrist": TensorSpec((PX, PX, 3), "uint8")} if images else {}
-    return Spec("fake", 10.0, space, ActionSpec(0.01, 0.1, gripper))
+    plain = Spec("fake", 10.0, space, ActionSpec(0.01, 0.1, gripper))
+    return plain.with_base(2) if base else plain
 
 
 class Data:
@@ -45,6 +46,8 @@ class Data:
         seen: dict[str, np.ndarray] = {"state": self.rng.normal(size=(n, 3)).astype(np.float32)}
         if self.images:
             seen["image/wrist"] = self.rng.integers(0, 256, (n, PX, PX, 3), np.uint8)
+        if "base" in self.columns:
+            seen[BASE_ACTION] = self.rng.uniform(-1, 1, (n, 2, self.size)).astype(np.float32)
         return seen
 
     def column(self, name: str, n: int, default: float) -> np.ndarray:
@@ -65,6 +68,8 @@ class Data:
             steps=self.column("steps", n, 1.0),
             return_to_go=self.column("return_to_go", n, 0.0),
             before_takeover=self.column("before_takeover", n, 0.0),
+            chunk=np.stack([action] * 8, 1),
+            valid=np.arange(8) < self.rng.integers(1, 9, (n, 1)),
         )
 
 
@@ -74,15 +79,16 @@ def test_every_shipped_algorithm_learns_saves_and_drives(path: Path, images: boo
     text = yaml.safe_load(path.read_text()) | {"hidden": [16], "batch_size": 16}
     text["encoder"] = {"channels": [8, 8], "latent": 8}
     config = resolve("algo", text)
-    space = spec(images, gripper=True)
+    base = {"base": 1.0} if text.get("residual") else {}
+    space = spec(images, gripper=True, base=bool(base))
     one, two = config.make(space, 0), config.make(space, 1)
-    sample = Data(images, 7)
+    sample = Data(images, 7, **base)
     for _ in range(2):
         metrics = one.update(sample)
     assert all(bool(torch.isfinite(v).all()) for v in metrics.values())
     two.load_state_dict(one.state_dict())
     for algo in (one, two):
-        algo.update(Data(images, 7))
+        algo.update(Data(images, 7, **base))
     for key, value in one.state_dict().items():
         assert torch.equal(value, two.state_dict()[key]), key
     policy = PolicyRuntime(config, space)
@@ -98,13 +104,16 @@ def test_every_tensor_of_an_update_lives_on_the_learners_device(path: Path, imag
     """A device without memory ("meta") stands in for a GPU: a tensor left behind is an error."""
     text = yaml.safe_load(path.read_text()) | {"hidden": [16], "batch_size": 16}
     text["encoder"] = {"channels": [8, 8], "latent": 8}
-    text |= {"precision": "float32"} if text["name"] != "bc" else {}  # no autocast on "meta"
-    algo = resolve("algo", text).make(spec(images, gripper=True), 0, device="meta")
-    metrics = algo.update(Data(images, 7))
+    if not text["name"].startswith("bc"):
+        text["precision"] = "float32"  # no autocast on "meta"
+    base = {"base": 1.0} if text.get("residual") else {}
+    space = spec(images, gripper=True, base=bool(base))
+    algo = resolve("algo", text).make(space, 0, device="meta")
+    metrics = algo.update(Data(images, 7, **base))
     assert {v.device.type for v in metrics.values()} == {"meta"}
     state = algo.state_dict()
     assert {v.device.type for k, v in state.items() if k != "generator"} == {"meta"}
-    assert algo.act(Data(images, 7).observation(4), False).device.type == "meta"
+    assert algo.act(Data(images, 7, **base).observation(4), False).device.type == "meta"
 
 
 def test_a_gpu_that_is_not_there_is_named() -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from robot_rl.act.arbiter import Arbiter, ArbiterConfig
 from robot_rl.clock import ManualClock
-from robot_rl.loop import ControlLoop
+from robot_rl.loop import ControlLoop, Policy
 from robot_rl.ports import Gate, InputDevice, OperatorInput, ResetPlan
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.types import (
@@ -65,7 +65,7 @@ class FakeGate:
         return None
 
 
-class FakePolicy:
+class FakePolicy(Policy):
     """Always the same action."""
 
     version = 3

@@ -19,6 +19,7 @@ from robot_rl.cli.replay import line
 from robot_rl.errors import ConfigError, SetupError, StoreError
 from robot_rl.experiment import Experiment
 from robot_rl.lockstep import make_bench
+from robot_rl.loop import Policy
 from robot_rl.replay_episode import replay, ruler_of
 from robot_rl.session import Session
 from robot_rl.spec import Spec
@@ -30,7 +31,7 @@ WORDS = ["runtime=lockstep", "train.demos=1", "task.max_steps=40", "seed=3"]
 FAR_MM = 1e-3  # of a command that was clipped, the action is stored in single precision
 
 
-class Untrained:
+class Untrained(Policy):
     """`Policy` that does anything, anew in every tick."""
 
     version = 0

@@ -43,7 +43,7 @@ class Lines:
 
 def experiment(train: TrainConfig) -> Any:
     """The part of an experiment that a session reads."""
-    return SimpleNamespace(train=train, limits=Limits(), seed=0, run_dir=Path("r"))
+    return SimpleNamespace(train=train, limits=Limits(), seed=0, run_dir=Path("r"), spec=TASK.spec)
 
 
 def make_session(**changes: object) -> tuple[Session, list[EpisodeStart], Lines]:

@@ -1,9 +1,10 @@
 """Learning algorithms, one readable file each. Importing this registers their configs."""
 
 from robot_rl.learn.algos.bc import BcConfig
+from robot_rl.learn.algos.bc_flow import BcFlowConfig
 from robot_rl.learn.algos.calql import CalQlConfig
 from robot_rl.learn.algos.hil_serl import HilSerlConfig
 from robot_rl.learn.algos.iql import IqlConfig
 from robot_rl.learn.algos.td3 import Td3Config
 
-__all__ = ["BcConfig", "CalQlConfig", "HilSerlConfig", "IqlConfig", "Td3Config"]
+__all__ = ["BcConfig", "BcFlowConfig", "CalQlConfig", "HilSerlConfig", "IqlConfig", "Td3Config"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ from torch.optim.adam import adam
 from robot_rl.errors import CheckpointError
 from robot_rl.learn import ranks
 from robot_rl.learn.replay import Batch, View
-from robot_rl.nets.actor import ActorNet
 from robot_rl.nets.cpu import need_compiler
 from robot_rl.nets.encoder import random_shift
+from robot_rl.nets.observation import ObservationNet
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
@@ -34,6 +34,31 @@ class Sampler(Protocol):
         ...
 
 
+class DrivingNet(Protocol):
+    """What the policy runtime needs of a network: `nets.actor.ActorNet`, `nets.flow.FlowNet`."""
+
+    @property
+    def observation_keys(self) -> tuple[str, ...]:
+        """Every entry of the observation that is looked at."""
+        ...
+
+    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
+        """Fresh tensors."""
+        ...
+
+    def act(
+        self,
+        observation: Mapping[str, NDArray | Tensor],
+        tensors: Mapping[str, Tensor],
+        *,
+        deterministic: bool,
+        generator: torch.Generator | None = None,
+        gripper_epsilon: float = 0.0,
+    ) -> Tensor:
+        """Actions [B, A], or those of the next h steps [B, h, A]."""
+        ...
+
+
 class Algorithm(Protocol):
     """A learner of policies. Holds tensors only: no I/O, no logging, no clock.
 
@@ -45,7 +70,7 @@ class Algorithm(Protocol):
     steps_per_update: int
     device: torch.device
     generator: torch.Generator
-    net: ActorNet
+    net: ObservationNet
     view: View
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
@@ -84,7 +109,7 @@ class AlgorithmConfig(Protocol):
         """A fresh learner, its tensors on `device`."""
         ...
 
-    def make_actor(self, spec: Spec) -> ActorNet:
+    def make_actor(self, spec: Spec) -> DrivingNet:
         """The network that `Algorithm.actor_state` fills."""
         ...
 
@@ -123,14 +148,17 @@ def fit_scaling(tensors: Mapping[str, Tensor], states: Tensor) -> None:
     tensors["scale"].copy_(1.0 / std.clamp_min(STD_FLOOR))
 
 
-class Trained(ABC):
+NetT = TypeVar("NetT", bound=ObservationNet)
+
+
+class Trained(ABC, Generic[NetT]):
     """What every learner here does alike: make itself, look at pictures, save, go on.
 
     A subclass sets `config`, `net`, `actor` and `updates`, and names its tensors in `_tensors`.
     """
 
     losses: ClassVar[tuple[str, ...]] = ()  # methods that `compile` compiles
-    net: ActorNet
+    net: NetT
     actor: dict[str, Tensor]
     updates: Tensor
 

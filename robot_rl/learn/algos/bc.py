@@ -64,10 +64,12 @@ class BcConfig:
 
     def make_actor(self, spec: Spec) -> ActorNet:
         """The network that drives."""
-        return ActorNet.from_spec(spec, self.hidden, self.activation, encoder=self.encoder)
+        return ActorNet.from_spec(
+            spec, self.hidden, activation=self.activation, encoder=self.encoder
+        )
 
 
-class Bc(Trained):
+class Bc(Trained[ActorNet]):
     """State and losses; the verbs are those of every algorithm."""
 
     losses = ("actor_loss", "gripper_loss")

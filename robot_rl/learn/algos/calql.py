@@ -60,9 +60,10 @@ class CalQl(HilSerl):
         loss, metrics = super().critic_loss(batch)
         config, count = self.config, self.config.conservative_actions
         actions, log_probs = self._proposals(batch, count)
+        base = batch.base.repeat_interleave(3 * count, 0)
         size = len(batch.state)
         states = batch.state.repeat_interleave(3 * count, 0)
-        q = self._q(states, actions, self.critic).view(config.critics, size, 3 * count)
+        q = self._q(states, actions, base, self.critic).view(config.critics, size, 3 * count)
         below = torch.zeros((), device=self.device)
         if config.calibrate:
             bound = batch.return_to_go.view(1, size, 1)
@@ -78,11 +79,12 @@ class CalQl(HilSerl):
         """Actions [B * 3K, pose] and their log densities [B, 3K], state by state."""
         pose = self.net.pose_size
         parts = []
-        for features in (batch.state, batch.next_state):
+        for features, base in ((batch.state, batch.base), (batch.next_state, batch.next_base)):
             mean, log_std = self.net.distribution(features, self.actor["policy"])
-            parts.append(
-                self._draw(mean.repeat_interleave(count, 0), log_std.repeat_interleave(count, 0))
+            decision, density = self._draw(
+                mean.repeat_interleave(count, 0), log_std.repeat_interleave(count, 0)
             )
+            parts.append((self.net.compose(decision, base.repeat_interleave(count, 0)), density))
         size = len(batch.state)
         uniform = 2.0 * torch.rand((size * count, pose), generator=self.generator) - 1.0
         density = torch.full((size * count,), -pose * math.log(2.0))

@@ -86,6 +86,12 @@ class HilSerlConfig:
     temperature_init: float = 0.01
     std_init: float = 1.0  # of the untrained policy, before the squash; less = a calmer start
     target_entropy_per_dim: float = -0.5
+    residual: float = (
+        0.0  # > 0: correct the base's action by at most this much (ResFiT: 0.1 to 0.2)
+    )
+    gripper_margin: float = 0.05  # of value, until the base's gripper command is overruled
+    actor_learning_rate: float | None = None  # None = learning_rate; ResFiT's is 100 times smaller
+    actor_delay_updates: int = 0  # updates of the critics alone, before the actor begins
     n_step: int = 1  # DrQ-v2 and ResFiT: 3; ends at a change of hands
     task_reward: bool = True  # False = RLIF: only takeovers count
     takeover_penalty: float = 0.0  # charged on the policy's last step before a takeover; RLIF: 1
@@ -111,15 +117,18 @@ class HilSerlConfig:
             raise ValueError("demo_fraction and gripper_epsilon must lie in [0, 1]")
         if min(self.batch_size, self.critic_actor_ratio, *self.hidden, len(self.hidden)) < 1:
             raise ValueError("batch_size, critic_actor_ratio and hidden must be at least 1")
-        if min(self.learning_rate, self.temperature_init, self.std_init) <= 0.0:
-            raise ValueError("learning_rate, temperature_init and std_init must be positive")
+        rates = (self.learning_rate, self.actor_learning_rate or self.learning_rate)
+        if min(*rates, self.temperature_init, self.std_init) <= 0.0:
+            raise ValueError("learning rates, temperature_init and std_init must be positive")
         if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
             raise ValueError(f"value_range must be (low, high), got {self.value_range}")
         if self.value_bins and (self.value_bins < 2 or self.value_range is None):
             raise ValueError("value_bins needs a value_range, and at least 2 bins")
         charges = (self.gripper_penalty, self.takeover_penalty, self.bc_weight)
-        if min(*charges, self.bc_decay_updates) < 0:
-            raise ValueError("penalties, bc_weight and bc_decay_updates must not be negative")
+        if min(*charges, self.bc_decay_updates, self.actor_delay_updates) < 0:
+            raise ValueError("penalties, bc_weight and numbers of updates must not be negative")
+        if not 0.0 <= self.residual <= 1.0:
+            raise ValueError(f"residual must lie in [0, 1], got {self.residual}")
         if self.n_step < 1:
             raise ValueError(f"n_step must be at least 1, got {self.n_step}")
         if self.activation not in ACTIVATIONS:
@@ -138,7 +147,19 @@ class HilSerlConfig:
 
     def make_actor(self, spec: Spec) -> ActorNet:
         """The network that drives, always in float32."""
-        return ActorNet.from_spec(spec, self.hidden, self.activation, encoder=self.encoder)
+        return self.net(spec, bf16=False)
+
+    def net(self, spec: Spec, bf16: bool) -> ActorNet:
+        """The same, maybe with products in bfloat16."""
+        return ActorNet.from_spec(
+            spec,
+            self.hidden,
+            activation=self.activation,
+            bf16=bf16,
+            encoder=self.encoder,
+            residual=self.residual,
+            gripper_margin=self.gripper_margin,
+        )
 
 
 class Transitions(NamedTuple):
@@ -158,6 +179,8 @@ class Transitions(NamedTuple):
     next_log_prob: Tensor
     discount: Tensor  # gamma^n
     return_to_go: Tensor
+    base: Tensor  # [B, A]: what the base would do in s, and in s'; [B, 0] without a residual
+    next_base: Tensor
     images: dict[str, Tensor]  # camera key -> uint8 [B, H, W, C], shifted
     next_images: dict[str, Tensor]
 
@@ -168,7 +191,7 @@ class Transitions(NamedTuple):
         return Transitions(*cut)  # type: ignore[arg-type]
 
 
-class HilSerl(Trained):
+class HilSerl(Trained[ActorNet]):
     """State and losses. `init` makes one; `update` is all that a learner calls."""
 
     losses = ("critic_loss", "gripper_loss", "actor_loss", "_next_action", "see")
@@ -180,12 +203,12 @@ class HilSerl(Trained):
         self.config, bf16 = config, config.bf16(self.device.type)
         self.view = View(n_step=config.n_step, gamma=config.gamma)
         self.steps_per_update = config.critic_actor_ratio
-        self.net = ActorNet.from_spec(spec, config.hidden, config.activation, bf16, config.encoder)
+        self.net = config.net(spec, bf16)
         self.histogram: heads.HlGauss | None = None
         if config.value_bins and config.value_range:
             self.histogram = heads.HlGauss(*config.value_range, config.value_bins, self.device)
         outputs = config.value_bins or 1
-        sizes = (self.net.feature_size + self.net.pose_size, *config.hidden, outputs)
+        sizes = (self.net.feature_size + self.net.judged_size, *config.hidden, outputs)
         self.critic_net = EnsembleMLP(config.critics, sizes, config.activation, bf16)
         actor = self.net.init(generator, config.std_init)
         self.actor = {k: v.to(self.device) for k, v in actor.items()}
@@ -199,14 +222,16 @@ class HilSerl(Trained):
         self.policy_slow = self.actor["policy"].clone() if config.policy_tau < 1.0 else None
         temperature = math.log(math.expm1(config.temperature_init))
         self.temperature = torch.tensor(temperature, device=self.device)
-        self.updates = torch.zeros((), dtype=torch.int64, device=self.device)  # actor steps done
+        self.updates = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._delay = config.actor_delay_updates  # updates left of it
         critics = {"critic": self.critic}
         critics |= {k: self.actor[k] for k in ("gripper", "encoder") if k in self.actor}
         for tensor in (*critics.values(), self.temperature, self.actor["policy"]):
             tensor.requires_grad_()
         self.critic_optimizer = Adam(critics, config.learning_rate)
         self.actor_optimizer = Adam(
-            {"policy": self.actor["policy"], "temperature": self.temperature}, config.learning_rate
+            {"policy": self.actor["policy"], "temperature": self.temperature},
+            config.actor_learning_rate or config.learning_rate,
         )
 
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
@@ -230,6 +255,11 @@ class HilSerl(Trained):
         }
         return super().actor_state() | {k: v for k, v in slow.items() if v is not None}
 
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """As in `Trained`."""
+        super().load_state_dict(state)
+        self._delay = max(0, self.config.actor_delay_updates - int(self.updates))
+
     def start_from(self, state: Mapping[str, Tensor]) -> None:
         """As in `Trained`; slow copies that were not kept there begin as what they follow."""
         follows = {"policy_slow": "policy", "encoder_slow": "encoder", "gripper_slow": "gripper"}
@@ -249,7 +279,10 @@ class HilSerl(Trained):
         for index in range(self.steps_per_update):
             batch = self.see(everything.part(index, self.batch_size))
             metrics |= self._critic_step(batch)
-        metrics |= self._actor_step(batch._replace(state=batch.state.detach()))
+        if self._delay:
+            self._delay -= 1
+        else:
+            metrics |= self._actor_step(batch._replace(state=batch.state.detach()))
         self.updates += 1
         return {k: v.detach() for k, v in metrics.items()} | {
             "optimizer/skipped": self.critic_optimizer.skipped + self.actor_optimizer.skipped,
@@ -269,6 +302,10 @@ class HilSerl(Trained):
         )
         features = net.features(next_state, next_images, self.actor.get("encoder"))
         next_action, next_log_prob = self._next_action(features)
+        base, next_base = (
+            net.base(observation).to(self.device)
+            for observation in (batch.observation, batch.next_observation)
+        )
         return Transitions(
             state=state,
             action=self._tensor(batch.action),
@@ -277,10 +314,12 @@ class HilSerl(Trained):
             mask=self._tensor(batch.mask if config.task_reward else np.ones_like(batch.mask)),
             human=self._tensor(batch.human),
             toggle=self._tensor(batch.toggle),
-            next_action=next_action,
+            next_action=net.compose(next_action, next_base),
             next_log_prob=next_log_prob,
             discount=config.gamma ** self._tensor(batch.steps),
             return_to_go=self._tensor(batch.return_to_go),
+            base=base,
+            next_base=next_base,
             images=images,
             next_images=next_images,
         )
@@ -302,7 +341,7 @@ class HilSerl(Trained):
             order = torch.randperm(config.critics, generator=self.generator)
             slow = slow[order[: config.target_subset].to(self.device)]
         with torch.no_grad():
-            value = self._q(batch.next_state, batch.next_action, slow).amin(0)
+            value = self._q(batch.next_state, batch.next_action, batch.next_base, slow).amin(0)
             if config.backup_entropy:
                 value -= softplus(self.temperature) * batch.next_log_prob
             target = batch.reward + batch.discount * batch.mask * value
@@ -313,7 +352,8 @@ class HilSerl(Trained):
     def td_loss(self, batch: Transitions, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """How far every critic is from targets [B] on the recorded actions."""
         action = batch.action[:, : self.net.pose_size]
-        output = self.critic_net(torch.cat((batch.state, action), -1), self.critic)
+        pair = torch.cat((batch.state, self.net.judged(action, batch.base)), -1)
+        output = self.critic_net(pair, self.critic)
         if self.histogram:
             loss, q = self.histogram.loss(output, target), self.histogram.value(output)
         else:
@@ -330,8 +370,8 @@ class HilSerl(Trained):
         net, fast, slow = self.net.gripper, self.actor.get("gripper"), self.gripper_slow
         assert net is not None and fast is not None and slow is not None
         with torch.no_grad():
-            best = net(batch.next_state, fast)[0].argmax(-1, keepdim=True)
-            value = net(batch.next_state, slow)[0].gather(-1, best).squeeze(-1)
+            best = self.net.choose_gripper(net(batch.next_state, fast)[0], batch.next_base)
+            value = net(batch.next_state, slow)[0].gather(-1, best[:, None]).squeeze(-1)
             reward = batch.reward - self.config.gripper_penalty * batch.toggle
             target = reward + batch.discount * batch.mask * value
         taken = gripper_index(batch.action[:, -1]).unsqueeze(-1)
@@ -342,13 +382,15 @@ class HilSerl(Trained):
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """(loss, log_prob [B], metrics). The critics judge, and take no gradient."""
         mean, log_std = self.net.distribution(batch.state, self.actor["policy"])
-        action, log_prob = self._draw(mean, log_std)
-        q = self._q(batch.state, action, self.critic.detach())
+        decision, log_prob = self._draw(mean, log_std)
+        action = self.net.compose(decision, batch.base)
+        q = self._q(batch.state, action, batch.base, self.critic.detach())
         alpha = softplus(self.temperature.detach())
         loss = (alpha * log_prob - q.mean(0)).mean()
         metrics = {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
         if self.config.bc_weight > 0.0:
-            error = (torch.tanh(mean) - batch.action[:, : self.net.pose_size]).square().sum(-1)
+            mean_action = self.net.compose(torch.tanh(mean), batch.base)
+            error = (mean_action - batch.action[:, : self.net.pose_size]).square().sum(-1)
             bc = (error * batch.human).sum() / batch.human.sum().clamp_min(1)
             loss = loss + self._bc_weight() * bc
             metrics["actor/bc_loss"] = bc
@@ -396,9 +438,9 @@ class HilSerl(Trained):
             self.policy_slow.lerp_(self.actor["policy"].detach(), self.config.policy_tau)
         return metrics | temperature_metrics
 
-    def _q(self, state: Tensor, action: Tensor, critics: Tensor) -> Tensor:
+    def _q(self, state: Tensor, action: Tensor, base: Tensor, critics: Tensor) -> Tensor:
         """Values [E, B]."""
-        output = self.critic_net(torch.cat((state, action), -1), critics)
+        output = self.critic_net(torch.cat((state, self.net.judged(action, base)), -1), critics)
         return self.histogram.value(output) if self.histogram else output.squeeze(-1)
 
     def _reward(self, batch: Batch) -> Tensor:
@@ -411,7 +453,7 @@ class HilSerl(Trained):
         return reward
 
     def _next_action(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """a' [B, pose] for the target, and its log probability [B]."""
+        """The policy's decision [B, pose] in s' for the target, and its log probability [B]."""
         return self._draw(*self.net.distribution(features, self.actor["policy"]))
 
     def _draw(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:

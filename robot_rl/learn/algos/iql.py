@@ -40,6 +40,8 @@ class IqlConfig(HilSerlConfig):
         super().__post_init__()
         if not 0.5 <= self.expectile < 1.0 or self.inverse_temperature < 0.0:
             raise ValueError("expectile must lie in [0.5, 1), inverse_temperature be >= 0")
+        if self.residual:
+            raise ValueError("IQL clones whole actions: residual must be 0")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> Iql:
         """A fresh learner."""
@@ -100,7 +102,7 @@ class Iql(HilSerl):
     def _judged(self, batch: Transitions) -> Tensor:
         """What the slow critics think of the recorded action: [B]."""
         action = batch.action[:, : self.net.pose_size]
-        return self._q(batch.state.detach(), action, self.critic_slow).amin(0)
+        return self._q(batch.state.detach(), action, batch.base, self.critic_slow).amin(0)
 
     def _v(self, features: Tensor) -> Tensor:
         return self.value_net(features, self.value)[0].squeeze(-1)

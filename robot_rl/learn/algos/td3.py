@@ -61,7 +61,8 @@ class Td3(HilSerl):
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """(loss, zeros [B], metrics). The critics judge, and take no gradient."""
         mean, _ = self.net.distribution(batch.state, self.actor["policy"])
-        loss = -self._q(batch.state, torch.tanh(mean), self.critic.detach()).mean()
+        action = self.net.compose(torch.tanh(mean), batch.base)
+        loss = -self._q(batch.state, action, batch.base, self.critic.detach()).mean()
         return loss, torch.zeros_like(mean[:, 0]), {"actor/loss": loss}
 
     def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -1,0 +1,13 @@
+"""Base policies: pretrained, frozen, corrected or steered by what is learned on top.
+
+    spec       what a base can do, known before it is loaded
+    schedule   one action per tick out of chunks, and what is recorded of them
+    flow       our own (`algo=bc_flow`), in this process
+
+Importing this registers the configs of group `base`.
+"""
+
+from robot_rl.bases.flow import FlowBaseConfig
+from robot_rl.bases.spec import BaseConfig, BasePolicy, BaseSpec
+
+__all__ = ["BaseConfig", "BasePolicy", "BaseSpec", "FlowBaseConfig"]

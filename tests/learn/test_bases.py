@@ -1,0 +1,370 @@
+"""Base policies: chunks in order, recorded as they were said, and what is learned on top."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from robot_rl.act.policy import PolicyRuntime
+from robot_rl.bases.schedule import Schedule
+from robot_rl.bases.spec import BaseSpec
+from robot_rl.config import build
+from robot_rl.errors import ConfigError, SpecError
+from robot_rl.experiment import Experiment
+from robot_rl.learn.algos.bc_flow import BcFlowConfig
+from robot_rl.learn.algos.hil_serl import HilSerlConfig
+from robot_rl.learn.algos.td3 import Td3Config
+from robot_rl.learn.replay import Batch
+from robot_rl.nets.actor import ActorNet, gripper_index
+from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
+from robot_rl.store.dataset import import_dataset
+from robot_rl.store.samples import episode_rows
+from robot_rl.store.store import Store
+from robot_rl.types import Driver, EpisodeId, Frame, Observation, Step
+from tests.unit.fakes import FakeOperator, make_loop, start
+
+PLAIN = Spec(
+    "fake", 10.0, {"state": TensorSpec((2,), "float32")}, ActionSpec(0.01, 0.1, gripper=True)
+)
+BASED = PLAIN.with_base(2)
+
+
+class Counting:
+    """A base whose chunk says which query it is of and which place it has."""
+
+    spec = BaseSpec(chunk=4, action_size=7)
+
+    def __init__(self) -> None:
+        self.queries = self.resets = 0
+
+    def reset(self) -> None:
+        self.resets += 1
+
+    def sample(
+        self, observation: Observation, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        self.queries += 1
+        place = np.arange(4, dtype=np.float32) * 0.1 + self.queries * 0.001
+        return np.repeat(place[:, None], 7, 1)
+
+
+def places(seen: Observation) -> list[tuple[int, int]]:
+    """(query, place) of the actions ahead."""
+    return [(round(x * 1000) % 100, int(x * 10 + 1e-4)) for x in seen[BASE_ACTION][:, 0]]
+
+
+def test_a_chunk_is_carried_out_in_order_and_asked_for_again_in_time() -> None:
+    base = Counting()
+    schedule = Schedule(base, execute=3, ahead=2)
+    schedule.begin_episode()
+    got = [places(schedule.look({})) for _ in range(4)]
+    assert got == [[(1, 0), (1, 1)], [(1, 1), (1, 2)], [(1, 2), (1, 3)], [(2, 0), (2, 1)]]
+    schedule.restart()  # a person took over
+    assert places(schedule.look({})) == [(3, 0), (3, 1)]
+    assert base.resets == 1
+
+
+def test_a_chunk_too_short_for_what_is_recorded_is_asked_for_earlier() -> None:
+    schedule = Schedule(Counting(), execute=4, ahead=3)
+    assert [places(schedule.look({}))[0] for _ in range(4)] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    "chunk", [np.full((4, 7), np.nan, np.float32), np.zeros((4, 6)), np.zeros((3, 7))]
+)
+def test_a_chunk_that_is_not_finite_or_of_another_shape_is_never_executed(chunk: NDArray) -> None:
+    base = Counting()
+    base.sample = lambda observation, noise=None: chunk  # type: ignore[method-assign]
+    with pytest.raises(SpecError, match="cannot be used"):
+        Schedule(base, execute=2, ahead=1).look({})
+
+
+def test_actions_beyond_the_bounds_are_recorded_within_them() -> None:
+    base = Counting()
+    base.sample = lambda observation, noise=None: np.full((4, 7), 3.0)  # type: ignore[method-assign]
+    seen = Schedule(base, execute=2, ahead=1).look({})[BASE_ACTION]
+    assert seen.dtype == np.float32 and seen.shape == (1, 7) and seen.max() == 1.0
+
+
+# -- in the loop -------------------------------------------------------------------------------
+
+
+def test_a_takeover_ends_the_plan_and_every_frame_says_what_the_base_would_do() -> None:
+    hand = FakeOperator(lambda tick: tick in (5, 6), np.full(6, 0.1, np.float32))
+    loop, _, rows = make_loop(operator=hand)
+
+    class Flat(Counting):
+        spec = BaseSpec(chunk=4, action_size=6)
+
+        def sample(self, observation, noise=None):  # type: ignore[no-untyped-def]
+            return super().sample(observation)[:, :6]
+
+    config = HilSerlConfig(hidden=(8,), residual=0.2)
+    schedule = Schedule(Flat(), execute=4, ahead=1)
+    loop.policy = PolicyRuntime(config, loop.task.spec.with_base(1), base=schedule)
+    loop.run_episode(start())
+    frames = [r.observation for r in rows if isinstance(r, Frame)]
+    steps = [r for r in rows if isinstance(r, Step)]
+    human = [s.step for s in steps if s.driver is Driver.CORRECTION]
+    assert human
+    after = [places(f)[0] for f in frames]
+    first = human[0]
+    assert [p for _, p in after[: first + 1]] == [i % 4 for i in range(first + 1)]
+    for step in human:  # each frame after a human step begins a fresh plan
+        assert after[step + 1][1] == 0 and after[step + 1][0] > after[step][0]
+
+
+# -- residual ----------------------------------------------------------------------------------
+
+
+def seen(n: int, rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
+    return {
+        "state": rng.normal(size=(n, 2)).astype(np.float32),
+        BASE_ACTION: rng.uniform(-1.2, 1.2, (n, 2, 7)).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize("config", [HilSerlConfig, Td3Config])
+def test_before_any_update_the_base_drives_exactly(config: type[HilSerlConfig]) -> None:
+    algo = config(hidden=(16,), residual=0.3).make(BASED, seed=0)
+    observation = seen(64, np.random.default_rng(0))
+    base = torch.from_numpy(observation[BASE_ACTION][:, 0])
+    action = algo.act(observation, deterministic=True)
+    torch.testing.assert_close(action[:, :6], base[:, :6].clamp(-1, 1), rtol=0, atol=0)
+    assert torch.equal(gripper_index(action[:, -1]), gripper_index(base[:, -1]))
+    explored = algo.act(observation, deterministic=False)[:, :6]
+    assert float((explored - base[:, :6].clamp(-1, 1)).abs().max()) <= 0.3 + 1e-6
+    assert float((explored - action[:, :6]).abs().mean()) > 0.01
+
+
+def test_a_correction_reaches_no_further_than_its_scale() -> None:
+    net = ActorNet.from_spec(BASED, (8,), residual=0.1)
+    base = torch.tensor([[0.95, -0.95, 0.0, 0.0, 0.0, 0.0, 1.0]])
+    up = net.compose(torch.ones(1, 6), base)
+    assert up.tolist()[0] == pytest.approx([1.0, -0.85, 0.1, 0.1, 0.1, 0.1])
+
+
+def test_the_base_keeps_the_gripper_until_another_command_is_clearly_better() -> None:
+    net = ActorNet.from_spec(BASED, (8,), residual=0.1, gripper_margin=0.05)
+    base = torch.zeros(2, 7)
+    base[:, -1] = -1.0  # close
+    q = torch.tensor([[0.50, 0.40, 0.54], [0.50, 0.40, 0.56]])
+    assert net.choose_gripper(q, base).tolist() == [0, 2]
+
+
+class Bandit:
+    """One step; the reward is largest where the executed action is the base's plus `offset`."""
+
+    def __init__(self, offset: float) -> None:
+        self.rng, self.offset = np.random.default_rng(0), offset
+
+    def __call__(self, batch_size: int, demo_fraction: float) -> Batch:
+        observation = seen(batch_size, self.rng)
+        observation[BASE_ACTION] *= 0.5
+        base = observation[BASE_ACTION][:, 0]
+        action = base + self.rng.uniform(-0.2, 0.2, base.shape).astype(np.float32)
+        miss = (action - base - self.offset)[:, :6]
+        zero = np.zeros(batch_size, np.float32)
+        return Batch(
+            observation=observation,
+            action=action,
+            reward=(1.0 - 20.0 * (miss**2).mean(1)).astype(np.float32),
+            next_observation=seen(batch_size, self.rng),
+            mask=zero,
+            human=zero > 0,
+            toggle=zero,
+            steps=zero + 1,
+            return_to_go=zero,
+            before_takeover=zero,
+        )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        HilSerlConfig(hidden=(64, 64), residual=0.2, learning_rate=1e-3),
+        Td3Config(  # a hasty actor saturates on a critic that knows nothing yet, and stays there
+            hidden=(64, 64),
+            residual=0.2,
+            learning_rate=1e-3,
+            actor_learning_rate=3e-4,
+            actor_delay_updates=250,
+        ),
+    ],
+    ids=["sac", "td3"],
+)
+def test_the_correction_that_pays_is_learned(config: HilSerlConfig) -> None:
+    algo = config.make(BASED, seed=0)
+    bandit = Bandit(offset=0.1)
+    for _ in range(500):
+        algo.update(bandit)
+    batch = bandit(256, 0.0)
+    action = algo.act(batch.observation, deterministic=True).numpy()
+    correction = (action - batch.observation[BASE_ACTION][:, 0])[:, :6]
+    assert correction.mean() == pytest.approx(0.1, abs=0.06)  # 0 is the base, 0.2 the limit
+    assert np.abs(correction).max() <= 0.2 + 1e-6
+
+
+def test_critics_learn_alone_until_the_actor_may_begin() -> None:
+    algo = HilSerlConfig(hidden=(16,), residual=0.2, actor_delay_updates=2).make(BASED, seed=0)
+    bandit = Bandit(offset=0.1)
+    before = algo.actor["policy"].detach().clone()
+    for _ in range(2):
+        assert "actor/loss" not in algo.update(bandit)
+        assert torch.equal(algo.actor["policy"], before)
+    again = HilSerlConfig(hidden=(16,), residual=0.2, actor_delay_updates=2).make(BASED, seed=1)
+    again.load_state_dict(algo.state_dict())
+    for one in (algo, again):  # a restart neither forgets nor repeats the wait
+        assert "actor/loss" in one.update(Bandit(offset=0.1))
+
+
+def test_a_residual_without_a_base_is_refused() -> None:
+    with pytest.raises(ConfigError, match="base=flow"):
+        HilSerlConfig(residual=0.1).make(PLAIN, seed=0)
+    with pytest.raises(ConfigError, match="residual"):
+        build(HilSerlConfig, {"residual": -0.1})
+
+
+# -- flow --------------------------------------------------------------------------------------
+
+
+def two_ways(batch_size: int, demo_fraction: float, rng: np.random.Generator) -> Batch:
+    """Whatever the state: a chunk of all +0.5 or all -0.5, the second half often missing."""
+    side = rng.choice([-0.5, 0.5], batch_size).astype(np.float32)
+    chunk = np.broadcast_to(side[:, None, None], (batch_size, 4, 7)).copy()
+    valid = np.ones((batch_size, 4), np.bool_)
+    valid[::2, 2:] = False
+    chunk[~valid] = 0.0
+    zero, state = np.zeros(batch_size, np.float32), rng.normal(size=(batch_size, 2))
+    observation = {"state": state.astype(np.float32)}
+    return Batch(
+        observation, chunk[:, 0], zero, observation, zero, zero > -1, zero, zero + 1, zero, zero,
+        chunk, valid,
+    )  # fmt: skip
+
+
+def test_a_flow_learns_both_ways_of_doing_it_and_never_the_mean() -> None:
+    rng = np.random.default_rng(0)
+    config = BcFlowConfig(
+        hidden=(64, 64), chunk=4, execute=2, learning_rate=3e-3, batch_size=128, policy_tau=0.02
+    )
+    algo = config.make(PLAIN, seed=0)
+    first = algo.update(lambda n, f: two_ways(n, f, rng))["flow/loss"]
+    for _ in range(600):
+        last = algo.update(lambda n, f: two_ways(n, f, rng))["flow/loss"]
+    assert float(last) < 0.5 * float(first)
+    net, state = algo.net, algo.actor_state()
+    observation = {"state": rng.normal(size=(200, 2)).astype(np.float32)}
+    generator = torch.Generator().manual_seed(0)
+    plan = net.act(observation, state, deterministic=True, generator=generator)
+    assert plan.shape == (200, 2, 7)
+    side = plan.mean((1, 2))
+    assert 40 < int((side > 0).sum()) < 160
+    assert float((side.abs() - 0.5).abs().median()) < 0.15
+    assert float((plan[:, 0] - plan[:, 1]).abs().median()) < 0.1  # what was missing is not zero
+    noise, features = torch.randn(200, 4, 7), net.look(observation, state)
+    chunks = [net.decode(features, noise, state["velocity"]) for _ in range(2)]
+    assert torch.equal(*chunks)  # the noise decides
+
+
+def test_chunk_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ConfigError, match="execute"):
+        build(BcFlowConfig, {"chunk": 4, "execute": 5})
+
+
+# -- data that was recorded without the base -----------------------------------------------------
+
+
+def test_data_recorded_without_the_base_passes_through_it_once(tmp_path: Path) -> None:
+    plain = replace(PLAIN, task="sample")
+    with Store(tmp_path / "old.sqlite", spec=plain, reserve_bytes=0) as old:
+        for number in range(2):
+            rows = episode_rows(plain, EpisodeId("old", "actor", number), 6)
+            old.append([replace(r, driver=Driver.DEMO) if isinstance(r, Step) else r for r in rows])
+    based, base = plain.with_base(1), Counting()
+    runtime = PolicyRuntime(
+        HilSerlConfig(hidden=(8,), residual=0.2), based, base=Schedule(base, execute=4, ahead=1)
+    )
+    with Store(tmp_path / "new.sqlite", spec=based, reserve_bytes=0) as new:
+        assert import_dataset(new, str(tmp_path / "old.sqlite"), plain, runtime) == 2
+        starts = new.episodes()
+        assert {s.spec_hash for s in starts} == {based.hash}
+        for episode in starts:
+            frames = new.frames(episode.id)
+            assert [places(f.observation)[0][1] for f in frames] == [0] * 7  # always a fresh plan
+        last = new.last_seq()
+        import_dataset(new, str(tmp_path / "old.sqlite"), plain, runtime)
+        assert new.last_seq() == last
+    with (
+        Store(tmp_path / "none.sqlite", spec=based, reserve_bytes=0) as new,
+        pytest.raises(SpecError, match="another observation"),
+    ):
+        import_dataset(new, str(tmp_path / "old.sqlite"), plain)
+
+
+# -- the whole way -------------------------------------------------------------------------------
+
+SHORT = (
+    "experiment=reach",
+    "train.demos=3",
+    "train.max_env_steps=0",
+    "train.eval_episodes=4",
+    "train.stochastic_eval_episodes=0",
+    "train.video=false",
+)
+
+
+def test_from_demonstrations_to_a_base_to_a_residual_that_begins_as_the_base(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("robot_rl_sim")
+    from robot_rl.train import train
+
+    flow = ("algo=bc_flow", "algo.hidden=[32]", "learner.pretrain_updates=50")
+    train(Experiment.compose([*SHORT, *flow, f"run_dir={tmp_path / 'flow'}"]))
+    base = ("base=flow", f"base.run={tmp_path / 'flow'}", "base.execute=4")
+    on_top = ("algo.residual=0.2", f"train.dataset={tmp_path / 'flow'}", "train.demos=0")
+    run = tmp_path / "residual"
+    experiment = Experiment.compose([*SHORT, *base, *on_top, f"run_dir={run}"])
+    train(experiment)
+    one, other = (
+        json.loads((folder / "eval.json").read_text())["deterministic"]
+        for folder in (tmp_path / "flow", run)
+    )
+    assert one["episodes"] == other["episodes"] == 4
+    with Store(run / "store.sqlite") as store:
+        evals = [s for s in store.episodes() if s.purpose == "eval"]
+        frames, steps = store.frames(evals[0].id), store.steps(evals[0].id)
+        assert frames[0].observation[BASE_ACTION].shape == (1, 6)
+        for step in steps:  # what was proposed is what the base said
+            said = frames[step.frame].observation[BASE_ACTION][0]
+            np.testing.assert_array_equal(step.policy_action, said)
+    assert Experiment.load(run).spec.hash == experiment.spec.hash
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["base=flow", "base.run=nowhere"], "not a run folder"),
+        (["base=flow"], "needs base.run"),
+        (["base=flwo"], "flow"),
+    ],
+)
+def test_a_base_that_is_not_there_is_named(words: list[str], match: str) -> None:
+    pytest.importorskip("robot_rl_sim")
+    with pytest.raises(ConfigError, match=match):
+        PolicyRuntime.of(Experiment.compose(["experiment=reach", *words]))
+
+
+def test_a_run_of_another_algorithm_is_no_base(tmp_path: Path) -> None:
+    pytest.importorskip("robot_rl_sim")
+    folder = Experiment.compose(["experiment=reach", f"run_dir={tmp_path / 'rl'}"]).save()
+    words = ["experiment=reach", "base=flow", f"base.run={folder}"]
+    with pytest.raises(ConfigError, match="no chunk policy"):
+        PolicyRuntime.of(Experiment.compose(words))
