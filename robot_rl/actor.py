@@ -71,7 +71,7 @@ class Actor:
         task, spec = experiment.task, experiment.spec
         self.store = Store(run_dir / "actor.sqlite", spec=spec)
         self.store.recover(run_dir.name, ACTOR)
-        self.policy = PolicyRuntime.of(experiment)
+        self.policy = PolicyRuntime.of(experiment, real_time=True)
         if experiment.train.dataset:
             import_dataset(self.store, experiment.train.dataset, task.spec, self.policy)
         self.writer = StoreWriter(self.store)
@@ -121,6 +121,7 @@ class Actor:
         finally:
             gc.enable()
             with contextlib.ExitStack() as stack:  # each of them, whatever the others raise
+                stack.callback(self.policy.close)
                 stack.callback(self.store.close)
                 stack.callback(self.link.stop)
                 stack.callback(self.writer.close)

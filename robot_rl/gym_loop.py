@@ -68,7 +68,7 @@ class GymLoop:
             elif truncated:
                 ending = Ending.TRUNCATED
             else:
-                summary.reason = self.stopping()
+                summary.reason = self.policy.problem or self.stopping()
                 ending = Ending.ABORTED if summary.reason else None
             success = self._success(info, summary.total_reward) if ending else None
             step = Step(

@@ -73,6 +73,15 @@ class Policy(Protocol):
         """Version of the weights in use, -1 before any."""
         ...
 
+    @property
+    def problem(self) -> str:
+        """Why there is nothing to propose, "" when there is: the episode ends, nothing moves."""
+        return ""
+
+    def ready(self) -> str:
+        """Why no episode may begin, "" when one may. May take seconds."""
+        return ""
+
     def begin_episode(self) -> None:
         """Forget the last episode."""
 
@@ -222,8 +231,12 @@ class _Episode:
             state, observation = loop.observe()
             observation = loop.policy.look(observation)
             frame = Frame(self.start.id, step, int(state.stamp_s * 1e9), observation)
+            if loop.policy.problem:
+                summary.reason = loop.policy.problem  # aborted: not one row is learned from
             if pending is None:
                 loop.record([self.start, frame])
+                if summary.reason:
+                    break
             elif self._finish(step - 1, pending, state, frame):
                 break
             pending = self._act(state, observation, step)

@@ -208,6 +208,7 @@ class Session:
         self.before_episode()
         while True:
             try:
+                self._await_policy()
                 self.reset(plan, start)
                 break
             except RobotRLError as error:
@@ -217,6 +218,17 @@ class Session:
         self.progress.next_episode += 1
         self._log(summary)
         return summary
+
+    def _await_policy(self) -> None:
+        """Raise `RobotRLError` while the policy cannot drive: no robot goes to a start for that."""
+        problem = self.loop.policy.ready()
+        if problem:
+            raise RobotRLError(
+                "the policy is not ready",
+                expected="a base policy that answers",
+                got=problem,
+                fix="start its server again; the session goes on by itself where it waits",
+            )
 
     def demos(self) -> None:
         """Record demonstrations until enough have succeeded.

@@ -86,7 +86,9 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         learner.save()
         train_s = time.monotonic() - began_s
         learner.close()
-        return finish(session, run_dir, runtime="lockstep", train_s=train_s)
+        result = finish(session, run_dir, runtime="lockstep", train_s=train_s)
+        policy.close()
+        return result
 
 
 def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from robot_rl.spec import Spec
 from robot_rl.types import Observation, Weights
 
 if TYPE_CHECKING:
-    from robot_rl.bases.schedule import Schedule
+    from robot_rl.bases.schedule import Planner
     from robot_rl.experiment import Experiment
     from robot_rl.learn.algos.base import AlgorithmConfig
 
@@ -40,7 +40,7 @@ class PolicyRuntime:
     """
 
     def __init__(
-        self, algo: AlgorithmConfig, spec: Spec, seed: int = 0, base: Schedule | None = None
+        self, algo: AlgorithmConfig, spec: Spec, seed: int = 0, base: Planner | None = None
     ) -> None:
         self._spec, self._net, self._base = spec, algo.make_actor(spec), base
         self._plan: deque[NDArray[np.float32]] = deque()
@@ -51,17 +51,21 @@ class PolicyRuntime:
         self.weights: Weights | None = None  # the ones in use, for `save_policy`
 
     @classmethod
-    def of(cls, experiment: Experiment) -> PolicyRuntime:
+    def of(cls, experiment: Experiment, *, real_time: bool = False) -> PolicyRuntime:
         """The runtime of an experiment, its base policy included.
+
+        real_time: a slow base is asked beside the loop; on a simulated clock it is waited for.
 
         Raises:
             CheckpointError, ConfigError: the base is not there, or does not fit.
         """
         base = None
         if experiment.base is not None:
-            from robot_rl.bases.schedule import Schedule
+            from robot_rl.bases.schedule import schedule_of
 
-            base = Schedule.of(experiment.base, experiment.task.spec, experiment.seed)
+            base = schedule_of(
+                experiment.base, experiment.task.spec, experiment.seed, real_time=real_time
+            )
         return cls(experiment.algo, experiment.spec, experiment.seed, base)
 
     @property
@@ -111,6 +115,20 @@ class PolicyRuntime:
             )
         self._tensors, self._version, self.weights = tensors, weights.version, weights
 
+    @property
+    def problem(self) -> str:
+        """Why there is no action to propose, "" when there is."""
+        return "" if self._base is None else self._base.problem
+
+    def ready(self) -> str:
+        """Why no episode may begin, "" when one may. May take seconds."""
+        return "" if self._base is None else self._base.ready()
+
+    def close(self) -> None:
+        """End what runs beside."""
+        if self._base is not None:
+            self._base.close()
+
     def begin_episode(self) -> None:
         """Nothing of the last episode matters."""
         self._plan.clear()
@@ -121,7 +139,7 @@ class PolicyRuntime:
         """Somebody else drives: what was planned is worth nothing."""
         self._plan.clear()
         if self._base is not None:
-            self._base.restart()
+            self._base.interrupt()
 
     def look(self, observation: Observation) -> Observation:
         """The frame as it is recorded: with what the base would do from here. Once per tick."""

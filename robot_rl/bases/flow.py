@@ -32,19 +32,25 @@ class FlowBase:
     def reset(self) -> None:
         """It remembers nothing."""
 
-    @torch.no_grad()
     def sample(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
         """A chunk [H, A]."""
-        seen = {k: observation[k][None] for k in self.net.observation_keys}
-        features = self.net.look(seen, self.tensors)
-        w = (
-            torch.randn((1, *self.net.noise_shape), generator=self._generator)
-            if noise is None
-            else torch.as_tensor(noise, dtype=torch.float32)[None]
-        )
-        return self.net.decode(features, w, self.tensors["velocity"])[0].numpy()
+        batch = {k: observation[k][None] for k in self.net.observation_keys}
+        return self.sample_many(batch, None if noise is None else noise[None])[0]
+
+    @torch.no_grad()
+    def sample_many(
+        self, observation: Observation, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Chunks [B, H, A] for observations with a leading batch axis, noise [B, H, A]."""
+        features = self.net.look(observation, self.tensors)
+        if noise is None:
+            shape = (len(features), *self.net.noise_shape)
+            w = torch.randn(shape, generator=self._generator)
+        else:
+            w = torch.as_tensor(noise, dtype=torch.float32)
+        return self.net.decode(features, w, self.tensors["velocity"]).numpy()
 
 
 @register("base", "flow")
@@ -60,6 +66,11 @@ class FlowBaseConfig:
         """Check ranges."""
         if not self.ahead >= 1 or not self.execute >= 1:
             raise ValueError("execute and ahead must be at least 1")
+
+    @property
+    def asynchronous(self) -> bool:
+        """No: it takes a few milliseconds."""
+        return False
 
     def open(self, spec: Spec, seed: int) -> FlowBase:
         """See `BaseConfig`."""

@@ -31,13 +31,17 @@ class BasePolicy(Protocol):
     spec: BaseSpec
 
     def reset(self) -> None:
-        """Forget the last episode."""
+        """Forget the last episode. Raises `RobotRLError` when a served one does not answer."""
         ...
 
     def sample(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """A chunk [H, A] of actions in [-1, 1]; from `noise`, or from noise of its own."""
+        """A chunk [H, A] of actions in [-1, 1]; from `noise`, or from noise of its own.
+
+        Raises:
+            RobotRLError: it does not answer, or what it answers is malformed.
+        """
         ...
 
 
@@ -52,6 +56,11 @@ class BaseConfig(Protocol):
     @property
     def ahead(self) -> int:
         """How many of its next actions are recorded with each frame."""
+        ...
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether an answer takes longer than a tick, so that it is asked beside the loop."""
         ...
 
     def open(self, spec: Spec, seed: int) -> BasePolicy:

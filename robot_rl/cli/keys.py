@@ -26,7 +26,11 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--force", action="store_true", help="replace keys that exist")
     args = parser.read(argv)
     folder = args.folder.expanduser()
-    names = ["learner", *(a if a.startswith("actor") else f"actor-{a}" for a in args.actors)]
+    names = [
+        "learner",
+        "policy",
+        *(a if a.startswith("actor") else f"actor-{a}" for a in args.actors),
+    ]
     for path in engine("robot_rl.link.auth:make_keys")(folder, names, force=args.force):
         say(str(path))
     return 0

@@ -23,6 +23,7 @@ VERBS = {
     "review": "look through the episodes of a run at a web page, and label them",
     "devices": "gamepads and SpaceMice of this machine: list, watch, calibrate",
     "record": "record demonstrations",
+    "serve-policy": "a base policy for other processes and machines",
     "eval": "measure a trained policy: success with interval, cycle time, video",
     "replay": "play recorded episodes once more in the simulator, through the gate",
     "report": "write report.html of a run",
@@ -98,12 +99,12 @@ def _dispatch(words: list[str]) -> int:
             got=verb,
             fix=did_you_mean(verb, VERBS),
         )
-    module = f"{verb}_" if keyword.iskeyword(verb) else verb
+    module = f"{verb}_" if keyword.iskeyword(verb) else verb.replace("-", "_")
     return importlib.import_module(f"robot_rl.cli.{module}").run(rest)
 
 
 def _verb_list() -> str:
-    return "verbs:\n" + "".join(f"  {verb:<10}{text}\n" for verb, text in VERBS.items())
+    return "verbs:\n" + "".join(f"  {verb:<14}{text}\n" for verb, text in VERBS.items())
 
 
 def _explain(error: Exception, debug: bool) -> int:

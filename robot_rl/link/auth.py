@@ -86,13 +86,13 @@ def make_keys(
     return files
 
 
-def ensure_keys(folder: Path | str) -> Path:
+def ensure_keys(folder: Path | str, names: Sequence[str] = NAMES) -> Path:
     """Make keys for one machine unless they exist; safe when two processes start at once."""
     folder = Path(folder)
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".keys-", dir=folder.parent))
-        make_keys(fresh)
+        make_keys(fresh, names)
         with suppress(OSError):  # the other process was first: its keys count
             fresh.rename(folder)
         shutil.rmtree(fresh, ignore_errors=True)

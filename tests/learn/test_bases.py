@@ -65,7 +65,7 @@ def test_a_chunk_is_carried_out_in_order_and_asked_for_again_in_time() -> None:
     schedule.begin_episode()
     got = [places(schedule.look({})) for _ in range(4)]
     assert got == [[(1, 0), (1, 1)], [(1, 1), (1, 2)], [(1, 2), (1, 3)], [(2, 0), (2, 1)]]
-    schedule.restart()  # a person took over
+    schedule.interrupt()  # a person took over
     assert places(schedule.look({})) == [(3, 0), (3, 1)]
     assert base.resets == 1
 

@@ -39,7 +39,7 @@ def test_help_lists_every_verb_and_every_verb_is_a_module(
     text = capsys.readouterr().out
     for verb in VERBS:
         assert f"  {verb} " in text
-        module = f"{verb}_" if keyword.iskeyword(verb) else verb
+        module = f"{verb}_" if keyword.iskeyword(verb) else verb.replace("-", "_")
         assert (CLI / f"{module}.py").is_file()
 
 
@@ -280,7 +280,8 @@ def test_keys_are_secret_and_never_overwritten_unasked(tmp_path: Path) -> None:
     folder = tmp_path / "keys"
     assert main(["keys", str(folder), "--actors", "left", "right"]) == 0
     secrets = sorted(p.name for p in folder.glob("*.secret"))
-    assert secrets == ["actor-left.secret", "actor-right.secret", "learner.secret"]
+    names = ["actor-left", "actor-right", "learner", "policy"]
+    assert secrets == [f"{name}.secret" for name in names]
     assert all(p.stat().st_mode & 0o077 == 0 for p in folder.glob("*.secret"))
     before = (folder / "learner.secret").read_bytes()
     assert main(["keys", str(folder)]) == 2

@@ -40,7 +40,7 @@ def test_every_link_between_pages_resolves(page: Path) -> None:
 def test_every_verb_and_make_target_in_the_docs_exists(page: Path) -> None:
     blocks = re.findall(r"```[a-z]*\n(.*?)```", page.read_text(), re.DOTALL)
     code = "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", page.read_text())])
-    for verb in re.findall(r"robot-rl +([a-z]+)\b", code):
+    for verb in re.findall(r"robot-rl +([a-z]+(?:-[a-z]+)*)\b", code):
         assert verb in VERBS, f"{page.name} mentions `robot-rl {verb}`"
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     for target in re.findall(r"(?:^|[;&`]) *make ([a-z-]+)", code, re.MULTILINE):

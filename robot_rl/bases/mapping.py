@@ -1,0 +1,172 @@
+"""Between our observations and actions and those that a foreign policy was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.errors import ConfigError, SpecError, did_you_mean
+from robot_rl.spec import IMAGE, Spec
+from robot_rl.types import Observation
+
+PROMPT = "prompt"  # what the source of an input is called when it is the instruction
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignConfig:
+    """What every served base has to be told.
+
+    inputs: their key -> ours: an observation entry ("image/wrist", "state"), a named part of the
+    state ("state.tcp", see `Spec.state_layout`), or "prompt".
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 = the protocol's own
+    chunk: int = 0  # actions in an answer; 0 = as the server says, where it does
+    execute: int = 8  # ticks until a newer chunk is asked for
+    ahead: int = 1  # actions recorded with each frame
+    blend: int = 2  # ticks over which a new chunk replaces the old one
+    timeout_s: float = 5.0  # of one answer; a VLA needs 0.1 to 0.4
+    prompt: str = ""  # the instruction
+    inputs: dict[str, str] = field(default_factory=dict)
+    image_size: int = 0  # pictures are scaled and padded to so many pixels, square; 0 = as they are
+    columns: tuple[int, ...] = ()  # of their action, in the order of ours; () = all
+    low: tuple[float, ...] = ()  # their units at our -1 and +1, number by number;
+    high: tuple[float, ...] = ()  # () = theirs are in [-1, 1] already
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if min(self.execute, self.ahead) < 1 or min(self.chunk, self.blend, self.image_size) < 0:
+            raise ValueError(
+                "execute, ahead must be at least 1; chunk, blend, image_size 0 or more"
+            )
+        if not 0 <= self.port <= 65535 or self.timeout_s <= 0.0:
+            raise ValueError("port must lie in 0..65535, timeout_s be positive")
+        if len(self.low) != len(self.high) or any(
+            a == b for a, b in zip(self.low, self.high, strict=False)
+        ):
+            raise ValueError("low and high must be as long, and differ number by number")
+
+    @property
+    def asynchronous(self) -> bool:
+        """Yes: an answer takes longer than a tick."""
+        return True
+
+
+class Inputs:
+    """Our observation -> their entries.
+
+    Raises:
+        ConfigError: an input names something that the observation does not have.
+    """
+
+    def __init__(self, config: ForeignConfig, spec: Spec) -> None:
+        self._config = config
+        self._parts = _parts(spec)
+        known = [*spec.observation, *self._parts, PROMPT]
+        for theirs, ours in config.inputs.items():
+            if ours not in known:
+                raise ConfigError(
+                    f"base.inputs: '{theirs}' comes from something that is not observed",
+                    expected="one of " + ", ".join(known),
+                    got=ours,
+                    fix=did_you_mean(ours, known),
+                )
+
+    def __call__(self, observation: Observation) -> dict[str, Any]:
+        """float32 vectors, uint8 pictures [H, W, 3], and the instruction."""
+        return {
+            theirs: self._entry(ours, observation) for theirs, ours in self._config.inputs.items()
+        }
+
+    def _entry(self, ours: str, observation: Observation) -> Any:
+        if ours == PROMPT:
+            return self._config.prompt
+        if ours in self._parts:
+            return observation["state"][self._parts[ours]]
+        value = observation[ours]
+        if ours.startswith(IMAGE) and self._config.image_size:
+            return padded(value, self._config.image_size)
+        return value
+
+
+class Actions:
+    """Their chunk [H, D] -> ours [H, A]."""
+
+    def __init__(self, config: ForeignConfig, action_size: int) -> None:
+        self._config, self.action_size = config, action_size
+        for name in ("columns", "low"):
+            size = len(getattr(config, name))
+            if size not in (0, action_size):
+                raise ConfigError(
+                    f"base.{name} has another length than our action",
+                    expected=f"{action_size} numbers, or none",
+                    got=str(size),
+                    fix="name a source (and bounds) for each number of the action",
+                )
+
+    def __call__(self, chunk: Any) -> NDArray[np.float32]:
+        """In [-1, 1] where theirs are within the bounds.
+
+        Raises:
+            SpecError: not a [H, D] of numbers with enough columns, or not finite.
+        """
+        try:
+            theirs = np.asarray(chunk, np.float64)
+        except (TypeError, ValueError) as error:
+            raise _bad("numbers [H, D]", repr(chunk)[:80]) from error
+        columns = self._config.columns or tuple(range(theirs.shape[-1] if theirs.ndim else 0))
+        if theirs.ndim != 2 or len(columns) != self.action_size:
+            raise _bad(f"[H, {self.action_size}], or base.columns", str(list(theirs.shape)))
+        if (
+            not len(theirs)
+            or not -theirs.shape[1] <= min(columns) <= max(columns) < theirs.shape[1]
+        ):
+            raise _bad(f"columns {list(columns)}", str(list(theirs.shape)))
+        ours = theirs[:, list(columns)]
+        if not np.isfinite(ours).all():
+            raise _bad("finite numbers", "NaN or infinity")
+        if self._config.low:
+            low, high = np.array(self._config.low), np.array(self._config.high)
+            ours = 2.0 * (ours - low) / (high - low) - 1.0
+        return ours.astype(np.float32)
+
+
+def padded(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Scaled so that the longer side fits, black around it: [H, W, 3] -> [size, size, 3].
+
+    What openpi calls resize_with_pad.
+    """
+    import cv2
+
+    height, width = image.shape[:2]
+    if height == width == size:
+        return image
+    scale = size / max(height, width)
+    h, w = max(1, round(height * scale)), max(1, round(width * scale))
+    found = np.zeros((size, size, image.shape[2]), np.uint8)
+    top, left = (size - h) // 2, (size - w) // 2
+    found[top : top + h, left : left + w] = cv2.resize(image, (w, h), interpolation=cv2.INTER_AREA)
+    return found
+
+
+def _parts(spec: Spec) -> Mapping[str, slice]:
+    """ "state.<name>" -> where it lies in the state vector."""
+    found, first = {}, 0
+    for name, size, _unit in spec.state_layout:
+        found[f"state.{name}"] = slice(first, first + size)
+        first += size
+    return found
+
+
+def _bad(expected: str, got: str) -> SpecError:
+    return SpecError(
+        "the base policy's answer is not an action chunk of ours",
+        expected=expected,
+        got=got,
+        fix="check base.columns, base.low, base.high against what the server was trained on",
+    )
