@@ -21,7 +21,8 @@ def delta(name: str) -> dict[str, object]:
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_shipped_config_resolves(path: Path) -> None:
     assert isinstance(
-        resolve("algo", yaml.safe_load(path.read_text())), algos.HilSerlConfig | algos.BcConfig
+        resolve("algo", yaml.safe_load(path.read_text())),
+        algos.HilSerlConfig | algos.BcConfig | algos.BcFlowConfig,
     )
 
 

@@ -143,10 +143,10 @@ def test_histogram_critics_say_what_they_were_told() -> None:
     config = {**SMALL, "learning_rate": 3e-3, "value_range": (0.0, 1.0), "value_bins": 51}
     algo = HilSerlConfig(**config).make(spec(), 0)
     batch = algo.transitions(Data()(64, 0.0))
-    before = algo._q(batch.state, batch.action, algo.critic.detach())
+    before = algo._q(batch.state, batch.action, batch.base, algo.critic.detach())
     assert float(before.abs().max()) < 0.1  # starts near zero
     algo = trained(HilSerlConfig(**config), Data(reward=0.7, mask=0.0))
-    q = algo._q(batch.state, batch.action, algo.critic)
+    q = algo._q(batch.state, batch.action, batch.base, algo.critic)
     assert float((q.detach() - 0.7).abs().max()) < 0.05
 
 
@@ -223,7 +223,7 @@ def half_space() -> Data:
 def q_of(algo: HilSerl, first: float) -> float:
     action = torch.zeros(256, 6)
     action[:, 0] = first
-    return float(algo._q(torch.randn(256, 3), action, algo.critic).mean())
+    return float(algo._q(torch.randn(256, 3), action, torch.zeros(256, 0), algo.critic).mean())
 
 
 def test_conservative_critics_doubt_what_nobody_did_and_calibrated_ones_not_below_the_return() -> (

@@ -72,7 +72,7 @@ def test_truncated_transitions_bootstrap() -> None:
 def test_target_is_the_lowest_of_the_slow_critics() -> None:
     algo = learner(replace(SMALL, critics=3, target_subset=3))
     batch = algo.transitions(Fixed(6)(32, 0.0))
-    q = algo._q(batch.next_state, batch.next_action, algo.critic_slow)
+    q = algo._q(batch.next_state, batch.next_action, batch.next_base, algo.critic_slow)
     _, metrics = algo.critic_loss(batch)
     assert float(metrics["critic/target_mean"]) == pytest.approx(0.97 * float(q.amin(0).mean()))
 
