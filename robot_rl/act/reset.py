@@ -22,6 +22,7 @@ STEP_M = 0.02  # target at most this far ahead of the measured pose
 STEP_RAD = 0.1
 TOLERANCE_M = 0.0015  # start poses are drawn from +-20 mm: 1.5 mm short changes nothing
 TOLERANCE_RAD = 0.02
+RETREATED_M = 0.005
 TIMEOUT_S = 15.0  # 15 cm at 20 mm/s, with room; longer means stuck
 HELD_TICKS = 10  # the gate has refused motion this long: give up and say why
 
@@ -44,7 +45,15 @@ class ResetMotion:
         up_m = max(float(plan.tcp_in_base.position_m[2]), float(here.position_m[2]))
         above = np.array((*here.position_m[:2], up_m))
         upright = plan.tcp_in_base.quaternion_xyzw
-        self._move(Pose(above, here.quaternion_xyzw), plan.gripper_width_m)
+        reason = self._move(Pose(above, here.quaternion_xyzw), plan.gripper_width_m)
+        left_m = up_m - float(self._loop.robot.read().tcp_in_base.position_m[2])
+        if left_m > RETREATED_M:  # what it sticks in must not be moved under it
+            raise RobotRLError(
+                "the arm does not come up out of what it is in",
+                expected=f"a retreat to {up_m:.3f} m above the base",
+                got=f"{left_m * 1e3:.0f} mm below; {reason}",
+                fix="look at the arm: free it by hand, acknowledge the stop; it tries again",
+            )
         self._move(Pose(self._loop.robot.read().tcp_in_base.position_m, upright), None)
         self._place_objects(plan)
         reason = self._move(plan.tcp_in_base, plan.gripper_width_m)

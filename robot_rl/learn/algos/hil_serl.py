@@ -19,6 +19,12 @@ pi; temperature alpha; a~ is drawn from the policy with the reparameterisation t
 RLIF (arXiv 2311.12996) is the same learner with another reward (`configs/algo/rlif.yaml`): -1 on
 the policy's last step before a person took over, 0 elsewhere, and m = 1 always.
 
+On a base policy (`residual` > 0) it is ResFiT's (arXiv 2509.19301): the executed action is
+a = clip(a_base + residual u) with u ~ pi(s, a_base), when acting, in the target (with what the base
+said in s') and in the actor's loss. Deviations: critics see a_base and (a - a_base) / residual
+beside a, theirs the sum alone; the gripper is the base's until another command is worth
+`gripper_margin` more; u may be a squashed Gaussian (`td3` has their deterministic one).
+
 All random numbers are drawn on the CPU, so that a seed means the same on every device.
 
 With cameras, s is the scaled state and the encoded images (`nets.encoder`). The critic's loss alone
