@@ -43,13 +43,16 @@ def pace(world: World, seat: zmq.Socket[bytes] | None = None, for_s: float = 1.5
     return (world.probe.now_s() - run_s) / (time.monotonic() - began_s)
 
 
+def settles(world: World, low: float, high: float, seat: zmq.Socket[bytes] | None = None) -> bool:
+    """Whether the pace gets between the two: a busy machine notices a person late."""
+    return any(low < pace(world, seat) < high for _ in range(8))
+
+
 def test_the_simulation_keeps_to_real_time_while_a_person_has_the_seat(world: World) -> None:
-    assert pace(world) > 1.5  # 3 on a quiet machine
+    assert settles(world, 1.5, 4.0)  # 3 on a quiet machine
     seat = zmq.Context.instance().socket(zmq.PUSH)
     seat.setsockopt(zmq.LINGER, 0)
     seat.connect(socket_address(world.run_dir, "control"))
-    pace(world, seat)  # it takes a moment to be noticed
-    assert 0.5 < pace(world, seat) < 1.1
+    assert settles(world, 0.5, 1.1, seat)
     seat.close()
-    pace(world)
-    assert pace(world) > 1.5
+    assert settles(world, 1.5, 4.0)
