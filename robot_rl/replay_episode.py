@@ -277,13 +277,11 @@ def play(
 
 def ruler_of(spec: Spec) -> Ruler:
     """The first position in the state vector, else all of the vector."""
-    first = 0
     for name, size, unit in spec.state_layout:
         length = LENGTH.match(unit)
         if length and size == 3:
             scale = float(length[1]) * (1000.0 if length[2] == "m" else 1.0)
-            return Ruler(name, slice(first, first + size), scale)
-        first += size
+            return Ruler(name, spec.state_slices[name], scale)
     return Ruler("", slice(None), 1.0)
 
 

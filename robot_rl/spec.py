@@ -133,6 +133,15 @@ class Spec:
             fix="Gymnasium environments run with `robot-rl train task=gym runtime=lockstep` only",
         )
 
+    @property
+    def state_slices(self) -> dict[str, slice]:
+        """Where each named part of `state_layout` lies in the state vector."""
+        found, first = {}, 0
+        for name, size, _unit in self.state_layout:
+            found[name] = slice(first, first + size)
+            first += size
+        return found
+
     def with_base(self, ahead: int) -> Spec:
         """The same with the next `ahead` actions of a base policy in each frame."""
         added = {BASE_ACTION: TensorSpec((ahead, self.action.size), "float32")}

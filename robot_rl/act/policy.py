@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,39 +81,7 @@ class PolicyRuntime:
             LinkError: the bytes are not what the learner sent.
             SpecError: the weights belong to another network, or hold NaN.
         """
-        got = hashlib.sha256(weights.data).hexdigest()
-        if got != weights.sha256:
-            raise LinkError(
-                f"weights {weights.version} arrived damaged",
-                expected=f"sha256 {weights.sha256}",
-                got=got,
-                fix="nothing to do: the next version replaces them",
-            )
-        try:
-            tensors = safetensors.torch.load(weights.data)
-        except SafetensorError as error:
-            raise LinkError(
-                f"weights {weights.version} cannot be read",
-                expected="a safetensors image",
-                got=str(error),
-                fix="run the same robot-rl version on both sides",
-            ) from error
-        want = {k: tuple(v.shape) for k, v in self._tensors.items()}
-        shapes = {k: tuple(v.shape) for k, v in tensors.items()}
-        if want != shapes:
-            raise SpecError(
-                f"weights {weights.version} belong to another network",
-                expected=str(want),
-                got=str(shapes),
-                fix="use the learner's algo config on the actor, hidden sizes included",
-            )
-        if not all(bool(torch.isfinite(v).all()) for v in tensors.values()):
-            raise SpecError(
-                f"weights {weights.version} hold NaN or infinity",
-                expected="finite weights",
-                got="non-finite values",
-                fix="look at the learner's log; it never publishes such weights itself",
-            )
+        tensors = tensors_of(weights, self._tensors)
         self._tensors, self._version, self.weights = tensors, weights.version, weights
 
     @property
@@ -159,6 +128,49 @@ class PolicyRuntime:
             )[0].numpy()
             self._plan.extend(proposed[None] if proposed.ndim == 1 else proposed)
         return self._plan.popleft()
+
+
+def tensors_of(weights: Weights, like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors of weights, with the names and shapes of `like`.
+
+    Raises:
+        LinkError: the bytes are not what the learner sent.
+        SpecError: they belong to another network, or hold NaN.
+    """
+    got = hashlib.sha256(weights.data).hexdigest()
+    if got != weights.sha256:
+        raise LinkError(
+            f"weights {weights.version} arrived damaged",
+            expected=f"sha256 {weights.sha256}",
+            got=got,
+            fix="nothing to do: the next version replaces them",
+        )
+    try:
+        tensors = safetensors.torch.load(weights.data)
+    except SafetensorError as error:
+        raise LinkError(
+            f"weights {weights.version} cannot be read",
+            expected="a safetensors image",
+            got=str(error),
+            fix="run the same robot-rl version on both sides",
+        ) from error
+    want = {k: tuple(v.shape) for k, v in like.items()}
+    shapes = {k: tuple(v.shape) for k, v in tensors.items()}
+    if want != shapes:
+        raise SpecError(
+            f"weights {weights.version} belong to another network",
+            expected=str(want),
+            got=str(shapes),
+            fix="use the learner's algo config on the actor, hidden sizes included",
+        )
+    if not all(bool(torch.isfinite(v).all()) for v in tensors.values()):
+        raise SpecError(
+            f"weights {weights.version} hold NaN or infinity",
+            expected="finite weights",
+            got="non-finite values",
+            fix="look at the learner's log; it never publishes such weights itself",
+        )
+    return tensors
 
 
 def save_policy(run_dir: Path, weights: Weights, spec: Spec) -> Path:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 import yaml
 from numpy.typing import NDArray
 
-from robot_rl.act.policy import load_policy
+from robot_rl.act.policy import load_policy, tensors_of
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import register, resolve
 from robot_rl.errors import ConfigError
@@ -84,7 +83,8 @@ class FlowBaseConfig:
                 fix="ask for less, or train the base with a longer algo.chunk",
             )
         weights = load_policy(Path(self.run), spec)
-        return FlowBase(net, safetensors.torch.load(weights.data), seed)
+        like = net.init(torch.Generator().manual_seed(0))
+        return FlowBase(net, tensors_of(weights, like), seed)
 
 
 def _algo(run: Path) -> Any:

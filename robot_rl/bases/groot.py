@@ -18,7 +18,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from robot_rl.bases.mapping import Actions, ForeignConfig, Inputs
+from robot_rl.bases.mapping import Actions, ForeignConfig, Inputs, check_numbers
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import register
 from robot_rl.errors import ConfigError, LinkError
@@ -27,7 +27,6 @@ from robot_rl.types import Observation
 
 PORT = 5555
 MAX_BYTES = 64 << 20
-NUMBERS = "fiub"  # kinds of arrays that are sent
 KINDS = ("video", "state", "language")  # what an input of theirs begins with
 
 
@@ -143,8 +142,7 @@ def unpacked(data: bytes) -> Any:
 
 def _pack_array(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in NUMBERS:
-            raise TypeError(f"cannot send an array of {value.dtype}")
+        check_numbers(value)
         file = io.BytesIO()
         np.lib.format.write_array(file, value)
         return {"__ndarray_class__": True, "as_npy": file.getvalue()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.spec import IMAGE, Spec
 from robot_rl.types import Observation
 
+NUMBERS = "fiub"  # kinds of arrays that cross a wire
 PROMPT = "prompt"  # what the source of an input is called when it is the instruction
 
 
@@ -66,7 +66,7 @@ class Inputs:
 
     def __init__(self, config: ForeignConfig, spec: Spec) -> None:
         self._config = config
-        self._parts = _parts(spec)
+        self._parts = {f"state.{name}": at for name, at in spec.state_slices.items()}
         known = [*spec.observation, *self._parts, PROMPT]
         for theirs, ours in config.inputs.items():
             if ours not in known:
@@ -154,13 +154,18 @@ def padded(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     return found
 
 
-def _parts(spec: Spec) -> Mapping[str, slice]:
-    """ "state.<name>" -> where it lies in the state vector."""
-    found, first = {}, 0
-    for name, size, _unit in spec.state_layout:
-        found[f"state.{name}"] = slice(first, first + size)
-        first += size
-    return found
+def numbers(data: bytes, dtype: Any, shape: Any) -> NDArray:
+    """An array as it came over a wire; raises ValueError or TypeError unless plain numbers."""
+    kind = np.dtype(str(dtype))
+    if kind.kind not in NUMBERS:
+        raise ValueError(f"an array of {kind}")
+    return np.frombuffer(data, kind).reshape([int(n) for n in shape])
+
+
+def check_numbers(array: NDArray) -> None:
+    """Raise TypeError unless an array holds plain numbers."""
+    if array.dtype.kind not in NUMBERS:
+        raise TypeError(f"cannot send an array of {array.dtype}")
 
 
 def _bad(expected: str, got: str) -> SpecError:

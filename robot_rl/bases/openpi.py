@@ -16,7 +16,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.bases.mapping import Actions, ForeignConfig, Inputs
+from robot_rl.bases.mapping import Actions, ForeignConfig, Inputs, check_numbers, numbers
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import register
 from robot_rl.errors import ConfigError, LinkError
@@ -26,7 +26,6 @@ from robot_rl.types import Observation
 PORT = 8000
 MAX_BYTES = 64 << 20  # of an answer; a chunk has a few kilobytes
 CLOSE_S = 0.2  # a server that hangs does not say goodbye either
-NUMBERS = "fiub"  # kinds of arrays that are taken
 
 
 class OpenpiBase:
@@ -147,8 +146,7 @@ def unpacked(data: bytes) -> Any:
 
 def _pack_array(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        if value.dtype.kind not in NUMBERS:
-            raise TypeError(f"cannot send an array of {value.dtype}")
+        check_numbers(value)
         return {
             b"__ndarray__": True,
             b"data": value.tobytes(),
@@ -162,10 +160,7 @@ def _pack_array(value: Any) -> Any:
 
 def _unpack_array(entry: dict[Any, Any]) -> Any:
     if b"__ndarray__" in entry:
-        dtype = np.dtype(str(entry[b"dtype"]))
-        if dtype.kind not in NUMBERS:
-            raise ValueError(f"an array of {dtype}")
-        return np.frombuffer(entry[b"data"], dtype).reshape([int(n) for n in entry[b"shape"]])
+        return numbers(entry[b"data"], entry[b"dtype"], entry[b"shape"])
     if b"__npgeneric__" in entry:
         return np.dtype(str(entry[b"dtype"])).type(entry[b"data"])
     return entry

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.bases.mapping import Actions, ForeignConfig, Inputs
+from robot_rl.bases.mapping import Actions, ForeignConfig, Inputs, numbers
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import register
 from robot_rl.errors import ConfigError, LinkError
@@ -26,7 +26,6 @@ from robot_rl.types import Observation
 
 PORT = 8000  # OpenVLA's; OFT's is 8777
 MAX_BYTES = 1 << 20
-NUMBERS = "fiub"
 
 
 class OpenVlaBase:
@@ -130,9 +129,6 @@ def _as_json(value: Any) -> Any:
 
 def _from_json(entry: dict[str, Any]) -> Any:
     if "__numpy__" in entry:
-        dtype = np.dtype(str(entry["dtype"]))
-        if dtype.kind not in NUMBERS:
-            raise ValueError(f"an array of {dtype}")
         data = base64.b64decode(entry["__numpy__"], validate=True)
-        return np.frombuffer(data, dtype).reshape([int(n) for n in entry["shape"]])
+        return numbers(data, entry["dtype"], entry["shape"])
     return entry

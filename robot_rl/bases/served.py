@@ -78,7 +78,6 @@ class PolicyServer:
 
     def __init__(self, policy: BatchPolicy, spec: Spec, keys: Keys, where: LinkConfig) -> None:
         self._policy, self._spec = policy, spec
-        self.answered = 0
         self._allowed = {k for k, name in keys.peers.items() if role_of(name) == "actor"}
         self._context = zmq.Context()
         self._guard = ThreadAuthenticator(self._context)
@@ -121,14 +120,12 @@ class PolicyServer:
             log.warning("refused a request: %s", error.summary)
             answer = [b"error", str(error).encode()[:2000]]
         self._socket.send_multipart([routing, number, *answer])
-        self.answered += 1
         return True
 
     def close(self) -> None:
         """Close the sockets."""
         self._guard.stop()
-        if hasattr(self, "_socket"):
-            self._socket.close(linger=0)
+        self._socket.close(linger=0)
         self._context.term()
 
     def __enter__(self) -> Self:
@@ -199,10 +196,8 @@ class ServedBase:
             LinkError: no answer, another protocol, or a policy for something else.
         """
         said = json.loads(self._ask(b"describe", b""))
-        lines = (
-            [] if not isinstance(said, dict) else diff(self._spec.as_dict(), said.get("spec", {}))
-        )
-        if not isinstance(said, dict) or said.get("protocol") != PROTOCOL_VERSION or lines:
+        lines = diff(self._spec.as_dict(), said.get("spec", {}))
+        if said.get("protocol") != PROTOCOL_VERSION or lines:
             raise LinkError(
                 "the served policy is for something else",
                 expected=f"protocol {PROTOCOL_VERSION} and this task's observation and action",

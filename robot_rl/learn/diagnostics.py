@@ -371,9 +371,7 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
     actor = {k: v.cpu() for k, v in algo.actor_state().items()}
     rows = PROBE_IMAGES if net.encoder else PROBE_ROWS
     seen = {key: value[:rows] for key, value in batch.observation.items()}
-    state = net.scaled(net.state(seen), actor)
-    images = {k: v.cpu() for k, v in net.images(seen).items()}
-    features = net.features(state, images, actor.get("encoder"))
+    features = net.look(seen, actor)
     hidden, output = net.policy.activations(features, actor["policy"])
     mean, _ = heads.split(output[0])
     figures = {

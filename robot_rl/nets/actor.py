@@ -159,10 +159,8 @@ class ActorNet(ObservationNet):
         deterministic: tanh of the mean, and no random gripper; else a sample, and with probability
         `gripper_epsilon` a uniformly random gripper command.
         """
-        scaled = self.scaled(self.state(observation), tensors)
-        images = {k: v.to(scaled.device) for k, v in self.images(observation).items()}
-        features = self.features(scaled, images, tensors.get("encoder"))
-        base = self.base(observation).to(scaled.device)
+        features = self.look(observation, tensors)
+        base = self.base(observation).to(features.device)
         mean, log_std = self.distribution(features, tensors["policy"])
         if deterministic:
             decision = torch.tanh(mean)

@@ -121,14 +121,6 @@ class FlowNet(ObservationNet):
             x = x + self.speed(features, x, t, velocity) / self.steps
         return x.view(-1, self.chunk, self.action_size).clamp(-1.0, 1.0)
 
-    def look(
-        self, observation: Mapping[str, NDArray | Tensor], tensors: Mapping[str, Tensor]
-    ) -> Tensor:
-        """Features [B, F] of a batch of observations."""
-        scaled = self.scaled(self.state(observation), tensors)
-        images = {k: v.to(scaled.device) for k, v in self.images(observation).items()}
-        return self.features(scaled, images, tensors.get("encoder"))
-
     @torch.no_grad()
     def act(
         self,

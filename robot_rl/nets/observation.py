@@ -137,3 +137,11 @@ class ObservationNet:
         """What the networks see: [B, S] -> [B, S]."""
         scaled = (state.to(tensors["mean"].device) - tensors["mean"]).mul_(tensors["scale"])
         return scaled.clamp_(-SCALED_LIMIT, SCALED_LIMIT)
+
+    def look(
+        self, observation: Mapping[str, NDArray | Tensor], tensors: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Features [B, F] of a batch of observations."""
+        scaled = self.scaled(self.state(observation), tensors)
+        images = {k: v.to(scaled.device) for k, v in self.images(observation).items()}
+        return self.features(scaled, images, tensors.get("encoder"))

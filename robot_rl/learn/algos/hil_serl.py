@@ -358,8 +358,7 @@ class HilSerl(Trained[ActorNet]):
     def td_loss(self, batch: Transitions, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """How far every critic is from targets [B] on the recorded actions."""
         action = batch.action[:, : self.net.pose_size]
-        pair = torch.cat((batch.state, self.net.judged(action, batch.base)), -1)
-        output = self.critic_net(pair, self.critic)
+        output = self._judge(batch.state, action, batch.base, self.critic)
         if self.histogram:
             loss, q = self.histogram.loss(output, target), self.histogram.value(output)
         else:
@@ -446,8 +445,12 @@ class HilSerl(Trained[ActorNet]):
 
     def _q(self, state: Tensor, action: Tensor, base: Tensor, critics: Tensor) -> Tensor:
         """Values [E, B]."""
-        output = self.critic_net(torch.cat((state, self.net.judged(action, base)), -1), critics)
+        output = self._judge(state, action, base, critics)
         return self.histogram.value(output) if self.histogram else output.squeeze(-1)
+
+    def _judge(self, state: Tensor, action: Tensor, base: Tensor, critics: Tensor) -> Tensor:
+        """What the critics put out for pose actions: numbers [E, B, 1], or logits [E, B, K]."""
+        return self.critic_net(torch.cat((state, self.net.judged(action, base)), -1), critics)
 
     def _reward(self, batch: Batch) -> Tensor:
         """What a step is worth: the task's reward, or what the person's takeovers say (RLIF)."""
