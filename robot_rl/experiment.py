@@ -27,6 +27,7 @@ from robot_rl.gym_task import GymTask, check_gym
 
 if TYPE_CHECKING:
     from robot_rl.bases.spec import BaseConfig
+    from robot_rl.learn.algos.base import AlgorithmConfig
     from robot_rl.learn.learner import LearnerConfig
     from robot_rl.ports import Task
     from robot_rl.ros.graph import RealGraphConfig, SimGraphConfig
@@ -167,12 +168,28 @@ class Experiment:
     def spec(self) -> Spec:
         """Of the rows of this run: the task's, and what the base adds to each frame."""
         spec = self.task.spec
-        return spec if self.base is None else spec.with_base(self.base.ahead)
+        return spec if self.planner is None else spec.with_base(self.planner.ahead)
+
+    @cached_property
+    def planner(self) -> BaseConfig | None:
+        """The base whose plan is recorded with each frame; None if the algorithm runs it itself."""
+        return None if self.base is None or hasattr(self.algo, "on") else self.base
 
     @cached_property
     def algo(self) -> Any:
         """Config of the learning algorithm (group `algo`). Imports torch."""
         return self._section("algo")
+
+    @cached_property
+    def algorithm(self) -> AlgorithmConfig:
+        """The same, ready to make learner and actor: with the base, if it runs that itself.
+
+        Raises:
+            ConfigError: it needs a base, and there is none that it can run.
+        """
+        if not hasattr(self.algo, "on"):
+            return self.algo
+        return self.algo.on(self.base, self.task.spec, self.seed)
 
     @cached_property
     def link(self) -> Any:

@@ -57,7 +57,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
             import_dataset(store, experiment.train.dataset, task.spec, policy)
         learner = Learner(
             experiment.learner,
-            experiment.algo,
+            experiment.algorithm,
             spec,
             store,
             run_dir=run_dir,

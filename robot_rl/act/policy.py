@@ -61,13 +61,13 @@ class PolicyRuntime:
             CheckpointError, ConfigError: the base is not there, or does not fit.
         """
         base = None
-        if experiment.base is not None:
+        if experiment.planner is not None:
             from robot_rl.bases.schedule import schedule_of
 
             base = schedule_of(
-                experiment.base, experiment.task.spec, experiment.seed, real_time=real_time
+                experiment.planner, experiment.task.spec, experiment.seed, real_time=real_time
             )
-        return cls(experiment.algo, experiment.spec, experiment.seed, base)
+        return cls(experiment.algorithm, experiment.spec, experiment.seed, base)
 
     @property
     def version(self) -> int:

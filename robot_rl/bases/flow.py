@@ -43,13 +43,13 @@ class FlowBase:
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
         """Chunks [B, H, A] for observations with a leading batch axis, noise [B, H, A]."""
-        features = self.net.look(observation, self.tensors)
+        condition = self.net.condition(observation, self.tensors)
         if noise is None:
-            shape = (len(features), *self.net.noise_shape)
+            shape = (len(condition), *self.net.noise_shape)
             w = torch.randn(shape, generator=self._generator)
         else:
             w = torch.as_tensor(noise, dtype=torch.float32)
-        return self.net.decode(features, w, self.tensors["velocity"]).numpy()
+        return self.net.decode(condition, w, self.tensors["velocity"]).numpy()
 
 
 @register("base", "flow")

@@ -17,6 +17,8 @@
                     demonstrations do
     entropy         0.75 nats per dimension off target;   -                           20000 updates,
                     temperature near 0, or above returns                              25 lines
+    noise           a base imitates 1.5 times worse from  3 times                     1 update
+                    noise of the head's shape
 
 A line is a line of learner.jsonl (`learner.log_updates`); a finding that needs several must be in
 each of them. `probe` looks into the networks; everything else is counted anyway.
@@ -61,6 +63,7 @@ SATURATED_ACTION = 0.98  # tanh(2.3): its slope, and with it the gradient, is do
 SATURATED, MOSTLY_SATURATED = 0.5, 0.9  # good runs: 2 %; a fast approach may need much more
 ENTROPY_UPDATES = 20_000  # good runs came down to -1.5 nats per dimension in 13,000 to 19,000
 ENTROPY_OFF = 0.75  # nats per dimension: twice the noise it should have, or half of it
+BAD_SHAPE, VERY_BAD_SHAPE = 1.5, 3.0  # error ratio; all moments: 1.0
 TEMPERATURE_TINY = 1e-6  # good runs: 1e-4 to 1e-2
 PROBE_ROWS, PROBE_IMAGES = 128, 16  # transitions in a probe; an image of 128 pixels costs 1 ms
 PROBE_CRITICS = 2  # of an ensemble: its members learn alike
@@ -83,12 +86,12 @@ class Setup:
     """What stays the same through a run.
 
     task_reward: critics learn from the task's reward; gamma: None without critics; entropy_target:
-    nats per dimension of the pose action, None where nothing holds the entropy; backup_entropy: the
+    nats per dimension of the decision, None where nothing holds the entropy; backup_entropy: the
     return has no known bound.
     """
 
     gripper: bool = False
-    pose_size: int = 6
+    decision_size: int = 6
     task_reward: bool = True
     takeover_penalty: float = 0.0
     gamma: float | None = 0.97
@@ -103,7 +106,7 @@ class Setup:
         critics = hasattr(algo, "critic")
         return cls(
             gripper=spec.action.gripper,
-            pose_size=spec.action.size - spec.action.gripper,
+            decision_size=getattr(algo.net, "decision_size", spec.action.size),
             task_reward=critics and getattr(config, "task_reward", True),
             takeover_penalty=getattr(config, "takeover_penalty", 0.0),
             gamma=getattr(config, "gamma", None) if critics else None,
@@ -193,6 +196,14 @@ def demonstrations(f: Figures) -> Finding | None:
     what = f"only {demos.rewarded} of {demos.episodes} demonstrations end with a reward"
     fix = "finish the task in each demonstration; if it looks finished, check the reward"
     return Finding("demonstrations", severity, what, fix)
+
+
+def noise_shape(f: Figures) -> Finding | None:
+    """A frozen base is given noise that it cannot make actions of."""
+    ratio = f.metrics.get("noise/error_ratio", 1.0)
+    what = f"the base imitates people {ratio:.1f} times worse from noise of this shape"
+    fix = "decide the noise at more moments of a chunk: algo.knots, 0 = at all of them"
+    return _above("noise", ratio, (BAD_SHAPE, VERY_BAD_SHAPE), what, fix)
 
 
 def time_limit(f: Figures) -> Finding | None:
@@ -286,13 +297,13 @@ def entropy(f: Figures) -> Finding | None:
     if None in (value, alpha, target, gamma) or f.updates < ENTROPY_UPDATES:
         return None
     assert value is not None and alpha is not None and target is not None and gamma is not None
-    off = value / f.setup.pose_size - target
+    off = value / f.setup.decision_size - target
     low, high = return_range(f.setup, gamma, f.replay)
     if alpha > high - low > 0.0:
         what = f"the temperature is {alpha:.2g}: entropy counts more than any return"
     elif abs(off) > ENTROPY_OFF:
         what = (
-            f"entropy is {value / f.setup.pose_size:.2f} nats per dimension, its target {target:g}"
+            f"entropy is {value / f.setup.decision_size:.2f} nats per dimension, its target {target:g}"
         )
     elif alpha < TEMPERATURE_TINY and off < 0.0:
         what = f"the temperature is {alpha:.1e}: nothing keeps the policy exploring"
@@ -308,6 +319,7 @@ CHECKS: dict[Callable[[Figures], Finding | None], int] = {
     silence: 1,
     backlog: 10,
     demonstrations: 1,
+    noise_shape: 1,
     time_limit: 1,
     q_values: 3,
     dormant: 1,
@@ -318,7 +330,7 @@ CHECKS: dict[Callable[[Figures], Finding | None], int] = {
 """Check -> lines in a row, with updates between them, in which it must find something."""
 
 NAMES = ("labels", "weights", "buffer", "demonstrations", "time_limit", "q_values", "dormant")
-NAMES += ("saturation", "gripper", "entropy")
+NAMES += ("saturation", "gripper", "entropy", "noise")
 LEVELS = {"warning": 1.0, "problem": 2.0}
 
 
@@ -372,17 +384,18 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
     rows = PROBE_IMAGES if net.encoder else PROBE_ROWS
     seen = {key: value[:rows] for key, value in batch.observation.items()}
     features = net.look(seen, actor)
-    hidden, output = net.policy.activations(features, actor["policy"])
-    mean, _ = heads.split(output[0])
-    figures = {
-        "actor/dormant": dormant_share(hidden),
-        "actor/saturated": float((torch.tanh(mean).abs() > SATURATED_ACTION).float().mean()),
-    }
+    figures: dict[str, float] = {}
+    if net.policy.sizes[0] == net.feature_size:  # an editor sees more than the state
+        hidden, output = net.policy.activations(features, actor["policy"])
+        mean, _ = heads.split(output[0])
+        saturated = (torch.tanh(mean).abs() > SATURATED_ACTION).float().mean()
+        figures |= {"actor/dormant": dormant_share(hidden), "actor/saturated": float(saturated)}
     critic: Any = getattr(algo, "critic", None)
     if critic is None:
         return figures
-    action = torch.from_numpy(batch.action[:rows, : net.pose_size])
-    pair = torch.cat((features, net.judged(action, net.base(seen))), -1)
+    executed = batch.action if batch.chunk is None else batch.chunk.reshape(len(batch.action), -1)
+    action = torch.from_numpy(executed[:rows, : net.pose_size])
+    pair = torch.cat((features, net.judged(action, net.base(seen, actor))), -1)
     critic_net: EnsembleMLP = algo.critic_net  # type: ignore[attr-defined]
     hidden, q = critic_net.activations(pair, critic[:PROBE_CRITICS].cpu())
     spread = float(q.mean(0).std(unbiased=False))

@@ -123,7 +123,7 @@ class Learner:
     """One skill being learned.
 
     Args:
-        algo: config of the algorithm (`experiment.algo`).
+        algo: config of the algorithm (`experiment.algorithm`).
         store: where the rows come from.
         run_dir: gets `learner.jsonl` and `checkpoints/`.
         seed: of networks, draws and batches.

@@ -54,7 +54,7 @@ def run(run_dir: Path) -> None:
                 server = stack.enter_context(LinkServer(experiment.link, keys, spec, store))
             learner = Learner(
                 experiment.learner,
-                experiment.algo,
+                experiment.algorithm,
                 spec,
                 store,
                 run_dir=run_dir,

@@ -85,9 +85,14 @@ class ActorNet(ObservationNet):
         )
 
     @property
-    def pose_size(self) -> int:
-        """Continuous action entries (all but the gripper)."""
+    def decision_size(self) -> int:
+        """Numbers that the policy decides."""
         return self.policy.sizes[-1] // 2
+
+    @property
+    def pose_size(self) -> int:
+        """Continuous action entries that come of them (all but the gripper)."""
+        return self.decision_size
 
     def init(self, generator: torch.Generator, std: float = 1.0) -> dict[str, Tensor]:
         """Fresh tensors: mean decision near zero, `std` before the squash, no scaling.
@@ -97,18 +102,24 @@ class ActorNet(ObservationNet):
         scale = 0.0 if self.residual else 0.01
         tensors = {"policy": self.policy.init(generator, last_scale=scale)}
         bias = self.policy.layers(tensors["policy"])[-1][1]
-        bias[..., self.pose_size :] = math.log(std)
+        bias[..., self.decision_size :] = math.log(std)
         if self.gripper:
             tensors["gripper"] = self.gripper.init(generator, last_scale=scale)
         return tensors | self.init_observation(generator)
 
-    def base(self, observation: Mapping[str, NDArray | Tensor]) -> Tensor:
-        """What the base would do now, [B, A]; [B, 0] without a residual."""
+    def base(
+        self,
+        observation: Mapping[str, NDArray | Tensor],
+        tensors: Mapping[str, Tensor],
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """What `compose` needs of the base: what it would do now, [B, A]; nothing, [B, 0]."""
         if not self.residual:
-            return torch.zeros(len(next(iter(observation.values()))), 0)
-        return torch.as_tensor(observation[BASE_ACTION])[:, 0]
+            rows = len(next(iter(observation.values())))
+            return torch.zeros(rows, 0, device=tensors["mean"].device)
+        return torch.as_tensor(observation[BASE_ACTION])[:, 0].to(tensors["mean"].device)
 
-    def compose(self, decision: Tensor, base: Tensor) -> Tensor:
+    def compose(self, decision: Tensor, base: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """Pose action [B, pose] of a decision u: u, or clip(a_base + residual u) (ResFiT)."""
         if not self.residual:
             return decision
@@ -160,14 +171,14 @@ class ActorNet(ObservationNet):
         `gripper_epsilon` a uniformly random gripper command.
         """
         features = self.look(observation, tensors)
-        base = self.base(observation).to(features.device)
+        base = self.base(observation, tensors, generator)
         mean, log_std = self.distribution(features, tensors["policy"])
         if deterministic:
             decision = torch.tanh(mean)
         else:
             noise = torch.randn(mean.shape, generator=generator).to(mean.device)
             decision = torch.tanh(mean + noise * log_std.exp())
-        pose = self.compose(decision, base)
+        pose = self.compose(decision, base, tensors)
         if not self.gripper:
             return pose
         choice = self.choose_gripper(self.gripper(features, tensors["gripper"])[0], base)

@@ -8,8 +8,14 @@ with actions a [h, A], noise w of the same shape and x_t = (1 - t) w + t a,
 
 For a given w it is a deterministic function of s: a head may choose w (DSRL, arXiv 2506.15799).
 
+With a bottleneck (ZPRL, arXiv 2605.19919) the velocity sees nothing of s but a short code z:
+
+    training   z ~ N(mu(s), sigma(s)),  L + beta KL(N(mu, sigma) | N(0, 1))
+    sampling   z = mu(s); a head may shift it
+
 Deviations from pi0: an MLP on a flat chunk instead of a transformer; t uniform; t = 0 is noise
-(there t = 1 is); t enters as it is and as two waves.
+(there t = 1 is); t enters as it is and as two waves. From ZPRL: no reconstruction of the features
+from z.
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from robot_rl.nets import heads
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.observation import ObservationNet
@@ -35,10 +42,12 @@ TIME_SIZE = 3  # t, sin(pi t), cos(pi t)
 class FlowNet(ObservationNet):
     """Shapes; the numbers are in `tensors`, as those of `ObservationNet` and
 
-        {"velocity": float32 [1, P]}  # features, x_t, t -> velocity of the flat chunk
+        {"velocity": float32 [1, P],    # condition, x_t, t -> velocity of the flat chunk
+         "bottleneck": float32 [1, P']} # features -> mean and log std of z; only with a bottleneck
 
-    chunk: h; action_size: A, the gripper as one more number; steps: K; execute: how many actions of
-    a chunk are carried out before the next one is sampled.
+    The condition [B, C] is z, or the features where there is no bottleneck. chunk: h; action_size:
+    A, the gripper as one more number; steps: K; execute: how many actions of a chunk are carried
+    out before the next one is sampled.
     """
 
     velocity: EnsembleMLP
@@ -46,6 +55,7 @@ class FlowNet(ObservationNet):
     action_size: int
     steps: int
     execute: int
+    bottleneck: EnsembleMLP | None = None
 
     @classmethod
     def from_spec(
@@ -56,16 +66,19 @@ class FlowNet(ObservationNet):
         chunk: int,
         steps: int,
         execute: int,
+        latent: int = 0,
         activation: str = "relu",
         encoder: EncoderConfig | None = None,
     ) -> Self:
-        """Fit one to a run's observation and action.
+        """Fit one to a run's observation and action; latent: size of z, 0 = no bottleneck.
 
         Raises:
             SpecError: the observation holds something no network here reads.
         """
         front, flat = ObservationNet.of(spec, encoder), chunk * spec.action.size
-        sizes = (front.feature_size + flat + TIME_SIZE, *hidden, flat)
+        seen = latent or front.feature_size
+        sizes = (seen + flat + TIME_SIZE, *hidden, flat)
+        narrow = EnsembleMLP(1, (front.feature_size, *hidden[:1], 2 * latent), activation)
         return cls(
             keys=front.keys,
             encoder=front.encoder,
@@ -75,6 +88,7 @@ class FlowNet(ObservationNet):
             action_size=spec.action.size,
             steps=steps,
             execute=execute,
+            bottleneck=narrow if latent else None,
         )
 
     @property
@@ -84,18 +98,37 @@ class FlowNet(ObservationNet):
 
     def init(self, generator: torch.Generator) -> dict[str, Tensor]:
         """Fresh tensors."""
-        velocity = self.velocity.init(generator)
-        return {"velocity": velocity} | self.init_observation(generator)
+        tensors = {"velocity": self.velocity.init(generator)}
+        if self.bottleneck is not None:
+            tensors["bottleneck"] = self.bottleneck.init(generator, last_scale=0.1)
+        return tensors | self.init_observation(generator)
 
-    def speed(self, features: Tensor, x: Tensor, t: Tensor, velocity: Tensor) -> Tensor:
-        """v(x_t, t, s): features [B, F], x [B, h A], t [B] -> [B, h A]."""
+    @property
+    def condition_size(self) -> int:
+        """C."""
+        return self.bottleneck.sizes[-1] // 2 if self.bottleneck else self.feature_size
+
+    def code(self, features: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Mean and log std of z, each [B, C]."""
+        assert self.bottleneck is not None
+        return heads.split(self.bottleneck(features, tensors["bottleneck"])[0])
+
+    def condition(
+        self, observation: Mapping[str, NDArray | Tensor], tensors: Mapping[str, Tensor]
+    ) -> Tensor:
+        """What the velocity sees of a batch of observations: [B, C]."""
+        features = self.look(observation, tensors)
+        return features if self.bottleneck is None else self.code(features, tensors)[0]
+
+    def speed(self, condition: Tensor, x: Tensor, t: Tensor, velocity: Tensor) -> Tensor:
+        """v(x_t, t, s): condition [B, C], x [B, h A], t [B] -> [B, h A]."""
         angle = math.pi * t.unsqueeze(-1)
         time = torch.cat((t.unsqueeze(-1), angle.sin(), angle.cos()), -1)
-        return self.velocity(torch.cat((features, x, time), -1), velocity)[0]
+        return self.velocity(torch.cat((condition, x, time), -1), velocity)[0]
 
     def loss(
         self,
-        features: Tensor,
+        condition: Tensor,
         velocity: Tensor,
         *,
         chunk: Tensor,
@@ -110,15 +143,15 @@ class FlowNet(ObservationNet):
         x, there = chunk.flatten(1), valid.unsqueeze(-1).expand_as(chunk).flatten(1)
         w = noise.flatten(1)
         mixed = w + t.unsqueeze(-1) * (x - w)
-        error = (self.speed(features, mixed, t, velocity) - (x - w)).square() * there
+        error = (self.speed(condition, mixed, t, velocity) - (x - w)).square() * there
         return error.sum() / there.sum().clamp_min(1)
 
-    def decode(self, features: Tensor, noise: Tensor, velocity: Tensor) -> Tensor:
+    def decode(self, condition: Tensor, noise: Tensor, velocity: Tensor) -> Tensor:
         """The chunk [B, h, A] that noise [B, h, A] becomes (Euler, K steps)."""
         x = noise.flatten(1)
         for k in range(self.steps):
             t = torch.full_like(x[:, 0], k / self.steps)
-            x = x + self.speed(features, x, t, velocity) / self.steps
+            x = x + self.speed(condition, x, t, velocity) / self.steps
         return x.view(-1, self.chunk, self.action_size).clamp(-1.0, 1.0)
 
     @torch.no_grad()
@@ -135,7 +168,7 @@ class FlowNet(ObservationNet):
 
         There is no mean of a flow: what imitation learned is the whole distribution.
         """
-        features = self.look(observation, tensors)
-        noise = torch.randn((len(features), *self.noise_shape), generator=generator)
-        chunk = self.decode(features, noise.to(features.device), tensors["velocity"])
+        condition = self.condition(observation, tensors)
+        noise = torch.randn((len(condition), *self.noise_shape), generator=generator)
+        chunk = self.decode(condition, noise.to(condition.device), tensors["velocity"])
         return chunk[:, : self.execute]

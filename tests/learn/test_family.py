@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ import torch
 import yaml
 
 from robot_rl.act.policy import PolicyRuntime
+from robot_rl.bases.flow import FlowBase
 from robot_rl.config import resolve
 from robot_rl.errors import ConfigError, SetupError
-from robot_rl.learn.algos import BcConfig, CalQlConfig, HilSerlConfig, IqlConfig, Td3Config
+from robot_rl.learn.algos import BcConfig, BcFlowConfig, CalQlConfig, HilSerlConfig, IqlConfig, Td3Config
 from robot_rl.learn.algos.hil_serl import HilSerl
 from robot_rl.learn.learner import LearnerConfig
 from robot_rl.learn.replay import Batch
@@ -32,14 +34,31 @@ def spec(images: bool = False, gripper: bool = False, base: bool = False) -> Spe
     space = {"state": TensorSpec((3,), "float32")}
     space |= {"image/wrist": TensorSpec((PX, PX, 3), "uint8")} if images else {}
     plain = Spec("fake", 10.0, space, ActionSpec(0.01, 0.1, gripper))
-    return plain.with_base(2) if base else plain
+    return plain.with_base(4) if base else plain
+
+
+def small(path: Path, images: bool, **changes: str) -> tuple[Any, Spec, Data]:
+    """A shipped algorithm with small networks, on a base if it needs one; spec and data for it."""
+    text = yaml.safe_load(path.read_text()) | {"hidden": [16], "batch_size": 16} | changes
+    text["encoder"] = {"channels": [8, 8], "latent": 8}
+    config = resolve("algo", text)
+    base = {"base": 1.0} if text.get("residual") else {}
+    space = spec(images, gripper=True, base=bool(base))
+    if hasattr(config, "running"):
+        flow = BcFlowConfig(hidden=(16,), latent=4, encoder=config.encoder).make_actor(space)
+        tensors = flow.init(torch.Generator().manual_seed(0))
+        config = config.running(FlowBase(flow, tensors, 0))
+    return config, space, Data(images, 7, getattr(config, "chunk", 1), **base)
 
 
 class Data:
     """Transitions whose columns a test may fix; by default random, and every action of size 6."""
 
-    def __init__(self, images: bool = False, size: int = 6, **columns: np.ndarray | float) -> None:
+    def __init__(
+        self, images: bool = False, size: int = 6, chunk: int = 1, **columns: np.ndarray | float
+    ) -> None:
         self.rng, self.images, self.size = np.random.default_rng(0), images, size
+        self.chunk = chunk
         self.columns = columns
 
     def observation(self, n: int) -> dict[str, np.ndarray]:
@@ -47,7 +66,7 @@ class Data:
         if self.images:
             seen["image/wrist"] = self.rng.integers(0, 256, (n, PX, PX, 3), np.uint8)
         if "base" in self.columns:
-            seen[BASE_ACTION] = self.rng.uniform(-1, 1, (n, 2, self.size)).astype(np.float32)
+            seen[BASE_ACTION] = self.rng.uniform(-1, 1, (n, 4, self.size)).astype(np.float32)
         return seen
 
     def column(self, name: str, n: int, default: float) -> np.ndarray:
@@ -68,52 +87,45 @@ class Data:
             steps=self.column("steps", n, 1.0),
             return_to_go=self.column("return_to_go", n, 0.0),
             before_takeover=self.column("before_takeover", n, 0.0),
-            chunk=np.stack([action] * 8, 1),
-            valid=np.arange(8) < self.rng.integers(1, 9, (n, 1)),
+            chunk=np.stack([action] * self.chunk, 1),
+            valid=np.arange(self.chunk) < self.rng.integers(1, self.chunk + 1, (n, 1)),
         )
 
 
 @pytest.mark.parametrize("images", [False, True], ids=["state", "cameras"])
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_every_shipped_algorithm_learns_saves_and_drives(path: Path, images: bool) -> None:
-    text = yaml.safe_load(path.read_text()) | {"hidden": [16], "batch_size": 16}
-    text["encoder"] = {"channels": [8, 8], "latent": 8}
-    config = resolve("algo", text)
-    base = {"base": 1.0} if text.get("residual") else {}
-    space = spec(images, gripper=True, base=bool(base))
+    config, space, sample = small(path, images)
     one, two = config.make(space, 0), config.make(space, 1)
-    sample = Data(images, 7, **base)
     for _ in range(2):
         metrics = one.update(sample)
     assert all(bool(torch.isfinite(v).all()) for v in metrics.values())
     two.load_state_dict(one.state_dict())
     for algo in (one, two):
-        algo.update(Data(images, 7, **base))
+        algo.update(small(path, images)[2])
     for key, value in one.state_dict().items():
         assert torch.equal(value, two.state_dict()[key]), key
     policy = PolicyRuntime(config, space)
     assert {k: v.shape for k, v in policy._tensors.items()} == {
         k: v.shape for k, v in one.actor_state().items()
     }
-    assert one.act(sample.observation(4), True).shape == (4, 7)
+    shape = one.act(sample.observation(4), True).shape
+    assert shape == (4, 7)
 
 
 @pytest.mark.parametrize("images", [False, True], ids=["state", "cameras"])
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_every_tensor_of_an_update_lives_on_the_learners_device(path: Path, images: bool) -> None:
     """A device without memory ("meta") stands in for a GPU: a tensor left behind is an error."""
-    text = yaml.safe_load(path.read_text()) | {"hidden": [16], "batch_size": 16}
-    text["encoder"] = {"channels": [8, 8], "latent": 8}
-    if not text["name"].startswith("bc"):
-        text["precision"] = "float32"  # no autocast on "meta"
-    base = {"base": 1.0} if text.get("residual") else {}
-    space = spec(images, gripper=True, base=bool(base))
-    algo = resolve("algo", text).make(space, 0, device="meta")
-    metrics = algo.update(Data(images, 7, **base))
+    cloner = "bc" in path.stem or path.stem == "hg_dagger" or path.stem == "rac"
+    no_autocast = {} if cloner else {"precision": "float32"}  # there is none on "meta"
+    config, space, sample = small(path, images, **no_autocast)
+    algo = config.make(space, 0, device="meta")
+    metrics = algo.update(sample)
     assert {v.device.type for v in metrics.values()} == {"meta"}
     state = algo.state_dict()
     assert {v.device.type for k, v in state.items() if k != "generator"} == {"meta"}
-    assert algo.act(Data(images, 7, **base).observation(4), False).device.type == "meta"
+    assert algo.act(sample.observation(4), False).device.type == "meta"
 
 
 def test_a_gpu_that_is_not_there_is_named() -> None:

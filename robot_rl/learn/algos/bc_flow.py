@@ -1,7 +1,7 @@
 """Flow-matching behaviour cloning of action chunks: how most base policies are made.
 
     flow_loss   L = E_{t, w} |v(x_t, t, s) - (a_{t:t+h} - w)|^2 over actions that a person drove in
-                a row; see `nets.flow` for papers, sampling and deviations
+                a row; see `nets.flow` for papers, sampling, the bottleneck and deviations
 
 The policy that drives is a slow average of the one that learns (`policy_tau`), as usual for
 diffusion and flow policies. `robot-rl train algo=bc_flow train.max_env_steps=0
@@ -39,6 +39,8 @@ class BcFlowConfig:
     learning_rate: float = 3e-4
     batch_size: int = 256
     policy_tau: float = 0.005  # how fast the policy that drives follows the one that learns
+    latent: int = 0  # size of the bottleneck that a latent head steers (ZPRL: 16); 0 = none
+    latent_weight: float = 2e-4  # beta: how much the code must look like noise
     own_successes: bool = False  # filtered BC: clone also what the policy did alone and well
     encoder: EncoderConfig = field(default_factory=EncoderConfig)  # used when there are images
 
@@ -48,6 +50,8 @@ class BcFlowConfig:
             raise ValueError("chunk must be at least 2, execute lie in 1..chunk")
         if min(self.flow_steps, self.batch_size) < 1 or not self.hidden:
             raise ValueError("flow_steps and batch_size must be at least 1, hidden not empty")
+        if min(self.latent, self.latent_weight) < 0:
+            raise ValueError("latent and latent_weight must not be negative")
         if self.learning_rate <= 0.0 or not 0.0 < self.policy_tau <= 1.0:
             raise ValueError("learning_rate must be positive, policy_tau lie in (0, 1]")
         if self.activation not in ACTIVATIONS:
@@ -65,6 +69,7 @@ class BcFlowConfig:
             chunk=self.chunk,
             steps=self.flow_steps,
             execute=self.execute,
+            latent=self.latent,
             activation=self.activation,
             encoder=self.encoder,
         )
@@ -84,7 +89,8 @@ class BcFlow(Trained[FlowNet]):
         self.view = View(chunk=config.chunk, demo_only=True, own_successes=config.own_successes)
         self.net = config.make_actor(spec)
         self.actor = {k: v.to(self.device) for k, v in self.net.init(generator).items()}
-        learned = {k: self.actor[k] for k in ("velocity", "encoder") if k in self.actor}
+        names = ("velocity", "bottleneck", "encoder")
+        learned = {k: self.actor[k] for k in names if k in self.actor}
         self.slow = {k: v.clone() for k, v in learned.items()}
         self.updates = torch.zeros((), dtype=torch.int64, device=self.device)
         for tensor in learned.values():
@@ -127,8 +133,16 @@ class BcFlow(Trained[FlowNet]):
         """How far the velocity is from the straight way to what the person did."""
         noise = torch.randn(chunk.shape, generator=self.generator).to(self.device)
         t = torch.rand(len(chunk), generator=self.generator).to(self.device)
-        velocity = self.actor["velocity"]
-        return self.net.loss(features, velocity, chunk=chunk, valid=valid, noise=noise, t=t)
+        velocity, extra = self.actor["velocity"], torch.zeros((), device=self.device)
+        condition = features
+        if self.net.bottleneck is not None:
+            mean, log_std = self.net.code(features, self.actor)
+            draw = torch.randn(mean.shape, generator=self.generator).to(self.device)
+            condition = mean + draw * log_std.exp()
+            spread = 0.5 * (mean.square() + (2.0 * log_std).exp() - 1.0) - log_std
+            extra = self.config.latent_weight * spread.sum(-1).mean()
+        loss = self.net.loss(condition, velocity, chunk=chunk, valid=valid, noise=noise, t=t)
+        return loss + extra
 
     def _tensors(self) -> dict[str, Tensor]:
         tensors = {f"actor/{k}": v for k, v in self.actor.items()} | {"updates": self.updates}

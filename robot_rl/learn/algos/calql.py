@@ -84,7 +84,8 @@ class CalQl(HilSerl):
             decision, density = self._draw(
                 mean.repeat_interleave(count, 0), log_std.repeat_interleave(count, 0)
             )
-            parts.append((self.net.compose(decision, base.repeat_interleave(count, 0)), density))
+            many = base.repeat_interleave(count, 0)
+            parts.append((self.net.compose(decision, many, self.actor), density))
         size = len(batch.state)
         uniform = 2.0 * torch.rand((size * count, pose), generator=self.generator) - 1.0
         density = torch.full((size * count,), -pose * math.log(2.0))

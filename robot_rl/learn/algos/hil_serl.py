@@ -147,6 +147,11 @@ class HilSerlConfig:
         native = device == "cuda" or has_native_bf16()
         return self.precision == "bfloat16" or (self.precision == "auto" and native)
 
+    @property
+    def view(self) -> View:
+        """What the replay shall offer."""
+        return View(n_step=self.n_step, gamma=self.gamma)
+
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> HilSerl:
         """A fresh learner."""
         return HilSerl.init(self, spec, seed, device)
@@ -185,7 +190,7 @@ class Transitions(NamedTuple):
     next_log_prob: Tensor
     discount: Tensor  # gamma^n
     return_to_go: Tensor
-    base: Tensor  # [B, A]: what the base would do in s, and in s'; [B, 0] without a residual
+    base: Tensor  # [B, ?]: what the net needs of the base in s, and in s' (`ActorNet.base`)
     next_base: Tensor
     images: dict[str, Tensor]  # camera key -> uint8 [B, H, W, C], shifted
     next_images: dict[str, Tensor]
@@ -207,7 +212,7 @@ class HilSerl(Trained[ActorNet]):
     ) -> None:
         super().__init__(config, spec, generator, device)
         self.config, bf16 = config, config.bf16(self.device.type)
-        self.view = View(n_step=config.n_step, gamma=config.gamma)
+        self.view = config.view
         self.steps_per_update = config.critic_actor_ratio
         self.net = config.net(spec, bf16)
         self.histogram: heads.HlGauss | None = None
@@ -307,20 +312,20 @@ class HilSerl(Trained[ActorNet]):
             self._look(observation) for observation in (batch.observation, batch.next_observation)
         )
         features = net.features(next_state, next_images, self.actor.get("encoder"))
-        next_action, next_log_prob = self._next_action(features)
         base, next_base = (
-            net.base(observation).to(self.device)
+            net.base(observation, self.actor, self.generator)
             for observation in (batch.observation, batch.next_observation)
         )
+        next_action, next_log_prob = self._next_action(features, next_base)
         return Transitions(
             state=state,
-            action=self._tensor(batch.action),
+            action=self._executed(batch),
             reward=self._reward(batch),
             next_state=next_state,
             mask=self._tensor(batch.mask if config.task_reward else np.ones_like(batch.mask)),
             human=self._tensor(batch.human),
             toggle=self._tensor(batch.toggle),
-            next_action=net.compose(next_action, next_base),
+            next_action=next_action,
             next_log_prob=next_log_prob,
             discount=config.gamma ** self._tensor(batch.steps),
             return_to_go=self._tensor(batch.return_to_go),
@@ -388,13 +393,13 @@ class HilSerl(Trained[ActorNet]):
         """(loss, log_prob [B], metrics). The critics judge, and take no gradient."""
         mean, log_std = self.net.distribution(batch.state, self.actor["policy"])
         decision, log_prob = self._draw(mean, log_std)
-        action = self.net.compose(decision, batch.base)
+        action = self.net.compose(decision, batch.base, self.actor)
         q = self._q(batch.state, action, batch.base, self.critic.detach())
         alpha = softplus(self.temperature.detach())
         loss = (alpha * log_prob - q.mean(0)).mean()
         metrics = {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
         if self.config.bc_weight > 0.0:
-            mean_action = self.net.compose(torch.tanh(mean), batch.base)
+            mean_action = self.net.compose(torch.tanh(mean), batch.base, self.actor)
             error = (mean_action - batch.action[:, : self.net.pose_size]).square().sum(-1)
             bc = (error * batch.human).sum() / batch.human.sum().clamp_min(1)
             loss = loss + self._bc_weight() * bc
@@ -404,7 +409,7 @@ class HilSerl(Trained[ActorNet]):
     def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Raises alpha while the entropy is below its target, lowers it above."""
         alpha = softplus(self.temperature)
-        target = self.config.target_entropy_per_dim * self.net.pose_size
+        target = self.config.target_entropy_per_dim * self.net.decision_size
         loss = alpha * (-log_prob.detach() - target).mean()
         return loss, {"temperature/value": alpha}
 
@@ -461,9 +466,14 @@ class HilSerl(Trained[ActorNet]):
             reward = reward - self.config.takeover_penalty * self._tensor(batch.before_takeover)
         return reward
 
-    def _next_action(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """The policy's decision [B, pose] in s' for the target, and its log probability [B]."""
-        return self._draw(*self.net.distribution(features, self.actor["policy"]))
+    def _executed(self, batch: Batch) -> Tensor:
+        """The actions that critics learn from: [B, A]."""
+        return self._tensor(batch.action)
+
+    def _next_action(self, features: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
+        """The policy's action [B, pose] in s' for the target, and its log probability [B]."""
+        decision, log_prob = self._draw(*self.net.distribution(features, self.actor["policy"]))
+        return self.net.compose(decision, base, self.actor), log_prob
 
     def _draw(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
         noise = torch.randn(mean.shape, generator=self.generator)

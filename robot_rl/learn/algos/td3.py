@@ -50,18 +50,18 @@ class Td3(HilSerl):
 
     config: Td3Config
 
-    def _next_action(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def _next_action(self, features: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
         config = self.config
         mean, _ = self.net.distribution(features, self.actor["policy"])
         noise = torch.randn(mean.shape, generator=self.generator) * config.target_noise
         noise = noise.clamp(-config.target_noise_clip, config.target_noise_clip)
-        action = (torch.tanh(mean) + noise.to(self.device)).clamp(-1.0, 1.0)
-        return action, torch.zeros_like(action[:, 0])
+        decision = (torch.tanh(mean) + noise.to(self.device)).clamp(-1.0, 1.0)
+        return self.net.compose(decision, base, self.actor), torch.zeros_like(decision[:, 0])
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """(loss, zeros [B], metrics). The critics judge, and take no gradient."""
         mean, _ = self.net.distribution(batch.state, self.actor["policy"])
-        action = self.net.compose(torch.tanh(mean), batch.base)
+        action = self.net.compose(torch.tanh(mean), batch.base, self.actor)
         loss = -self._q(batch.state, action, batch.base, self.critic.detach()).mean()
         return loss, torch.zeros_like(mean[:, 0]), {"actor/loss": loss}
 

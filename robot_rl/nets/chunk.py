@@ -1,0 +1,297 @@
+"""Actors that decide the next h actions at once, most of them on a base policy.
+
+What the policy decides, u in [-1, 1]^d, becomes a chunk [h, A], the gripper one more number in it:
+
+    ChunkNet   u itself, or clip(a_base + residual u): the base's plan as recorded with the frame
+    SteerNet   what the base samples from the noise reach u (DSRL), or from its code z + reach u
+               (ZPRL)
+    PickNet    the best of several samples of the base, after a few steps uphill (PA-RL), or of
+               those and their edits a + edit u(s, a) (EXPO)
+
+With a base the tensors hold "share": the probability that the head decides and not the base alone.
+It is 0 before any update, so an evaluation then is the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robot_rl.nets.actor import ActorNet
+from robot_rl.nets.ensemble import EnsembleMLP
+from robot_rl.nets.flow import FlowNet
+from robot_rl.spec import BASE_ACTION
+
+BASE = "base_"  # tensors of a base policy that travels with the head begin so
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkNet(ActorNet):
+    """Decides a chunk; `ActorNet`'s tensors, and "share" on a base. chunk: h; action_size: A."""
+
+    chunk: int
+    action_size: int
+
+    @property
+    def pose_size(self) -> int:
+        """Numbers in a chunk."""
+        return self.chunk * self.action_size
+
+    @property
+    def has_base(self) -> bool:
+        """Whether a base proposes."""
+        return self.residual > 0.0
+
+    def init(self, generator: torch.Generator, std: float = 1.0) -> dict[str, Tensor]:
+        """As `ActorNet.init`; the base drives at first."""
+        share = {"share": torch.zeros(())} if self.has_base else {}
+        return super().init(generator, std) | share
+
+    def base(
+        self,
+        observation: Mapping[str, NDArray | Tensor],
+        tensors: Mapping[str, Tensor],
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """What the base would do in the next h steps: [B, h A], or [B, 0]."""
+        if not self.residual:
+            return super().base(observation, tensors)
+        plan = torch.as_tensor(observation[BASE_ACTION])[:, : self.chunk]
+        return plan.flatten(1).to(tensors["mean"].device)
+
+    def plain(self, base: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The chunk [B, h A] of the base alone."""
+        return base.clamp(-1.0, 1.0)
+
+    def propose(
+        self,
+        features: Tensor,
+        base: Tensor,
+        tensors: Mapping[str, Tensor],
+        *,
+        deterministic: bool,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """The chunk [B, h A] of the head."""
+        mean, log_std = self.distribution(features, tensors["policy"])
+        if not deterministic:
+            noise = torch.randn(mean.shape, generator=generator).to(mean.device)
+            mean = mean + noise * log_std.exp()
+        return self.compose(torch.tanh(mean), base, tensors)
+
+    @torch.no_grad()
+    def act(
+        self,
+        observation: Mapping[str, NDArray | Tensor],
+        tensors: Mapping[str, Tensor],
+        *,
+        deterministic: bool,
+        generator: torch.Generator | None = None,
+        gripper_epsilon: float = 0.0,
+    ) -> Tensor:
+        """Actions [B, h, A] of the next steps."""
+        features = self.look(observation, tensors)
+        base = self.base(observation, tensors, generator)
+        chunk = self.propose(
+            features, base, tensors, deterministic=deterministic, generator=generator
+        )
+        if self.has_base:
+            head = torch.rand(len(chunk), 1, generator=generator).to(chunk.device)
+            chunk = torch.where(head < tensors["share"], chunk, self.plain(base, tensors))
+        return chunk.view(-1, self.chunk, self.action_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FlowNetHead(ChunkNet):
+    """A head that runs the base itself; the base's tensors travel with it, as "base_...".
+
+    What `base` returns is the condition of the flow and `samples` draws of its noise: [B, C + n h'
+    A], h' the base's chunk.
+    """
+
+    flow: FlowNet
+
+    @property
+    def samples(self) -> int:
+        """n."""
+        return 1
+
+    @property
+    def has_base(self) -> bool:
+        """Always."""
+        return True
+
+    def init(self, generator: torch.Generator, std: float = 1.0) -> dict[str, Tensor]:
+        """As `ChunkNet.init`, and room for the base."""
+        own = super().init(generator, std)
+        return own | {BASE + k: torch.zeros_like(v) for k, v in self.flow.init(generator).items()}
+
+    def base(
+        self,
+        observation: Mapping[str, NDArray | Tensor],
+        tensors: Mapping[str, Tensor],
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Condition and noise, see the class."""
+        frozen = {k[len(BASE) :]: v for k, v in tensors.items() if k.startswith(BASE)}
+        condition = self.flow.condition(observation, frozen).detach()
+        size = self.samples * self.flow.chunk * self.flow.action_size
+        noise = torch.randn((len(condition), size), generator=generator)
+        return torch.cat((condition, noise.to(condition.device)), -1)
+
+    def split(self, base: Tensor) -> tuple[Tensor, Tensor]:
+        """Condition [B, C] and noise [B, n h' A]."""
+        size = self.flow.condition_size
+        return base[:, :size], base[:, size:]
+
+    def decode(self, condition: Tensor, noise: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The first h actions [B, h A] that noise [B, h' A] becomes."""
+        noise = noise.view(-1, *self.flow.noise_shape)
+        chunk = self.flow.decode(condition, noise, tensors[BASE + "velocity"])
+        return chunk[:, : self.chunk].flatten(1)
+
+    def plain(self, base: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The base's first sample."""
+        condition, noise = self.split(base)
+        size = self.flow.chunk * self.flow.action_size
+        return self.decode(condition, noise[:, :size], tensors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteerNet(_FlowNetHead):
+    """Decides from which noise, or around which code, the base samples.
+
+    latent: which of the two; reach: of a decision; knots: the noise is decided at so many moments
+    of the chunk and interpolated (1 = the same in all of them), 0 = at all of them.
+    """
+
+    latent: bool
+    reach: float
+    knots: int = 0
+
+    def compose(self, decision: Tensor, base: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The chunk [B, h A] that the base makes of a decision."""
+        condition, noise = self.split(base)
+        if self.latent:
+            return self.decode(condition + self.reach * decision, noise, tensors)
+        return self.decode(condition, self.reach * self.spread(decision), tensors)
+
+    def spread(self, decision: Tensor) -> Tensor:
+        """Noise at the knots [B, knots A] -> noise of the whole chunk [B, h' A]."""
+        if not self.knots:
+            return decision
+        at_knots = decision.view(-1, self.knots, self.action_size)
+        place = torch.linspace(0.0, self.knots - 1.0, self.flow.chunk, device=decision.device)
+        low = place.floor().long()
+        high = (low + 1).clamp_max(self.knots - 1)
+        share = (place - low).view(1, -1, 1)
+        return torch.lerp(at_knots[:, low], at_knots[:, high], share).flatten(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickNet(_FlowNetHead):
+    """Chooses among samples of the base; `tensors` hold the critics that choose, too.
+
+    critics: of the chunk in a state; candidates: samples of the base; climbs, climb_step: gradient
+    steps that the best `climbers` of them make, and their size; edit: how far an edit goes, 0 = no
+    edits; choice_temperature: of the softmax over values in practice, 0 = always the best.
+    """
+
+    critics: EnsembleMLP
+    candidates: int
+    climbs: int = 0
+    climb_step: float = 0.0
+    climbers: int = 1
+    edit: float = 0.0
+    choice_temperature: float = 0.0
+
+    @property
+    def samples(self) -> int:
+        """As many as candidates."""
+        return self.candidates
+
+    def init(self, generator: torch.Generator, std: float = 1.0) -> dict[str, Tensor]:
+        """As `ChunkNet.init`, the base, and the critics."""
+        return super().init(generator, std) | {"critic": self.critics.init(generator)}
+
+    def values(self, features: Tensor, chunks: Tensor, critics: Tensor) -> Tensor:
+        """What the critics think of chunks [B, n, h A]: their mean [B, n]."""
+        batch, count, _ = chunks.shape
+        rows = features.unsqueeze(1).expand(-1, count, -1)
+        pair = torch.cat((rows, chunks), -1).flatten(0, 1)
+        return self.critics(pair, critics).mean(0).view(batch, count)
+
+    def sampled(self, base: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The base's samples [B, n, h A]."""
+        condition, noise = self.split(base)
+        rows = condition.repeat_interleave(self.candidates, 0)
+        chunks = self.decode(rows, noise.reshape(len(rows), -1), tensors)
+        return chunks.view(len(base), self.candidates, -1)
+
+    def edited(
+        self,
+        features: Tensor,
+        chunks: Tensor,
+        policy: Tensor,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """An edit of each chunk: [B, n, h A] -> [B, n, h A]."""
+        rows = features.unsqueeze(1).expand(-1, chunks.shape[1], -1)
+        mean, log_std = self.distribution(torch.cat((rows, chunks), -1).flatten(0, 1), policy)
+        noise = torch.randn(mean.shape, generator=generator).to(mean.device)
+        step = self.edit * torch.tanh(mean + noise * log_std.exp())
+        return (chunks + step.view_as(chunks)).clamp(-1.0, 1.0)
+
+    def climbed(self, features: Tensor, chunks: Tensor, critics: Tensor) -> Tensor:
+        """The best `climbers` of chunks [B, n, h A], each moved uphill: [B, climbers, h A]."""
+        best = self.values(features, chunks, critics).topk(min(self.climbers, chunks.shape[1]), 1)
+        index = best.indices.unsqueeze(-1).expand(-1, -1, chunks.shape[-1])
+        found = chunks.gather(1, index)
+        for _ in range(self.climbs):
+            with torch.enable_grad():
+                at = found.detach().requires_grad_()
+                (uphill,) = torch.autograd.grad(self.values(features, at, critics).sum(), at)
+            found = (found + self.climb_step * uphill.sign()).clamp(-1.0, 1.0)
+        return found
+
+    @torch.no_grad()
+    def pick(
+        self,
+        features: Tensor,
+        base: Tensor,
+        tensors: Mapping[str, Tensor],
+        *,
+        greedy: bool,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """The chosen chunk [B, h A]."""
+        features, critics = features.detach(), tensors["critic"].detach()
+        chunks = self.sampled(base, tensors)
+        if self.edit:
+            edits = self.edited(features, chunks, tensors["policy"], generator)
+            chunks = torch.cat((chunks, edits), 1)
+        if self.climbs:
+            chunks = torch.cat((chunks, self.climbed(features, chunks, critics)), 1)
+        q = self.values(features, chunks, critics)
+        if greedy or not self.choice_temperature:
+            best = q.argmax(1)
+        else:
+            draw = torch.rand(q.shape, generator=generator).clamp(1e-9, 1.0 - 1e-7).to(q.device)
+            best = (q / self.choice_temperature - (-draw.log()).log()).argmax(1)  # Gumbel
+        return chunks[torch.arange(len(chunks), device=chunks.device), best]
+
+    def propose(
+        self,
+        features: Tensor,
+        base: Tensor,
+        tensors: Mapping[str, Tensor],
+        *,
+        deterministic: bool,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """As `pick`."""
+        return self.pick(features, base, tensors, greedy=deterministic, generator=generator)
