@@ -146,7 +146,7 @@ def test_before_any_update_the_base_drives_exactly(config: type[HilSerlConfig]) 
 def test_a_correction_reaches_no_further_than_its_scale() -> None:
     net = ActorNet.from_spec(BASED, (8,), residual=0.1)
     base = torch.tensor([[0.95, -0.95, 0.0, 0.0, 0.0, 0.0, 1.0]])
-    up = net.compose(torch.ones(1, 6), base)
+    up = net.compose(torch.ones(1, 6), base, {})
     assert up.tolist()[0] == pytest.approx([1.0, -0.85, 0.1, 0.1, 0.1, 0.1])
 
 

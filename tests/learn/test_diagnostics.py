@@ -98,6 +98,8 @@ SICK: list[tuple[str, str, Figures]] = [
     ("entropy", "warning", with_metrics(actor_entropy=-2.0)),
     ("entropy", "warning", with_metrics(temperature_value=3.0)),
     ("entropy", "warning", with_metrics(temperature_value=1e-8, actor_entropy=-10.0)),
+    ("noise", "warning", with_metrics(noise_error_ratio=2.0)),
+    ("noise", "problem", with_metrics(noise_error_ratio=4.0)),
 ]
 
 
@@ -172,7 +174,7 @@ def test_what_may_pass_must_be_there_line_after_line() -> None:
 def test_a_line_has_a_figure_per_check_and_text_for_what_was_found() -> None:
     findings = tuple(found(replace(with_replay(truncated=19), silent_s=90.0)))
     values, text = diagnostics.as_line(findings)
-    assert len(values) == 10 and sum(values.values()) == 3.0
+    assert len(values) == 11 and sum(values.values()) == 3.0
     assert values["diagnostics/time_limit"] == 2.0 and values["diagnostics/buffer"] == 1.0
     assert "95 %" in text["diagnostics/time_limit/what"]
     assert text["diagnostics/buffer/fix"]

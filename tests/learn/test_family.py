@@ -16,7 +16,14 @@ from robot_rl.act.policy import PolicyRuntime
 from robot_rl.bases.flow import FlowBase
 from robot_rl.config import resolve
 from robot_rl.errors import ConfigError, SetupError
-from robot_rl.learn.algos import BcConfig, BcFlowConfig, CalQlConfig, HilSerlConfig, IqlConfig, Td3Config
+from robot_rl.learn.algos import (
+    BcConfig,
+    BcFlowConfig,
+    CalQlConfig,
+    HilSerlConfig,
+    IqlConfig,
+    Td3Config,
+)
 from robot_rl.learn.algos.hil_serl import HilSerl
 from robot_rl.learn.learner import LearnerConfig
 from robot_rl.learn.replay import Batch
@@ -117,7 +124,7 @@ def test_every_shipped_algorithm_learns_saves_and_drives(path: Path, images: boo
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_every_tensor_of_an_update_lives_on_the_learners_device(path: Path, images: bool) -> None:
     """A device without memory ("meta") stands in for a GPU: a tensor left behind is an error."""
-    cloner = "bc" in path.stem or path.stem == "hg_dagger" or path.stem == "rac"
+    cloner = "bc" in path.stem or path.stem in {"hg_dagger", "rac"}
     no_autocast = {} if cloner else {"precision": "float32"}  # there is none on "meta"
     config, space, sample = small(path, images, **no_autocast)
     algo = config.make(space, 0, device="meta")
