@@ -100,7 +100,8 @@ class Policy(Protocol):
 @dataclass(slots=True)
 class EpisodeSummary:
     """What one episode came to. period_ms: measured control periods on the run's clock;
-    wall_ms: the same in wall time (equal on a robot; shorter in an accelerated simulation)."""
+    wall_ms: the same in wall time (equal on a robot; shorter in an accelerated simulation);
+    jerk: root mean square of a_t - 2 a_{t-1} + a_{t-2} over executed pose actions, None below 3."""
 
     id: EpisodeId
     purpose: str
@@ -116,6 +117,7 @@ class EpisodeSummary:
     outcome_steps: dict[str, int] = field(default_factory=dict)
     period_ms: list[float] = field(default_factory=list)
     wall_ms: list[float] = field(default_factory=list)
+    jerk: float | None = None
 
     @property
     def human_steps(self) -> int:
@@ -215,6 +217,7 @@ class _Episode:
         self._events = self._segment = self._missed = self._held = 0
         self._driver: Driver | None = None
         self._said: bool | None = None  # success or failure, by the person, in the newest tick
+        self._executed: list[NDArray[np.float32]] = []
 
     def run(self) -> EpisodeSummary:
         """Tick until the episode ends."""
@@ -251,6 +254,9 @@ class _Episode:
             previous_s = now_s
             step += 1
         summary.duration_s = loop.clock.now_s() - began_s
+        if len(self._executed) > 2:
+            turns = np.diff(np.stack(self._executed)[:, :6], 2, axis=0)
+            summary.jerk = float(np.sqrt(np.square(turns).mean()))
         self._record_events(loop.arbiter.end_episode(), step)
         return summary
 
@@ -299,7 +305,7 @@ class _Episode:
             next_frame=index + 1,
             segment=self._segment,
             driver=driver,
-            action=self._executed(pending, verdict),
+            action=self._action(pending, verdict),
             policy_action=np.nan_to_num(pending.policy_action),  # the reason says it was not finite
             outcome=verdict.outcome if verdict else Outcome.HOLD,
             reason=verdict.reason if verdict else "no verdict from the gate",
@@ -310,6 +316,7 @@ class _Episode:
             stamp_ns=int(pending.state.stamp_s * 1e9),
         )
         loop.record([step, frame])
+        self._executed.append(step.action)
         summary.steps += 1
         summary.total_reward += result.reward or 0.0
         summary.driver_steps[driver] = summary.driver_steps.get(driver, 0) + 1
@@ -347,7 +354,7 @@ class _Episode:
         ticks = FAULTS.get(verdict.reason.partition(":")[0], math.inf)
         return verdict.reason if self._held >= ticks else ""
 
-    def _executed(self, pending: _Pending, verdict: Verdict | None) -> NDArray[np.float32]:
+    def _action(self, pending: _Pending, verdict: Verdict | None) -> NDArray[np.float32]:
         """The action that was really sent: what the critic learns from (DESIGN D2)."""
         asked = pending.decision.action
         if verdict is None:

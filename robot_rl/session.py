@@ -133,6 +133,7 @@ class EvalResult:
     successes: list[bool] = field(default_factory=list)
     cycle_times_s: list[float] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)
+    jerks: list[float] = field(default_factory=list)  # of episodes long enough to have one
     success_known: bool = True  # False: nobody says what success is; only the return counts
 
     def as_dict(self) -> dict[str, Any]:
@@ -150,6 +151,7 @@ class EvalResult:
             "wilson_high": high,
             "cycle_time_s_mean": float(np.mean(times)) if times else None,
             "cycle_time_s_std": float(np.std(times)) if times else None,
+            "action_jerk": float(np.mean(self.jerks)) if self.jerks else None,
             "success_known": self.success_known,
             "return_mean": float(np.mean(self.returns)) if self.returns else None,
             "return_std": float(np.std(self.returns)) if self.returns else None,
@@ -306,6 +308,8 @@ class Session:
             result.cycle_times_s.append(round(summary.duration_s, 6))  # the clock's own rounding
             result.returns.append(summary.total_reward)
             result.success_known &= summary.success_known
+            if summary.jerk is not None:
+                result.jerks.append(summary.jerk)
             index += 1
             if max_failures is not None and result.successes.count(False) > max_failures:
                 break

@@ -54,6 +54,7 @@ OFFLINE = (
     "train.demos=0",
     "train.max_env_steps=0",
 )
+DATA = ("train.dataset={dataset}", "train.demos=0", "operator.intervene=false")
 LONG = ("learner.pretrain_updates=20000",)
 ONLINE = (  # on with plain SAC, without the data and without a person
     "algo=sac",
@@ -62,6 +63,14 @@ ONLINE = (  # on with plain SAC, without the data and without a person
     "operator.intervene=false",
 )
 WARM_UP = "learner.min_steps=2000"  # env steps in which the policy fills the replay
+
+
+ON_BASE = (  # what is learned on the base policy in the folder that the study was given
+    "base=flow",
+    "base.run={dataset}",
+    *DATA,
+    "learner.utd=4",
+)
 
 
 VARIANTS = {
@@ -103,8 +112,27 @@ VARIANTS = {
     "iql_wsrl": Variant("IQL, then WSRL", ONLINE, (*SMALL, WARM_UP), before="iql"),
     "calql_wsrl": Variant("Cal-QL, then WSRL", ONLINE, (*SMALL, WARM_UP), before="calql"),
     "calql_sac": Variant("Cal-QL, then SAC without a warm-up", ONLINE, SMALL, before="calql"),
+    "base": Variant(
+        "the base", ("algo=dsrl", *ON_BASE, "train.max_env_steps=0", "learner.pretrain_updates=0")
+    ),
+    "resfit": Variant("ResFiT: correct each action", ("algo=resfit", *ON_BASE)),
+    "policy_decorator": Variant(
+        "Policy Decorator: correct its plan",
+        ("algo=policy_decorator", *ON_BASE, "base.ahead=4"),
+    ),
+    "dsrl": Variant("DSRL: choose its noise", ("algo=dsrl", *ON_BASE)),
+    "zprl": Variant("ZPRL: shift its code", ("algo=zprl", *ON_BASE)),
+    "qc": Variant("Q-chunking: best of 8 samples", ("algo=qc", *ON_BASE)),
+    "pa_rl": Variant("PA-RL: pick, improve, teach it", ("algo=pa_rl", *ON_BASE, "learner.utd=2")),
+    "expo": Variant("EXPO: pick among samples and edits", ("algo=expo", *ON_BASE)),
+    "rlpd_data": Variant("RLPD from scratch, same demonstrations", DATA),
+    "filtered_bc": Variant(
+        "filtered BC: clone its successes",
+        ("algo=bc_flow", *DATA, "algo.own_successes=true", "learner.init_from={dataset}"),
+    ),
 }
-"""RLIF and HG-DAgger differ most when the person is poor: give `operator.skill` with them."""
+"""Those on a base take the run that made it as --dataset. RLIF and HG-DAgger differ most when the
+person is poor: give `operator.skill` with them."""
 
 ABLATION = ("full", "no_interventions", "no_demos", "neither", "bc")
 """HIL-SERL's own (arXiv 2410.21845, table 1): demonstrations, interventions, cloning."""
@@ -209,6 +237,7 @@ def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:
     wins, episodes = sum(p["successes"] for p in parts), sum(p["episodes"] for p in parts)
     low, high = wilson(wins, episodes)
     cycles = [p["cycle_time_s_mean"] for p in parts if p["cycle_time_s_mean"]]
+    jerks = [p["action_jerk"] for p in parts if p.get("action_jerk") is not None]
     return {
         "name": VARIANTS[name].name,
         "seeds": len(results),
@@ -219,6 +248,7 @@ def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:
         "wilson_high": high,
         "stochastic": [r["stochastic"]["success"] for r in results],
         "cycle_time_s": float(np.mean(cycles)) if cycles else None,
+        "action_jerk": float(np.mean(jerks)) if jerks else None,
         "env_steps": [r["env_steps"] for r in results],
         "human_steps": [r["human_steps"] for r in results],
         "minutes": [round(r["train_s"] / 60, 1) for r in results],
@@ -247,18 +277,20 @@ def draw(task: str, names: Sequence[str], seeds: int, folder: Path) -> str:
 def as_markdown(figures: dict[str, dict[str, Any]]) -> str:
     """The table of docs/results.md."""
     lines = [
-        "| variant | success, pooled (95 % interval) | per seed | stochastic | cycle s "
+        "| variant | success, pooled (95 % interval) | per seed | stochastic | cycle s | jerk "
         "| env steps | human steps | minutes |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in figures.values():
         interval = f"{100 * row['wilson_low']:.1f}-{100 * row['wilson_high']:.1f}"
         cycle = f"{row['cycle_time_s']:.1f}" if row["cycle_time_s"] else "-"
+        jerk = f"{row['action_jerk']:.2f}" if row["action_jerk"] is not None else "-"
         stochastic = ", ".join(f"{100 * v:.0f}" for v in row["stochastic"])
         lines.append(
             f"| {row['name']} | {100 * row['success']:.1f} % ({interval}) "
-            f"| {_list(row['successes'])} | {stochastic} % | {cycle} | {_list(row['env_steps'])} "
-            f"| {_list(row['human_steps'])} | {_list(row['minutes'])} |"
+            f"| {_list(row['successes'])} | {stochastic} % | {cycle} | {jerk} "
+            f"| {_list(row['env_steps'])} | {_list(row['human_steps'])} "
+            f"| {_list(row['minutes'])} |"
         )
     return "\n".join(lines)
 

@@ -302,9 +302,8 @@ def entropy(f: Figures) -> Finding | None:
     if alpha > high - low > 0.0:
         what = f"the temperature is {alpha:.2g}: entropy counts more than any return"
     elif abs(off) > ENTROPY_OFF:
-        what = (
-            f"entropy is {value / f.setup.decision_size:.2f} nats per dimension, its target {target:g}"
-        )
+        per_number = value / f.setup.decision_size
+        what = f"entropy is {per_number:.2f} nats per dimension, its target {target:g}"
     elif alpha < TEMPERATURE_TINY and off < 0.0:
         what = f"the temperature is {alpha:.1e}: nothing keeps the policy exploring"
     else:

@@ -95,6 +95,7 @@ def head(name: str, **changes: Any) -> tuple[Any, Spec]:
     quick = {
         "hidden": [32, 32], "batch_size": 64, "learning_rate": 3e-3, "precision": "float32",
         "ramp_updates": 1, "chunk": H, "target_entropy_per_dim": -2.0,
+        "policy_tau": 1.0, "value_range": None,
     }  # fmt: skip
     config = resolve(
         "algo", yaml.safe_load((CONFIGS / f"{name}.yaml").read_text()) | quick | changes

@@ -106,5 +106,6 @@ def test_every_variant_is_a_command_that_train_accepts(tmp_path: Path) -> None:
         experiment = Experiment.compose(longer[4:])
         without = "train.max_env_steps=0" in VARIANTS[name].overrides  # it would be another variant
         assert experiment.train.max_env_steps == (0 if without else 77)
-        assert experiment.learner.pretrain_updates == 88
+        untrained = "learner.pretrain_updates=0" in VARIANTS[name].overrides
+        assert experiment.learner.pretrain_updates == (0 if untrained else 88)
     assert with_predecessors(["iql_wsrl", "iql"]) == ["iql", "iql_wsrl"]
