@@ -13,6 +13,7 @@ TEXT = """
 Measure speed on this machine:
   env      environment steps per second, from state and with two cameras
   learner  gradient updates per second
+  heads    what a head costs per decision beside its base, on one core
   link     steps per second and round trip of the encrypted link
   loop     jitter of the control loop in real time
   console  the operator's page beside its targets: key to gate, server killed, video, memory, review
@@ -127,6 +128,7 @@ CONSOLE: tuple[tuple[str, type, float, str], ...] = (
 BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "env": _env,
     "learner": _from("robot_rl.learn.bench:bench"),
+    "heads": _from("robot_rl.learn.bench_heads:bench"),
     "link": _from("robot_rl.link.bench:bench"),
     "loop": _from("robot_rl.loop_bench:bench"),
     "console": _from("robot_rl.console_bench:bench"),

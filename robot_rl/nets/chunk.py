@@ -94,14 +94,17 @@ class ChunkNet(ActorNet):
         gripper_epsilon: float = 0.0,
     ) -> Tensor:
         """Actions [B, h, A] of the next steps."""
-        features = self.look(observation, tensors)
+        share = float(tensors["share"]) if self.has_base else 1.0
         base = self.base(observation, tensors, generator)
+        if share <= 0.0:
+            return self.plain(base, tensors).view(-1, self.chunk, self.action_size)
+        features = self.look(observation, tensors)
         chunk = self.propose(
             features, base, tensors, deterministic=deterministic, generator=generator
         )
-        if self.has_base:
-            head = torch.rand(len(chunk), 1, generator=generator).to(chunk.device)
-            chunk = torch.where(head < tensors["share"], chunk, self.plain(base, tensors))
+        if share < 1.0:
+            head = torch.rand(len(chunk), 1, generator=generator).to(chunk.device) < share
+            chunk = torch.where(head, chunk, self.plain(base, tensors))
         return chunk.view(-1, self.chunk, self.action_size)
 
 

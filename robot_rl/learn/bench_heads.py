@@ -1,0 +1,83 @@
+"""`robot-rl bench heads`: what a head costs per decision, beside the base that it runs or corrects.
+
+One observation at a time on one core, as on the robot. A head that runs the base is measured whole;
+what one sample of the base takes is taken off. Weights are random: they cost the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from numpy.typing import NDArray
+
+import robot_rl.learn.algos  # noqa: F401 - registers the configs
+from robot_rl.bases.flow import FlowBase
+from robot_rl.compose import config_dir
+from robot_rl.config import resolve
+from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
+from robot_rl.types import Observation
+
+HEADS = ("resfit", "policy_decorator", "dsrl", "zprl", "qc", "expo", "pa_rl")
+STATE = TensorSpec((30,), "float32")
+AHEAD = 4  # of the base's actions that are recorded
+WARM_UP = 20
+
+
+def bench(seconds: float) -> dict[str, float]:
+    """Figure -> milliseconds, `seconds` in all: <head>/decision_ms_p99, and overhead_ms_p50, _p99:
+    without one sample of the base (its median)."""
+    torch.set_num_threads(1)
+    plain = Spec("bench", 10.0, {"state": STATE}, ActionSpec(0.01, 0.1, gripper=True))
+    seen = {
+        "state": np.zeros((1, 30), np.float32),
+        BASE_ACTION: np.zeros((1, AHEAD, 7), np.float32),
+    }
+    generator = torch.Generator().manual_seed(0)
+    flow = _config("bc_flow").make_actor(plain)
+    base = FlowBase(flow, flow.init(generator), 0)
+    each_s = seconds / (len(HEADS) + 1)
+    own = _times_ms(lambda: base.sample_many({"state": seen["state"]}), each_s)
+    figures = {"base/sample_ms_p50": float(np.percentile(own, 50))}
+    for name in HEADS:
+        config, spec = _config(name), plain.with_base(AHEAD)
+        runs_base = hasattr(config, "running")
+        if runs_base:
+            config, spec = config.running(base), plain
+        net = config.make_actor(spec)
+        tensors = net.init(generator)
+        if "share" in tensors:
+            tensors["share"].fill_(1.0)
+        took = _times_ms(_decide(net, seen, tensors, generator), each_s)
+        free = took - (figures["base/sample_ms_p50"] if runs_base else 0.0)
+        figures[f"{name}/decision_ms_p99"] = float(np.percentile(took, 99))
+        figures[f"{name}/overhead_ms_p50"] = float(np.percentile(free, 50))
+        figures[f"{name}/overhead_ms_p99"] = float(np.percentile(free, 99))
+    return figures
+
+
+def _config(name: str) -> Any:
+    return resolve("algo", yaml.safe_load((config_dir() / "algo" / f"{name}.yaml").read_text()))
+
+
+def _decide(
+    net: Any, seen: Observation, tensors: dict[str, torch.Tensor], generator: torch.Generator
+) -> Callable[[], object]:
+    return lambda: net.act(seen, tensors, deterministic=False, generator=generator)
+
+
+def _times_ms(call: Callable[[], object], seconds: float) -> NDArray[np.float64]:
+    """How long single calls take."""
+    took: list[float] = []
+    for _ in range(WARM_UP):
+        call()
+    end_s = time.perf_counter() + seconds
+    while time.perf_counter() < end_s or len(took) < WARM_UP:
+        began_s = time.perf_counter()
+        call()
+        took.append(1e3 * (time.perf_counter() - began_s))
+    return np.array(took)
