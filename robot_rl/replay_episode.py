@@ -313,7 +313,7 @@ def _simulated(experiment: Experiment) -> Any:
     if isinstance(task, GymTask) or not hasattr(task, "parts"):
         raise ConfigError(
             f"task '{getattr(task, 'env_id', task.name)}' cannot be replayed",
-            expected="a task with a simulated arm: reach, lift, peg_insert, or one of a plugin",
+            expected="a task with a simulated arm: reach, lift, peg_insert ..., or one of a plugin",
             got=f"{type(task).__name__}, which has none",
             fix="look at its recorded episodes with robot-rl review, at its policy with eval",
         )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import rerun as rr
-import rerun.blueprint as rrb
+import rerun as rr  # pyright: ignore[reportMissingImports]
+import rerun.blueprint as rrb  # pyright: ignore[reportMissingImports]
 from numpy.typing import NDArray
 
 from robot_rl.data.episodes import Episode

@@ -16,7 +16,7 @@ from robot_rl.config import resolve
 from robot_rl.env import RobotEnv
 from robot_rl.ports import ResetPlan
 
-TASKS = {"Reach": "reach", "Lift": "lift", "PegInsert": "peg_insert"}
+TASKS = {"Reach": "reach", "Lift": "lift", "PegInsert": "peg_insert", "PickInsert": "pick_insert"}
 PICTURE_SIZE = (480, 640)
 
 

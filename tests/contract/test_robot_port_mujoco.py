@@ -11,7 +11,7 @@ from robot_rl.ports import Clock, RobotPort
 from robot_rl.types import Command, Driver, Pose
 from robot_rl_sim.robot import MujocoRobot
 
-TASKS = ("peg_insert", "lift", "reach")
+TASKS = ("peg_insert", "lift", "pick_insert", "reach")
 
 
 @pytest.fixture(params=TASKS)

@@ -43,6 +43,7 @@ def run_episode(task: SimTask, robot: MujocoRobot, seed: int, skill: float | Non
     [
         ({"name": "reach"}, 10),
         ({"name": "lift"}, 30),
+        ({"name": "pick_insert"}, 45),
         ({"name": "peg_insert", "variant": "easy"}, 30),
         ({"name": "peg_insert", "variant": "std"}, 30),
         ({"name": "peg_insert", "variant": "hard"}, 30),

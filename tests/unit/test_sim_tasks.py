@@ -14,10 +14,10 @@ from robot_rl.errors import ConfigError
 from robot_rl.geometry import compose, inverse, pose
 from robot_rl.ports import Task
 from robot_rl.types import Pose, RobotState
-from robot_rl_sim.tasks import LiftTask, PegInsertTask, ReachTask, SimTask
+from robot_rl_sim.tasks import LiftTask, PegInsertTask, PickInsertTask, ReachTask, SimTask
 from robot_rl_sim.tasks.common import tool_down, upright
 
-TASKS = ("peg_insert", "lift", "reach")
+TASKS = ("peg_insert", "lift", "pick_insert", "reach")
 
 
 def state_of(task: SimTask, tcp: Pose, objects: dict[str, Pose], **fields: Any) -> RobotState:
@@ -171,6 +171,24 @@ def test_lift_success_needs_the_cube_up_and_in_the_hand() -> None:
     assert not task.success(state_of(task, tool_down(high + np.array((0.1, 0, 0))), up))
     low = np.array((0.5, 0.0, 0.115))
     assert not task.success(state_of(task, tool_down(low), {"cube": upright(low)}))
+
+
+def test_pick_insert_is_done_when_the_cube_lies_in_the_pocket_and_nobody_holds_it() -> None:
+    task, pocket = PickInsertTask(), np.array((0.5, 0.09, 0.0))
+    half = task.cube_m / 2
+
+    def state(cube: tuple[float, float, float], width_m: float = 0.06) -> RobotState:
+        objects = {"cube": upright(pocket + np.array(cube)), "pocket": upright(pocket)}
+        hand = tool_down(pocket + np.array((0.0, 0.0, 0.1)))
+        return state_of(task, hand, objects, width=width_m)
+
+    assert task.success(state((0.002, -0.002, half)))
+    assert not task.success(state((0.0, 0.0, half), width_m=0.038))  # still held
+    assert not task.success(state((0.0, 0.0, half + 0.012)))  # on the walls
+    assert not task.success(state((0.02, 0.0, half)))  # beside it
+    far, near = (task.progress(state((x, 0.0, half))).remaining_m for x in (-0.2, -0.1))
+    held, done = (task.progress(state((0.0, 0.0, half), w)).remaining_m for w in (0.038, 0.06))
+    assert far > near > held > done == 0.0
 
 
 def test_lift_fails_when_the_cube_is_off_the_table() -> None:

@@ -7,6 +7,7 @@ The same objects run on a real arm: they see `RobotState` only. Simulators build
 from robot_rl_sim.tasks.common import SimTask
 from robot_rl_sim.tasks.lift import LiftTask
 from robot_rl_sim.tasks.peg_insert import PegInsertTask
+from robot_rl_sim.tasks.pick_insert import PickInsertTask
 from robot_rl_sim.tasks.reach import ReachTask
 
-__all__ = ["LiftTask", "PegInsertTask", "ReachTask", "SimTask"]
+__all__ = ["LiftTask", "PegInsertTask", "PickInsertTask", "ReachTask", "SimTask"]

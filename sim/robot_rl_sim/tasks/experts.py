@@ -19,6 +19,7 @@ from robot_rl_sim.tasks.common import TOOL_DOWN_XYZW
 if TYPE_CHECKING:
     from robot_rl_sim.tasks.lift import LiftTask
     from robot_rl_sim.tasks.peg_insert import PegInsertTask
+    from robot_rl_sim.tasks.pick_insert import PickInsertTask
     from robot_rl_sim.tasks.reach import ReachTask
 
 
@@ -108,6 +109,11 @@ class LiftExpert:
         self._task, self._hand = task, Hand(skill)
         self.reset(np.random.default_rng(0))
 
+    @property
+    def hand(self) -> Hand:
+        """Whose imperfections it has."""
+        return self._hand
+
     def reset(self, rng: np.random.Generator) -> None:
         """Start an episode."""
         self._hand.reset(rng)
@@ -142,6 +148,54 @@ class LiftExpert:
         turn = quat_multiply(quat_from_rotvec((0.0, 0.0, yaw)), tcp.quaternion_xyzw)
         target = Pose(goal, _level(turn))
         return self._hand.move(task.spec.pose_action, tcp, target, gripper)
+
+
+class PickInsertExpert:
+    """Grasps as `LiftExpert`, then: up, across and square with the pocket, down, open."""
+
+    CARRY_M = 0.05  # the cube's bottom above the table on the way across
+    ALIGNED_M = 0.002  # before it goes down; on the way down twice that will do
+    DOWN_M = 0.015  # per step
+    RELEASE_M = 0.005  # the cube's bottom above the table when the fingers open
+
+    def __init__(self, task: PickInsertTask, skill: float) -> None:
+        self._task, self._pick = task, LiftExpert(task, skill)
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Start an episode."""
+        self._pick.reset(rng)
+        self._released = False
+
+    def act(self, state: RobotState) -> NDArray[np.float32]:
+        """Action [7]; the last entry closes (-1) or opens (+1) the gripper."""
+        task, tcp = self._task, state.tcp_in_base
+        raised, way = task.raised_m(state), task.cube_to_pocket(state)
+        grip = float(np.linalg.norm(task.cube_in_tcp(state)))
+        held = grip < task.cube_m / 2 and state.gripper_width_m < task.cube_m + 0.004
+        inside = float(np.hypot(*way[:2])) < task.clearance_m
+        self._released = inside and (self._released or raised < self.RELEASE_M)
+        if not self._released and not (held and raised > self.RELEASE_M / 2):
+            return self._pick.act(state)
+        hand, goal, gripper = self._pick.hand, tcp.position_m.copy(), -1.0
+        yaw = task.pocket_yaw_rad(state)
+        if self._released:
+            gripper = 1.0
+        else:
+            ahead = LOOK_AHEAD_S * state.tcp_twist_in_base[:3]
+            goal[:2] += way[:2] + hand.offset_m - ahead[:2]
+            aside = float(np.hypot(*(way[:2] + hand.offset_m)))
+            lowering = raised < self.CARRY_M - self.DOWN_M / 2 and inside
+            aligned = aside < (2.0 if lowering else 1.0) * self.ALIGNED_M
+            if aligned and abs(yaw) < LiftExpert.ALIGNED_RAD:
+                goal[2] -= min(raised, self.DOWN_M)
+            elif lowering:
+                goal[2] -= ahead[2]  # wait until it is over the pocket again
+            else:
+                goal[2] += self.CARRY_M - raised - ahead[2]
+            if raised < self.CARRY_M / 2 and not inside:
+                goal[:2] = tcp.position_m[:2]  # up, before it goes across
+        turn = quat_multiply(quat_from_rotvec((0.0, 0.0, yaw)), tcp.quaternion_xyzw)
+        return hand.move(task.spec.pose_action, tcp, Pose(goal, _level(turn)), gripper)
 
 
 def _level(quaternion_xyzw: NDArray[np.float64]) -> NDArray[np.float64]:
