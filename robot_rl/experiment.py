@@ -168,7 +168,10 @@ class Experiment:
     def spec(self) -> Spec:
         """Of the rows of this run: the task's, and what the base adds to each frame."""
         spec = self.task.spec
-        return spec if self.planner is None else spec.with_base(self.planner.ahead)
+        if self.planner is None:
+            return spec
+        noise = self.algo.noise_size(spec) if hasattr(self.algo, "noise_size") else 0
+        return spec.with_base(self.planner.ahead, noise)
 
     @cached_property
     def planner(self) -> BaseConfig | None:

@@ -82,8 +82,8 @@ class Policy(Protocol):
         """Why no episode may begin, "" when one may. May take seconds."""
         return ""
 
-    def begin_episode(self) -> None:
-        """Forget the last episode."""
+    def begin_episode(self, deterministic: bool = False) -> None:
+        """Forget the last episode; deterministic: what `look` decides shall be."""
 
     def look(self, observation: Observation) -> Observation:
         """The observation as it is recorded: with what a base policy adds to it. Once per tick."""
@@ -224,7 +224,7 @@ class _Episode:
         loop, summary = self.loop, self.summary
         loop.operator.begin_episode(self.start.seed, self.start.purpose)
         loop.arbiter.begin_episode()
-        loop.policy.begin_episode()
+        loop.policy.begin_episode(self.deterministic)
         loop.reward.begin_episode()
         began_s = tick_s = previous_s = loop.clock.now_s()
         wall_s = time.perf_counter()

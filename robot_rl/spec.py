@@ -22,7 +22,10 @@ from robot_rl.geometry import (
 from robot_rl.types import Observation, Pose
 
 IMAGE = "image/"  # observation entries of cameras begin so
+BASE = "base/"  # entries that a base policy adds begin so
 BASE_ACTION = "base/action"  # float32 [n, A]: what the base policy would do in the next n steps
+BASE_NOISE = "base/noise"  # float32 [d]: what was decided about the noise that this plan came from
+BASE_AGE = "base/age"  # float32 [1]: ticks since then; 0 = here
 PROTOCOL_VERSION = 1  # bump when a message or row changes shape
 
 
@@ -142,9 +145,13 @@ class Spec:
             first += size
         return found
 
-    def with_base(self, ahead: int) -> Spec:
-        """The same with the next `ahead` actions of a base policy in each frame."""
+    def with_base(self, ahead: int, noise: int = 0) -> Spec:
+        """The same with the next `ahead` actions of a base policy in each frame; with `noise` also
+        which decision (that many numbers) they came from, and when it was made."""
         added = {BASE_ACTION: TensorSpec((ahead, self.action.size), "float32")}
+        if noise:
+            added[BASE_NOISE] = TensorSpec((noise,), "float32")
+            added[BASE_AGE] = TensorSpec((1,), "float32")
         return replace(self, observation={**self.observation, **added})
 
     @property

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from robot_rl.errors import CheckpointError, LinkError, SpecError
+from robot_rl.nets.noise import NoiseNet
 from robot_rl.spec import Spec
 from robot_rl.types import Observation, Weights
 
@@ -50,6 +51,9 @@ class PolicyRuntime:
         self._tensors = self._net.init(torch.Generator().manual_seed(0))
         self._version = -1
         self.weights: Weights | None = None  # the ones in use, for `save_policy`
+        self._deterministic = False
+        if base is not None and isinstance(self._net, NoiseNet):
+            base.choose = self._choose
 
     @classmethod
     def of(cls, experiment: Experiment, *, real_time: bool = False) -> PolicyRuntime:
@@ -98,9 +102,10 @@ class PolicyRuntime:
         if self._base is not None:
             self._base.close()
 
-    def begin_episode(self) -> None:
-        """Nothing of the last episode matters."""
+    def begin_episode(self, deterministic: bool = False) -> None:
+        """Nothing of the last episode matters; deterministic: the noise of a base is chosen so."""
         self._plan.clear()
+        self._deterministic = deterministic
         if self._base is not None:
             self._base.begin_episode()
 
@@ -128,6 +133,22 @@ class PolicyRuntime:
             )[0].numpy()
             self._plan.extend(proposed[None] if proposed.ndim == 1 else proposed)
         return self._plan.popleft()
+
+    def _choose(self, observation: Observation) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Decision [d] and noise for the base's next chunk; no noise, [0]: it draws its own."""
+        assert isinstance(self._net, NoiseNet) and self._base is not None
+        decision = None
+        if self._version >= 0:
+            decision = self._net.decide(
+                {k: observation[k][None] for k in self._net.look_keys},
+                self._tensors,
+                deterministic=self._deterministic,
+                generator=self._generator,
+            )
+        if decision is None:
+            return np.zeros(self._net.decision_size, np.float32), np.zeros(0, np.float32)
+        noise = self._net.noise(decision, self._base.base.spec.noise_shape or ())
+        return decision[0].numpy(), noise[0].numpy()
 
 
 def tensors_of(weights: Weights, like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

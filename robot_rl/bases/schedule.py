@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
@@ -29,18 +30,24 @@ from numpy.typing import NDArray
 
 from robot_rl.bases.spec import BaseConfig, BasePolicy
 from robot_rl.errors import RobotRLError, SpecError
-from robot_rl.spec import BASE_ACTION, Spec
+from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE, Spec
 from robot_rl.types import Observation
 
 log = logging.getLogger(__name__)
 
 Chunk = NDArray[np.float32]
+Choice = tuple[
+    NDArray[np.float32], NDArray[np.float32]
+]  # decision [d]; noise, [0] = the base's own
+Choose = Callable[[Observation], Choice]
 
 
 class Planner(Protocol):
     """What the policy runtime needs; see the module."""
 
     problem: str
+    base: BasePolicy
+    choose: Choose | None  # decides the noise of each chunk; see `PolicyRuntime`
 
     def ready(self) -> str:
         """Why no episode may begin, "" when one may. May take seconds."""
@@ -86,6 +93,8 @@ class Schedule:
         self.base, self._execute, self._ahead = base, execute, ahead
         self._plan: Chunk | None = None
         self._at = 0  # index into it
+        self.choose: Choose | None = None
+        self._choice = _NO_CHOICE
 
     def ready(self) -> str:
         """It always is."""
@@ -112,8 +121,10 @@ class Schedule:
             or self._at >= self._execute
             or self._at + self._ahead > len(self._plan)
         ):
-            self._plan, self._at = checked(self.base, self.base.sample(observation)), 0
-        return {BASE_ACTION: self._plan[self._at : self._at + self._ahead]}
+            self._choice = self.choose(observation) if self.choose else _NO_CHOICE
+            self._plan, self._at = _sample(self.base, observation, self._choice), 0
+        seen = {BASE_ACTION: self._plan[self._at : self._at + self._ahead]}
+        return seen | (_said(self._choice, self._at) if self.choose else {})
 
     def close(self) -> None:
         """Nothing runs beside."""
@@ -136,12 +147,28 @@ def checked(base: BasePolicy, chunk: NDArray) -> Chunk:
     return np.clip(chunk, -1.0, 1.0).astype(np.float32)
 
 
+_NO_CHOICE: Choice = (np.zeros(0, np.float32), np.zeros(0, np.float32))
+
+
+def _sample(base: BasePolicy, observation: Observation, choice: Choice) -> Chunk:
+    """A checked chunk, from the noise that was chosen."""
+    noise = choice[1] if choice[1].size else None
+    return checked(base, base.sample(observation, noise))
+
+
+def _said(choice: Choice, age: int) -> Observation:
+    """What a frame says of a choice; noise that nobody chose is never of age 0."""
+    decided = age if choice[1].size else age + 1
+    return {BASE_NOISE: choice[0], BASE_AGE: np.array([decided], np.float32)}
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A chunk whose first action belongs to tick `tick`."""
+    """A chunk whose first action belongs to tick `tick`, and the choice that it came from."""
 
     chunk: Chunk
     tick: int
+    choice: Choice = _NO_CHOICE
 
     def at(self, tick: int) -> Chunk | None:
         """The action of a tick, None beyond the end."""
@@ -173,7 +200,9 @@ class AsyncSchedule:
         self.base, self._execute, self._ahead, self._blend = base, execute, ahead, blend
         self._first_s, self._retry_s = first_s, retry_s
         self._pool = ThreadPoolExecutor(1, "base policy")  # one question at a time, in order
+        self.choose: Choose | None = None
         self._asked: Future[Chunk] | None = None
+        self._choice = _NO_CHOICE  # of the question on its way
         self._asked_tick = self._tick = 0
         self._asked_s = self._answered_s = self._not_before_s = 0.0
         self._plan: _Plan | None = None
@@ -227,7 +256,12 @@ class AsyncSchedule:
             self.problem = "base policy: " + (self._failure or f"no answer for {silent_s:.1f} s")
             nothing = np.zeros(self.base.spec.action_size, np.float32)
             actions = [nothing if action is None else action for action in actions]
-        return {BASE_ACTION: np.stack([a for a in actions if a is not None])}
+        seen = {BASE_ACTION: np.stack([a for a in actions if a is not None])}
+        if self.choose is None:
+            return seen
+        if self._plan is None:
+            return seen | _said(self.choose(observation), 1)
+        return seen | _said(self._plan.choice, self._tick - self._since)
 
     def _is_time(self) -> bool:
         """Whether to ask: as told, or earlier if the plan would end before the answer is here."""
@@ -242,7 +276,9 @@ class AsyncSchedule:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, observation: Observation) -> None:
-        self._asked = self._pool.submit(lambda: checked(self.base, self.base.sample(observation)))
+        choice = self.choose(observation) if self.choose else _NO_CHOICE
+        self._choice = choice
+        self._asked = self._pool.submit(lambda: _sample(self.base, observation, choice))
         self._asked_tick, self._asked_s = self._tick, time.monotonic()
 
     def _collect(self, wait_s: float) -> None:
@@ -266,7 +302,7 @@ class AsyncSchedule:
             took = self._tick - self._asked_tick
             self._answer_ticks = max(took, (self._answer_ticks or 0) - 1)
         self._old, self._since = (None if self._hurry else self._plan), self._tick
-        self._plan = _Plan(chunk, self._asked_tick)
+        self._plan = _Plan(chunk, self._asked_tick, self._choice)
 
     def _action(self, tick: int) -> Chunk | None:
         """Of the newest plan, on its way there from the one before."""

@@ -392,8 +392,7 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
     critic: Any = getattr(algo, "critic", None)
     if critic is None:
         return figures
-    executed = batch.action if batch.chunk is None else batch.chunk.reshape(len(batch.action), -1)
-    action = torch.from_numpy(executed[:rows, : net.pose_size])
+    action = torch.from_numpy(net.executed(batch)[:rows, : net.pose_size])
     pair = torch.cat((features, net.judged(action, net.base(seen, actor))), -1)
     critic_net: EnsembleMLP = algo.critic_net  # type: ignore[attr-defined]
     hidden, q = critic_net.activations(pair, critic[:PROBE_CRITICS].cpu())

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from robot_rl.errors import SpecError
 from robot_rl.learn.frames import Allocate, in_memory
-from robot_rl.spec import Spec, TensorSpec
+from robot_rl.spec import BASE_AGE, Spec, TensorSpec
 from robot_rl.store.review import KINDS, Review, review
 from robot_rl.types import (
     Driver,
@@ -67,7 +67,9 @@ class View:
     n_step: transitions span up to this many steps; chunk: so many actions are read; gamma:
     discounts the rewards inside a transition and the return to go; demo_only: never fall back on
     practice while there are no demonstrations (a cloner would clone itself); own_successes: see the
-    module; recent_fraction: of the online draws, taken from the newest `recent_steps` online steps.
+    module; recent_fraction: of the online draws, taken from the newest `recent_steps` online steps;
+    decisions: transitions begin where the policy chose a base's noise (`spec.BASE_AGE` = 0), and
+    end where it does again.
     """
 
     n_step: int = 1
@@ -77,6 +79,7 @@ class View:
     own_successes: bool = False
     recent_fraction: float = 0.0
     recent_steps: int = 1000
+    decisions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +346,10 @@ class Replay:
         if self.view.n_step > 1:
             chain = self.read(slots, self.view.n_step)
             there = chain >= 0
+            if self.view.decisions:
+                later = self._frames[BASE_AGE].take(self._frame[chain], 0)[..., 0] > 0.0
+                later[:, 0] = True
+                there &= np.logical_and.accumulate(later, 1)
             discount = self.view.gamma ** np.arange(self.view.n_step)
             reward = (np.where(there, self._reward[chain], 0.0) @ discount).astype(np.float32)
             taken = np.where(there, self._before_takeover[chain], False) @ discount
@@ -504,7 +511,7 @@ class Replay:
 
     def _offer(self, episode: _Episode, slot: int) -> None:
         """Enter a step into the views if it is complete; take it out if people want it out."""
-        if not self._ready(slot):
+        if not self._ready(slot) or (self.view.decisions and not self._is_decision(slot)):
             self._online.discard(slot)
             self._demo.discard(slot)
             return
@@ -514,6 +521,11 @@ class Replay:
         own = self.view.own_successes and episode.alone
         if self._human[slot] or own or episode.purpose == "data":
             self._demo.add(slot)
+
+    def _is_decision(self, slot: int) -> bool:
+        """Whether the policy chose a base's noise there."""
+        age = self._frames[BASE_AGE][int(self._frame[slot])]
+        return not self._human[slot] and float(age[0]) == 0.0
 
     def _evict(self) -> None:
         """Forget the oldest practice episode; demonstrations go only when nothing else is left."""

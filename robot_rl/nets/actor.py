@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,6 +19,9 @@ from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.observation import ObservationNet
 from robot_rl.spec import BASE_ACTION, Spec
+
+if TYPE_CHECKING:
+    from robot_rl.learn.replay import Batch
 
 GRIPPER_CHOICES = 3  # close, keep, open: index = round(action[6]) + 1
 CORRECTION_LIMIT = 3.0  # a person's action may be far from the base's: "far" is enough then
@@ -106,6 +110,10 @@ class ActorNet(ObservationNet):
         if self.gripper:
             tensors["gripper"] = self.gripper.init(generator, last_scale=scale)
         return tensors | self.init_observation(generator)
+
+    def executed(self, batch: Batch) -> NDArray[np.float32]:
+        """What the critics learn the value of: the actions [B, A] that were carried out."""
+        return batch.action
 
     def base(
         self,

@@ -2,7 +2,8 @@
 
 What the policy decides, u in [-1, 1]^d, becomes a chunk [h, A], the gripper one more number in it:
 
-    ChunkNet   u itself, or clip(a_base + residual u): the base's plan as recorded with the frame
+    ChunkNet   u itself, or clip(a_base + residual u): the base's plan as recorded with the frame;
+               with `reference` it is u, and the plan is only something that the policy sees
     SteerNet   what the base samples from the noise reach u (DSRL), or from its code z + reach u
                (ZPRL)
     PickNet    the best of several samples of the base, after a few steps uphill (PA-RL), or of
@@ -16,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -26,25 +29,35 @@ from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.flow import FlowNet
 from robot_rl.spec import BASE_ACTION
 
+if TYPE_CHECKING:
+    from robot_rl.learn.replay import Batch
+
 BASE = "base_"  # tensors of a base policy that travels with the head begin so
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkNet(ActorNet):
-    """Decides a chunk; `ActorNet`'s tensors, and "share" on a base. chunk: h; action_size: A."""
+    """Decides a chunk; `ActorNet`'s tensors, and "share" on a base. chunk: h; action_size: A;
+    reference: see the module."""
 
     chunk: int
     action_size: int
+    reference: bool = False
 
     @property
     def pose_size(self) -> int:
         """Numbers in a chunk."""
         return self.chunk * self.action_size
 
+    def executed(self, batch: Batch) -> NDArray[np.float32]:
+        """Chunks [B, h A], zeros beyond their end."""
+        assert batch.chunk is not None
+        return batch.chunk.reshape(len(batch.chunk), -1)
+
     @property
     def has_base(self) -> bool:
         """Whether a base proposes."""
-        return self.residual > 0.0
+        return self.residual > 0.0 or self.reference
 
     def init(self, generator: torch.Generator, std: float = 1.0) -> dict[str, Tensor]:
         """As `ActorNet.init`; the base drives at first."""
@@ -58,7 +71,7 @@ class ChunkNet(ActorNet):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """What the base would do in the next h steps: [B, h A], or [B, 0]."""
-        if not self.residual:
+        if not self.has_base:
             return super().base(observation, tensors)
         plan = torch.as_tensor(observation[BASE_ACTION])[:, : self.chunk]
         return plan.flatten(1).to(tensors["mean"].device)
@@ -94,7 +107,9 @@ class ChunkNet(ActorNet):
         gripper_epsilon: float = 0.0,
     ) -> Tensor:
         """Actions [B, h, A] of the next steps."""
-        share = float(tensors["share"]) if self.has_base else 1.0
+        share = 1.0
+        if self.has_base:  # a GPU is not waited for: it computes both
+            share = float(tensors["share"]) if tensors["share"].device.type == "cpu" else 0.5
         base = self.base(observation, tensors, generator)
         if share <= 0.0:
             return self.plain(base, tensors).view(-1, self.chunk, self.action_size)
@@ -103,7 +118,8 @@ class ChunkNet(ActorNet):
             features, base, tensors, deterministic=deterministic, generator=generator
         )
         if share < 1.0:
-            head = torch.rand(len(chunk), 1, generator=generator).to(chunk.device) < share
+            drawn = torch.rand(len(chunk), 1, generator=generator).to(chunk.device)
+            head = drawn < tensors["share"]
             chunk = torch.where(head, chunk, self.plain(base, tensors))
         return chunk.view(-1, self.chunk, self.action_size)
 
@@ -164,6 +180,16 @@ class _FlowNetHead(ChunkNet):
         return self.decode(condition, noise[:, :size], tensors)
 
 
+def spread(decision: Tensor, knots: int, chunk: int, action_size: int) -> Tensor:
+    """Numbers at `knots` moments [B, knots A], linear in between: [B, chunk A]."""
+    at_knots = decision.view(-1, knots, action_size)
+    place = torch.linspace(0.0, knots - 1.0, chunk, device=decision.device)
+    low = place.floor().long()
+    high = (low + 1).clamp_max(knots - 1)
+    share = (place - low).view(1, -1, 1)
+    return torch.lerp(at_knots[:, low], at_knots[:, high], share).flatten(1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SteerNet(_FlowNetHead):
     """Decides from which noise, or around which code, the base samples.
@@ -187,12 +213,7 @@ class SteerNet(_FlowNetHead):
         """Noise at the knots [B, knots A] -> noise of the whole chunk [B, h' A]."""
         if not self.knots:
             return decision
-        at_knots = decision.view(-1, self.knots, self.action_size)
-        place = torch.linspace(0.0, self.knots - 1.0, self.flow.chunk, device=decision.device)
-        low = place.floor().long()
-        high = (low + 1).clamp_max(self.knots - 1)
-        share = (place - low).view(1, -1, 1)
-        return torch.lerp(at_knots[:, low], at_knots[:, high], share).flatten(1)
+        return spread(decision, self.knots, self.flow.chunk, self.action_size)
 
 
 @dataclass(frozen=True, kw_only=True)

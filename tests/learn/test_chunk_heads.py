@@ -32,7 +32,7 @@ SPEC = Spec(
 )
 H = 4
 CONFIGS = Path(__file__).parents[2] / "configs" / "algo"
-HEADS = ("dsrl", "zprl", "qc", "pa_rl", "expo", "policy_decorator")
+HEADS = ("dsrl", "zprl", "qc", "pa_rl", "expo", "policy_decorator", "rlt")
 
 
 def demonstrated(count: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
@@ -161,6 +161,21 @@ def test_a_whole_plan_is_corrected_within_its_scale() -> None:
     moved = act(algo, batch.observation) - torch.from_numpy(batch.observation[BASE_ACTION])
     assert float(moved.mean()) > 0.05
     assert float(moved.abs().max()) <= 0.2 + 1e-6
+
+
+def test_a_chunk_beside_the_reference_stays_near_it_unless_it_pays_more() -> None:
+    far = []
+    for weight in (0.1, 30.0):
+        config, spec = head("rlt", reference_weight=weight)
+        algo, bandit = config.make(spec, seed=0), Bandit(0.5)
+        for _ in range(250):
+            algo.update(bandit)
+        batch = bandit(200, 0.0)
+        done = act(algo, batch.observation)
+        far.append(float((done - torch.from_numpy(batch.observation[BASE_ACTION])).abs().mean()))
+        if weight < 1.0:  # it may change sides, which no correction of 0.2 can
+            assert float((done.mean((1, 2)) > 0.3).float().mean()) > 0.8
+    assert far[1] < 0.15 < far[0]
 
 
 def test_the_base_stays_as_it_is_unless_it_is_taught() -> None:

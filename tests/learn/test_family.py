@@ -29,7 +29,7 @@ from robot_rl.learn.learner import LearnerConfig
 from robot_rl.learn.replay import Batch
 from robot_rl.nets.cpu import need_compiler
 from robot_rl.nets.heads import HlGauss
-from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
+from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE, ActionSpec, Spec, TensorSpec
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "algo").glob("*.yaml"))
 PX = 24
@@ -49,8 +49,11 @@ def small(path: Path, images: bool, **changes: str) -> tuple[Any, Spec, Data]:
     text = yaml.safe_load(path.read_text()) | {"hidden": [16], "batch_size": 16} | changes
     text["encoder"] = {"channels": [8, 8], "latent": 8}
     config = resolve("algo", text)
-    base = {"base": 1.0} if text.get("residual") else {}
+    base = {"base": 1.0} if text.get("residual") or text.get("reference_weight") else {}
     space = spec(images, gripper=True, base=bool(base))
+    if hasattr(config, "noise_size"):
+        base = {"base": 1.0, "noise": float(config.noise_size(space))}
+        space = space.with_base(4, int(base["noise"]))
     if hasattr(config, "running"):
         flow = BcFlowConfig(hidden=(16,), latent=4, encoder=config.encoder).make_actor(space)
         tensors = flow.init(torch.Generator().manual_seed(0))
@@ -74,6 +77,10 @@ class Data:
             seen["image/wrist"] = self.rng.integers(0, 256, (n, PX, PX, 3), np.uint8)
         if "base" in self.columns:
             seen[BASE_ACTION] = self.rng.uniform(-1, 1, (n, 4, self.size)).astype(np.float32)
+        if "noise" in self.columns:
+            decided = self.rng.uniform(-1, 1, (n, int(self.columns["noise"])))
+            seen[BASE_NOISE] = decided.astype(np.float32)
+            seen[BASE_AGE] = np.zeros((n, 1), np.float32)
         return seen
 
     def column(self, name: str, n: int, default: float) -> np.ndarray:

@@ -6,6 +6,7 @@ from robot_rl.learn.algos.calql import CalQlConfig
 from robot_rl.learn.algos.chunked import ChunkedConfig
 from robot_rl.learn.algos.hil_serl import HilSerlConfig
 from robot_rl.learn.algos.iql import IqlConfig
+from robot_rl.learn.algos.noise import NoiseConfig
 from robot_rl.learn.algos.pick import PickConfig
 from robot_rl.learn.algos.steer import SteerConfig
 from robot_rl.learn.algos.td3 import Td3Config
@@ -17,6 +18,7 @@ __all__ = [
     "ChunkedConfig",
     "HilSerlConfig",
     "IqlConfig",
+    "NoiseConfig",
     "PickConfig",
     "SteerConfig",
     "Td3Config",

@@ -1,7 +1,7 @@
 """Actor-critic over chunks: the policy decides h actions at once, the critics judge all of them.
 
-Papers: Q-chunking (arXiv 2507.07969), Policy Decorator (arXiv 2412.13630). The rest is as in
-`hil_serl`, with a chunk c = a_{t:t+h} in the place of the action:
+Papers: Q-chunking (arXiv 2507.07969), Policy Decorator (arXiv 2412.13630), RL Token (RLT, arXiv
+2604.23073). The rest is as in `hil_serl`, with a chunk c = a_{t:t+h} in the place of the action:
 
     critic_loss   y = R_h + gamma^h m min_{i in S} Q'_i(s_{t+h}, c')
                   L = mean_i mean_B (Q_i(s_t, c) - y)^2,  R_h = sum_{k < h} gamma^k r_{t+k}
@@ -10,6 +10,11 @@ c is what was really carried out, so the h-step backup is unbiased, and each of 
 begin a transition, whoever drove. On a base policy (`residual` > 0) the decision is a correction of
 its whole plan, which is recorded with each frame: `base.ahead` must be at least `chunk`.
 
+With `reference_weight` w > 0 the policy decides whole chunks with the base's plan c_b before its
+eyes (RLT), and is held near it, or near what a person did instead:
+
+    actor_loss    SAC's + w mean_B |c~ - c_b|^2; in `reference_dropout` of the rows c_b is hidden
+
 Where the driver changed, or the episode ended, within h steps, the transition ends there, too
 (`View`); the rest of c is filled with actions of other rows. After a terminal step that is exact:
 what would have followed changes nothing. (Q-chunking drops such rows; with a sparse reward it is
@@ -17,23 +22,27 @@ they that hold it.)
 
 Deviations from Policy Decorator: decisions begin at zero, so that the base drives at first,
 exactly; its progressive exploration is `ramp_updates`. The gripper is one more number of the chunk.
+From RLT: no token of a VLA's features, the observation itself; SAC's temperature; transitions begin
+at every step.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from robot_rl.bases.flow import FlowBase, FlowBaseConfig
 from robot_rl.bases.spec import BaseConfig
 from robot_rl.config import register
 from robot_rl.errors import ConfigError
 from robot_rl.learn.algos.base import Sampler
-from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.actor import ActorNet
 from robot_rl.nets.chunk import BASE, ChunkNet
@@ -49,6 +58,8 @@ class ChunkedConfig(HilSerlConfig):
     """HIL-SERL's numbers, and a chunk."""
 
     chunk: int = 4  # h, as long as what is carried out; Q-chunking: 5
+    reference_weight: float = 0.0  # of the distance to the base's plan; > 0 = RLT (residual 0)
+    reference_dropout: float = 0.5  # share of rows in which the policy must do without seeing it
     ramp_updates: int = 0  # until the head decides always and the base alone never (on a base)
 
     def __post_init__(self) -> None:
@@ -58,6 +69,10 @@ class ChunkedConfig(HilSerlConfig):
             raise ValueError("chunk must be at least 2; returns span a chunk, so n_step stays 1")
         if self.ramp_updates < 0:
             raise ValueError(f"ramp_updates must not be negative, got {self.ramp_updates}")
+        if self.reference_weight < 0.0 or not 0.0 <= self.reference_dropout <= 1.0:
+            raise ValueError("reference_weight must be >= 0, reference_dropout lie in [0, 1]")
+        if self.residual and self.reference_weight:
+            raise ValueError("residual corrects the base's plan, reference_weight replaces it")
 
     @property
     def view(self) -> View:
@@ -86,16 +101,17 @@ class ChunkedConfig(HilSerlConfig):
     def net(self, spec: Spec, bf16: bool) -> ActorNet:
         """See `HilSerlConfig.net`."""
         ahead = spec.observation[BASE_ACTION].shape[0] if BASE_ACTION in spec.observation else 0
-        if self.residual and ahead < self.chunk:
+        reference = self.reference_weight > 0.0
+        if (self.residual or reference) and ahead < self.chunk:
             raise ConfigError(
-                "a residual on a chunk needs the base's plan for all of it",
+                "a head that builds on the base's plan needs it for the whole chunk",
                 expected=f"base.ahead of at least algo.chunk={self.chunk}",
                 got=f"{ahead}" if ahead else "no base",
                 fix=f"base=flow base.run=RUN base.ahead={self.chunk}",
             )
         size = self.chunk * spec.action.size
         parts = self.front(spec, bf16, size)
-        return ChunkNet(**parts, residual=self.residual)
+        return ChunkNet(**parts, residual=self.residual, reference=reference)
 
 
 class Chunked(HilSerl):
@@ -103,6 +119,14 @@ class Chunked(HilSerl):
 
     config: ChunkedConfig
     net: ChunkNet
+
+    def __init__(
+        self, config: ChunkedConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
+    ) -> None:
+        super().__init__(config, spec, generator, device)
+        sizes = {k: math.prod(spec.observation[k].shape) for k in self.net.keys}
+        before = sum(v for k, v in sizes.items() if k < BASE_ACTION)  # the keys are sorted
+        self._plan = slice(before, before + sizes.get(BASE_ACTION, 0))  # its place in the state
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """As in `HilSerl`."""
@@ -115,6 +139,25 @@ class Chunked(HilSerl):
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
         """Actions [B, A], the first of their chunks."""
         return super().act(observation, deterministic)[:, 0]
+
+    def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """SAC's; RLT's with a reference."""
+        weight = self.config.reference_weight
+        if not weight:
+            return super().actor_loss(batch)
+        hidden = torch.rand(len(batch.state), 1, generator=self.generator).to(self.device)
+        plan = torch.zeros(batch.state.shape[1], dtype=torch.bool, device=self.device)
+        plan[self._plan] = True
+        blind = (hidden < self.config.reference_dropout) & plan
+        seen = batch.state.masked_fill(blind, 0.0)
+        decision, log_prob = self._draw(*self.net.distribution(seen, self.actor["policy"]))
+        worth = self._q(batch.state, decision, batch.base, self.critic.detach()).mean(0)
+        reference = torch.where(batch.human.unsqueeze(-1), batch.action, batch.base)
+        far = (decision - reference).square().mean(-1)
+        alpha = softplus(self.temperature.detach())
+        loss = (alpha * log_prob - worth + weight * far).mean()
+        metrics = {"actor/entropy": -log_prob.mean(), "actor/reference_loss": far.mean()}
+        return loss, log_prob, {"actor/loss": loss} | metrics
 
     def _executed(self, batch: Batch) -> Tensor:
         """Chunks [B, h A] as carried out; see the module for what is beyond their end."""

@@ -468,7 +468,7 @@ class HilSerl(Trained[ActorNet]):
 
     def _executed(self, batch: Batch) -> Tensor:
         """The actions that critics learn from: [B, A]."""
-        return self._tensor(batch.action)
+        return self._tensor(self.net.executed(batch))
 
     def _next_action(self, features: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
         """The policy's action [B, pose] in s' for the target, and its log probability [B]."""

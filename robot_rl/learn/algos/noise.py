@@ -1,0 +1,82 @@
+"""DSRL-SAC (arXiv 2506.15799): soft actor-critic whose action is the noise that a base starts from.
+
+The base is never asked in training, so it may be large, slow and elsewhere (`base=served`): each
+frame says which noise its plan came from and how many ticks ago that was decided. A transition
+begins where a plan did and ends where the next one does:
+
+    (s_t, w, sum_{k<n} gamma^k r_{t+k}, s_{t+n}),  n <= `span`
+
+Everything else is SAC's (`hil_serl`) with w in the place of the action. What a person drove has no
+noise and is not learned from; `algo=dsrl` (`steer`) learns from it, too, with a base at hand.
+
+Deviations: noise is decided at `knots` moments of a chunk, linear in between (1 = the same all
+along, as in dsrl_pi0); where answers take longer than a tick, a plan counts as decided when it
+arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from robot_rl.config import register
+from robot_rl.learn.algos.base import Sampler
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
+from robot_rl.learn.replay import View
+from robot_rl.nets.actor import ActorNet
+from robot_rl.nets.noise import NoiseNet
+from robot_rl.spec import Spec
+
+
+@register("algo", "noise")
+@dataclass(frozen=True, kw_only=True)
+class NoiseConfig(HilSerlConfig):
+    """DSRL's numbers where the task does not decide."""
+
+    knots: int = 4  # moments of a chunk at which noise is decided
+    reach: float = 1.5  # of a decision, in standard deviations of the noise
+    span: int = 16  # steps that a transition covers at most; a plan lasts base.execute, or less
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if min(self.knots, self.span) < 1 or self.reach <= 0.0:
+            raise ValueError("knots and span must be at least 1, reach positive")
+        if self.residual or self.n_step != 1:
+            raise ValueError("a noise head needs residual=0; its returns span a plan, n_step=1")
+
+    @property
+    def view(self) -> View:
+        """Plans of the base, each one transition."""
+        return View(n_step=self.span, gamma=self.gamma, decisions=True)
+
+    def noise_size(self, spec: Spec) -> int:
+        """Numbers of a decision, recorded with each frame."""
+        return self.knots * spec.action.size
+
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> Noise:
+        """A fresh learner."""
+        return Noise.init(self, spec, seed, device)
+
+    def net(self, spec: Spec, bf16: bool) -> ActorNet:
+        """See `HilSerlConfig.net`."""
+        return NoiseNet.of_base(
+            spec,
+            self.hidden,
+            activation=self.activation,
+            bf16=bf16,
+            encoder=self.encoder,
+            knots=self.knots,
+            reach=self.reach,
+        )
+
+
+class Noise(HilSerl):
+    """As `HilSerl`, for decisions."""
+
+    def update(self, sample: Sampler) -> dict[str, Tensor]:
+        """As in `HilSerl`; from the first one on, the policy decides."""
+        metrics = super().update(sample)
+        self.actor["share"].fill_(1.0)
+        return metrics
