@@ -280,7 +280,9 @@ class Session:
         progress.mastered = exam.successes.count(False) <= allowed and not self.stopping()
         progress.next_exam = progress.env_steps + train.exam_every_steps
         self.metrics.write(progress.env_steps, {"exam/success": success})
-        log.info("exam after %d steps: %.0f %%", progress.env_steps, 100 * success)
+        wins, held = sum(exam.successes), len(exam.successes)
+        rest = ", the rest is left out" if held < train.exam_episodes else ""
+        log.info("exam after %d steps: %d of %d%s", progress.env_steps, wins, held, rest)
 
     def evaluate(
         self,
