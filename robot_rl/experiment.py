@@ -239,11 +239,18 @@ class Experiment:
             ) from error
 
     def check(self) -> None:
-        """Build every section, so that a typo ends here and not after an hour of training."""
+        """Build every section, so that a typo ends here and not after an hour of training.
+
+        And the policy's network: whether head, base and observation fit shows there.
+
+        Raises:
+            ConfigError, SpecError, CheckpointError: what does not fit, or is not there.
+        """
         for name in GROUPS:
             self.section(name)
         if isinstance(self.task, GymTask):
             check_gym(self)
+        self.algorithm.make_actor(self.spec)
 
     def resolved(self) -> dict[str, Any]:
         """Every value that is in force, defaults included: plain nested dict, YAML-able."""

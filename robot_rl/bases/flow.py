@@ -66,11 +66,6 @@ class FlowBaseConfig:
         if not self.ahead >= 1 or not self.execute >= 1:
             raise ValueError("execute and ahead must be at least 1")
 
-    @property
-    def asynchronous(self) -> bool:
-        """No: it takes a few milliseconds."""
-        return False
-
     def open(self, spec: Spec, seed: int) -> FlowBase:
         """See `BaseConfig`."""
         algo = _algo(Path(self.run))

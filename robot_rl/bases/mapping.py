@@ -17,20 +17,33 @@ PROMPT = "prompt"  # what the source of an input is called when it is the instru
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignConfig:
-    """What every served base has to be told.
+class RemoteConfig:
+    """Of a base in another process: where it is, and how its chunks are used."""
+
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 = the protocol's own
+    execute: int = 8  # ticks until a newer chunk is asked for
+    ahead: int = 1  # actions recorded with each frame
+    blend: int = 2  # ticks over which a new chunk replaces the old one
+    timeout_s: float = 5.0  # of one answer; a VLA needs 0.1 to 0.4
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if min(self.execute, self.ahead) < 1 or self.blend < 0:
+            raise ValueError("execute and ahead must be at least 1, blend 0 or more")
+        if not 0 <= self.port <= 65535 or self.timeout_s <= 0.0:
+            raise ValueError("port must lie in 0..65535, timeout_s be positive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignConfig(RemoteConfig):
+    """What somebody else's policy has to be told, too.
 
     inputs: their key -> ours: an observation entry ("image/wrist", "state"), a named part of the
     state ("state.tcp", see `Spec.state_layout`), or "prompt".
     """
 
-    host: str = "127.0.0.1"
-    port: int = 0  # 0 = the protocol's own
     chunk: int = 0  # actions in an answer; 0 = as the server says, where it does
-    execute: int = 8  # ticks until a newer chunk is asked for
-    ahead: int = 1  # actions recorded with each frame
-    blend: int = 2  # ticks over which a new chunk replaces the old one
-    timeout_s: float = 5.0  # of one answer; a VLA needs 0.1 to 0.4
     prompt: str = ""  # the instruction
     inputs: dict[str, str] = field(default_factory=dict)
     image_size: int = 0  # pictures are scaled and padded to so many pixels, square; 0 = as they are
@@ -40,21 +53,13 @@ class ForeignConfig:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        if min(self.execute, self.ahead) < 1 or min(self.chunk, self.blend, self.image_size) < 0:
-            raise ValueError(
-                "execute, ahead must be at least 1; chunk, blend, image_size 0 or more"
-            )
-        if not 0 <= self.port <= 65535 or self.timeout_s <= 0.0:
-            raise ValueError("port must lie in 0..65535, timeout_s be positive")
+        super().__post_init__()
+        if min(self.chunk, self.image_size) < 0:
+            raise ValueError("chunk and image_size must be 0 or more")
         if len(self.low) != len(self.high) or any(
             a == b for a, b in zip(self.low, self.high, strict=False)
         ):
             raise ValueError("low and high must be as long, and differ number by number")
-
-    @property
-    def asynchronous(self) -> bool:
-        """Yes: an answer takes longer than a tick."""
-        return True
 
 
 class Inputs:

@@ -28,7 +28,7 @@ import zmq
 from numpy.typing import NDArray
 from zmq.auth.thread import ThreadAuthenticator
 
-from robot_rl.bases.mapping import ForeignConfig
+from robot_rl.bases.mapping import RemoteConfig
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import register
 from robot_rl.errors import ConfigError, LinkError, RobotRLError
@@ -271,7 +271,7 @@ class ServedBase:
 
 @register("base", "served")
 @dataclass(frozen=True, kw_only=True)
-class ServedConfig(ForeignConfig):
+class ServedConfig(RemoteConfig):
     """A policy served by `robot-rl serve-policy`: same observation and action, nothing to map."""
 
     run: str = ""  # the served run, when it is on this machine: its keys are used

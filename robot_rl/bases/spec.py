@@ -58,11 +58,6 @@ class BaseConfig(Protocol):
         """How many of its next actions are recorded with each frame."""
         ...
 
-    @property
-    def asynchronous(self) -> bool:
-        """Whether an answer takes longer than a tick, so that it is asked beside the loop."""
-        ...
-
     def open(self, spec: Spec, seed: int) -> BasePolicy:
         """Load it for a task's spec (without what the base adds).
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from robot_rl.bases import groot, openpi, openvla, served
 from robot_rl.bases.mapping import ForeignConfig, padded
+from robot_rl.bases.schedule import AsyncSchedule, Schedule, schedule_of
 from robot_rl.bases.spec import BasePolicy, BaseSpec
 from robot_rl.config import resolve
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError
@@ -561,5 +562,11 @@ def test_pictures_are_scaled_and_padded_never_cropped() -> None:
     assert padded(got, 10) is got
 
 
-def test_a_slow_base_is_always_asked_beside_the_loop() -> None:
-    assert ForeignConfig().asynchronous
+@pytest.mark.parametrize("real_time", [True, False])
+def test_a_base_elsewhere_is_asked_beside_the_loop_where_time_is_real(
+    real_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.ServedConfig, "open", lambda self, spec, seed: Fixed())
+    made = schedule_of(served.ServedConfig(), SPEC, 0, real_time=real_time)
+    assert isinstance(made, AsyncSchedule if real_time else Schedule)
+    made.close()

@@ -304,5 +304,5 @@ def test_a_latent_head_needs_a_bottleneck() -> None:
 def test_a_head_that_runs_the_base_wants_one_it_can_run(words: list[str]) -> None:
     pytest.importorskip("robot_rl_sim")
     with pytest.raises(ConfigError, match=r"base=flow base\.run=RUN"):
-        _ = Experiment.compose(["experiment=reach", "algo=dsrl", *words]).algorithm
+        Experiment.compose(["experiment=reach", "algo=dsrl", *words]).check()
     assert PickConfig().flow is None
