@@ -7,7 +7,7 @@ What the policy decides, u in [-1, 1]^d, becomes a chunk [h, A], the gripper one
     SteerNet   what the base samples from the noise reach u (DSRL), or from its code z + reach u
                (ZPRL)
     PickNet    the best of several samples of the base, after a few steps uphill (PA-RL), or of
-               those and their edits a + edit u(s, a) (EXPO)
+               those and their edits a + edit u(s, a) (EXPO), or of those and u itself (IBRL)
 
 With a base the tensors hold "share": the probability that the head decides and not the base alone.
 It is 0 before any update, so an evaluation then is the base.
@@ -222,7 +222,8 @@ class PickNet(_FlowNetHead):
 
     critics: of the chunk in a state; candidates: samples of the base; climbs, climb_step: gradient
     steps that the best `climbers` of them make, and their size; edit: how far an edit goes, 0 = no
-    edits; choice_temperature: of the softmax over values in practice, 0 = always the best.
+    edits; own_actor: the policy proposes a chunk of its own instead; choice_temperature: of the
+    softmax over values in practice, 0 = always the best.
     """
 
     critics: EnsembleMLP
@@ -231,6 +232,7 @@ class PickNet(_FlowNetHead):
     climb_step: float = 0.0
     climbers: int = 1
     edit: float = 0.0
+    own_actor: bool = False
     choice_temperature: float = 0.0
 
     @property
@@ -298,6 +300,12 @@ class PickNet(_FlowNetHead):
         if self.edit:
             edits = self.edited(features, chunks, tensors["policy"], generator)
             chunks = torch.cat((chunks, edits), 1)
+        if self.own_actor:
+            mean, log_std = self.distribution(features, tensors["policy"])
+            if not greedy:
+                noise = torch.randn(mean.shape, generator=generator).to(mean.device)
+                mean = mean + noise * log_std.exp()
+            chunks = torch.cat((chunks, torch.tanh(mean).unsqueeze(1)), 1)
         if self.climbs:
             chunks = torch.cat((chunks, self.climbed(features, chunks, critics)), 1)
         q = self.values(features, chunks, critics)

@@ -25,7 +25,7 @@ import zmq
 from numpy.typing import NDArray
 
 from robot_rl.bases import groot, openpi, openvla, served
-from robot_rl.bases.mapping import ForeignConfig, padded
+from robot_rl.bases.mapping import padded
 from robot_rl.bases.schedule import AsyncSchedule, Schedule, schedule_of
 from robot_rl.bases.spec import BasePolicy, BaseSpec
 from robot_rl.config import resolve

@@ -32,7 +32,7 @@ SPEC = Spec(
 )
 H = 4
 CONFIGS = Path(__file__).parents[2] / "configs" / "algo"
-HEADS = ("dsrl", "zprl", "qc", "pa_rl", "expo", "policy_decorator", "rlt")
+HEADS = ("dsrl", "zprl", "qc", "pa_rl", "expo", "ibrl", "policy_decorator", "rlt")
 
 
 def demonstrated(count: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
@@ -128,7 +128,7 @@ def test_before_any_update_the_base_drives_exactly(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["dsrl", "qc", "pa_rl", "expo"])
+@pytest.mark.parametrize("name", ["dsrl", "qc", "pa_rl", "expo", "ibrl"])
 def test_of_what_the_base_does_the_way_that_pays_is_found(name: str) -> None:
     config, spec = head(name)
     algo, bandit = config.make(spec, seed=0), Bandit(0.5)

@@ -1,22 +1,25 @@
-"""Heads that choose among what the base proposes: best of N, edits, a few steps uphill.
+"""Heads that choose among what the base proposes: best of N, edits, steps uphill, an own actor.
 
 Papers: Q-chunking's best-of-N (arXiv 2507.07969), PA-RL (arXiv 2412.06685), EXPO (arXiv
-2507.07986). One rule chooses the chunk when acting and in the target (`nets.chunk.PickNet`):
+2507.07986), IBRL (arXiv 2311.02198). One rule chooses the chunk when acting and in the target
+(`nets.chunk.PickNet`):
 
     C(s) = { a_1 .. a_N ~ base(s) }                                            best of N
            + { clip(a_i + edit u_i), u_i ~ pi(s, a_i) }                        EXPO, `edit` > 0
+           + { u ~ pi(s) }                                                     IBRL, `own_actor`
            + { the best `climbers` of them after `climbs` steps up Q }         PA-RL, `climbs` > 0
     c(s) = argmax Q(s, c), c in C(s); in practice drawn from softmax(Q / choice_temperature)
 
     critic_loss    that of `chunked` with c' = c(s')
-    actor_loss     EXPO's edits: SAC's, with a = clip(a_1 + edit u), u ~ pi(s, a_1)
+    actor_loss     SAC's: of EXPO's edits a = clip(a_1 + edit u), u ~ pi(s, a_1), of IBRL's a = u
     distill_loss   PA-RL: the base's own loss on (s, c(s)), and on what people did; with
                    `distill_rate` > 0 the base goes on learning
 
 Deviations. PA-RL: steps uphill have a fixed size (the gradient's sign), as Q's scale differs from
 task to task; candidates are drawn anew each time instead of cached. EXPO: the base learns from all
-choices, not from successes alone. All: the mean of all critics chooses, the lowest of a random
-subset of slow ones is the target. Metrics: those of `hil_serl`, and distill/loss.
+choices, not from successes alone. IBRL: chunks instead of actions, SAC instead of TD3. All: the
+mean of all critics chooses, the lowest of a random subset of slow ones is the target. Metrics:
+those of `hil_serl`, and distill/loss.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ class PickConfig(OnFlowConfig):
     climb_step: float = 0.01  # of the action's range of 2
     climbers: int = 2  # PA-RL: 10 of 32
     edit: float = 0.0  # EXPO: 0.2
+    own_actor: bool = False  # IBRL: an actor that does not see the base proposes, too
     choice_temperature: float = 0.0
     distill_rate: float = 0.0  # learning rate of the base; 0 = it stays as it is
 
@@ -60,6 +64,8 @@ class PickConfig(OnFlowConfig):
             raise ValueError("climb_step, edit, choice_temperature, distill_rate must be >= 0")
         if self.residual or self.value_bins:
             raise ValueError("a head that picks needs residual=0 and value_bins=0")
+        if self.edit and self.own_actor:
+            raise ValueError("the policy either edits or proposes: edit=0, or own_actor=false")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> Pick:
         """A fresh learner."""
@@ -68,8 +74,9 @@ class PickConfig(OnFlowConfig):
     def net(self, spec: Spec, bf16: bool) -> ActorNet:
         """See `HilSerlConfig.net`."""
         size = self.chunk * spec.action.size
-        parts = self.front(spec, bf16, size, inputs=size)
-        judged = (parts["policy"].sizes[0], *self.hidden, 1)
+        parts = self.front(spec, bf16, size, inputs=0 if self.own_actor else size)
+        seen = parts["policy"].sizes[0] + (size if self.own_actor else 0)
+        judged = (seen, *self.hidden, 1)
         return PickNet(
             **parts,
             flow=self.opened.net,
@@ -79,6 +86,7 @@ class PickConfig(OnFlowConfig):
             climb_step=self.climb_step,
             climbers=self.climbers,
             edit=self.edit,
+            own_actor=self.own_actor,
             choice_temperature=self.choice_temperature,
         )
 
@@ -105,12 +113,14 @@ class Pick(Chunked):
         return chunk, torch.zeros_like(chunk[:, 0])
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """EXPO's: the edit of the base's first sample that the critics like best."""
-        with torch.no_grad():
-            plain = self.net.plain(batch.base, self.actor)
-        seen = torch.cat((batch.state, plain), -1)
+        """The edit of the base's first sample, or the chunk, that the critics like best."""
+        seen, plain, reach = batch.state, torch.zeros((), device=self.device), 1.0
+        if not self.config.own_actor:
+            with torch.no_grad():
+                plain, reach = self.net.plain(batch.base, self.actor), self.config.edit
+            seen = torch.cat((batch.state, plain), -1)
         decision, log_prob = self._draw(*self.net.distribution(seen, self.actor["policy"]))
-        chunk = (plain + self.config.edit * decision).clamp(-1.0, 1.0)
+        chunk = (plain + reach * decision).clamp(-1.0, 1.0)
         worth = self._q(batch.state, chunk, batch.base, self.critic.detach()).mean(0)
         alpha = softplus(self.temperature.detach())
         loss = (alpha * log_prob - worth).mean()
@@ -135,7 +145,8 @@ class Pick(Chunked):
         return flow.loss(condition, velocity, chunk=chunk, valid=valid, noise=noise, t=t)
 
     def _actor_step(self, batch: Transitions) -> dict[str, Tensor]:
-        metrics = super()._actor_step(batch) if self.config.edit else {}
+        learns = self.config.edit or self.config.own_actor
+        metrics = super()._actor_step(batch) if learns else {}
         if self.distill_optimizer is not None:
             loss = self.distill_loss(batch)
             self.distill_optimizer.step(loss)
