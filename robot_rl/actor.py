@@ -73,7 +73,13 @@ class Actor:
         self.store.recover(run_dir.name, ACTOR)
         self.policy = PolicyRuntime.of(experiment, real_time=True)
         if experiment.train.dataset:
-            import_dataset(self.store, experiment.train.dataset, task.spec, self.policy)
+            import_dataset(
+                self.store,
+                experiment.train.dataset,
+                task.spec,
+                self.policy,
+                only_successes=experiment.train.dataset_successes,
+            )
         self.writer = StoreWriter(self.store)
         keys = keys_for(experiment.link, run_dir, "actor")
         self.link = LinkClient(experiment.link, keys, spec, run_dir / "actor.sqlite")

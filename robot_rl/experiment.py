@@ -68,6 +68,7 @@ class TrainConfig:
 
     demos: int = 20  # HIL-SERL records about 20 per task; 0 = learn without
     dataset: str = ""  # run folder or store whose episodes are learned from as well, offline
+    dataset_successes: bool = False  # only those that succeeded
     max_env_steps: int = 20_000  # at 10 Hz: 33 minutes of robot time
     max_minutes: float = 15.0  # wall time of practice; the demo's promise
     min_env_steps: int = 1_000  # no exam before

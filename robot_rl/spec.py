@@ -154,6 +154,11 @@ class Spec:
             added[BASE_AGE] = TensorSpec((1,), "float32")
         return replace(self, observation={**self.observation, **added})
 
+    def without_base(self) -> Spec:
+        """The same without what `with_base` added."""
+        own = {k: v for k, v in self.observation.items() if not k.startswith(BASE)}
+        return replace(self, observation=own)
+
     @property
     def cameras(self) -> list[str]:
         """Names of the cameras whose pictures are in the observation (`image/<name>`)."""

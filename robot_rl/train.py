@@ -54,7 +54,13 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         store.recover(run_dir.name, ACTOR)
         policy = PolicyRuntime.of(experiment)
         if experiment.train.dataset:
-            import_dataset(store, experiment.train.dataset, task.spec, policy)
+            import_dataset(
+                store,
+                experiment.train.dataset,
+                task.spec,
+                policy,
+                only_successes=experiment.train.dataset_successes,
+            )
         learner = Learner(
             experiment.learner,
             experiment.algorithm,

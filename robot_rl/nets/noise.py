@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from robot_rl.nets.chunk import spread
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.observation import ObservationNet
-from robot_rl.spec import BASE, BASE_ACTION, BASE_AGE, BASE_NOISE, Spec
+from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE, Spec
 
 if TYPE_CHECKING:
     from robot_rl.learn.replay import Batch
@@ -58,8 +58,7 @@ class NoiseNet(ActorNet):
                 got="none",
                 fix="base=flow base.run=RUN (a run of algo=bc_flow)",
             )
-        own = {k: v for k, v in spec.observation.items() if not k.startswith(BASE)}
-        front = ObservationNet.of(replace(spec, observation=own), encoder, bf16)
+        front = ObservationNet.of(spec.without_base(), encoder, bf16)
         sizes = (front.feature_size, *hidden, 2 * knots * spec.action.size)
         return cls(
             keys=front.keys,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from robot_rl.errors import SpecError, StoreError
-from robot_rl.spec import BASE_ACTION, Spec
+from robot_rl.spec import BASE, BASE_ACTION, Spec
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Observation, Row, Step
 
@@ -35,16 +35,25 @@ class Annotator(Protocol):
         ...
 
 
-def import_dataset(store: Store, source: str, spec: Spec, policy: Annotator | None = None) -> int:
+def import_dataset(
+    store: Store,
+    source: str,
+    spec: Spec,
+    policy: Annotator | None = None,
+    *,
+    only_successes: bool = False,
+) -> int:
     """Copy every episode of `source` (run folder or store file) that fits `spec`.
 
     Evaluation episodes stay out; the others keep their identity and get the purpose "data". A row
     that is here already is left alone, so an interrupted import goes on. Episodes recorded without
-    the run's base policy are passed through it once, frame by frame. Returns the episodes.
+    the run's base policy are passed through it once, frame by frame; where the run has none, what
+    another run's base said is left out. Returns the episodes.
 
     Args:
         spec: of the task; `store.spec` is that of the run, which a base policy adds to.
         policy: with the base policy, where the run has one.
+        only_successes: leave episodes out that did not succeed, as recorded.
 
     Raises:
         StoreError: there is no store.
@@ -55,7 +64,12 @@ def import_dataset(store: Store, source: str, spec: Spec, policy: Annotator | No
         starts = [s for s in other.episodes() if s.purpose != "eval"]
         own = store.spec or spec
         accepted = {own.hash} if policy is None else {own.hash, spec.hash}
+        based = other.spec
+        if own.hash == spec.hash and based is not None and based.without_base().hash == spec.hash:
+            accepted.add(based.hash)
         fitting = {s.id for s in starts if s.spec_hash in accepted}
+        if only_successes:
+            fitting -= {r.id for r in other.episode_summaries() if not r.success}
         if starts and not fitting:
             raise SpecError(
                 f"the episodes of {path} belong to another observation or action",
@@ -69,6 +83,8 @@ def import_dataset(store: Store, source: str, spec: Spec, policy: Annotator | No
             chosen = [_as_data(r) for r in rows if r.id in fitting]
             if asked is not None:
                 chosen = _annotated(chosen, own.hash, asked, known)
+            elif own.hash == spec.hash:
+                chosen = [_plain(r, own.hash) for r in chosen]
             store.append(chosen)
     log.info("%d episodes of offline data from %s", len(fitting), path)
     return len(fitting)
@@ -76,6 +92,16 @@ def import_dataset(store: Store, source: str, spec: Spec, policy: Annotator | No
 
 def _as_data(row: Row) -> Row:
     return replace(row, purpose="data") if isinstance(row, EpisodeStart) else row
+
+
+def _plain(row: Row, spec_hash: str) -> Row:
+    """Without what a base policy added."""
+    if isinstance(row, EpisodeStart):
+        return replace(row, spec_hash=spec_hash)
+    if isinstance(row, Frame) and BASE_ACTION in row.observation:
+        kept = {k: v for k, v in row.observation.items() if not k.startswith(BASE)}
+        return replace(row, observation=kept)
+    return row
 
 
 def _frames_of(store: Store, episodes: set[EpisodeId]) -> set[tuple[EpisodeId, int]]:

@@ -26,7 +26,7 @@ from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
 from robot_rl.store.dataset import import_dataset
 from robot_rl.store.samples import episode_rows
 from robot_rl.store.store import Store
-from robot_rl.types import Driver, EpisodeId, Frame, Observation, Step
+from robot_rl.types import Driver, Ending, EpisodeId, Frame, Observation, Step
 from tests.unit.fakes import FakeOperator, make_loop, start
 
 PLAIN = Spec(
@@ -306,6 +306,24 @@ def test_data_recorded_without_the_base_passes_through_it_once(tmp_path: Path) -
         pytest.raises(SpecError, match="another observation"),
     ):
         import_dataset(new, str(tmp_path / "old.sqlite"), plain)
+
+
+def test_what_a_head_did_well_can_be_cloned_without_the_base_it_had(tmp_path: Path) -> None:
+    plain = replace(PLAIN, task="sample")
+    based = plain.with_base(2)
+    with Store(tmp_path / "head.sqlite", spec=based, reserve_bytes=0) as head:
+        for number in range(4):
+            rows = episode_rows(based, EpisodeId("head", "actor", number), 6)
+            last = max(i for i, r in enumerate(rows) if isinstance(r, Step))
+            rows[last] = replace(rows[last], ending=Ending.TERMINATED, success=number % 2 == 0)
+            head.append(rows)
+    with Store(tmp_path / "clone.sqlite", spec=plain, reserve_bytes=0) as clone:
+        source = str(tmp_path / "head.sqlite")
+        assert import_dataset(clone, source, plain, only_successes=True) == 2
+        starts = clone.episodes()
+        assert {s.id.episode for s in starts} == {0, 2}
+        assert {s.spec_hash for s in starts} == {plain.hash}
+        assert set(clone.frames(starts[0].id)[0].observation) == set(plain.observation)
 
 
 # -- the whole way -------------------------------------------------------------------------------
