@@ -32,7 +32,7 @@ from robot_rl.spec import BASE_ACTION
 if TYPE_CHECKING:
     from robot_rl.learn.replay import Batch
 
-BASE = "base_"  # tensors of a base policy that travels with the head begin so
+OF_BASE = "base_"  # tensors of a base policy that travels with the head begin so
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,9 @@ class _FlowNetHead(ChunkNet):
     def init(self, generator: torch.Generator, std: float = 1.0) -> dict[str, Tensor]:
         """As `ChunkNet.init`, and room for the base."""
         own = super().init(generator, std)
-        return own | {BASE + k: torch.zeros_like(v) for k, v in self.flow.init(generator).items()}
+        return own | {
+            OF_BASE + k: torch.zeros_like(v) for k, v in self.flow.init(generator).items()
+        }
 
     def base(
         self,
@@ -156,7 +158,7 @@ class _FlowNetHead(ChunkNet):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Condition and noise, see the class."""
-        frozen = {k[len(BASE) :]: v for k, v in tensors.items() if k.startswith(BASE)}
+        frozen = {k[len(OF_BASE) :]: v for k, v in tensors.items() if k.startswith(OF_BASE)}
         condition = self.flow.condition(observation, frozen).detach()
         size = self.samples * self.flow.chunk * self.flow.action_size
         noise = torch.randn((len(condition), size), generator=generator)
@@ -170,7 +172,7 @@ class _FlowNetHead(ChunkNet):
     def decode(self, condition: Tensor, noise: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """The first h actions [B, h A] that noise [B, h' A] becomes."""
         noise = noise.view(-1, *self.flow.noise_shape)
-        chunk = self.flow.decode(condition, noise, tensors[BASE + "velocity"])
+        chunk = self.flow.decode(condition, noise, tensors[OF_BASE + "velocity"])
         return chunk[:, : self.chunk].flatten(1)
 
     def plain(self, base: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:

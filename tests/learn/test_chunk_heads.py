@@ -23,7 +23,7 @@ from robot_rl.learn.algos import ChunkedConfig, PickConfig, SteerConfig
 from robot_rl.learn.algos.bc_flow import BcFlowConfig
 from robot_rl.learn.algos.chunked import Chunked
 from robot_rl.learn.replay import Batch
-from robot_rl.nets.chunk import BASE, ChunkNet, SteerNet
+from robot_rl.nets.chunk import OF_BASE, ChunkNet, SteerNet
 from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
 from robot_rl.types import Weights
 
@@ -184,7 +184,7 @@ def test_the_base_stays_as_it_is_unless_it_is_taught() -> None:
         algo = config.make(spec, seed=0)
         for _ in range(3):
             algo.update(Bandit(0.5))
-        same = {k: torch.equal(algo.actor[BASE + k], v) for k, v in base().tensors.items()}
+        same = {k: torch.equal(algo.actor[OF_BASE + k], v) for k, v in base().tensors.items()}
         assert same.pop("velocity") is (name != "pa_rl")
         assert all(same.values())
 
@@ -267,7 +267,7 @@ def test_the_robot_gets_the_base_with_the_weights(tmp_path: Path) -> None:
     runtime = PolicyRuntime(config, spec)
     runtime.load(Weights(0, hashlib.sha256(data).hexdigest(), data))
     for name, tensor in base().tensors.items():
-        assert torch.equal(runtime._tensors[BASE + name], tensor)
+        assert torch.equal(runtime._tensors[OF_BASE + name], tensor)
     actions = [runtime.act({"state": np.zeros(2, np.float32)}, True) for _ in range(H)]
     assert len({a.tobytes() for a in actions}) == H  # one chunk, action by action
 

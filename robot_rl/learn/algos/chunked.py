@@ -45,7 +45,7 @@ from robot_rl.learn.algos.base import Sampler
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.actor import ActorNet
-from robot_rl.nets.chunk import BASE, ChunkNet
+from robot_rl.nets.chunk import OF_BASE, ChunkNet
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.observation import ObservationNet
 from robot_rl.spec import BASE_ACTION, Spec
@@ -218,4 +218,4 @@ def adopt(actor: Mapping[str, Tensor], base: FlowBase) -> None:
     """Put a base into the tensors of the head that runs it."""
     with torch.no_grad():
         for name, tensor in base.tensors.items():
-            actor[BASE + name].copy_(tensor)
+            actor[OF_BASE + name].copy_(tensor)

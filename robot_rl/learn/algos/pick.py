@@ -35,7 +35,7 @@ from robot_rl.learn.algos.base import Adam
 from robot_rl.learn.algos.chunked import Chunked, OnFlowConfig, adopt
 from robot_rl.learn.algos.hil_serl import Transitions
 from robot_rl.nets.actor import ActorNet
-from robot_rl.nets.chunk import BASE, PickNet
+from robot_rl.nets.chunk import OF_BASE, PickNet
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.spec import Spec
 
@@ -94,6 +94,7 @@ class PickConfig(OnFlowConfig):
 class Pick(Chunked):
     """Critics as in `Chunked`."""
 
+    losses = tuple(name for name in Chunked.losses if name != "_next_action")  # it takes gradients
     config: PickConfig  # type: ignore[reportIncompatibleVariableOverride]
     net: PickNet  # type: ignore[reportIncompatibleVariableOverride]
 
@@ -105,7 +106,7 @@ class Pick(Chunked):
         self.actor["critic"] = self.critic
         self.distill_optimizer: Adam | None = None
         if config.distill_rate:
-            learned = {BASE + "velocity": self.actor[BASE + "velocity"].requires_grad_()}
+            learned = {OF_BASE + "velocity": self.actor[OF_BASE + "velocity"].requires_grad_()}
             self.distill_optimizer = Adam(learned, config.distill_rate)
 
     def _next_action(self, features: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,7 +142,7 @@ class Pick(Chunked):
         condition, _ = net.split(batch.base)
         noise = torch.randn(shape, generator=self.generator).to(self.device)
         t = torch.rand(len(target), generator=self.generator).to(self.device)
-        velocity = self.actor[BASE + "velocity"]
+        velocity = self.actor[OF_BASE + "velocity"]
         return flow.loss(condition, velocity, chunk=chunk, valid=valid, noise=noise, t=t)
 
     def _actor_step(self, batch: Transitions) -> dict[str, Tensor]:
