@@ -37,9 +37,8 @@ from robot_rl.types import Observation
 log = logging.getLogger(__name__)
 
 Chunk = NDArray[np.float32]
-Choice = tuple[
-    NDArray[np.float32], NDArray[np.float32]
-]  # decision [d]; noise, [0] = the base's own
+Choice = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""A decision [d], and the noise that comes of it; noise [0] = the base draws its own."""
 Choose = Callable[[Observation], Choice]
 
 

@@ -163,6 +163,21 @@ class ActorNet(ObservationNet):
         """Mean and log std [B, pose] before the squash."""
         return heads.split(self.policy(features, policy)[0])
 
+    def decision(
+        self,
+        features: Tensor,
+        policy: Tensor,
+        *,
+        deterministic: bool,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        """What the policy decides, u [B, d]: tanh of the mean, or a sample."""
+        mean, log_std = self.distribution(features, policy)
+        if not deterministic:
+            noise = torch.randn(mean.shape, generator=generator).to(mean.device)
+            mean = mean + noise * log_std.exp()
+        return torch.tanh(mean)
+
     @torch.no_grad()
     def act(
         self,
@@ -180,12 +195,9 @@ class ActorNet(ObservationNet):
         """
         features = self.look(observation, tensors)
         base = self.base(observation, tensors, generator)
-        mean, log_std = self.distribution(features, tensors["policy"])
-        if deterministic:
-            decision = torch.tanh(mean)
-        else:
-            noise = torch.randn(mean.shape, generator=generator).to(mean.device)
-            decision = torch.tanh(mean + noise * log_std.exp())
+        decision = self.decision(
+            features, tensors["policy"], deterministic=deterministic, generator=generator
+        )
         pose = self.compose(decision, base, tensors)
         if not self.gripper:
             return pose

@@ -90,11 +90,10 @@ class ChunkNet(ActorNet):
         generator: torch.Generator | None,
     ) -> Tensor:
         """The chunk [B, h A] of the head."""
-        mean, log_std = self.distribution(features, tensors["policy"])
-        if not deterministic:
-            noise = torch.randn(mean.shape, generator=generator).to(mean.device)
-            mean = mean + noise * log_std.exp()
-        return self.compose(torch.tanh(mean), base, tensors)
+        decision = self.decision(
+            features, tensors["policy"], deterministic=deterministic, generator=generator
+        )
+        return self.compose(decision, base, tensors)
 
     @torch.no_grad()
     def act(
@@ -269,10 +268,9 @@ class PickNet(_FlowNetHead):
     ) -> Tensor:
         """An edit of each chunk: [B, n, h A] -> [B, n, h A]."""
         rows = features.unsqueeze(1).expand(-1, chunks.shape[1], -1)
-        mean, log_std = self.distribution(torch.cat((rows, chunks), -1).flatten(0, 1), policy)
-        noise = torch.randn(mean.shape, generator=generator).to(mean.device)
-        step = self.edit * torch.tanh(mean + noise * log_std.exp())
-        return (chunks + step.view_as(chunks)).clamp(-1.0, 1.0)
+        seen = torch.cat((rows, chunks), -1).flatten(0, 1)
+        step = self.decision(seen, policy, deterministic=False, generator=generator)
+        return (chunks + self.edit * step.view_as(chunks)).clamp(-1.0, 1.0)
 
     def climbed(self, features: Tensor, chunks: Tensor, critics: Tensor) -> Tensor:
         """The best `climbers` of chunks [B, n, h A], each moved uphill: [B, climbers, h A]."""
@@ -303,11 +301,10 @@ class PickNet(_FlowNetHead):
             edits = self.edited(features, chunks, tensors["policy"], generator)
             chunks = torch.cat((chunks, edits), 1)
         if self.own_actor:
-            mean, log_std = self.distribution(features, tensors["policy"])
-            if not greedy:
-                noise = torch.randn(mean.shape, generator=generator).to(mean.device)
-                mean = mean + noise * log_std.exp()
-            chunks = torch.cat((chunks, torch.tanh(mean).unsqueeze(1)), 1)
+            own = self.decision(
+                features, tensors["policy"], deterministic=greedy, generator=generator
+            )
+            chunks = torch.cat((chunks, own.unsqueeze(1)), 1)
         if self.climbs:
             chunks = torch.cat((chunks, self.climbed(features, chunks, critics)), 1)
         q = self.values(features, chunks, critics)

@@ -105,11 +105,12 @@ class NoiseNet(ActorNet):
         if float(tensors["share"]) <= 0.0:
             blind = torch.randn(count, self.decision_size, generator=generator) / self.reach
             return None if deterministic else blind.clamp(-1.0, 1.0)
-        mean, log_std = self.distribution(self.look(observation, tensors), tensors["policy"])
-        if not deterministic:
-            noise = torch.randn(mean.shape, generator=generator).to(mean.device)
-            mean = mean + noise * log_std.exp()
-        return torch.tanh(mean)
+        return self.decision(
+            self.look(observation, tensors),
+            tensors["policy"],
+            deterministic=deterministic,
+            generator=generator,
+        )
 
     def noise(self, decision: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The base's noise [B, h, A] of a decision.

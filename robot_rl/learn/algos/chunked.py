@@ -35,7 +35,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from robot_rl.bases.flow import FlowBase, FlowBaseConfig
 from robot_rl.bases.spec import BaseConfig
@@ -153,10 +152,9 @@ class Chunked(HilSerl):
         decision, log_prob = self._draw(*self.net.distribution(seen, self.actor["policy"]))
         worth = self._q(batch.state, decision, batch.base, self.critic.detach()).mean(0)
         reference = torch.where(batch.human.unsqueeze(-1), batch.action, batch.base)
-        far = (decision - reference).square().mean(-1)
-        alpha = softplus(self.temperature.detach())
-        loss = (alpha * log_prob - worth + weight * far).mean()
-        metrics = {"actor/entropy": -log_prob.mean(), "actor/reference_loss": far.mean()}
+        far = (decision - reference).square().mean()
+        loss = self._soft(worth, log_prob) + weight * far
+        metrics = {"actor/entropy": -log_prob.mean(), "actor/reference_loss": far}
         return loss, log_prob, {"actor/loss": loss} | metrics
 
     def _executed(self, batch: Batch) -> Tensor:

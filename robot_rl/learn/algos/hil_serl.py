@@ -395,8 +395,7 @@ class HilSerl(Trained[ActorNet]):
         decision, log_prob = self._draw(mean, log_std)
         action = self.net.compose(decision, batch.base, self.actor)
         q = self._q(batch.state, action, batch.base, self.critic.detach())
-        alpha = softplus(self.temperature.detach())
-        loss = (alpha * log_prob - q.mean(0)).mean()
+        loss = self._soft(q.mean(0), log_prob)
         metrics = {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
         if self.config.bc_weight > 0.0:
             mean_action = self.net.compose(torch.tanh(mean), batch.base, self.actor)
@@ -478,6 +477,10 @@ class HilSerl(Trained[ActorNet]):
     def _draw(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
         noise = torch.randn(mean.shape, generator=self.generator)
         return heads.sample(mean, log_std, noise.to(self.device))
+
+    def _soft(self, worth: Tensor, log_prob: Tensor) -> Tensor:
+        """SAC's actor loss: value [B] and entropy of what was drawn, the larger the better."""
+        return (softplus(self.temperature.detach()) * log_prob - worth).mean()
 
     def _bc_weight(self) -> Tensor | float:
         fade = self.config.bc_decay_updates

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from robot_rl.config import register
 from robot_rl.learn.algos.base import Adam
@@ -123,8 +122,7 @@ class Pick(Chunked):
         decision, log_prob = self._draw(*self.net.distribution(seen, self.actor["policy"]))
         chunk = (plain + reach * decision).clamp(-1.0, 1.0)
         worth = self._q(batch.state, chunk, batch.base, self.critic.detach()).mean(0)
-        alpha = softplus(self.temperature.detach())
-        loss = (alpha * log_prob - worth).mean()
+        loss = self._soft(worth, log_prob)
         return loss, log_prob, {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
 
     def distill_loss(self, batch: Transitions) -> Tensor:

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from robot_rl.config import register
 from robot_rl.errors import ConfigError
@@ -117,8 +116,7 @@ class Steer(Chunked):
         decision, log_prob = self._draw(*self.net.distribution(batch.state, self.actor["policy"]))
         pair = torch.cat((batch.state, decision), -1)
         worth = self.guide_net(pair, self.guide.detach()).squeeze(-1).mean(0)
-        alpha = softplus(self.temperature.detach())
-        loss = (alpha * log_prob - worth).mean()
+        loss = self._soft(worth, log_prob)
         return loss, log_prob, {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
 
     def _actor_step(self, batch: Transitions) -> dict[str, Tensor]:
