@@ -28,6 +28,7 @@ from robot_rl.ports import Camera, Clock, Gate, InputDevice, ResetPlan, RobotPor
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.session import ACTOR, Session
 from robot_rl.store.dataset import import_dataset
+from robot_rl.store.scenes import scene_log
 from robot_rl.store.store import Store
 from robot_rl.store.writer import StoreWriter
 from robot_rl.train import finish
@@ -56,11 +57,6 @@ class ActorPorts:
     stopping: Callable[[], str]
 
 
-def _collect_garbage() -> None:
-    """Between episodes, so that it never happens in a tick."""
-    gc.collect()
-
-
 class Actor:
     """Wires one robot's loop to its store, link and session."""
 
@@ -85,6 +81,7 @@ class Actor:
         self.link = LinkClient(experiment.link, keys, spec, run_dir / "actor.sqlite")
         self._adopted_s = time.monotonic()
         self.metrics = MetricSink(run_dir / "metrics.jsonl")
+        self._scenes = scene_log(experiment)
         self.loop = ControlLoop(
             task=task,
             robot=ports.robot,
@@ -98,6 +95,7 @@ class Actor:
             record=self.writer.put,
             lease=secrets.token_hex(8),
             on_step=self._on_step,
+            on_frame=self._scenes.saw,
             stopping=ports.stopping,
         )
         self.session = Session(
@@ -106,7 +104,7 @@ class Actor:
             experiment,
             metrics=self.metrics,
             store=self.store,
-            before_episode=_collect_garbage,
+            before_episode=self._between_episodes,
             figures=self._figures,
             on_stuck=self._wait_and_retry,
             stopping=ports.stopping,
@@ -127,11 +125,17 @@ class Actor:
         finally:
             gc.enable()
             with contextlib.ExitStack() as stack:  # each of them, whatever the others raise
+                stack.callback(self._scenes.flush)
                 stack.callback(self.policy.close)
                 stack.callback(self.store.close)
                 stack.callback(self.link.stop)
                 stack.callback(self.writer.close)
         return 0
+
+    def _between_episodes(self) -> None:
+        """What must never happen in a tick."""
+        gc.collect()
+        self._scenes.flush()
 
     def _figures(self) -> dict[str, float]:
         """Ages and queues for each episode's line; two of them tell how far the learner is away."""

@@ -210,6 +210,17 @@ class Experiment:
         """Whether the ROS 2 graph brings a simulated arm."""
         return (self.config.get("ros") or {}).get("name") == "sim"
 
+    def mirror(self) -> Any:
+        """`robot_rl_sim.mirror.Mirror` of the task: draws what a `RobotState` says.
+
+        Raises:
+            SetupError: no OpenGL on this machine.
+        """
+        from robot_rl_sim.mirror import Mirror
+
+        task: Any = self.task
+        return Mirror(task)
+
     @cached_property
     def learner(self) -> LearnerConfig:
         """Update budget, batch, checkpoints. Imports torch."""

@@ -20,7 +20,7 @@ from robot_rl.operate.devices import make_operator
 from robot_rl.ports import InputDevice, ResetPlan
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.safety.local import LocalGate
-from robot_rl.types import EpisodeStart, Row, Step
+from robot_rl.types import EpisodeStart, Frame, RobotState, Row, Step
 
 if TYPE_CHECKING:
     from robot_rl.experiment import Experiment
@@ -80,6 +80,7 @@ def make_bench(
     record: Callable[[list[Row]], object],
     operator: InputDevice | None = None,
     on_step: Callable[[Step], None] = lambda _step: None,
+    on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
     stopping: Callable[[], str] = lambda: "",
 ) -> Bench | GymBench:
     """Put simulator, gate, operator and loop together; a Gymnasium environment needs its loop only.
@@ -118,6 +119,7 @@ def make_bench(
         record=record,
         lease=LEASE,
         on_step=on_step,
+        on_frame=on_frame,
         stopping=stopping,
     )
     return Bench(loop, robot, gate)

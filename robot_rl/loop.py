@@ -144,6 +144,7 @@ class ControlLoop:
         record: takes rows and returns at once (`StoreWriter.put`, or `Store.append` in lockstep).
         on_step: called after each recorded step (lockstep learning, weight adoption); must be
             quick in real time.
+        on_frame: called with each new frame and the state it was made from; as quick.
         stopping: polled each tick; a non-empty reason aborts the episode.
     """
 
@@ -162,6 +163,7 @@ class ControlLoop:
         record: Callable[[list[Row]], object],
         lease: str,
         on_step: Callable[[Step], None] = lambda _step: None,
+        on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
         stopping: Callable[[], str] = lambda: "",
     ) -> None:
         self.task, self.robot, self.cameras, self.gate, self.clock = (
@@ -173,6 +175,7 @@ class ControlLoop:
         )
         self.policy, self.operator, self.arbiter, self.reward = policy, operator, arbiter, reward
         self.record, self.lease, self.on_step, self.stopping = record, lease, on_step, stopping
+        self.on_frame = on_frame
         self._period_s = 1.0 / task.spec.control_hz
         self._sequence = 0
 
@@ -234,6 +237,7 @@ class _Episode:
             state, observation = loop.observe()
             observation = loop.policy.look(observation)
             frame = Frame(self.start.id, step, int(state.stamp_s * 1e9), observation)
+            loop.on_frame(frame, state)
             if loop.policy.problem:
                 summary.reason = loop.policy.problem  # aborted: not one row is learned from
             if pending is None:

@@ -9,6 +9,7 @@ from robot_rl.errors import ConfigError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
 from robot_rl.session import ACTOR, Session
+from robot_rl.store.scenes import scene_log
 from robot_rl.store.store import Store
 
 if TYPE_CHECKING:
@@ -33,8 +34,22 @@ def record(experiment: Experiment) -> dict[str, Any]:
     metrics = MetricSink(run_dir / "metrics.jsonl")
     with Store(run_dir / "store.sqlite", spec=experiment.spec) as store:
         store.recover(run_dir.name, ACTOR)
-        bench = make_bench(experiment, PolicyRuntime.of(experiment), record=store.append)
-        session = Session(bench.loop, bench.reset, experiment, metrics=metrics, store=store)
+        scenes = scene_log(experiment)
+        bench = make_bench(
+            experiment,
+            PolicyRuntime.of(experiment),
+            record=store.append,
+            on_frame=scenes.saw,
+        )
+        session = Session(
+            bench.loop,
+            bench.reset,
+            experiment,
+            metrics=metrics,
+            store=store,
+            before_episode=scenes.flush,
+        )
         session.demos()
+        scenes.flush()
     metrics.close()
     return {"successes": session.progress.demos, "episodes": session.progress.next_episode}

@@ -15,6 +15,7 @@ from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
 from robot_rl.session import ACTOR, Session
 from robot_rl.store.dataset import import_dataset
+from robot_rl.store.scenes import scene_log
 from robot_rl.store.store import Store
 from robot_rl.types import Step
 
@@ -73,13 +74,21 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         learner.load()
         student = _Student(learner, policy)
         metrics = MetricSink(run_dir / "metrics.jsonl")
-        bench = make_bench(experiment, policy, record=store.append, on_step=student.on_step)
+        scenes = scene_log(experiment)
+        bench = make_bench(
+            experiment,
+            policy,
+            record=store.append,
+            on_step=student.on_step,
+            on_frame=scenes.saw,
+        )
         session = Session(
             bench.loop,
             bench.reset,
             experiment,
             metrics=metrics,
             store=store,
+            before_episode=scenes.flush,
             on_episode=lambda stats: watch(stats | learner.metrics),
         )
         began_s = time.monotonic()
@@ -93,6 +102,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         train_s = time.monotonic() - began_s
         learner.close()
         result = finish(session, run_dir, runtime="lockstep", train_s=train_s)
+        scenes.flush()
         policy.close()
         return result
 

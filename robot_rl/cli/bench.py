@@ -42,7 +42,10 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--compile", action="store_true", help="learner: with torch.compile")
     console = parser.add_argument_group("console")
     console.add_argument(
-        "--only", default="", metavar="PART,...", help="some of key,kill,video,memory,review (all)"
+        "--only",
+        default="",
+        metavar="PART,...",
+        help="of key,hand,kill,video,memory,review (all)",
     )
     for name, kind, default, text in CONSOLE:
         console.add_argument(

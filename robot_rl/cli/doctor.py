@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib
 import importlib.util
 import os
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from robot_rl import priority
 from robot_rl.cli.common import Parser, say, write_json
 from robot_rl.errors import RobotRLError
 
@@ -152,6 +154,17 @@ def _cores() -> tuple[str, str, str]:
     return "ok", f"{count} cores", ""
 
 
+def _priority() -> tuple[str, str, str]:
+    if priority.allowed():
+        return "ok", "nodes with deadlines run at real-time priority", ""
+    rule = f"{getpass.getuser()} - rtprio {max(priority.PRIORITIES.values())}"
+    return (
+        "warn",
+        "no real-time priority: nodes are late when the machine is busy",
+        f"echo '{rule}' | sudo tee -a /etc/security/limits.conf, then log in again",
+    )
+
+
 def _shared_memory() -> tuple[str, str, str]:
     folder = Path("/dev/shm")
     if not folder.is_dir():
@@ -202,6 +215,7 @@ CHECKS: dict[str, Callable[[], tuple[str, str, str]]] = {
     "encryption": _encryption,
     "disk": _disk,
     "cores": _cores,
+    "priority": _priority,
     "shared memory": _shared_memory,
     "link port": _port,
     "configuration": _configs,

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from robot_rl import priority
 from robot_rl.console.address import HOST, free_port
 from robot_rl.console.serve import serve
 from robot_rl.link.panel import link_file
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # the server ends by itself at SIGTERM, then sends it on: what is left to do is done on the way
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    priority.prefer("console")  # before its threads start
     end_with_supervisor()
     port = free_port()
 

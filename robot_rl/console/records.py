@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -11,13 +12,19 @@ from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
+from robot_rl import priority
 from robot_rl.errors import StoreError
+from robot_rl.experiment import Experiment
+from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
 from robot_rl.store.review import check_label, review
+from robot_rl.store.scenes import SCENES, Scenes
 from robot_rl.store.store import Store
-from robot_rl.types import EpisodeId, Frame, Label
+from robot_rl.types import EpisodeId, Frame, Label, RobotState
 
+SCENE = "scene"  # the camera of a simulated run without cameras: drawn when somebody looks
 STORES = ("actor.sqlite", "store.sqlite")  # of a run over ROS 2; of a lockstep run
 KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through them
 
@@ -29,6 +36,9 @@ class Records:
         self._run_dir = run_dir
         self._store: Store | None = None
         self._frames = lru_cache(maxsize=KEPT)(self._read_frames)
+        self._scenes = Scenes(run_dir / SCENES)
+        self._artist = ThreadPoolExecutor(1, "scene", initializer=priority.step_back)
+        self._mirror: Any = None  # belongs to the artist's thread, as its OpenGL context does
         self._turn = Lock()  # the first of many cameras reads; labels get their numbers in order
 
     @property
@@ -77,7 +87,7 @@ class Records:
         labels = store.labels(id_)
         spec = store.spec
         return {
-            "cameras": sorted(spec.cameras) if spec else [],
+            "cameras": self._cameras(spec, id_),
             "control_hz": spec.control_hz if spec else None,
             "steps": [
                 {
@@ -105,8 +115,22 @@ class Records:
             "review": _verdict(labels),
         }  # fmt: skip
 
+    def _cameras(self, spec: Spec | None, id_: EpisodeId) -> list[str]:
+        recorded = sorted(spec.cameras) if spec else []
+        return recorded or [SCENE] * self._scenes.has(id_.episode)
+
     def picture(self, id_: EpisodeId, frame: int, camera: str) -> bytes:
-        """A camera's picture in one frame, JPEG."""
+        """A camera's picture in one frame, JPEG.
+
+        Raises:
+            StoreError: there is no such picture.
+            SetupError: it has to be drawn, and there is no OpenGL.
+        """
+        if camera == SCENE:
+            state = self._scenes.state(id_.episode, frame)
+            if state is None:
+                raise _missing(id_, f"frame {frame} of '{camera}'")
+            return _jpeg(self._artist.submit(self._draw, state).result())
         with self._turn:
             if frame not in self._frames(id_):
                 self._frames.cache_clear()  # the episode was still running when it was read
@@ -114,8 +138,13 @@ class Records:
         image = None if found is None else found.observation.get(f"image/{camera}")
         if image is None:
             raise _missing(id_, f"frame {frame} of '{camera}'")
-        _, data = cv2.imencode(".jpg", np.ascontiguousarray(image[:, :, ::-1]))
-        return data.tobytes()
+        return _jpeg(image)
+
+    def _draw(self, state: RobotState) -> NDArray[np.uint8]:
+        """The scene, by the mirror that also draws the console's own picture."""
+        if self._mirror is None:
+            self._mirror = Experiment.load(self._run_dir).mirror()
+        return self._mirror.picture(state)
 
     def label(self, said: Mapping[str, Any], author: str) -> dict[str, Any]:
         """Append what a person says about an episode; without "episode": about the newest one.
@@ -169,6 +198,11 @@ class Records:
 
     def _read_frames(self, id_: EpisodeId) -> dict[int, Frame]:
         return {frame.frame: frame for frame in self.store.frames(id_)}
+
+
+def _jpeg(rgb: NDArray[np.uint8]) -> bytes:
+    _, data = cv2.imencode(".jpg", np.ascontiguousarray(rgb[:, :, ::-1]))
+    return data.tobytes()
 
 
 def _verdict(labels: list[Label]) -> dict[str, Any]:

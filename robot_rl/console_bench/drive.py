@@ -3,9 +3,10 @@
     key(500)["key/to_gate_ms_p50"]
 
 The graph is real and runs beside on the same machine (`graph`). `key` presses keys in a real
-browser. `kill` speaks to the control socket itself, 50 times a second as the page does, because a
-browser for each trial would take seconds; what is killed is the real server, with kill -9, and
-another one stands ready for the next trial.
+browser. `hand` says the same to the control socket itself: the difference is the browser, which
+draws on the same cores. `kill` does so, too, 50 times a second as the page does, because a browser
+for each trial would take seconds; what is killed is the real server, with kill -9, and another one
+stands ready for the next trial.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def key(presses: int) -> dict[str, float]:
             time.sleep(0.05)
         keys_s = [clock.seconds(ms) for ms in page.evaluate("bench.keys")]
         moments, period_s = world.moments(), 1.0 / world.control_hz
-    found = [x for at_s in keys_s if (x := answer(moments, at_s, within_s=0.35)) is not None]
+    found = _answers(moments, keys_s)
     periods = [x.hands_s / period_s for x in found]
     return {
         "key/presses": float(len(found)),
@@ -84,6 +85,46 @@ def key(presses: int) -> dict[str, float]:
     }
 
 
+def hand(presses: int) -> dict[str, float]:
+    """The same presses over the control socket, nobody draws the page: what the robot side takes.
+
+    hand/to_gate_ms: from the message that says so until the gate has taken it into account;
+    hand/to_operator_ms until the operator's node has sent it.
+
+    Raises:
+        SetupError, RobotRLError: see `key`.
+    """
+    dice = random.Random(0)
+    with graph() as world, Server(world.run_dir) as server, Hand(server) as driver:
+        for _ in range(presses):
+            _until_policy_again(world, driver)
+            time.sleep(dice.uniform(0.1, 0.2))
+            driver.held = ["drive"]
+            time.sleep(dice.uniform(0.22, 0.26))
+            driver.held = []
+            time.sleep(0.05)
+        found = _answers(world.moments(), driver.presses_s)
+    return {
+        "hand/presses": float(len(found)),
+        **quantiles("hand/to_operator_ms", [x.sent_s * 1e3 for x in found], 50, 99),
+        **quantiles("hand/to_gate_ms", [x.gate_s * 1e3 for x in found], 50, 99),
+    }
+
+
+def _until_policy_again(world: Graph, driver: Hand) -> None:
+    """Wait until the policy drives; let it go on as a person does."""
+    look_s = time.monotonic() + AGAIN_S
+
+    def drives() -> bool:
+        nonlocal look_s
+        if time.monotonic() > look_s:
+            look_s = time.monotonic() + AGAIN_S
+            driver.go_on()
+        return _policy_drives(world)
+
+    until(drives, "the policy drives", READY_S, world.words)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What followed a press: seconds after it, and how many of the policy's commands."""
@@ -93,6 +134,10 @@ class Answer:
     gate_s: float
     hands_s: float
     commands: int
+
+
+def _answers(moments: Sequence[Moment], asked_s: Sequence[float]) -> list[Answer]:
+    return [x for at_s in asked_s if (x := answer(moments, at_s, within_s=0.35)) is not None]
 
 
 def answer(moments: Sequence[Moment], at_s: float, within_s: float) -> Answer | None:
@@ -112,6 +157,11 @@ def answer(moments: Sequence[Moment], at_s: float, within_s: float) -> Answer | 
     )
 
 
+def _policy_drives(world: Graph) -> bool:
+    drives = world.newest("mode") == "run" and world.newest("command") == "policy"
+    return drives and not world.newest("driving")
+
+
 def _until_policy(page: Any, world: Graph) -> None:
     """Wait until the policy drives; look and let it go on as a person at the page does."""
 
@@ -121,8 +171,8 @@ def _until_policy(page: Any, world: Graph) -> None:
             page.keyboard.press("y")
         elif waits:
             page.keyboard.press("r")
-        elif word == "POLICY" and not world.newest("driving"):
-            return world.newest("mode") == "run" and world.newest("command") == "policy"
+        elif word == "POLICY":
+            return _policy_drives(world)
         time.sleep(0.05)
         return False
 
@@ -133,7 +183,9 @@ def _until_policy(page: Any, world: Graph) -> None:
 
 
 class Hand:
-    """A driver at a console, without a browser. held: the words that are said now.
+    """A driver at a console, without a browser.
+
+    held: the words that are said now; presses_s: when "drive" was first said, each time.
 
     Raises:
         RobotRLError: the console does not let it in.
@@ -144,6 +196,7 @@ class Hand:
         from websockets.typing import Origin
 
         self.held: list[str] = []
+        self.presses_s: list[float] = []
         at = urlsplit(server.link)
         self._place = (at.hostname or HOST, at.port or 0)
         self._headers = {"Origin": server.url}
@@ -169,6 +222,12 @@ class Hand:
                 f"the console refuses {what}", expected="200", got=f"{got.status} {got.reason}"
             )
 
+    def go_on(self) -> None:
+        """Look, and let the robot go on, whatever it waits for."""
+        for verb in ("resume", "acknowledge", "go"):
+            with suppress(RobotRLError):  # there may be nothing to acknowledge
+                self.post(f"command/{verb}")
+
     def _ask(self, method: str, path: str) -> http.client.HTTPResponse:
         line = http.client.HTTPConnection(*self._place, timeout=5.0)
         try:
@@ -185,10 +244,14 @@ class Hand:
         """A message and its answer, 50 times a second, until the line breaks."""
         from websockets.exceptions import ConnectionClosed
 
-        next_s = time.monotonic()
+        next_s, before = time.monotonic(), False
         with suppress(ConnectionClosed):  # the server is killed: that is what this is for
             while self._going:
-                self._socket.send(json.dumps({"axes": [0.0] * 6, "held": self.held}))
+                said = list(self.held)
+                if "drive" in said and not before:
+                    self.presses_s.append(time.monotonic())
+                before = "drive" in said
+                self._socket.send(json.dumps({"axes": [0.0] * 6, "held": said}))
                 self._socket.recv()
                 next_s = max(next_s + SEND_S, time.monotonic())
                 time.sleep(max(next_s - time.monotonic(), 0.0))
@@ -271,9 +334,7 @@ def _until_hand(world: Graph, hand: Hand) -> None:
             return world.newest("command") != "policy"
         if now_s > rest_s + AGAIN_S:
             hand.held, rest_s = [], now_s + REST_S
-            for verb in ("resume", "acknowledge", "go"):
-                with suppress(RobotRLError):  # there may be nothing to acknowledge
-                    hand.post(f"command/{verb}")
+            hand.go_on()
         elif now_s > rest_s:
             hand.held = ["drive"]
         return False

@@ -37,6 +37,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import try_shutdown
 
+from robot_rl import priority
 from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SetupError, SpecError
 from robot_rl.ros import parameters
 from robot_rl.ros.diagnostics import Diagnostics
@@ -160,6 +161,7 @@ def declare(node: Node, key: str) -> dict[str, Any]:
 def node_shell(key: str, args: Sequence[str] | None = None) -> Iterator[Shell]:
     """Start ROS and one node of kind `key`; on the way out everything is taken down in order."""
     prepare_environment()
+    priority.prefer(key)  # before the middleware starts its threads
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # before init: a start-up can be cut short, too
         signal.signal(number, lambda *_: stop.set())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +47,19 @@ SERVICES = {
 class Mirrored:
     """A camera that draws the scene from the newest state; opened when somebody looks."""
 
-    def __init__(self, task: Any) -> None:
-        self._task, self._mirror = task, None
+    def __init__(self, make: Callable[[], Any], read: Callable[[], RobotState | None]) -> None:
+        self._make, self._read, self._mirror = make, read, None
         self._number, self._drawn_s, self._took_s = 0, -math.inf, 0.0
         self._rgb = np.zeros((0, 0, 3), np.uint8)
 
-    def newest(self, state: RobotState | None) -> tuple[int, float, NDArray[np.uint8]]:
+    def newest(self) -> tuple[int, float, NDArray[np.uint8]]:
         """(number, wall time of the state, RGB). Raises `LinkError` before the first state."""
-        if state is None:
-            raise LinkError("no robot state to draw yet")
         if time.monotonic() - self._drawn_s >= max(PICTURE_S, self._took_s / SHARE):
+            state = self._read()  # asked for many times between two pictures, read once
+            if state is None:
+                raise LinkError("no robot state to draw yet")
             if self._mirror is None:
-                from robot_rl_sim.mirror import Mirror  # needs OpenGL: only when somebody looks
-
-                self._mirror = Mirror(self._task)
+                self._mirror = self._make()  # needs OpenGL: only when somebody looks
             self._drawn_s = time.monotonic()
             self._rgb = self._mirror.picture(state)
             self._took_s = time.monotonic() - self._drawn_s
@@ -77,7 +76,7 @@ class Received:
         self._received_s = -math.inf
         self._rgb = np.zeros((0, 0, 3), np.uint8)
 
-    def newest(self, _: RobotState | None) -> tuple[int, float, NDArray[np.uint8]]:
+    def newest(self) -> tuple[int, float, NDArray[np.uint8]]:
         """(number, wall time of arrival, RGB). Raises `LinkError` before the first picture."""
         arrived = list(self._topic.arrived())
         if arrived:
@@ -107,7 +106,7 @@ class ViewNode:
             name: Received(shell, name) for name in getattr(task, "images", ())
         }
         if experiment.is_simulated:
-            self._cameras["video"] = Mirrored(task)
+            self._cameras["video"] = Mirrored(experiment.mirror, self._reader.read)
 
     def answer(self, question: Mapping[str, Any]) -> Answer:
         """One question of the console. Raises `LinkError` when the answer is no."""
@@ -166,7 +165,7 @@ class ViewNode:
         camera = self._cameras.get(name)
         if camera is None:
             raise LinkError(f"no camera '{name}'", expected=", ".join(self._cameras), got=name)
-        number, seen_s, rgb = camera.newest(self._reader.read())
+        number, seen_s, rgb = camera.newest()
         if number == after:
             return {"number": number}, b""
         return picture_answer(rgb, number, time.monotonic() - seen_s)

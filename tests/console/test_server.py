@@ -273,6 +273,21 @@ def test_review_reads_steps_pictures_and_says_what_is_missing(console: Any) -> N
     assert client.get("/api/episode", params=where | {"episode": 9}).status_code == 409
 
 
+def test_a_simulated_run_without_cameras_is_drawn_when_somebody_looks(tmp_path: Path) -> None:
+    pytest.importorskip("robot_rl_sim")
+    from robot_rl.record import record
+
+    chosen = ["experiment=reach", "train.demos=1", f"run_dir={tmp_path / 'run'}"]
+    record(Experiment.compose(chosen))
+    records, id_ = Records(tmp_path / "run"), EpisodeId("run", "actor-0", 0)
+    assert records.episode(id_)["cameras"] == ["scene"]
+    count = len(records.episode(id_)["steps"])
+    first, last = (records.picture(id_, k, "scene") for k in (0, count))
+    assert first[:2] == last[:2] == b"\xff\xd8" and first != last
+    with pytest.raises(StoreError, match=f"frame {count + 1} of 'scene'"):
+        records.picture(id_, count + 1, "scene")
+
+
 def test_an_episode_that_still_runs_can_be_watched_to_its_end(run_dir: Path) -> None:
     id_ = EpisodeId("run", "actor-0", 5)
     records = Records(run_dir)

@@ -15,6 +15,7 @@ from conftest import World, wait_for
 from probe import Probe
 from std_msgs.msg import String
 
+from robot_rl import priority
 from robot_rl.geometry import pose
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher
@@ -188,6 +189,11 @@ def test_garbage_on_the_request_topic_is_counted_and_ignored(world: World) -> No
     assert probe.report().mode == "hold"
     assert np.linalg.norm(probe.tcp().position_m - start_m) < STILL_M
     assert "gate" in world.supervisor.pids() and world.supervisor.restarts()["gate"] == 0
+
+
+def test_the_gate_runs_at_its_priority_where_that_is_allowed(world: World) -> None:
+    policy = os.sched_getscheduler(world.supervisor.pids()["gate"])
+    assert policy == (os.SCHED_RR if priority.allowed() else os.SCHED_OTHER)
 
 
 def killed_requester(world: World, lease: str) -> tuple[float, float]:

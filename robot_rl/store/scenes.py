@@ -1,0 +1,146 @@
+"""What a simulated scene looked like, beside the store: pictures for a run that recorded none.
+
+    scenes = SceneLog(run_dir / SCENES, robot.read())        # a line of JSON, then fixed records
+    scenes.saw(frame, state)                                 # nothing but memory in a tick
+    scenes.flush()                                           # between episodes
+    Scenes(run_dir / SCENES).state(episode=3, frame=5)       # for the mirror to draw
+
+Nothing is learned from it, and it never leaves the robot's machine. A run without it is reviewed
+without pictures.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.types import Frame, Pose, RobotState
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+
+log = logging.getLogger(__name__)
+
+SCENES = "scenes.bin"
+POSE = 7  # position m, quaternion xyzw
+
+
+def _layout(joints: int, objects: int) -> np.dtype[np.void]:
+    """One record: joint angles, gripper width, TCP and objects in base."""
+    numbers = joints + 1 + POSE * (1 + objects)
+    return np.dtype([("episode", "<i4"), ("frame", "<i4"), ("values", "<f4", (numbers,))])
+
+
+def scene_log(experiment: Experiment) -> SceneLog:
+    """The log of a run; it stays empty unless the run is simulated and looks through no camera."""
+    seen = not experiment.is_simulated or bool(getattr(experiment.task, "images", ()))
+    return SceneLog(None if seen else experiment.run_dir / SCENES)
+
+
+class SceneLog:
+    """Appends. What cannot be written is given up, with one line in the log: it is only pictures.
+
+    Args:
+        path: None = nothing is kept.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._waiting = path, bytearray()
+        self._layout: np.dtype[np.void] | None = None
+
+    def saw(self, frame: Frame, state: RobotState) -> None:
+        """The scene of a frame, kept in memory until `flush`."""
+        if self._path is None:
+            return
+        names = sorted(state.objects)
+        joints = len(state.joint_position_rad)
+        if self._layout is None:
+            self._layout = _layout(joints, len(names))
+            head = json.dumps({"joints": joints, "objects": names}).encode() + b"\n"
+            self._begin(self._path, head, self._layout.itemsize)
+        row = np.zeros((), self._layout)
+        poses = [state.tcp_in_base, *(state.objects[name] for name in names)]
+        row["episode"], row["frame"] = frame.id.episode, frame.frame
+        row["values"] = np.concatenate(
+            [state.joint_position_rad, [state.gripper_width_m]]
+            + [part for p in poses for part in (p.position_m, p.quaternion_xyzw)]
+        )
+        self._waiting += row.tobytes()
+
+    def _begin(self, path: Path, head: bytes, itemsize: int) -> None:
+        """Go on with a log of the same scene, less a torn record at its end; else start it anew."""
+        try:
+            with path.open("r+b") as file:
+                if file.readline() == head:
+                    size = path.stat().st_size
+                    file.truncate(size - (size - len(head)) % itemsize)
+                    return
+        except OSError:
+            pass  # there is none yet
+        self._waiting += head
+        path.unlink(missing_ok=True)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if self._path is None or not self._waiting:
+            return
+        try:
+            with self._path.open("ab") as file:
+                file.write(self._waiting)
+        except OSError as error:
+            log.warning("no pictures for the review of this episode: %s", error)
+        self._waiting.clear()
+
+
+class Scenes:
+    """Reads a log that may still grow, or not be there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._size = path, -1
+        self._objects: list[str] = []
+        self._joints = 0
+        self._rows: NDArray[np.void] = np.empty(0, _layout(0, 0))
+
+    def has(self, episode: int) -> bool:
+        """Whether there is anything of this episode."""
+        return bool((self._read()["episode"] == episode).any())
+
+    def state(self, episode: int, frame: int) -> RobotState | None:
+        """The scene of one frame: what a mirror draws; speeds and forces are 0. None = unknown."""
+        rows = self._read()
+        found = rows[(rows["episode"] == episode) & (rows["frame"] == frame)]
+        if not len(found):
+            return None
+        values = found[-1]["values"].astype(np.float64)  # the last: an episode made again
+        joints, width_m, rest = np.split(values, (self._joints, self._joints + 1))
+        poses = [Pose(p[:3], p[3:]) for p in rest.reshape(-1, POSE)]
+        return RobotState(
+            stamp_s=0.0,
+            joint_position_rad=joints,
+            joint_velocity_rad_s=np.zeros_like(joints),
+            tcp_in_base=poses[0],
+            tcp_twist_in_base=np.zeros(6),
+            wrench_in_tcp=np.zeros(6),
+            gripper_width_m=float(width_m[0]),
+            objects=dict(zip(self._objects, poses[1:], strict=True)),
+        )
+
+    def _read(self) -> NDArray[np.void]:
+        """Everything, read again when the file has grown."""
+        try:
+            size = self._path.stat().st_size
+            if size != self._size:
+                with self._path.open("rb") as file:
+                    head = json.loads(file.readline())
+                    layout = _layout(head["joints"], len(head["objects"]))
+                    count = (size - file.tell()) // layout.itemsize
+                    self._rows = np.fromfile(file, layout, count)
+                self._objects, self._joints, self._size = head["objects"], head["joints"], size
+        except (OSError, ValueError, LookupError, TypeError):  # none, or none of ours: no pictures
+            self._rows, self._size = np.empty(0, _layout(0, 0)), -1
+        return self._rows
