@@ -46,6 +46,7 @@ def make_app(console: Console) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with console.feed.running():
             yield
+        console.records.close()
 
     app = FastAPI(title="robot-rl console", lifespan=lifespan, docs_url=None, openapi_url=None)
     app.state.console = console

@@ -56,6 +56,12 @@ class Records:
             self._store = Store(found)
         return self._store
 
+    def close(self) -> None:
+        """Free what drew, in its thread."""
+        if self._mirror is not None:
+            self._artist.submit(self._mirror.close).result()
+        self._artist.shutdown()
+
     def episodes(self) -> list[dict[str, Any]]:
         """All episodes, newest first; without observations."""
         store = self.store

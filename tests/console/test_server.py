@@ -286,6 +286,7 @@ def test_a_simulated_run_without_cameras_is_drawn_when_somebody_looks(tmp_path: 
     assert first[:2] == last[:2] == b"\xff\xd8" and first != last
     with pytest.raises(StoreError, match=f"frame {count + 1} of 'scene'"):
         records.picture(id_, count + 1, "scene")
+    records.close()
 
 
 def test_an_episode_that_still_runs_can_be_watched_to_its_end(run_dir: Path) -> None:
