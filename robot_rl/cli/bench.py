@@ -45,7 +45,7 @@ def run(argv: Sequence[str]) -> int:
         "--only",
         default="",
         metavar="PART,...",
-        help="of key,hand,kill,video,memory,review (all)",
+        help="of key,hand,kill,server,video,memory,review (all)",
     )
     for name, kind, default, text in CONSOLE:
         console.add_argument(

@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -185,7 +186,8 @@ def _until_policy(page: Any, world: Graph) -> None:
 class Hand:
     """A driver at a console, without a browser.
 
-    held: the words that are said now; presses_s: when "drive" was first said, each time.
+    held: the words that are said now; presses_s: when "drive" was first said, each time; trips_ms:
+    how long each message and its answer took.
 
     Raises:
         RobotRLError: the console does not let it in.
@@ -197,22 +199,29 @@ class Hand:
 
         self.held: list[str] = []
         self.presses_s: list[float] = []
+        self.trips_ms: list[float] = []
         at = urlsplit(server.link)
         self._place = (at.hostname or HOST, at.port or 0)
         self._headers = {"Origin": server.url}
         entered = self._ask("GET", f"{at.path}?{at.query}")
         self._headers["Cookie"] = (entered.getheader("Set-Cookie") or "").partition(";")[0]
         self.post("lease/claim")
-        self._socket = connect(
-            f"ws://{at.netloc}/ws/control",
+        self._connect = partial(
+            connect,
             origin=Origin(server.url),
             additional_headers={"Cookie": self._headers["Cookie"]},
             compression=None,
             proxy=None,
         )
+        self._netloc = at.netloc
+        self._socket = self.open("control")
         self._going = True
         self._thread = threading.Thread(target=self._speak, daemon=True)
         self._thread.start()
+
+    def open(self, path: str) -> Any:
+        """One of the page's sockets: "control", "video/front"."""
+        return self._connect(f"ws://{self._netloc}/ws/{path}")
 
     def post(self, what: str) -> None:
         """What the page's buttons do: "lease/claim", "command/go". Raises `RobotRLError`."""
@@ -247,12 +256,13 @@ class Hand:
         next_s, before = time.monotonic(), False
         with suppress(ConnectionClosed):  # the server is killed: that is what this is for
             while self._going:
-                said = list(self.held)
+                said, began_s = list(self.held), time.monotonic()
                 if "drive" in said and not before:
-                    self.presses_s.append(time.monotonic())
+                    self.presses_s.append(began_s)
                 before = "drive" in said
                 self._socket.send(json.dumps({"axes": [0.0] * 6, "held": said}))
                 self._socket.recv()
+                self.trips_ms.append((time.monotonic() - began_s) * 1e3)
                 next_s = max(next_s + SEND_S, time.monotonic())
                 time.sleep(max(next_s - time.monotonic(), 0.0))
 

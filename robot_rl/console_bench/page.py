@@ -13,9 +13,10 @@ from __future__ import annotations
 import multiprocessing
 import random
 import struct
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from robot_rl.console_bench.browser import (
     run_folder,
     take_seat,
 )
+from robot_rl.console_bench.drive import Hand
 from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
 from robot_rl.operate.remote import parse
 
@@ -125,6 +127,57 @@ def video(seconds: float) -> dict[str, float]:
         **quantiles("control/key_to_robot_ms", first_after_ms(keys_s, arrived_s), 50, 99),
         "control/clock_bound_ms": clock.bound_s * 1e3,
     }
+
+
+def server(seconds: float) -> dict[str, float]:
+    """The same cameras and messages between programs: what the server takes, and no browser.
+
+    Figures: frames per second of each camera, as they arrive at a client that draws nothing;
+    round_trip_ms of the control messages beside them.
+
+    Raises:
+        SetupError, RobotRLError: see `video`.
+    """
+    with (
+        run_folder() as run_dir,
+        _robot_side(run_dir) as (began_s, _),
+        Server(run_dir) as served,
+        Hand(served) as driver,
+    ):
+        watching = [_Watching(driver.open(f"video/{name}"), name) for name in began_s]
+        time.sleep(WARM_UP_S)
+        driver.trips_ms.clear()
+        before = {w.name: w.pictures for w in watching}
+        time.sleep(seconds)
+        trips_ms = list(driver.trips_ms)
+        rates = {w.name: (w.pictures - before[w.name]) / seconds for w in watching}
+        for w in watching:
+            w.close()
+    return {
+        **{f"server/{name}_fps": rate for name, rate in rates.items()},
+        **quantiles("server/round_trip_ms", trips_ms, 50, 99),
+    }
+
+
+class _Watching:
+    """Asks for picture after picture, as the page does, in a thread. pictures: how many came."""
+
+    def __init__(self, socket: Any, name: str) -> None:
+        self.name, self.pictures, self._socket, self._going = name, 0, socket, True
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        with suppress(Exception):  # the socket closes under us at the end
+            while self._going:
+                self._socket.send("next")
+                self.pictures += bool(self._socket.recv())
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._going = False
+        self._thread.join()
+        self._socket.close()
 
 
 def _press_now_and_then(page: Any, until_s: float) -> None:

@@ -73,7 +73,9 @@ function drawLease(lease, problem) {
   $("ready").disabled = !lease.mine;
   $("seat-first").hidden = lease.mine || page.about?.role !== "operator";
   $("lease").textContent = lease.mine ? "you drive" : lease.holder ? `${lease.holder} drives` : "nobody drives";
-  $("lease-button").innerHTML = lease.mine ? "Leave the seat <kbd>T</kbd>" : "Take the seat <kbd>T</kbd>";
+  const verb = lease.mine ? "Leave" : "Take";
+  if ($("lease-button").dataset.verb !== verb) $("lease-button").innerHTML = `${verb} the seat <kbd>T</kbd>`;
+  $("lease-button").dataset.verb = verb;
   $("lease-button").disabled = page.about?.role !== "operator";
 }
 
