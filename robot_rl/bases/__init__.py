@@ -4,6 +4,7 @@
     schedule   one action per tick out of chunks, and what is recorded of them
     flow       our own (`algo=bc_flow`), in this process
     served     our own, in another process (`robot-rl serve-policy`)
+    lerobot    LeRobot's policies, in this process
     openpi, groot, openvla   clients of other people's servers; `mapping` translates
 
 Importing this registers the configs of group `base`.
@@ -11,6 +12,7 @@ Importing this registers the configs of group `base`.
 
 from robot_rl.bases.flow import FlowBaseConfig
 from robot_rl.bases.groot import GrootConfig
+from robot_rl.bases.lerobot import LeRobotConfig
 from robot_rl.bases.openpi import OpenpiConfig
 from robot_rl.bases.openvla import OpenVlaConfig
 from robot_rl.bases.served import ServedConfig
@@ -22,6 +24,7 @@ __all__ = [
     "BaseSpec",
     "FlowBaseConfig",
     "GrootConfig",
+    "LeRobotConfig",
     "OpenVlaConfig",
     "OpenpiConfig",
     "ServedConfig",

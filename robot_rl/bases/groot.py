@@ -18,7 +18,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from robot_rl.bases.mapping import Actions, ForeignConfig, Inputs, check_numbers
+from robot_rl.bases.mapping import Actions, ForeignServerConfig, Inputs, check_numbers
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import register
 from robot_rl.errors import ConfigError, LinkError
@@ -101,7 +101,7 @@ class GrootBase:
 
 @register("base", "groot")
 @dataclass(frozen=True, kw_only=True)
-class GrootConfig(ForeignConfig):
+class GrootConfig(ForeignServerConfig):
     """Where it is. inputs: e.g. {video.front: image/front, state.arm: state.joints,
     language.task: prompt}; actions: which of its action keys make up a chunk, in this order.
     """

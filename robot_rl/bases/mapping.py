@@ -17,27 +17,37 @@ PROMPT = "prompt"  # what the source of an input is called when it is the instru
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemoteConfig:
-    """Of a base in another process: where it is, and how its chunks are used."""
+class SlowConfig:
+    """Of a base that is asked beside the loop: how its chunks are used."""
 
-    host: str = "127.0.0.1"
-    port: int = 0  # 0 = the protocol's own
     execute: int = 8  # ticks until a newer chunk is asked for
     ahead: int = 1  # actions recorded with each frame
     blend: int = 2  # ticks over which a new chunk replaces the old one
-    timeout_s: float = 5.0  # of one answer; a VLA needs 0.1 to 0.4
 
     def __post_init__(self) -> None:
         """Check ranges."""
         if min(self.execute, self.ahead) < 1 or self.blend < 0:
             raise ValueError("execute and ahead must be at least 1, blend 0 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteConfig(SlowConfig):
+    """Of a base in another process: where it is."""
+
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 = the protocol's own
+    timeout_s: float = 5.0  # of one answer; a VLA needs 0.1 to 0.4
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
         if not 0 <= self.port <= 65535 or self.timeout_s <= 0.0:
             raise ValueError("port must lie in 0..65535, timeout_s be positive")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignConfig(RemoteConfig):
-    """What somebody else's policy has to be told, too.
+class ForeignConfig(SlowConfig):
+    """What somebody else's policy has to be told.
 
     inputs: their key -> ours: an observation entry ("image/wrist", "state"), a named part of the
     state ("state.tcp", see `Spec.state_layout`), or "prompt".
@@ -60,6 +70,11 @@ class ForeignConfig(RemoteConfig):
             a == b for a, b in zip(self.low, self.high, strict=False)
         ):
             raise ValueError("low and high must be as long, and differ number by number")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignServerConfig(RemoteConfig, ForeignConfig):
+    """Of somebody else's policy behind somebody else's server."""
 
 
 class Inputs:

@@ -16,7 +16,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.bases.mapping import Actions, ForeignConfig, Inputs, check_numbers, numbers
+from robot_rl.bases.mapping import Actions, ForeignServerConfig, Inputs, check_numbers, numbers
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import register
 from robot_rl.errors import ConfigError, LinkError
@@ -105,7 +105,7 @@ class OpenpiBase:
 
 @register("base", "openpi")
 @dataclass(frozen=True, kw_only=True)
-class OpenpiConfig(ForeignConfig):
+class OpenpiConfig(ForeignServerConfig):
     """Where it is; `inputs` as its training config names them, e.g. for DROID
 
     {observation/exterior_image_1_left: image/front, observation/wrist_image_left: image/wrist,

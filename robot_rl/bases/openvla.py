@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.bases.mapping import Actions, ForeignConfig, Inputs, numbers
+from robot_rl.bases.mapping import Actions, ForeignServerConfig, Inputs, numbers
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import register
 from robot_rl.errors import ConfigError, LinkError
@@ -93,7 +93,7 @@ class OpenVlaBase:
 
 @register("base", "openvla")
 @dataclass(frozen=True, kw_only=True)
-class OpenVlaConfig(ForeignConfig):
+class OpenVlaConfig(ForeignServerConfig):
     """Where it is. inputs: {image: image/front, instruction: prompt}, or OFT's {full_image: ...,
     wrist_image: ..., state: state, instruction: prompt}.
     """

@@ -28,7 +28,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.bases.mapping import RemoteConfig
+from robot_rl.bases.mapping import SlowConfig
 from robot_rl.bases.spec import BaseConfig, BasePolicy
 from robot_rl.errors import RobotRLError, SpecError
 from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE, Spec
@@ -77,7 +77,7 @@ def schedule_of(config: BaseConfig, spec: Spec, seed: int, *, real_time: bool) -
         RobotRLError: as `BaseConfig.open`.
     """
     base = config.open(spec, seed)
-    if real_time and isinstance(config, RemoteConfig):
+    if real_time and isinstance(config, SlowConfig):
         return AsyncSchedule(base, execute=config.execute, ahead=config.ahead, blend=config.blend)
     return Schedule(base, execute=config.execute, ahead=config.ahead)
 

@@ -1,0 +1,233 @@
+"""`base=lerobot` against a stand-in of LeRobot's loading code: same names, same order of calls.
+
+The real package lives in an environment of its own: `make compat-lerobot` runs
+`tests/compat/lerobot_base.py` there, with real ACT and Diffusion policies.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from robot_rl.bases.schedule import AsyncSchedule, schedule_of
+from robot_rl.bases.spec import BasePolicy
+from robot_rl.config import resolve
+from robot_rl.errors import CheckpointError, ConfigError, SetupError, SpecError
+from robot_rl.spec import ActionSpec, Spec, TensorSpec
+
+SPEC = Spec(
+    "fake",
+    10.0,
+    {"state": TensorSpec((5,), "float32"), "image/front": TensorSpec((8, 6, 3), "uint8")},
+    ActionSpec(0.01, 0.1, gripper=True),
+)
+OBSERVATION = {
+    "state": np.array([0.1, 0.2, 0.3, 0.4, 0.5], np.float32),
+    "image/front": np.arange(8 * 6 * 3, dtype=np.uint8).reshape(8, 6, 3),
+}
+INPUTS = {
+    "observation.state": "state",
+    "observation.images.top": "image/front",
+    "task": "prompt",
+}
+H, A = 6, 7
+
+
+class Config:
+    """What `config.json` says."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.__dict__.update(values)
+        self.action_feature = types.SimpleNamespace(shape=(A,))
+
+    @classmethod
+    def from_pretrained(cls, where: str, **_: Any) -> Config:
+        return cls(json.loads((Path(where) / "config.json").read_text()))
+
+
+class Policy:
+    """Proposes its noise plus the state's first number, in normalised units."""
+
+    heard: Any = None
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.resets = config, 0
+
+    @classmethod
+    def from_pretrained(cls, _where: str, config: Config, **_: Any) -> Policy:
+        kinds = {"noisy": Noisy, "plain": Policy, "framed": Framed}
+        return kinds[config.type](config)  # type: ignore[attr-defined]
+
+    def to(self, _device: str) -> Policy:
+        return self
+
+    def eval(self) -> Policy:
+        return self
+
+    def reset(self) -> None:
+        self.resets += 1
+
+    def predict_action_chunk(self, batch: dict[str, Any]) -> torch.Tensor:
+        return self.chunk(batch, torch.zeros(1, H, A))
+
+    def chunk(self, batch: dict[str, Any], noise: torch.Tensor) -> torch.Tensor:
+        Policy.heard = batch
+        return noise + batch["observation.state"][:, :1, None]
+
+
+class Noisy(Policy):
+    def predict_action_chunk(
+        self, batch: dict[str, Any], noise: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return self.chunk(batch, torch.zeros(1, H, A) if noise is None else noise)
+
+
+class Framed(Policy):
+    """Looks at its memory only, as Diffusion does."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.reset()
+
+    def reset(self) -> None:
+        super().reset()
+        self._queues = {
+            "observation.state": deque(maxlen=2),
+            "observation.images": deque(maxlen=2),
+            "action": deque(maxlen=2),
+        }
+
+    def predict_action_chunk(self, batch: dict[str, Any]) -> torch.Tensor:
+        Policy.heard = {k: torch.stack(list(q)) for k, q in self._queues.items() if q}
+        return self.chunk_of(Policy.heard["observation.state"])
+
+    def chunk_of(self, states: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(1, H, A) + states[-1, :, :1, None]
+
+
+def processors(_config: Config, **_: Any) -> tuple[Any, Any]:
+    """Adds the batch axis; brings actions to units in which 1 is 0.05 m."""
+
+    def before(batch: dict[str, Any]) -> dict[str, Any]:
+        return {k: v[None] if isinstance(v, torch.Tensor) else [v] for k, v in batch.items()}
+
+    return before, lambda chunk: chunk * 0.05
+
+
+@pytest.fixture
+def lerobot(monkeypatch: pytest.MonkeyPatch) -> None:
+    def module(name: str, **content: Any) -> None:
+        made = types.ModuleType(name)
+        made.__dict__.update(content)
+        monkeypatch.setitem(sys.modules, name, made)
+
+    for name in ("lerobot", "lerobot.configs", "lerobot.policies"):
+        module(name)
+    module("lerobot.configs.policies", PreTrainedConfig=Config)
+    module(
+        "lerobot.policies.factory",
+        get_policy_class=lambda _type: Policy,
+        make_pre_post_processors=processors,
+    )
+
+
+def saved(folder: Path, kind: str = "plain", **more: Any) -> str:
+    folder.mkdir(exist_ok=True)
+    features = {k: {} for k in INPUTS if k != "task"}
+    images = {"observation.images.top": {}}
+    config = {"type": kind, "chunk_size": H, "input_features": features, "image_features": images}
+    (folder / "config.json").write_text(json.dumps(config | more))
+    return str(folder)
+
+
+def base(path: str, **changes: Any) -> BasePolicy:
+    words = {"name": "lerobot", "path": path, "inputs": INPUTS, "prompt": "lift it"} | changes
+    return resolve("base", words).open(SPEC, seed=0)
+
+
+@pytest.mark.usefixtures("lerobot")
+def test_what_the_policy_sees_and_what_comes_back_are_in_its_own_units(tmp_path: Path) -> None:
+    made = base(saved(tmp_path / "p"), low=(-0.1,) * A, high=(0.1,) * A)
+    assert made.spec.chunk == H and made.spec.noise_shape is None
+    chunk = made.sample(OBSERVATION)
+    np.testing.assert_allclose(chunk, np.full((H, A), 0.1 * 0.05 / 0.1), rtol=1e-5)
+    seen = Policy.heard
+    assert seen["task"] == ["lift it"]
+    image = seen["observation.images.top"]
+    assert image.shape == (1, 3, 8, 6) and image.dtype == torch.float32
+    np.testing.assert_allclose(image[0, 2, 1, 4], OBSERVATION["image/front"][1, 4, 2] / 255)
+
+
+@pytest.mark.usefixtures("lerobot")
+def test_noise_is_taken_where_the_policy_takes_it(tmp_path: Path) -> None:
+    made = base(saved(tmp_path / "p", "noisy", max_action_dim=A))
+    assert made.spec.noise_shape == (H, A)
+    noise = np.linspace(-1, 1, H * A).reshape(H, A).astype(np.float32)
+    np.testing.assert_allclose(made.sample(OBSERVATION, noise), (noise + 0.1) * 0.05, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("lerobot")
+def test_a_policy_of_several_frames_sees_the_newest_one_in_all_of_them(tmp_path: Path) -> None:
+    made = base(saved(tmp_path / "p", "framed"))
+    for first in (0.1, 0.7):
+        state = np.full(5, first, np.float32)
+        chunk = made.sample(OBSERVATION | {"state": state})
+        np.testing.assert_allclose(chunk, np.full((H, A), first * 0.05), rtol=1e-5)
+        np.testing.assert_allclose(Policy.heard["observation.state"], first)
+        assert Policy.heard["observation.images"].shape == (2, 1, 1, 3, 8, 6)
+
+
+@pytest.mark.usefixtures("lerobot")
+def test_it_is_asked_beside_the_loop_where_time_is_real(tmp_path: Path) -> None:
+    config = resolve("base", {"name": "lerobot", "path": saved(tmp_path / "p"), "inputs": INPUTS})
+    made = schedule_of(config, SPEC, 0, real_time=True)
+    assert isinstance(made, AsyncSchedule)
+    made.close()
+
+
+@pytest.mark.usefixtures("lerobot")
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        ({"path": ""}, ConfigError, "stays the same"),
+        ({"path": "somebody/policy", "revision": "main"}, ConfigError, "40 hex"),
+        ({"inputs": {}}, ConfigError, "told what to show"),
+        ({"inputs": {"observation.state": "state"}}, ConfigError, "images.top"),
+        ({"inputs": INPUTS | {"observation.wrist": "state"}}, ConfigError, "observation.wrist"),
+        ({"inputs": INPUTS | {"observation.state": "stat"}}, ConfigError, "not observed"),
+    ],
+)
+def test_what_cannot_work_is_said_before_anything_moves(
+    tmp_path: Path, changes: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        base(**({"path": saved(tmp_path / "p")} | changes))
+
+
+@pytest.mark.usefixtures("lerobot")
+def test_a_folder_that_lerobot_cannot_load_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match="empty"):
+        base(str(tmp_path / "empty"))
+
+
+@pytest.mark.usefixtures("lerobot")
+def test_an_action_of_another_size_never_gets_through(tmp_path: Path) -> None:
+    made = base(saved(tmp_path / "p"), columns=(0, 1, 2, 3, 4, 5, 9))
+    with pytest.raises(SpecError):
+        made.sample(OBSERVATION)
+
+
+def test_without_lerobot_it_says_what_to_install(tmp_path: Path) -> None:
+    if "lerobot" in sys.modules:
+        pytest.skip("LeRobot is here")
+    with pytest.raises(SetupError, match="pip install lerobot"):
+        base(saved(tmp_path / "p"))
