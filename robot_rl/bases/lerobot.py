@@ -73,6 +73,15 @@ class LeRobotBase:
         chunk = self._after(self._policy.predict_action_chunk(batch, **extra))
         return self._actions(chunk[0].float().cpu().numpy())[: self.spec.chunk]
 
+    def sample_many(
+        self, observation: Observation, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Chunks [B, H, A] for observations with a leading batch axis, one after the other."""
+        count = len(next(iter(observation.values())))
+        each = [{k: v[i] for k, v in observation.items()} for i in range(count)]
+        drawn = [None] * count if noise is None else list(noise)
+        return np.stack([self.sample(o, w) for o, w in zip(each, drawn, strict=True)])
+
     def _remember(self, batch: dict[str, Any]) -> None:
         """Fill the policy's memory with this frame."""
         queues = self._policy._queues

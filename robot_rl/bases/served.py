@@ -1,4 +1,4 @@
-"""A base policy of ours in a process of its own: `robot-rl serve-policy RUN`, `base=served`.
+"""A base policy in a process of its own: `robot-rl serve-policy RUN`, `base=served`.
 
 So that a large policy lives on the GPU box, in its own environment, and several robots ask it.
 ZeroMQ with CURVE, keys and allow-list as on the link (`link.auth`): the server is `policy`, a robot
@@ -18,10 +18,10 @@ import json
 import logging
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import zmq
@@ -49,7 +49,7 @@ NUMBER = struct.Struct("<Q")
 
 
 class BatchPolicy(Protocol):
-    """What can be served; `bases.flow.FlowBase`."""
+    """What can be served; `bases.flow.FlowBase`, `bases.lerobot.LeRobotBase`."""
 
     spec: BaseSpec
 
@@ -300,11 +300,14 @@ def serve_run(
     keys: Path | None,
     stop: threading.Event,
     started: Callable[[str], None] = lambda _where: None,
+    overrides: Sequence[str] = (),
 ) -> None:
-    """Serve the policy of a run of `algo=bc_flow` until `stop`.
+    """Serve until `stop`: the policy of a run of `algo=bc_flow`, or what `base=...` names.
+
+    With overrides `run` is a folder for the keys, and they say for which task the policy is.
 
     Raises:
-        ConfigError: not such a run, or a wildcard host.
+        ConfigError: not such a run, a base that cannot be served, or a wildcard host.
         CheckpointError: it has no usable policy.
         LinkError: a network address without keys of its own, or the port is taken.
     """
@@ -321,8 +324,27 @@ def serve_run(
             fix="--host 127.0.0.1, or the address of one network",
         ) from error
     require_key_folder(where)
-    experiment = Experiment.load(run)
-    policy = FlowBaseConfig(run=str(run), execute=1).open(experiment.task.spec, experiment.seed)
+    if overrides:
+        experiment = Experiment.compose([*overrides, f"run_dir={run}"])
+        run.mkdir(parents=True, exist_ok=True)
+    else:
+        experiment = Experiment.load(run)
+    base = experiment.base if overrides else FlowBaseConfig(run=str(run), execute=1)
+    if base is None:
+        raise ConfigError(
+            "there is no policy to serve",
+            expected="base=flow, base=lerobot",
+            got="base=none",
+            fix="add base=lerobot base.path=FOLDER, or give a run of algo=bc_flow and no overrides",
+        )
+    policy: Any = base.open(experiment.task.spec, experiment.seed)
+    if not hasattr(policy, "sample_many"):
+        raise ConfigError(
+            "this base cannot be served once more",
+            expected="base=flow, base=lerobot",
+            got=f"base={experiment.config['base']['name']}",
+            fix="let the actor ask its server itself",
+        )
     pair = load_keys(keys.expanduser() if keys else key_folder(run), "policy")
     with PolicyServer(policy, experiment.task.spec, pair, where) as server:
         started(f"{host}:{server.port}")

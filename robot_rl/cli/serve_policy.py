@@ -13,10 +13,12 @@ TEXT = """
 Serve the base policy of a run (algo=bc_flow) to actors: ZeroMQ with CURVE, batched, with noise. On
 one machine the keys lie in the run folder and base.run=RUN finds them; for other machines make keys
 with `robot-rl keys FOLDER`, give them with --keys, copy an actor's pair and policy.public there.
+With key=value words: another base, in this environment, for the task they name; RUN holds its keys.
 """
 EXAMPLES = """
 robot-rl serve-policy runs/base
 robot-rl train experiment=peg_insert base=served base.run=runs/base algo=resfit
+robot-rl serve-policy runs/act experiment=lift base=lerobot base.path=ACT 'base.inputs={...}'
 robot-rl serve-policy runs/base --host 192.168.1.20 --keys ~/.config/robot-rl/keys
 """
 
@@ -27,17 +29,19 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="one address of this machine")
     parser.add_argument("--port", type=int, default=5598, metavar="N", help="default: 5598")
     parser.add_argument("--keys", type=Path, metavar="FOLDER", help="needed beyond this machine")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. base=lerobot ...")
     args = parser.read(argv)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     serve_run = engine("robot_rl.bases.served:serve_run")
     serve_run(
-        existing_run(args.run),
+        args.run if args.overrides else existing_run(args.run),
         host=args.host,
         port=args.port,
         keys=args.keys,
         stop=stop,
+        overrides=args.overrides,
         started=lambda where: say(f"serving {args.run} on {where}"),
     )
     return 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 import types
 from collections import deque
 from pathlib import Path
@@ -18,9 +20,11 @@ import pytest
 import torch
 
 from robot_rl.bases.schedule import AsyncSchedule, schedule_of
+from robot_rl.bases.served import ServedConfig, serve_run
 from robot_rl.bases.spec import BasePolicy
 from robot_rl.config import resolve
 from robot_rl.errors import CheckpointError, ConfigError, SetupError, SpecError
+from robot_rl.experiment import Experiment
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
 SPEC = Spec(
@@ -183,6 +187,48 @@ def test_a_policy_of_several_frames_sees_the_newest_one_in_all_of_them(tmp_path:
         np.testing.assert_allclose(chunk, np.full((H, A), first * 0.05), rtol=1e-5)
         np.testing.assert_allclose(Policy.heard["observation.state"], first)
         assert Policy.heard["observation.images"].shape == (2, 1, 1, 3, 8, 6)
+
+
+@pytest.mark.usefixtures("lerobot")
+def test_it_is_served_to_whoever_has_a_key(tmp_path: Path) -> None:
+    pytest.importorskip("robot_rl_sim")
+    experiment, stop, where = Experiment.compose(["experiment=lift"]), threading.Event(), []
+    state = {"type": "plain", "chunk_size": H, "input_features": {"observation.state": {}}}
+    policy = saved(tmp_path / "p", **state)
+    words = ["experiment=lift", "base=lerobot", f"base.path={policy}"]
+    words += ["base.inputs={observation.state: state}"]
+    keys = {"port": 0, "host": "127.0.0.1", "keys": None, "stop": stop}
+    serving = threading.Thread(
+        target=serve_run,
+        args=(tmp_path / "served",),
+        kwargs=keys | {"started": where.append, "overrides": words},
+    )
+    serving.start()
+    try:
+        deadline_s = time.monotonic() + 20.0
+        while not where and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        port = int(where[0].rpartition(":")[2])
+        spec = experiment.task.spec
+        client = ServedConfig(run=str(tmp_path / "served"), port=port).open(spec, 0)
+        observation = {"state": np.full(spec.observation["state"].shape, 0.3, np.float32)}
+        np.testing.assert_allclose(client.sample(observation), 0.3 * 0.05, rtol=1e-5)
+        client.close()
+    finally:
+        stop.set()
+        serving.join()
+
+
+def test_what_has_no_policy_is_not_served(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no policy to serve"):
+        serve_run(
+            tmp_path / "served",
+            host="127.0.0.1",
+            port=0,
+            keys=None,
+            stop=threading.Event(),
+            overrides=["experiment=lift"],
+        )
 
 
 @pytest.mark.usefixtures("lerobot")
