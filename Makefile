@@ -34,12 +34,13 @@ bench: setup ## speed of environment, learner, link and control loop
 soak: setup ## the long runs: learning to the target, kills during training
 	@$(PY) -m pytest -q -m slow --timeout 3600
 
-compat-lerobot: setup ## the real lerobot reads our export; LEROBOT_PY=python of an environment that has it
+compat-lerobot: setup ## the real lerobot reads our export, and is a base; LEROBOT_PY=python of an environment with it
 	@test -n "$(LEROBOT_PY)" || { echo "usage: make compat-lerobot LEROBOT_PY=/path/to/env/bin/python"; exit 2; }
 	@rm -rf build/compat && mkdir -p build/compat
 	@$(RL) record experiment=peg_insert_easy_pixels runtime=lockstep --demos 40 run_dir=build/compat/run
 	@$(RL) export build/compat/run --to lerobot --out build/compat/lerobot
 	@$(LEROBOT_PY) tests/compat/lerobot_reads_export.py build/compat/lerobot
+	@PYTHONPATH=. $(LEROBOT_PY) tests/compat/lerobot_base.py
 
 constraints: setup ## pin what is installed now into constraints.txt (then run make test)
 	@$(PY) .ci/pin > constraints.txt.new && mv constraints.txt.new constraints.txt

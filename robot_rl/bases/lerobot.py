@@ -31,30 +31,25 @@ from robot_rl.errors import CheckpointError, ConfigError, SetupError
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
-STATE, IMAGES, TASK = "observation.state", "observation.images.", "task"
+TASK = "task"  # the instruction, for a VLA
+STACKED = "observation.images"  # all cameras, in the memory of a policy of several frames
 REVISION = re.compile(r"[0-9a-f]{40}")
-CHUNK_NAMES = ("chunk_size", "horizon")  # of ACT and the VLAs; of Diffusion
 
 
 class LeRobotBase:
     """`BasePolicy` on a LeRobot policy and its two processors."""
 
-    def __init__(self, config: LeRobotConfig, spec: Spec, seed: int) -> None:
+    def __init__(self, config: LeRobotConfig, spec: Spec) -> None:
         self._policy, self._before, self._after = _load(config)
         self._inputs = Inputs(config, spec)
         self._actions = Actions(config, spec.action.size)
-        self._torch_seed = seed
         theirs = self._policy.config
         _check_inputs(set(config.inputs), set(theirs.input_features))
-        chunk = next((int(getattr(theirs, n)) for n in CHUNK_NAMES if hasattr(theirs, n)), 1)
+        drawn, kept = _chunk_sizes(theirs)
         noise = None
-        if "noise" in inspect.signature(self._policy.predict_action_chunk).parameters:
-            size = int(getattr(theirs, "max_action_dim", theirs.action_feature.shape[0]))
-            noise = (chunk, size)
-        # Diffusion drops the actions of the frames before the newest
-        past = int(getattr(theirs, "n_obs_steps", 1)) - 1 if hasattr(theirs, "horizon") else 0
-        usable = int(getattr(theirs, "n_action_steps", chunk)) if past else chunk
-        self.spec = BaseSpec(config.chunk or usable, spec.action.size, noise)
+        if _takes_noise(self._policy):
+            noise = (drawn, int(getattr(theirs, "max_action_dim", theirs.action_feature.shape[0])))
+        self.spec = BaseSpec(config.chunk or kept, spec.action.size, noise)
 
     def reset(self) -> None:
         """Forget the last episode."""
@@ -69,7 +64,7 @@ class LeRobotBase:
         extra = {} if noise is None else {"noise": torch.as_tensor(noise)[None]}
         if getattr(self._policy, "_queues", None):  # it stacks the frames that it remembers
             self._policy.reset()
-            self._remember(batch)
+            batch = self._remember(batch)
         chunk = self._after(self._policy.predict_action_chunk(batch, **extra))
         return self._actions(chunk[0].float().cpu().numpy())[: self.spec.chunk]
 
@@ -82,16 +77,15 @@ class LeRobotBase:
         drawn = [None] * count if noise is None else list(noise)
         return np.stack([self.sample(o, w) for o, w in zip(each, drawn, strict=True)])
 
-    def _remember(self, batch: dict[str, Any]) -> None:
-        """Fill the policy's memory with this frame."""
-        queues = self._policy._queues
-        seen = dict(batch)
-        features = getattr(self._policy.config, "image_features", None)
-        if features:
-            seen["observation.images"] = torch.stack([batch[key] for key in features], dim=-4)
+    def _remember(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Fill the policy's memory with this frame; returns the batch as its memory names it."""
+        queues, seen = self._policy._queues, dict(batch)
+        if STACKED in queues:
+            seen[STACKED] = torch.stack([batch[k] for k in self._policy.config.image_features], -4)
         for key, queue in queues.items():
             if key in seen:
-                queue.extend([seen[key]] * (queue.maxlen or 1))
+                queue.extend([seen[key]] * queue.maxlen)
+        return seen
 
     def close(self) -> None:
         """Nothing is open."""
@@ -117,7 +111,8 @@ class LeRobotConfig(ForeignConfig):
                 got="nothing",
                 fix="see docs/bases.md; robot-rl check shows what this task observes",
             )
-        return LeRobotBase(self, spec, seed)
+        torch.manual_seed(seed)  # theirs draw from torch's own generator
+        return LeRobotBase(self, spec)
 
 
 def _load(config: LeRobotConfig) -> tuple[Any, Any, Any]:
@@ -166,6 +161,21 @@ def _load(config: LeRobotConfig) -> tuple[Any, Any, Any]:
 
 def _pin(pinned: dict[str, str]) -> dict[str, str]:
     return {"pretrained_revision": pinned["revision"]} if pinned else {}
+
+
+def _chunk_sizes(theirs: Any) -> tuple[int, int]:
+    """Actions that are drawn at once, and how many of them come out."""
+    if hasattr(theirs, "horizon"):  # Diffusion draws from the first frame that it looks at
+        return int(theirs.horizon), int(theirs.n_action_steps)
+    chunk = int(getattr(theirs, "chunk_size", 1))
+    return chunk, chunk
+
+
+def _takes_noise(policy: Any) -> bool:
+    """Named (Diffusion, SmolVLA), or handed on to a sampler that integrates a flow (pi0, pi0.5)."""
+    known = inspect.signature(policy.predict_action_chunk).parameters
+    handed_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
+    return "noise" in known or (handed_on and hasattr(policy.config, "num_inference_steps"))
 
 
 def _check_inputs(given: set[str], wanted: set[str]) -> None:

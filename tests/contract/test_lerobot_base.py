@@ -110,7 +110,7 @@ class Framed(Policy):
         }
 
     def predict_action_chunk(self, batch: dict[str, Any]) -> torch.Tensor:
-        Policy.heard = {k: torch.stack(list(q)) for k, q in self._queues.items() if q}
+        Policy.heard = {k: torch.stack(list(self._queues[k])) for k in batch if k in self._queues}
         return self.chunk_of(Policy.heard["observation.state"])
 
     def chunk_of(self, states: torch.Tensor) -> torch.Tensor:
