@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import os
 
+LINUX = hasattr(os, "sched_setscheduler")
 PRIORITIES = {"gate": 40, "watchdog": 40, "operator": 30, "actor": 30, "console": 20}
 """Process -> real-time priority, below a kernel's own threads (50)."""
 
 
 def prefer(name: str) -> bool:
-    """Give the calling process its priority; False when it has none or may not.
+    """Give the calling process its priority; False when it has none, or the system gives none.
 
     An ordinary user needs `rtprio` in limits.conf (`robot-rl doctor` says so). Without it
     everything works, later when the machine is busy.
     """
     priority = PRIORITIES.get(name, 0)
-    return bool(priority) and _set(os.SCHED_RR, priority)
+    return LINUX and bool(priority) and _set(os.SCHED_RR, priority)
 
 
 def step_back() -> None:
     """Let the calling thread wait like everybody else: it draws, or computes for long."""
-    _set(os.SCHED_OTHER, 0)
+    if LINUX:
+        _set(os.SCHED_OTHER, 0)
 
 
 def allowed() -> bool:
     """Whether this user may have the highest of them."""
+    if not LINUX:
+        return False
     before, param = os.sched_getscheduler(0), os.sched_getparam(0)
     may = _set(os.SCHED_RR, max(PRIORITIES.values()))
     if may:
