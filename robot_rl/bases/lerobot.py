@@ -79,7 +79,8 @@ class LeRobotBase:
 
     def _remember(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Fill the policy's memory with this frame; returns the batch as its memory names it."""
-        queues, seen = self._policy._queues, dict(batch)
+        queues = self._policy._queues
+        seen = {k: v for k, v in batch.items() if k != "action"}  # their batches have room for one
         if STACKED in queues:
             seen[STACKED] = torch.stack([batch[k] for k in self._policy.config.image_features], -4)
         for key, queue in queues.items():

@@ -27,7 +27,7 @@ from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
 from lerobot.policies.diffusion.modeling_diffusion import DiffusionPolicy
 from lerobot.policies.factory import make_pre_post_processors
 
-from robot_rl.config import resolve
+from robot_rl.bases import LeRobotConfig
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
 A, SIZE = 7, 64
@@ -116,8 +116,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as name:
             before, after = save(policy.eval(), Path(name), rng)
             inputs = {STATE: "state", IMAGE: "image/front"}
-            config = {"name": "lerobot", "path": name, "inputs": inputs}
-            base = resolve("base", config).open(SPEC, 0)
+            base = LeRobotConfig(path=name, inputs=inputs).open(SPEC, 0)
             noise, extra = None, {}
             if base.spec.noise_shape is not None:
                 noise = rng.normal(size=base.spec.noise_shape).astype(np.float32)

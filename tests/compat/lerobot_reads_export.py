@@ -21,7 +21,11 @@ import pyarrow.parquet as pq
 import torch
 from lerobot.configs.types import FeatureType
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
-from lerobot.utils.feature_utils import dataset_to_policy_features
+
+try:
+    from lerobot.utils.feature_utils import dataset_to_policy_features
+except ImportError:  # before 0.5
+    from lerobot.datasets.utils import dataset_to_policy_features
 from torch.utils.data import DataLoader
 
 REPO = "local/export"
@@ -78,8 +82,9 @@ def check_borders(dataset: LeRobotDataset, root: Path) -> None:
     """A window of time never reaches into a neighbouring episode."""
     step = 1.0 / dataset.meta.fps
     keys = ["observation.state", "action", *dataset.meta.video_keys]
+    near = {k: [-step, 0.0, step] for k in keys}
     windows = LeRobotDataset(
-        REPO, root=root, delta_timestamps={k: [-step, 0.0, step] for k in keys}
+        REPO, root=root, delta_timestamps=near, video_backend=dataset.video_backend
     )
     for episode in dataset.meta.episodes:
         first, last = episode["dataset_from_index"], episode["dataset_to_index"] - 1
@@ -126,17 +131,20 @@ def main(root: Path) -> int:
     """Check one dataset; 0 when all holds."""
     for backend in ("torchcodec", "pyav"):
         try:
-            dataset = LeRobotDataset(REPO, root=root, video_backend=backend)
-            dataset[0]
+            opened = LeRobotDataset(REPO, root=root, video_backend=backend)
+            opened[0]
         except (ImportError, RuntimeError) as error:  # torchcodec finds no ffmpeg
             say(f"{backend} is not usable here: {type(error).__name__}")
             continue
+        dataset = opened
         say(f"backend      {backend}")
         check_every_step(dataset, root)
     check_meta(dataset)
     check_borders(dataset, root)
     check_loader(dataset)
-    last = LeRobotDataset(REPO, root=root, episodes=[dataset.num_episodes - 1])
+    last = LeRobotDataset(
+        REPO, root=root, episodes=[dataset.num_episodes - 1], video_backend=dataset.video_backend
+    )
     assert len(last) == dataset.meta.episodes[-1]["length"]
     assert last[0]["frame_index"].item() == 0
     say(f"one episode  {len(last)} steps of the last one alone")

@@ -121,7 +121,8 @@ def processors(_config: Config, **_: Any) -> tuple[Any, Any]:
     """Adds the batch axis; brings actions to units in which 1 is 0.05 m."""
 
     def before(batch: dict[str, Any]) -> dict[str, Any]:
-        return {k: v[None] if isinstance(v, torch.Tensor) else [v] for k, v in batch.items()}
+        found = {k: v[None] if isinstance(v, torch.Tensor) else [v] for k, v in batch.items()}
+        return found | {"action": None}  # as theirs
 
     return before, lambda chunk: chunk * 0.05
 
