@@ -57,6 +57,11 @@ class ActorPorts:
     stopping: Callable[[], str]
 
 
+def _collect_garbage() -> None:
+    """Between episodes, so that it never happens in a tick."""
+    gc.collect()
+
+
 class Actor:
     """Wires one robot's loop to its store, link and session."""
 
@@ -76,12 +81,12 @@ class Actor:
                 self.policy,
                 only_successes=experiment.train.dataset_successes,
             )
-        self.writer = StoreWriter(self.store)
+        scenes = scene_log(experiment)
+        self.writer = StoreWriter(self.store, after=scenes.flush)
         keys = keys_for(experiment.link, run_dir, "actor")
         self.link = LinkClient(experiment.link, keys, spec, run_dir / "actor.sqlite")
         self._adopted_s = time.monotonic()
         self.metrics = MetricSink(run_dir / "metrics.jsonl")
-        self._scenes = scene_log(experiment)
         self.loop = ControlLoop(
             task=task,
             robot=ports.robot,
@@ -95,7 +100,7 @@ class Actor:
             record=self.writer.put,
             lease=secrets.token_hex(8),
             on_step=self._on_step,
-            on_frame=self._scenes.saw,
+            on_frame=scenes.saw,
             stopping=ports.stopping,
         )
         self.session = Session(
@@ -104,7 +109,7 @@ class Actor:
             experiment,
             metrics=self.metrics,
             store=self.store,
-            before_episode=self._between_episodes,
+            before_episode=_collect_garbage,
             figures=self._figures,
             on_stuck=self._wait_and_retry,
             stopping=ports.stopping,
@@ -125,17 +130,11 @@ class Actor:
         finally:
             gc.enable()
             with contextlib.ExitStack() as stack:  # each of them, whatever the others raise
-                stack.callback(self._scenes.flush)
                 stack.callback(self.policy.close)
                 stack.callback(self.store.close)
                 stack.callback(self.link.stop)
                 stack.callback(self.writer.close)
         return 0
-
-    def _between_episodes(self) -> None:
-        """What must never happen in a tick."""
-        gc.collect()
-        self._scenes.flush()
 
     def _figures(self) -> dict[str, float]:
         """Ages and queues for each episode's line; two of them tell how far the learner is away."""

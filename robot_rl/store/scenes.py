@@ -2,7 +2,7 @@
 
     scenes = SceneLog(run_dir / SCENES, robot.read())        # a line of JSON, then fixed records
     scenes.saw(frame, state)                                 # nothing but memory in a tick
-    scenes.flush()                                           # between episodes
+    scenes.flush()                                           # beside the loop, or between episodes
     Scenes(run_dir / SCENES).state(episode=3, frame=5)       # for the mirror to draw
 
 Nothing is learned from it, and it never leaves the robot's machine. A run without it is reviewed
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,24 +46,27 @@ def scene_log(experiment: Experiment) -> SceneLog:
 class SceneLog:
     """Appends. What cannot be written is given up, with one line in the log: it is only pictures.
 
+    `saw` and `flush` may be called by two threads.
+
     Args:
         path: None = nothing is kept.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path, self._waiting = path, bytearray()
+        self._path = path
+        self._waiting: deque[bytes] = deque()
         self._layout: np.dtype[np.void] | None = None
+        self._head, self._begun = b"", False
 
     def saw(self, frame: Frame, state: RobotState) -> None:
         """The scene of a frame, kept in memory until `flush`."""
         if self._path is None:
             return
         names = sorted(state.objects)
-        joints = len(state.joint_position_rad)
         if self._layout is None:
+            joints = len(state.joint_position_rad)
+            self._head = json.dumps({"joints": joints, "objects": names}).encode() + b"\n"
             self._layout = _layout(joints, len(names))
-            head = json.dumps({"joints": joints, "objects": names}).encode() + b"\n"
-            self._begin(self._path, head, self._layout.itemsize)
         row = np.zeros((), self._layout)
         poses = [state.tcp_in_base, *(state.objects[name] for name in names)]
         row["episode"], row["frame"] = frame.id.episode, frame.frame
@@ -70,31 +74,33 @@ class SceneLog:
             [state.joint_position_rad, [state.gripper_width_m]]
             + [part for p in poses for part in (p.position_m, p.quaternion_xyzw)]
         )
-        self._waiting += row.tobytes()
-
-    def _begin(self, path: Path, head: bytes, itemsize: int) -> None:
-        """Go on with a log of the same scene, less a torn record at its end; else start it anew."""
-        try:
-            with path.open("r+b") as file:
-                if file.readline() == head:
-                    size = path.stat().st_size
-                    file.truncate(size - (size - len(head)) % itemsize)
-                    return
-        except OSError:
-            pass  # there is none yet
-        self._waiting += head
-        path.unlink(missing_ok=True)
+        self._waiting.append(row.tobytes())
 
     def flush(self) -> None:
         """Write what waits."""
         if self._path is None or not self._waiting:
             return
+        rows = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))
         try:
+            if not self._begun:
+                self._begin(self._path)
             with self._path.open("ab") as file:
-                file.write(self._waiting)
+                file.write(rows)
         except OSError as error:
             log.warning("no pictures for the review of this episode: %s", error)
-        self._waiting.clear()
+
+    def _begin(self, path: Path) -> None:
+        """Go on with a log of the same scene, less a torn record at its end; else start it anew."""
+        assert self._layout is not None
+        with path.open("a+b") as file:
+            file.seek(0)
+            if file.readline() == self._head:
+                size = path.stat().st_size
+                file.truncate(size - (size - len(self._head)) % self._layout.itemsize)
+            else:
+                file.truncate(0)
+                file.write(self._head)
+        self._begun = True
 
 
 class Scenes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from robot_rl.errors import RobotRLError, StoreError
@@ -28,10 +28,17 @@ class StoreWriter:
     Args:
         store: stays open and is not closed here.
         max_bytes: bound of the queue.
+        after: called in the thread after each commit, for what may wait for the disk, too.
     """
 
-    def __init__(self, store: Store, *, max_bytes: int = QUEUE_BYTES) -> None:
-        self._store, self._max_bytes = store, max_bytes
+    def __init__(
+        self,
+        store: Store,
+        *,
+        max_bytes: int = QUEUE_BYTES,
+        after: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._store, self._max_bytes, self._after = store, max_bytes, after
         self._wake = threading.Condition()
         self._queue: list[FlatRow] = []
         self._queued_bytes = 0
@@ -129,6 +136,7 @@ class StoreWriter:
         while batch := self._next_batch():
             try:
                 self._store.insert(batch)
+                self._after()
             except Exception as error:  # whatever it is, the control loop must hear of it
                 log.exception("the step store failed")
                 with self._wake:
