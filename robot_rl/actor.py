@@ -65,10 +65,18 @@ def _collect_garbage() -> None:
 class Actor:
     """Wires one robot's loop to its store, link and session."""
 
-    def __init__(self, experiment: Experiment, ports: ActorPorts, run_dir: Path) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        ports: ActorPorts,
+        run_dir: Path,
+        *,
+        demos_only: bool = False,
+    ) -> None:
         from robot_rl.act.policy import PolicyRuntime  # the one torch adapter on this side
 
         self.experiment, self.ports, self.run_dir = experiment, ports, run_dir
+        self._demos_only = demos_only
         task, spec = experiment.task, experiment.spec
         self.store = Store(run_dir / "actor.sqlite", spec=spec)
         self.store.recover(run_dir.name, ACTOR)
@@ -117,12 +125,14 @@ class Actor:
         self._motion = ResetMotion(self.loop, self._place)
 
     def run(self) -> int:
-        """Demonstrations, practice, evaluation; returns the process exit code."""
+        """Demonstrations, then practice and evaluation; returns the process exit code."""
         gc.disable()
         self.link.start()
         try:
             session, began_s = self.session, time.monotonic()
             session.demos()
+            if self._demos_only:
+                return 0
             self._await_weights()
             session.practice()
             if not self.ports.stopping():

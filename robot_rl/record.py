@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.act.policy import PolicyRuntime
-from robot_rl.errors import ConfigError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.lockstep import make_bench
-from robot_rl.session import ACTOR, Session
+from robot_rl.session import ACTOR, Session, restore_progress
 from robot_rl.store.scenes import scene_log
 from robot_rl.store.store import Store
 
 if TYPE_CHECKING:
     from robot_rl.experiment import Experiment
 
+Watch = Callable[[dict[str, Any]], None]
 
-def record(experiment: Experiment) -> dict[str, Any]:
+
+def record(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[str, Any]:
     """Record `train.demos` successful demonstrations; `train` with the same run_dir goes on.
 
+    With runtime=ros whoever `operator=...` names shows the task: a person, or the script.
+
     Raises:
-        ConfigError: runtime=ros (demonstrations there are the first phase of `train`).
-        RobotRLError: the demonstrator keeps failing.
+        SetupError: rclpy is missing.
+        RobotRLError: the demonstrator keeps failing, or the graph cannot be kept alive.
     """
-    if experiment.runtime != "lockstep":
-        raise ConfigError(
-            "record works in lockstep",
-            expected="runtime=lockstep",
-            got=f"runtime={experiment.runtime}",
-            fix="use robot-rl train runtime=ros: it begins with the demonstrations",
-        )
     run_dir = experiment.save()
+    if experiment.runtime == "ros":
+        from robot_rl.ros.run import record_ros
+
+        record_ros(experiment, watch)
+        with Store(run_dir / "actor.sqlite") as store:
+            progress = restore_progress(store, run_dir.name, ACTOR)
+        return {"successes": progress.demos, "episodes": progress.next_episode}
     metrics = MetricSink(run_dir / "metrics.jsonl")
     with Store(run_dir / "store.sqlite", spec=experiment.spec) as store:
         store.recover(run_dir.name, ACTOR)

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from robot_rl.cli.common import Parser, engine, experiment_from, say, write_json
 
 TEXT = """
-Record demonstrations into a run folder; `robot-rl train run_dir=...` goes on from there.
+Record demonstrations into a run folder: by the script in lockstep, or through the ROS 2 graph by
+whoever operator=... names (console: a person at the page; gamepad, spacemouse, joy, twist).
+`robot-rl train` with the same words and run_dir goes on from there.
 """
 EXAMPLES = """
 robot-rl record experiment=peg_insert --demos 20
+robot-rl record experiment=peg_insert runtime=ros operator=console        a person, at the page
 robot-rl record experiment=lift operator.skill=0.8 runtime=lockstep --json demos.json
 """
 
@@ -25,7 +28,10 @@ def run(argv: Sequence[str]) -> int:
     experiment = experiment_from(args)
     if experiment is None:
         return 0
-    result = engine("robot_rl.record:record")(experiment)
+    from robot_rl.report.dashboard import Dashboard
+
+    with Dashboard(f"{experiment.name} ({experiment.runtime}, demonstrations)") as board:
+        result = engine("robot_rl.record:record")(experiment, board.update)
     write_json(args.json, result)
     say(f"{result.get('successes', 0)} demonstrations in {experiment.run_dir}")
     return 0

@@ -48,7 +48,8 @@ def body(shell: Shell) -> int:
     """Load the run, build the ports, run the actor."""
     run_dir = Path(shell.params["run_dir"])
     experiment = Experiment.load(run_dir)
-    return Actor(experiment, build_ports(shell, experiment), run_dir).run()
+    ports = build_ports(shell, experiment)
+    return Actor(experiment, ports, run_dir, demos_only=shell.params["demos_only"]).run()
 
 
 def main(args: Sequence[str] | None = None) -> int:

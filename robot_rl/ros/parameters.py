@@ -140,6 +140,7 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         _TOLERANCE,
         Parameter("sim_name", "sim", "node that places the objects; empty = a person does"),
         Parameter("ask_reset", False, "a person says `actor/ready` before each start"),
+        Parameter("demos_only", False, "end after the demonstrations (`robot-rl record`)"),
         Parameter("reply_s", 1.0, "wait this long for an arm or reset answer", "s", 0.1, 30.0),
         Parameter("joy_age_s", 0.1, "older operator/joy counts as hands off", "s", 0.02, 1.0),
     ),

@@ -108,7 +108,29 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
     """
     need_ros()
     run_dir = experiment.run_dir.resolve()
-    graph = (learner_spec(run_dir), *graph_of(experiment))
+    _run(experiment, (learner_spec(run_dir), *graph_of(experiment)), watch)
+    return _result(run_dir)
+
+
+def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
+    """The same without a learner, until the demonstrations are there.
+
+    Raises:
+        SetupError, RobotRLError: see `train_ros`.
+    """
+    need_ros()
+    graph = tuple(
+        dataclasses.replace(spec, params={**spec.params, "demos_only": True})
+        if spec.name == "actor"
+        else spec
+        for spec in graph_of(experiment)
+    )
+    _run(experiment, graph, watch)
+
+
+def _run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]], None]) -> None:
+    """Keep the graph alive, and the console where there is one, until the actor has finished."""
+    run_dir = experiment.run_dir.resolve()
     graph += (console_spec(run_dir),) if with_console(experiment) else ()
     link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
     link = ""
@@ -118,7 +140,7 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
             for death in supervisor.poll():
                 _explain(death, run_dir)
                 if death.name == "actor" and death.code == 0:
-                    return _result(run_dir)
+                    return
             for tail in tails:
                 for line in tail.lines():
                     watch(line)
