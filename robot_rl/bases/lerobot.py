@@ -41,6 +41,7 @@ class LeRobotBase:
 
     def __init__(self, config: LeRobotConfig, spec: Spec) -> None:
         self._policy, self._before, self._after = _load(config)
+        self._device = config.device
         self._inputs = Inputs(config, spec)
         self._actions = Actions(config, spec.action.size)
         theirs = self._policy.config
@@ -61,7 +62,9 @@ class LeRobotBase:
     ) -> NDArray[np.float32]:
         """See `BasePolicy`."""
         batch = self._before({k: _tensor(k, v) for k, v in self._inputs(observation).items()})
-        extra = {} if noise is None else {"noise": torch.as_tensor(noise)[None]}
+        extra = {}
+        if noise is not None:
+            extra["noise"] = torch.as_tensor(noise, device=self._device)[None]
         if getattr(self._policy, "_queues", None):  # it stacks the frames that it remembers
             self._policy.reset()
             batch = self._remember(batch)

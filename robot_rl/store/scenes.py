@@ -1,6 +1,6 @@
 """What a simulated scene looked like, beside the store: pictures for a run that recorded none.
 
-    scenes = SceneLog(run_dir / SCENES, robot.read())        # a line of JSON, then fixed records
+    scenes = SceneLog(run_dir / SCENES)                      # a line of JSON, then fixed records
     scenes.saw(frame, state)                                 # nothing but memory in a tick
     scenes.flush()                                           # beside the loop, or between episodes
     Scenes(run_dir / SCENES).state(episode=3, frame=5)       # for the mirror to draw
@@ -88,6 +88,7 @@ class SceneLog:
                 file.write(rows)
         except OSError as error:
             log.warning("no pictures for the review of this episode: %s", error)
+            self._begun = False  # a torn record may stand at the end
 
     def _begin(self, path: Path) -> None:
         """Go on with a log of the same scene, less a torn record at its end; else start it anew."""

@@ -72,6 +72,24 @@ def test_a_torn_record_costs_one_picture_and_the_log_goes_on(tmp_path: Path) -> 
     assert Scenes(path).state(0, 1) is not None and Scenes(path).state(1, 2) is not None
 
 
+def test_after_a_disk_that_was_full_for_a_while_the_records_fit_again(tmp_path: Path) -> None:
+    path = tmp_path / SCENES
+    log = SceneLog(path)
+    log.saw(frame(0, 0), state_at(0.1))
+    log.flush()
+    whole = path.read_bytes()
+    log.saw(frame(0, 1), state_at(0.2))
+    path.unlink()
+    path.mkdir()  # nothing can be written now
+    log.flush()
+    path.rmdir()
+    path.write_bytes(whole + b"half a record")
+    log.saw(frame(0, 2), state_at(0.3))
+    log.flush()
+    scenes = Scenes(path)
+    assert [scenes.state(0, k) is not None for k in range(3)] == [True, False, True]
+
+
 @pytest.mark.parametrize("content", [b"", b"\x00\xff", b'{"joints": 3, "objects": []}\n', b"[]\n"])
 def test_what_is_not_a_log_of_this_scene_is_begun_anew(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / SCENES
