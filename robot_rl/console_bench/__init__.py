@@ -24,7 +24,7 @@ TARGETS: Mapping[str, float] = {
     "key/to_gate_ms_p99": 30.0,
     "hand/to_gate_ms_p50": 5.0,
     "hand/to_gate_ms_p99": 30.0,
-    "takeover/periods_p99": 1.0,
+    "takeover/muted_periods_p99": 1.0,
     "takeover/policy_commands_max": 1.0,
     "kill/hold_ms_max": drive.HOLD_MS,
     "kill/over_120_ms": 0.0,

@@ -48,9 +48,10 @@ def key(presses: int) -> dict[str, float]:
 
     Figures, each from the key event's time stamp: key/to_operator_ms until the operator's node has
     sent "a person drives", key/to_inbox_ms until that has reached the gate's process,
-    key/to_gate_ms until the gate has taken it into account; takeover/periods until the gate has
-    judged the first command that is not the policy's, in control periods; takeover/policy_commands:
-    how many of the policy's it judged before (one may be on its way).
+    key/to_gate_ms until the gate has taken it into account; takeover/muted_periods until it has
+    judged the last command of the policy, in control periods (0: none came any more), and
+    takeover/policy_commands how many (one may be on its way); takeover/periods until it has judged
+    the first that is not the policy's, which the next tick brings.
 
     Raises:
         SetupError: no browser, no ROS 2, or a package is missing.
@@ -80,6 +81,7 @@ def key(presses: int) -> dict[str, float]:
         **quantiles("key/to_operator_ms", [x.sent_s * 1e3 for x in found], 50, 99),
         **quantiles("key/to_inbox_ms", [x.inbox_s * 1e3 for x in found], 50, 99),
         **quantiles("key/to_gate_ms", [x.gate_s * 1e3 for x in found], 50, 99),
+        **quantiles("takeover/muted_periods", [x.muted_s / period_s for x in found], 50, 99),
         **quantiles("takeover/periods", periods, 50, 99),
         "takeover/periods_max": max(periods, default=0.0),
         "takeover/policy_commands_max": float(max((x.commands for x in found), default=0)),
@@ -133,6 +135,7 @@ class Answer:
     sent_s: float
     inbox_s: float
     gate_s: float
+    muted_s: float
     hands_s: float
     commands: int
 
@@ -153,6 +156,7 @@ def answer(moments: Sequence[Moment], at_s: float, within_s: float) -> Answer | 
         sent_s=heard.sent_s - at_s,
         inbox_s=heard.inbox_s - at_s,
         gate_s=heard.at_s - at_s,
+        muted_s=drivers[policy - 1][0] - at_s if policy else 0.0,
         hands_s=drivers[policy][0] - at_s,
         commands=policy,
     )

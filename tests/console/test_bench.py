@@ -97,7 +97,8 @@ def test_what_followed_a_press() -> None:
     found = answer(moments, 1.0, within_s=0.3)
     assert found is not None
     assert found.commands == 1
-    assert (found.inbox_s, found.gate_s, found.hands_s) == pytest.approx((0.02, 0.06, 0.15))
+    assert (found.inbox_s, found.gate_s) == pytest.approx((0.02, 0.06))
+    assert (found.muted_s, found.hands_s) == pytest.approx((0.05, 0.15))
     assert answer(moments[:3], 1.0, within_s=0.3) is None  # nobody changed hands
     assert answer(moments, 1.07, within_s=0.3) is None  # heard before the press: another one
 
