@@ -7,7 +7,8 @@ same seed, same curve. The ports are those of the ROS runtime; only their implem
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,15 @@ from robot_rl.act.arbiter import Arbiter
 from robot_rl.errors import SetupError
 from robot_rl.gym_loop import GymBench, GymLoop
 from robot_rl.gym_task import GymTask
+from robot_rl.learn.metrics import MetricSink
 from robot_rl.loop import ControlLoop, Policy
 from robot_rl.operate.devices import make_operator
 from robot_rl.ports import InputDevice, ResetPlan
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.safety.local import LocalGate
+from robot_rl.session import Session
+from robot_rl.store.scenes import scene_log
+from robot_rl.store.store import Store
 from robot_rl.types import EpisodeStart, Frame, RobotState, Row, Step
 
 if TYPE_CHECKING:
@@ -123,3 +128,36 @@ def make_bench(
         stopping=stopping,
     )
     return Bench(loop, robot, gate)
+
+
+@contextmanager
+def recorded_session(
+    experiment: Experiment,
+    policy: Policy,
+    store: Store,
+    *,
+    on_step: Callable[[Step], None] = lambda _step: None,
+    on_episode: Callable[[dict[str, Any]], None] = lambda _stats: None,
+) -> Iterator[Session]:
+    """A session on a bench of its own that leaves rows, metrics and scenes in the run folder.
+
+    Raises:
+        SetupError: see `make_bench`.
+    """
+    scenes, metrics = scene_log(experiment), MetricSink(experiment.run_dir / "metrics.jsonl")
+    bench = make_bench(
+        experiment, policy, record=store.append, on_step=on_step, on_frame=scenes.saw
+    )
+    try:
+        yield Session(
+            bench.loop,
+            bench.reset,
+            experiment,
+            metrics=metrics,
+            store=store,
+            before_episode=scenes.flush,
+            on_episode=on_episode,
+        )
+    finally:
+        scenes.flush()
+        metrics.close()

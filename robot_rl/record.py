@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.act.policy import PolicyRuntime
-from robot_rl.learn.metrics import MetricSink
-from robot_rl.lockstep import make_bench
-from robot_rl.session import ACTOR, Session, restore_progress
-from robot_rl.store.scenes import scene_log
+from robot_rl.lockstep import recorded_session
+from robot_rl.session import ACTOR, restore_progress
 from robot_rl.store.store import Store
 
 if TYPE_CHECKING:
@@ -35,25 +33,9 @@ def record(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[s
         with Store(run_dir / "actor.sqlite") as store:
             progress = restore_progress(store, run_dir.name, ACTOR)
         return {"successes": progress.demos, "episodes": progress.next_episode}
-    metrics = MetricSink(run_dir / "metrics.jsonl")
     with Store(run_dir / "store.sqlite", spec=experiment.spec) as store:
         store.recover(run_dir.name, ACTOR)
-        scenes = scene_log(experiment)
-        bench = make_bench(
-            experiment,
-            PolicyRuntime.of(experiment),
-            record=store.append,
-            on_frame=scenes.saw,
-        )
-        session = Session(
-            bench.loop,
-            bench.reset,
-            experiment,
-            metrics=metrics,
-            store=store,
-            before_episode=scenes.flush,
-        )
-        session.demos()
-        scenes.flush()
-    metrics.close()
+        policy = PolicyRuntime.of(experiment)
+        with recorded_session(experiment, policy, store, on_episode=watch) as session:
+            session.demos()
     return {"successes": session.progress.demos, "episodes": session.progress.next_episode}

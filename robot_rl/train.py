@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.act.policy import PolicyRuntime, save_policy
 from robot_rl.evaluate import record_video, write_eval
 from robot_rl.learn.learner import Learner
-from robot_rl.learn.metrics import MetricSink
-from robot_rl.lockstep import make_bench
+from robot_rl.lockstep import recorded_session
 from robot_rl.session import ACTOR, Session
 from robot_rl.store.dataset import import_dataset
-from robot_rl.store.scenes import scene_log
 from robot_rl.store.store import Store
 from robot_rl.types import Step
 
@@ -73,36 +71,24 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         learner.publish_period_s = 0.0  # publish whenever something was learned: deterministic
         learner.load()
         student = _Student(learner, policy)
-        metrics = MetricSink(run_dir / "metrics.jsonl")
-        scenes = scene_log(experiment)
-        bench = make_bench(
+        with recorded_session(
             experiment,
             policy,
-            record=store.append,
+            store,
             on_step=student.on_step,
-            on_frame=scenes.saw,
-        )
-        session = Session(
-            bench.loop,
-            bench.reset,
-            experiment,
-            metrics=metrics,
-            store=store,
-            before_episode=scenes.flush,
             on_episode=lambda stats: watch(stats | learner.metrics),
-        )
-        began_s = time.monotonic()
-        session.demos()
-        learner.ingest()
-        student.learn()
-        student.practising = True
-        session.practice()
-        student.practising = False
-        learner.save()
-        train_s = time.monotonic() - began_s
-        learner.close()
-        result = finish(session, run_dir, runtime="lockstep", train_s=train_s)
-        scenes.flush()
+        ) as session:
+            began_s = time.monotonic()
+            session.demos()
+            learner.ingest()
+            student.learn()
+            student.practising = True
+            session.practice()
+            student.practising = False
+            learner.save()
+            train_s = time.monotonic() - began_s
+            learner.close()
+            result = finish(session, run_dir, runtime="lockstep", train_s=train_s)
         policy.close()
         return result
 
