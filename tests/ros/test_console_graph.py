@@ -86,6 +86,22 @@ class Page:
 
         wait_for(turn, 15.0, lambda: f"{what}; gate: {self.world.probe.report()}")
 
+    def take_over(self) -> None:
+        """As a person does: everything at rest first; let go and press again if nothing happens.
+
+        A machine that stalls us for 0.2 s has the key lost, which takes a new press, as it must.
+        """
+        for _ in range(5):
+            rested_s = time.monotonic() + 0.6
+            self.until(lambda t=rested_s: time.monotonic() > t and not self.driving(), "at rest")
+            given_up_s = time.monotonic() + 2.0
+            self.until(
+                lambda t=given_up_s: self.driving() or time.monotonic() > t, "a key", "drive"
+            )
+            if self.driving():
+                return
+        pytest.fail(f"the key does not reach the graph; gate: {self.world.probe.report()}")
+
     def driving(self) -> bool:
         return bool(self.heard) and self.heard[-1][1]
 
@@ -133,9 +149,7 @@ def test_a_key_takes_over_and_a_page_that_dies_leaves_a_hold_that_waits(page: Pa
     probe = page.world.probe
     assert probe.arm(LEASE).granted
     page.begin()
-    rested_s = time.monotonic() + 0.6  # everything is seen neutral first
-    page.until(lambda: time.monotonic() > rested_s and not page.driving(), "nobody drives yet")
-    page.until(page.driving, "the key reaches the graph", "drive")
+    page.take_over()
     page.until(lambda: probe.report().mode == "run", "a person drives", "drive")
     assert page.ask("view")[0]["driving"] is True
     page.until(lambda: probe.report().waits, "the gate notices the silence", silent=True)
