@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -84,4 +85,5 @@ def serve(run_dir: Path, host: str, port: int, started: Callable[[Any], None]) -
     audit.setLevel(logging.INFO)
     server, access = server_of(run_dir, host, port)
     started(lambda role: access.invite(Role(role)))
+    gc.freeze()  # as the nodes do (ros.runtime)
     server.run()

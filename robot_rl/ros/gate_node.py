@@ -141,10 +141,10 @@ class GateNode:
 
     def turn(self) -> None:
         """After a drain: read, judge what waits, run the watchdogs, report."""
+        self._read_joy(self.shell.now_s())  # first: nothing stands between a hand and the policy
         state = self._reader.read()
         now_s = self._now_s(state)
         self._check_rivals()
-        self._read_joy(now_s)
         while self._waiting:
             self._handle(self._waiting.popleft(), state, now_s)
         self.gate, held = rules.tick(self.limits, self.gate, state, now_s)

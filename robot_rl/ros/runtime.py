@@ -8,6 +8,7 @@ per executor, and every callback guarded (`ros.executor`).
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -170,6 +171,7 @@ def run_node(
     try:
         with node_shell(key, args) as shell:
             log.info("%s up, pid %d", shell.node.get_fully_qualified_name(), os.getpid())
+            gc.freeze()  # what was imported stays: a collection took 18 ms to find that out
             code = body(shell) or 0
             log.info("%s down", key)
     except (ConfigError, SetupError, SafetyError, SpecError) as error:
