@@ -2,7 +2,7 @@
 
     spec       what a base can do, known before it is loaded
     schedule   one action per tick out of chunks, and what is recorded of them
-    flow       our own (`algo=bc_flow`), in this process
+    own        our own (`algo=bc_flow`, `algo=bc_act`), in this process
     served     our own, in another process (`robot-rl serve-policy`)
     lerobot    LeRobot's policies, in this process
     openpi, groot, openvla   clients of other people's servers; `mapping` translates
@@ -10,15 +10,16 @@
 Importing this registers the configs of group `base`.
 """
 
-from robot_rl.bases.flow import FlowBaseConfig
 from robot_rl.bases.groot import GrootConfig
 from robot_rl.bases.lerobot import LeRobotConfig
 from robot_rl.bases.openpi import OpenpiConfig
 from robot_rl.bases.openvla import OpenVlaConfig
+from robot_rl.bases.own import ActBaseConfig, FlowBaseConfig
 from robot_rl.bases.served import ServedConfig
 from robot_rl.bases.spec import BaseConfig, BasePolicy, BaseSpec
 
 __all__ = [
+    "ActBaseConfig",
     "BaseConfig",
     "BasePolicy",
     "BaseSpec",

@@ -49,7 +49,7 @@ NUMBER = struct.Struct("<Q")
 
 
 class BatchPolicy(Protocol):
-    """What can be served; `bases.flow.FlowBase`, `bases.lerobot.LeRobotBase`."""
+    """What can be served; `bases.own`, `bases.lerobot.LeRobotBase`."""
 
     spec: BaseSpec
 
@@ -302,7 +302,7 @@ def serve_run(
     started: Callable[[str], None] = lambda _where: None,
     overrides: Sequence[str] = (),
 ) -> None:
-    """Serve until `stop`: the policy of a run of `algo=bc_flow`, or what `base=...` names.
+    """Serve until `stop`: the chunk policy of a run of ours, or what `base=...` names.
 
     With overrides `run` is a folder for the keys, and they say for which task the policy is.
 
@@ -311,7 +311,7 @@ def serve_run(
         CheckpointError: it has no usable policy.
         LinkError: a network address without keys of its own, or the port is taken.
     """
-    from robot_rl.bases.flow import FlowBaseConfig
+    from robot_rl.bases.own import base_of_run
     from robot_rl.experiment import Experiment
 
     try:
@@ -329,11 +329,11 @@ def serve_run(
         run.mkdir(parents=True, exist_ok=True)
     else:
         experiment = Experiment.load(run)
-    base = experiment.base if overrides else FlowBaseConfig(run=str(run), execute=1)
+    base = experiment.base if overrides else base_of_run(run)
     if base is None:
         raise ConfigError(
             "there is no policy to serve",
-            expected="base=flow, base=lerobot",
+            expected="base=flow, base=act, base=lerobot",
             got="base=none",
             fix="add base=lerobot base.path=FOLDER, or give a run of algo=bc_flow and no overrides",
         )
@@ -341,7 +341,7 @@ def serve_run(
     if not hasattr(policy, "sample_many"):
         raise ConfigError(
             "this base cannot be served once more",
-            expected="base=flow, base=lerobot",
+            expected="base=flow, base=act, base=lerobot",
             got=f"base={experiment.config['base']['name']}",
             fix="let the actor ask its server itself",
         )

@@ -18,7 +18,7 @@ import yaml
 from numpy.typing import NDArray
 
 import robot_rl.learn.algos  # noqa: F401 - registers the configs
-from robot_rl.bases.flow import FlowBase
+from robot_rl.bases.own import FlowBase
 from robot_rl.compose import config_dir
 from robot_rl.config import resolve
 from robot_rl.nets.flow import FlowNet

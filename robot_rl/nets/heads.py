@@ -34,6 +34,11 @@ def split(output: Tensor) -> tuple[Tensor, Tensor]:
     return mean, log_std.clamp(math.log(STD_MIN), math.log(STD_MAX))
 
 
+def divergence(mean: Tensor, log_std: Tensor) -> Tensor:
+    """KL(N(mean, std) | N(0, 1)), summed over the last axis: [..., A] -> [...]."""
+    return (0.5 * (mean.square() + (2.0 * log_std).exp() - 1.0) - log_std).sum(-1)
+
+
 def sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Reparameterised draw: (action [..., A], log_prob [...]) for standard normal `noise`."""
     u = mean + noise * log_std.exp()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from robot_rl.act.policy import PolicyRuntime
+from robot_rl.bases.own import ActBase
 from robot_rl.bases.schedule import Schedule
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import build
 from robot_rl.errors import ConfigError, SpecError
 from robot_rl.experiment import Experiment
+from robot_rl.learn.algos.bc_act import BcActConfig
 from robot_rl.learn.algos.bc_flow import BcFlowConfig
 from robot_rl.learn.algos.hil_serl import HilSerlConfig
 from robot_rl.learn.algos.td3 import Td3Config
@@ -255,9 +258,9 @@ def test_a_flow_learns_both_ways_of_doing_it_and_never_the_mean() -> None:
         hidden=(64, 64), chunk=4, execute=2, learning_rate=3e-3, batch_size=128, policy_tau=0.02
     )
     algo = config.make(PLAIN, seed=0)
-    first = algo.update(lambda n, f: two_ways(n, f, rng))["flow/loss"]
+    first = algo.update(lambda n, f: two_ways(n, f, rng))["actor/loss"]
     for _ in range(600):
-        last = algo.update(lambda n, f: two_ways(n, f, rng))["flow/loss"]
+        last = algo.update(lambda n, f: two_ways(n, f, rng))["actor/loss"]
     assert float(last) < 0.5 * float(first)
     net, state = algo.net, algo.actor_state()
     observation = {"state": rng.normal(size=(200, 2)).astype(np.float32)}
@@ -273,9 +276,74 @@ def test_a_flow_learns_both_ways_of_doing_it_and_never_the_mean() -> None:
     assert torch.equal(*chunks)  # the noise decides
 
 
+# -- transformer -------------------------------------------------------------------------------
+
+
+def turning(batch_size: int, demo_fraction: float, rng: np.random.Generator) -> Batch:
+    """A chunk that follows from the state: action i is 0.8 sin(s_0 + i / 2)."""
+    batch = two_ways(batch_size, demo_fraction, rng)
+    ahead = np.arange(4, dtype=np.float32) / 2
+    wave = 0.8 * np.sin(batch.observation["state"][:, :1] + ahead).astype(np.float32)
+    chunk = np.where(batch.valid[..., None], np.repeat(wave[..., None], 7, -1), np.float32(9.0))
+    return replace(batch, chunk=chunk, action=chunk[:, 0])
+
+
+def cloned(sampler: Any, updates: int, **changes: Any) -> Any:
+    """ACT after so many updates on a sampler's chunks."""
+    rng = np.random.default_rng(0)
+    config = BcActConfig(
+        chunk=4, execute=2, width=16, layers=1, latent=2, learning_rate=3e-3, batch_size=128,
+        policy_tau=0.02, **changes,
+    )  # fmt: skip
+    algo = config.make(PLAIN, seed=0)
+    for _ in range(updates):
+        algo.metrics = algo.update(lambda n, f: sampler(n, f, rng))
+    return algo
+
+
+def test_a_transformer_learns_chunks_and_ignores_what_is_missing() -> None:
+    algo = cloned(turning, 400)
+    state = np.random.default_rng(1).normal(size=(200, 2)).astype(np.float32)
+    net, tensors = algo.net, algo.actor_state()
+    plan = net.act({"state": state}, tensors, deterministic=False)
+    assert plan.shape == (200, 2, 7)
+    chunk = net.plan(net.look({"state": state}, tensors), tensors["chunk"]).numpy()
+    wave = 0.8 * np.sin(state[:, :1] + np.arange(4) / 2)
+    assert np.median(np.abs(chunk - wave[..., None])) < 0.05  # the 9.0s are not seen
+    assert np.abs(chunk - wave[..., None]).max(0).max() < 0.8
+    again = net.act({"state": state}, tensors, deterministic=True)
+    assert torch.equal(plan, again)  # nothing is drawn
+
+
+def test_the_style_says_what_the_state_does_not() -> None:
+    told, untold = (
+        cloned(two_ways, 300, kl_weight=weight).metrics["actor/loss"] for weight in (1e-3, 10.0)
+    )
+    assert float(told) < 0.15  # z says which of the two ways it was
+    assert 0.4 < float(untold) < 0.6  # z must say nothing: half of the time the other way
+
+
+def test_a_base_of_transformers_has_one_chunk_and_takes_no_noise() -> None:
+    algo = cloned(turning, 2)
+    base = ActBase(algo.net, algo.actor_state())
+    assert base.spec == BaseSpec(4, 7, None)
+    seen = {"state": np.zeros(2, np.float32)}
+    one = base.sample(seen)
+    assert one.shape == (4, 7) and np.abs(one).max() <= 1.0
+    np.testing.assert_array_equal(one, base.sample(seen))
+    many = base.sample_many({"state": np.zeros((3, 2), np.float32)})
+    np.testing.assert_allclose(many, np.stack([one] * 3), atol=1e-6)
+
+
 def test_chunk_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ConfigError, match="execute"):
-        build(BcFlowConfig, {"chunk": 4, "execute": 5})
+    for config, wrong, said in (
+        (BcFlowConfig, {"chunk": 4, "execute": 5}, "execute"),
+        (BcActConfig, {"width": 30}, "multiple"),
+        (BcActConfig, {"layers": 0}, "layers"),
+        (BcActConfig, {"kl_weight": -1.0}, "kl_weight"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            build(config, wrong)
 
 
 # -- data that was recorded without the base -----------------------------------------------------
@@ -338,22 +406,24 @@ SHORT = (
 )
 
 
+@pytest.mark.parametrize("kind", ["flow", "act"])
 def test_from_demonstrations_to_a_base_to_a_residual_that_begins_as_the_base(
-    tmp_path: Path,
+    tmp_path: Path, kind: str
 ) -> None:
     pytest.importorskip("robot_rl_sim")
     from robot_rl.train import train
 
-    flow = ("algo=bc_flow", "algo.hidden=[32]", "learner.pretrain_updates=50")
-    train(Experiment.compose([*SHORT, *flow, f"run_dir={tmp_path / 'flow'}"]))
-    base = ("base=flow", f"base.run={tmp_path / 'flow'}", "base.execute=4")
-    on_top = ("algo.residual=0.2", f"train.dataset={tmp_path / 'flow'}", "train.demos=0")
+    size = {"flow": "algo.hidden=[32]", "act": "algo.width=16"}[kind]
+    cloning = (f"algo=bc_{kind}", size, "learner.pretrain_updates=50")
+    train(Experiment.compose([*SHORT, *cloning, f"run_dir={tmp_path / 'base'}"]))
+    base = (f"base={kind}", f"base.run={tmp_path / 'base'}", "base.execute=4")
+    on_top = ("algo.residual=0.2", f"train.dataset={tmp_path / 'base'}", "train.demos=0")
     run = tmp_path / "residual"
     experiment = Experiment.compose([*SHORT, *base, *on_top, f"run_dir={run}"])
     train(experiment)
     one, other = (
         json.loads((folder / "eval.json").read_text())["deterministic"]
-        for folder in (tmp_path / "flow", run)
+        for folder in (tmp_path / "base", run)
     )
     assert one["episodes"] == other["episodes"] == 4
     with Store(run / "store.sqlite") as store:
@@ -383,6 +453,20 @@ def test_a_base_that_is_not_there_is_named(words: list[str], match: str) -> None
 def test_a_run_of_another_algorithm_is_no_base(tmp_path: Path) -> None:
     pytest.importorskip("robot_rl_sim")
     folder = Experiment.compose(["experiment=reach", f"run_dir={tmp_path / 'rl'}"]).save()
-    words = ["experiment=reach", "base=flow", f"base.run={folder}"]
-    with pytest.raises(ConfigError, match="no chunk policy"):
-        PolicyRuntime.of(Experiment.compose(words))
+    for base in ("flow", "act"):
+        words = ["experiment=reach", f"base={base}", f"base.run={folder}"]
+        with pytest.raises(ConfigError, match="no such chunk policy"):
+            PolicyRuntime.of(Experiment.compose(words))
+
+
+def test_the_other_kind_of_base_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("robot_rl_sim")
+    words = ["experiment=reach", "algo=bc_act", f"run_dir={tmp_path / 'act'}"]
+    folder = Experiment.compose(words).save()
+    with pytest.raises(ConfigError, match="base=act uses it"):
+        PolicyRuntime.of(
+            Experiment.compose(["experiment=reach", "base=flow", f"base.run={folder}"])
+        )
+    noise = ["experiment=reach", "base=act", f"base.run={folder}", "algo=dsrl"]
+    with pytest.raises(ConfigError, match="base=flow"):
+        PolicyRuntime.of(Experiment.compose(noise))

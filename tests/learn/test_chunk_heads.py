@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robot_rl.act.policy import PolicyRuntime
-from robot_rl.bases.flow import FlowBase
+from robot_rl.bases.own import FlowBase
 from robot_rl.config import build, resolve
 from robot_rl.errors import ConfigError
 from robot_rl.experiment import Experiment

@@ -20,10 +20,8 @@ def delta(name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_shipped_config_resolves(path: Path) -> None:
-    assert isinstance(
-        resolve("algo", yaml.safe_load(path.read_text())),
-        algos.HilSerlConfig | algos.BcConfig | algos.BcFlowConfig,
-    )
+    config = resolve("algo", yaml.safe_load(path.read_text()))
+    assert callable(config.make) and callable(config.make_actor)
 
 
 def test_rlpd_is_a_short_delta_of_sac() -> None:

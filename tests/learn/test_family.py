@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from robot_rl.act.policy import PolicyRuntime
-from robot_rl.bases.flow import FlowBase
+from robot_rl.bases.own import FlowBase
 from robot_rl.config import resolve
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.learn.algos import (
@@ -46,7 +46,8 @@ def spec(images: bool = False, gripper: bool = False, base: bool = False) -> Spe
 
 def small(path: Path, images: bool, **changes: str) -> tuple[Any, Spec, Data]:
     """A shipped algorithm with small networks, on a base if it needs one; spec and data for it."""
-    text = yaml.safe_load(path.read_text()) | {"hidden": [16], "batch_size": 16} | changes
+    text = yaml.safe_load(path.read_text()) | {"batch_size": 16} | changes
+    text |= {"width": 16} if text["name"] == "bc_act" else {"hidden": [16]}
     text["encoder"] = {"channels": [8, 8], "latent": 8}
     config = resolve("algo", text)
     base = {"base": 1.0} if text.get("residual") or text.get("reference_weight") else {}

@@ -1,6 +1,7 @@
 """Learning algorithms, one readable file each. Importing this registers their configs."""
 
 from robot_rl.learn.algos.bc import BcConfig
+from robot_rl.learn.algos.bc_act import BcActConfig
 from robot_rl.learn.algos.bc_flow import BcFlowConfig
 from robot_rl.learn.algos.calql import CalQlConfig
 from robot_rl.learn.algos.chunked import ChunkedConfig
@@ -12,6 +13,7 @@ from robot_rl.learn.algos.steer import SteerConfig
 from robot_rl.learn.algos.td3 import Td3Config
 
 __all__ = [
+    "BcActConfig",
     "BcConfig",
     "BcFlowConfig",
     "CalQlConfig",

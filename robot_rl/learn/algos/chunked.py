@@ -36,7 +36,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from robot_rl.bases.flow import FlowBase, FlowBaseConfig
+from robot_rl.bases.own import FlowBase, FlowBaseConfig
 from robot_rl.bases.spec import BaseConfig
 from robot_rl.config import register
 from robot_rl.errors import ConfigError
