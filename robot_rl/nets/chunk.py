@@ -272,17 +272,32 @@ class PickNet(_FlowNetHead):
         step = self.decision(seen, policy, deterministic=False, generator=generator)
         return (chunks + self.edit * step.view_as(chunks)).clamp(-1.0, 1.0)
 
-    def climbed(self, features: Tensor, chunks: Tensor, critics: Tensor) -> Tensor:
-        """The best `climbers` of chunks [B, n, h A], each moved uphill: [B, climbers, h A]."""
-        best = self.values(features, chunks, critics).topk(min(self.climbers, chunks.shape[1]), 1)
-        index = best.indices.unsqueeze(-1).expand(-1, -1, chunks.shape[-1])
-        found = chunks.gather(1, index)
-        for _ in range(self.climbs):
-            with torch.enable_grad():
-                at = found.detach().requires_grad_()
-                (uphill,) = torch.autograd.grad(self.values(features, at, critics).sum(), at)
-            found = (found + self.climb_step * uphill.sign()).clamp(-1.0, 1.0)
-        return found
+    def weighed(self, features: Tensor, chunks: Tensor, critics: Tensor) -> tuple[Tensor, Tensor]:
+        """Chunks [B, n, h A] and, with climbs, the best `climbers` of them moved uphill; and what
+        the critics think of them: [B, n', h A], [B, n']."""
+        if not self.climbs:
+            return chunks, self.values(features, chunks, critics)
+        q, uphill = self._uphill(features, chunks, critics)
+        best = q.topk(min(self.climbers, chunks.shape[1]), 1).indices.unsqueeze(-1)
+        best = best.expand(-1, -1, chunks.shape[-1])
+        found, uphill = chunks.gather(1, best), uphill.gather(1, best)
+        for _ in range(self.climbs - 1):
+            found = self._step(found, uphill)
+            _, uphill = self._uphill(features, found, critics)
+        found = self._step(found, uphill)
+        q_found = self.values(features, found, critics)
+        return torch.cat((chunks, found), 1), torch.cat((q, q_found), 1)
+
+    def _uphill(self, features: Tensor, chunks: Tensor, critics: Tensor) -> tuple[Tensor, Tensor]:
+        """Values [B, n] and their gradients [B, n, h A]."""
+        with torch.enable_grad():
+            at = chunks.detach().requires_grad_()
+            q = self.values(features, at, critics)
+            (uphill,) = torch.autograd.grad(q.sum(), at)
+        return q.detach(), uphill
+
+    def _step(self, chunks: Tensor, uphill: Tensor) -> Tensor:
+        return (chunks + self.climb_step * uphill.sign()).clamp(-1.0, 1.0)
 
     @torch.no_grad()
     def pick(
@@ -305,9 +320,7 @@ class PickNet(_FlowNetHead):
                 features, tensors["policy"], deterministic=greedy, generator=generator
             )
             chunks = torch.cat((chunks, own.unsqueeze(1)), 1)
-        if self.climbs:
-            chunks = torch.cat((chunks, self.climbed(features, chunks, critics)), 1)
-        q = self.values(features, chunks, critics)
+        chunks, q = self.weighed(features, chunks, critics)
         if greedy or not self.choice_temperature:
             best = q.argmax(1)
         else:
