@@ -78,8 +78,10 @@ class CheckpointFolder:
         self._prune()
         return path
 
-    def load(self, spec_hash: str) -> Checkpoint | None:
+    def load(self, spec_hash: str, plain_spec: str = "") -> Checkpoint | None:
         """The newest checkpoint that can be trusted; None when there is none at all.
+
+        plain_spec: the hash without what a base adds; one that says it is of that is trusted, too.
 
         Raises:
             CheckpointError: there are checkpoints, and not one is usable.
@@ -88,7 +90,7 @@ class CheckpointFolder:
         found: Checkpoint | None = None
         for path in sorted(self._all(), reverse=True):
             try:
-                checkpoint = read_checkpoint(path, spec_hash)
+                checkpoint = read_checkpoint(path, spec_hash, plain_spec)
             except CheckpointError as error:
                 log.error("checkpoint %s is left aside\n%s", path.name, error)
                 problem = error
@@ -113,8 +115,8 @@ class CheckpointFolder:
                 del self._scores[path]
 
 
-def read_checkpoint(path: Path, spec_hash: str) -> Checkpoint:
-    """Read one checkpoint folder and check it.
+def read_checkpoint(path: Path, spec_hash: str, plain_spec: str = "") -> Checkpoint:
+    """Read one checkpoint folder and check it; `plain_spec` as in `CheckpointFolder.load`.
 
     Raises:
         CheckpointError: missing, truncated, altered, or of another spec.
@@ -126,6 +128,8 @@ def read_checkpoint(path: Path, spec_hash: str) -> Checkpoint:
         facts, score = dict(manifest["facts"]), manifest["score"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _broken(path, "a readable manifest and tensors", repr(error)) from error
+    if plain_spec and facts.get("plain_spec") == plain_spec:
+        spec_hash = found["spec_hash"]
     want = {"format": FORMAT, "spec_hash": spec_hash, "sha256": hashlib.sha256(data).hexdigest()}
     if found != want:
         raise _broken(path, str(want), str(found))

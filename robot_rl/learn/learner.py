@@ -291,6 +291,7 @@ class Learner:
             "credit": self._credit,
             "pretrain_left": self._pretrain_left,
             "rng": self._rng.bit_generator.state,
+            "plain_spec": self.spec.without_base().hash,
         }
         path = self._checkpoints.folder
         if not ranks.rank():  # the others remember the same state, so that they go back together
@@ -342,7 +343,8 @@ class Learner:
         Raises:
             CheckpointError: no usable checkpoint there, or of another spec or algorithm.
         """
-        checkpoint = CheckpointFolder(run_dir / "checkpoints").load(self.spec.hash)
+        plain = self.spec.without_base().hash  # a run may go on without the base that taught it
+        checkpoint = CheckpointFolder(run_dir / "checkpoints").load(self.spec.hash, plain)
         if checkpoint is None:
             raise CheckpointError(
                 f"nothing to start from in {run_dir}",

@@ -19,6 +19,7 @@ from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import build
 from robot_rl.errors import ConfigError, SpecError
 from robot_rl.experiment import Experiment
+from robot_rl.learn.algos.bc import BcConfig
 from robot_rl.learn.algos.bc_act import BcActConfig
 from robot_rl.learn.algos.bc_flow import BcFlowConfig
 from robot_rl.learn.algos.hil_serl import HilSerlConfig
@@ -346,6 +347,40 @@ def test_chunk_settings_that_make_no_sense_are_refused() -> None:
             build(config, wrong)
 
 
+# -- a base that teaches ------------------------------------------------------------------------
+
+
+def test_a_student_imitates_the_base_and_needs_it_no_more() -> None:
+    rng = np.random.default_rng(0)
+
+    def taught(batch_size: int, _fraction: float) -> Batch:
+        """The base says sin(s_0) everywhere; what was carried out is something else."""
+        batch = two_ways(batch_size, 0.5, rng)
+        said = 0.8 * np.sin(batch.observation["state"][:, :1])
+        plan = np.repeat(said, 7, 1).astype(np.float32)[:, None]
+        return replace(batch, observation=batch.observation | {BASE_ACTION: plan})
+
+    config = BcConfig(hidden=(64, 64), teacher=True, learning_rate=3e-3)
+    algo = config.make(PLAIN.with_base(1), seed=0)
+    for _ in range(400):
+        algo.update(taught)
+    state = rng.normal(size=(200, 2)).astype(np.float32)
+    found = algo.act({"state": state}, deterministic=True)  # no base in sight
+    wave = 0.8 * np.sin(state[:, :1])
+    assert found.shape == (200, 7)
+    assert float(np.median(np.abs(found.detach().numpy()[:, :6] - wave))) < 0.05
+    plain = BcConfig(hidden=(64, 64)).make(PLAIN, seed=1)  # the same network
+    plain.start_from(algo.state_dict())
+    assert torch.equal(plain.act({"state": state}, deterministic=True), found)
+
+
+def test_a_student_without_a_teacher_is_refused() -> None:
+    with pytest.raises(ConfigError, match="teacher"):
+        BcConfig(teacher=True).make(PLAIN, seed=0)
+    with pytest.raises(ConfigError, match="own_successes"):
+        build(BcConfig, {"teacher": True, "own_successes": True})
+
+
 # -- data that was recorded without the base -----------------------------------------------------
 
 
@@ -434,6 +469,30 @@ def test_from_demonstrations_to_a_base_to_a_residual_that_begins_as_the_base(
             said = frames[step.frame].observation[BASE_ACTION][0]
             np.testing.assert_array_equal(step.policy_action, said)
     assert Experiment.load(run).spec.hash == experiment.spec.hash
+
+
+def test_from_a_base_to_a_student_to_a_run_without_the_base(tmp_path: Path) -> None:
+    pytest.importorskip("robot_rl_sim")
+    from robot_rl.train import train
+
+    flow = ("algo=bc_flow", "algo.hidden=[32]", "learner.pretrain_updates=20")
+    train(Experiment.compose([*SHORT, *flow, f"run_dir={tmp_path / 'base'}"]))
+    base = ("base=flow", f"base.run={tmp_path / 'base'}", "base.execute=1")
+    practice = ("train.max_env_steps=60", "train.demos=0", f"train.dataset={tmp_path / 'base'}")
+    opd = ("algo=opd", "algo.hidden=[16]", "operator=none", "learner.pretrain_updates=20")
+    run = tmp_path / "student"
+    train(Experiment.compose([*SHORT, *base, *opd, *practice, f"run_dir={run}"]))
+    alone = ("algo=bc", "algo.hidden=[16]", "train.demos=0", f"learner.init_from={run}")
+    train(Experiment.compose([*SHORT, *alone, f"run_dir={tmp_path / 'alone'}"]))
+    one, other = (
+        json.loads((folder / "eval.json").read_text())["deterministic"]
+        for folder in (run, tmp_path / "alone")
+    )
+    assert one["episodes"] == other["episodes"] == 4
+    assert one["successes"] == other["successes"]
+    with Store(run / "store.sqlite") as store:  # what the teacher says in the student's states
+        trained = [s for s in store.episodes() if s.purpose == "train"]
+        assert BASE_ACTION in store.frames(trained[-1].id)[0].observation
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,8 @@ def small(path: Path, images: bool, **changes: str) -> tuple[Any, Spec, Data]:
     text |= {"width": 16} if text["name"] == "bc_act" else {"hidden": [16]}
     text["encoder"] = {"channels": [8, 8], "latent": 8}
     config = resolve("algo", text)
-    base = {"base": 1.0} if text.get("residual") or text.get("reference_weight") else {}
+    on_base = any(text.get(k) for k in ("residual", "reference_weight", "teacher"))
+    base = {"base": 1.0} if on_base else {}
     space = spec(images, gripper=True, base=bool(base))
     if hasattr(config, "noise_size"):
         base = {"base": 1.0, "noise": float(config.noise_size(space))}
@@ -132,7 +133,7 @@ def test_every_shipped_algorithm_learns_saves_and_drives(path: Path, images: boo
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_every_tensor_of_an_update_lives_on_the_learners_device(path: Path, images: bool) -> None:
     """A device without memory ("meta") stands in for a GPU: a tensor left behind is an error."""
-    cloner = "bc" in path.stem or path.stem in {"hg_dagger", "rac"}
+    cloner = "bc" in path.stem or path.stem in {"hg_dagger", "rac", "opd"}
     no_autocast = {} if cloner else {"precision": "float32"}  # there is none on "meta"
     config, space, sample = small(path, images, **no_autocast)
     algo = config.make(space, 0, device="meta")
