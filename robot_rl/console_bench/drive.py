@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,8 @@ from robot_rl.console_bench.browser import (
 )
 from robot_rl.console_bench.graph import Graph, Moment, graph
 from robot_rl.errors import RobotRLError
+
+log = logging.getLogger(__name__)
 
 READY_S = 240.0  # eight processes start at once, two of them with torch; a reset takes seconds
 SEND_S = 0.02  # between two messages of a page
@@ -63,7 +66,7 @@ def key(presses: int) -> dict[str, float]:
         take_seat(page)
         clock = clock_of(page)
         page.evaluate("bench.forget()")
-        for _ in range(presses):
+        for _ in _counted("key", presses):
             _until_policy(page, world)
             time.sleep(dice.uniform(0.1, 0.2))
             page.keyboard.down("Space")
@@ -99,7 +102,7 @@ def hand(presses: int) -> dict[str, float]:
     """
     dice = random.Random(0)
     with graph() as world, Server(world.run_dir) as server, Hand(server) as driver:
-        for _ in range(presses):
+        for _ in _counted("hand", presses):
             _until_policy_again(world, driver)
             time.sleep(dice.uniform(0.1, 0.2))
             driver.held = ["drive"]
@@ -112,6 +115,14 @@ def hand(presses: int) -> dict[str, float]:
         **quantiles("hand/to_operator_ms", [x.sent_s * 1e3 for x in found], 50, 99),
         **quantiles("hand/to_gate_ms", [x.gate_s * 1e3 for x in found], 50, 99),
     }
+
+
+def _counted(what: str, count: int) -> Iterator[int]:
+    """0 .. count - 1, and how far it is, ten times on the way."""
+    for i in range(count):
+        if i and i % max(count // 10, 1) == 0:
+            log.info("%s: %d of %d", what, i, count)
+        yield i
 
 
 def _until_policy_again(world: Graph, driver: Hand) -> None:
@@ -294,7 +305,7 @@ def kill(trials: int) -> dict[str, float]:
     with graph() as world:
         servers = [Server(world.run_dir)]
         try:
-            for _ in range(trials):
+            for _ in _counted("kill", trials):
                 with Hand(servers[0]) as hand:
                     _until_hand(world, hand)
                     servers.append(Server(world.run_dir))
