@@ -174,6 +174,11 @@ class Experiment:
         noise = self.algo.noise_size(spec) if hasattr(self.algo, "noise_size") else 0
         return spec.with_base(self.planner.ahead, noise)
 
+    @property
+    def mirror_signs(self) -> Mapping[str, Sequence[int]] | None:
+        """Signs of each part of the state, left <-> right; None from a task that says none."""
+        return getattr(self.task, "mirror", None)
+
     @cached_property
     def planner(self) -> BaseConfig | None:
         """The base whose plan is recorded with each frame; None if the algorithm runs it itself."""

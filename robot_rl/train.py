@@ -67,6 +67,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
             store,
             run_dir=run_dir,
             seed=experiment.seed,
+            mirror=experiment.mirror_signs,
         )
         learner.publish_period_s = 0.0  # publish whenever something was learned: deterministic
         learner.load()

@@ -18,7 +18,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
 from robot_rl.learn.diagnostics import PROBE_ROWS, Diagnostics, Figures, Setup, as_line, probe
 from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
+from robot_rl.learn.mirror import Mirror
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
@@ -75,6 +76,7 @@ class LearnerConfig:
     prefetch: bool = True  # draw the next batch with images during an update; draws stay the same
     recent_fraction: float = 0.0  # of the online draws, taken from the newest recent_steps
     recent_steps: int = 1000
+    mirror: bool = False  # half of the rows as seen in a mirror, left <-> right (learn.mirror)
     publish_period_s: float = 1.0  # 0 = whenever anything was learned (lockstep: reproducible)
     checkpoint_updates: int = 5000  # gradient steps between automatic checkpoints; 0 = never
     keep_checkpoints: int = 3  # and the best one beside
@@ -127,6 +129,7 @@ class Learner:
         store: where the rows come from.
         run_dir: gets `learner.jsonl` and `checkpoints/`.
         seed: of networks, draws and batches.
+        mirror: what `config.mirror` needs: signs of each part of the state, from the task.
         clock: paces publication and the lines of an idle learner only.
     """
 
@@ -139,6 +142,7 @@ class Learner:
         *,
         run_dir: Path,
         seed: int,
+        mirror: Mapping[str, Sequence[int]] | None = None,
         clock: Clock | None = None,
     ) -> None:
         torch.set_num_threads(config.threads)
@@ -173,6 +177,7 @@ class Learner:
         self._ahead: Future[Batch] | None = None
         self._asked, self._more = (0, 0.0), False
         self._diverge()
+        self._mirror = Mirror.of(mirror, spec) if config.mirror else None
         self._clock = clock or WallClock()
         self._checkpoints = CheckpointFolder(run_dir / "checkpoints", config.keep_checkpoints)
         self._sink = MetricSink(
@@ -377,7 +382,8 @@ class Learner:
         return batch
 
     def _draw(self, batch_size: int, demo_fraction: float) -> Batch:
-        return self.replay.sample(batch_size, demo_fraction, self._rng)
+        batch = self.replay.sample(batch_size, demo_fraction, self._rng)
+        return batch if self._mirror is None else self._mirror(batch, self._rng)
 
     def _publish(self, tensors: dict[str, Tensor], now_s: float) -> None:
         data = safetensors.torch.save({k: v.cpu().contiguous() for k, v in tensors.items()})

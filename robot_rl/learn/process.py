@@ -59,6 +59,7 @@ def run(run_dir: Path) -> None:
                 store,
                 run_dir=run_dir,
                 seed=experiment.seed,
+                mirror=experiment.mirror_signs,
             )
             learner.load()
             learner.ingest()

@@ -152,6 +152,19 @@ class SimTask(ABC):
     def _layout(self) -> tuple[tuple[str, int, str], ...]:
         """(name, size, unit) of the task's own state entries."""
 
+    def _mirror(self) -> tuple[tuple[int, ...], ...]:
+        """Signs of the task's own state entries in a mirror, left <-> right."""
+        return ()
+
+    @property
+    def mirror(self) -> dict[str, tuple[int, ...]] | None:
+        """Signs of each part of the state in the mirror y -> -y of the base (`learn.mirror`)."""
+        own = self._mirror()
+        if not own or not self.privileged:
+            return None
+        names = [name for name, _, _ in (*self._layout(), *COMMON_LAYOUT)]
+        return dict(zip(names, (*own, POLAR, AXIAL, POLAR, AXIAL), strict=True))
+
     @abstractmethod
     def _state(self, state: RobotState) -> NDArray[np.float64]:
         """The task's own state entries, as `_layout` says."""
@@ -228,6 +241,7 @@ class SimTask(ABC):
         )
 
 
+POLAR, AXIAL = (1, -1, 1), (-1, 1, -1)  # vectors, and rotations and torques, in a mirror y -> -y
 COMMON_LAYOUT = (
     ("tcp_linear_velocity_in_tcp", 3, "0.1 m/s"),
     ("tcp_angular_velocity_in_tcp", 3, "0.5 rad/s"),

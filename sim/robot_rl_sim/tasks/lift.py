@@ -13,6 +13,7 @@ from robot_rl.geometry import quat_to_matrix, rotate_inverse
 from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.types import RobotState
 from robot_rl_sim.tasks.common import (
+    POLAR,
     Part,
     Primitive,
     SimTask,
@@ -112,6 +113,9 @@ class LiftTask(SimTask):
             ("tcp_tilt", 2, "base x and y of the TCP's z axis, 0.1"),
             ("gripper_width", 1, "40 mm, from 40 mm"),
         )
+
+    def _mirror(self) -> tuple[tuple[int, ...], ...]:
+        return POLAR, POLAR, (-1, 1), (1,), (1,), (1, -1), (1,)
 
     def _state(self, state: RobotState) -> NDArray[np.float64]:
         cube, yaw = self.cube_in_tcp(state), 4.0 * self.yaw_error_rad(state)

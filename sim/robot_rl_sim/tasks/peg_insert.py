@@ -29,6 +29,8 @@ from robot_rl.geometry import (
 from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.types import Pose, RobotState
 from robot_rl_sim.tasks.common import (
+    AXIAL,
+    POLAR,
     TOOL_DOWN_XYZW,
     ImpedanceConfig,
     Part,
@@ -158,6 +160,9 @@ class PegInsertTask(SimTask):
             ("tip_in_hole_fine", 3, "tanh of 2 mm"),
             ("rotation_peg_vs_hole", 3, "0.1 rad"),
         )
+
+    def _mirror(self) -> tuple[tuple[int, ...], ...]:
+        return POLAR, POLAR, AXIAL
 
     def _state(self, state: RobotState) -> NDArray[np.float64]:
         position, rotation = self.tip_in_hole(state)

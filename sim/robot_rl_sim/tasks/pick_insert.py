@@ -16,7 +16,7 @@ from robot_rl.config import register
 from robot_rl.geometry import quat_to_matrix, rotate_inverse
 from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.types import RobotState
-from robot_rl_sim.tasks.common import Part, Primitive, upright
+from robot_rl_sim.tasks.common import POLAR, Part, Primitive, upright
 from robot_rl_sim.tasks.experts import PickInsertExpert
 from robot_rl_sim.tasks.lift import LiftTask
 
@@ -96,6 +96,9 @@ class PickInsertTask(LiftTask):
             ("cube_to_pocket_fine", 3, "tanh of 5 mm"),
             ("cube_yaw_vs_pocket", 2, "sin and cos of 4 x angle"),
         )
+
+    def _mirror(self) -> tuple[tuple[int, ...], ...]:
+        return (*super()._mirror(), POLAR, POLAR, (-1, 1))
 
     def _state(self, state: RobotState) -> NDArray[np.float64]:
         way = rotate_inverse(state.tcp_in_base.quaternion_xyzw, self.cube_to_pocket(state))

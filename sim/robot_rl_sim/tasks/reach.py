@@ -11,7 +11,7 @@ from robot_rl.config import register
 from robot_rl.geometry import rotate_inverse
 from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.types import RobotState
-from robot_rl_sim.tasks.common import Part, Primitive, SimTask, tool_down, upright
+from robot_rl_sim.tasks.common import POLAR, Part, Primitive, SimTask, tool_down, upright
 from robot_rl_sim.tasks.experts import ReachExpert
 
 CENTRE_M = np.array((0.50, 0.0, 0.20))
@@ -61,6 +61,9 @@ class ReachTask(SimTask):
 
     def _layout(self) -> tuple[tuple[str, int, str], ...]:
         return (("goal_in_tcp", 3, "100 mm"), ("goal_in_tcp_fine", 3, "tanh of 10 mm"))
+
+    def _mirror(self) -> tuple[tuple[int, ...], ...]:
+        return POLAR, POLAR
 
     def _state(self, state: RobotState) -> NDArray[np.float64]:
         goal = self.goal_in_tcp(state)
