@@ -27,7 +27,7 @@ from robot_rl.loop import ControlLoop
 from robot_rl.ports import Camera, Clock, Gate, InputDevice, ResetPlan, RobotPort
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.session import ACTOR, Session
-from robot_rl.store.dataset import import_dataset
+from robot_rl.store.dataset import take_dataset
 from robot_rl.store.scenes import scene_log
 from robot_rl.store.store import Store
 from robot_rl.store.writer import StoreWriter
@@ -81,14 +81,7 @@ class Actor:
         self.store = Store(run_dir / "actor.sqlite", spec=spec)
         self.store.recover(run_dir.name, ACTOR)
         self.policy = PolicyRuntime.of(experiment, real_time=True)
-        if experiment.train.dataset:
-            import_dataset(
-                self.store,
-                experiment.train.dataset,
-                task.spec,
-                self.policy,
-                only_successes=experiment.train.dataset_successes,
-            )
+        take_dataset(experiment, self.store, self.policy)
         scenes = scene_log(experiment)
         self.writer = StoreWriter(self.store, after=scenes.flush)
         keys = keys_for(experiment.link, run_dir, "actor")

@@ -13,7 +13,7 @@ from robot_rl.evaluate import record_video, write_eval
 from robot_rl.learn.learner import Learner
 from robot_rl.lockstep import recorded_session
 from robot_rl.session import ACTOR, Session
-from robot_rl.store.dataset import import_dataset
+from robot_rl.store.dataset import take_dataset
 from robot_rl.store.store import Store
 from robot_rl.types import Step
 
@@ -47,19 +47,11 @@ def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[st
 
 
 def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
-    run_dir, task = experiment.run_dir, experiment.task
-    spec = experiment.spec
+    run_dir, spec = experiment.run_dir, experiment.spec
     with Store(run_dir / "store.sqlite", spec=spec) as store:
         store.recover(run_dir.name, ACTOR)
         policy = PolicyRuntime.of(experiment)
-        if experiment.train.dataset:
-            import_dataset(
-                store,
-                experiment.train.dataset,
-                task.spec,
-                policy,
-                only_successes=experiment.train.dataset_successes,
-            )
+        take_dataset(experiment, store, policy)
         learner = Learner(
             experiment.learner,
             experiment.algorithm,

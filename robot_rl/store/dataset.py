@@ -6,12 +6,15 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from robot_rl.errors import SpecError, StoreError
 from robot_rl.spec import BASE, BASE_ACTION, Spec
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Observation, Row, Step
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +36,19 @@ class Annotator(Protocol):
     def interrupt(self) -> None:
         """Somebody else drove."""
         ...
+
+
+def take_dataset(experiment: Experiment, store: Store, policy: Annotator) -> None:
+    """Copy what `train.dataset` names into the store of a run; see `import_dataset`."""
+    train = experiment.train
+    if train.dataset:
+        import_dataset(
+            store,
+            train.dataset,
+            experiment.task.spec,
+            policy,
+            only_successes=train.dataset_successes,
+        )
 
 
 def import_dataset(
