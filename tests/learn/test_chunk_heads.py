@@ -138,6 +138,19 @@ def test_of_what_the_base_does_the_way_that_pays_is_found(name: str) -> None:
     assert float((done > 0.3).float().mean()) > 0.9
 
 
+def test_noise_beyond_the_hinge_is_used_only_when_it_pays() -> None:
+    used = []
+    for weight in (0.0, 3.0):
+        config, spec = head("dsrl", hinge_weight=weight, hinge_from=0.2)
+        algo, bandit = config.make(spec, seed=0), Bandit(0.5)
+        for _ in range(150):
+            algo.update(bandit)
+        features = algo.net.look({"state": demonstrated(64, bandit.rng)[0]}, algo.actor_state())
+        mean, _ = algo.net.distribution(features, algo.actor["policy"])
+        used.append(float((config.reach * mean.tanh()).abs().mean()))
+    assert used[1] < 0.7 * used[0], used
+
+
 def test_a_shift_of_the_code_changes_what_the_base_makes_of_a_state() -> None:
     """People go where the state says; the code says so, too, and can be moved."""
     config, spec = head("zprl", reach=2.0)
@@ -298,6 +311,8 @@ def test_a_latent_head_needs_a_bottleneck() -> None:
         SteerConfig(steer="latent", chunk=H).running(wide).make(SPEC, seed=0)
     with pytest.raises(ConfigError, match="latent"):
         build(BcFlowConfig, {"latent": -1})
+    with pytest.raises(ConfigError, match="hinge"):
+        build(SteerConfig, {"hinge_weight": -1.0})
 
 
 @pytest.mark.parametrize("words", [[], ["base=openpi", "base.chunk=8"]])

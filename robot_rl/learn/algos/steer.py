@@ -6,7 +6,11 @@ chunk that the base makes of the decision u in s (`nets.chunk.SteerNet`); the cr
 which u they would have been.
 
     guide_loss   L = mean_B mean_i (W_i(s, u) - mean_j Q_j(s, G(s, u)))^2,  u drawn blindly
-    actor_loss   L = mean_B [ alpha log pi(u~|s) - mean_i W_i(s, u~) ],  u~ ~ pi(s)
+    actor_loss   L = mean_B [ alpha log pi(u~|s) - mean_i W_i(s, u~)
+                              + hinge mean_d max(0, |reach u~_d| - from)^2 ],  u~ ~ pi(s)
+
+The hinge (GR-RL, arXiv 2512.01801; off by default) keeps the noise where the base has seen noise
+more often, which a bound alone (`reach`) does not.
 
 Whatever u is, the robot does something that the base might have done, and moves as smoothly; what
 the base never does cannot be learned.
@@ -44,6 +48,8 @@ class SteerConfig(OnFlowConfig):
     steer: str = "noise"  # | latent: the base's code; it needs a bottleneck (bc_flow's latent)
     reach: float = 1.5  # of a decision: standard deviations of the noise (DSRL: 1 to 2.5)
     knots: int = 0  # noise is decided at so many moments of a chunk, 0 = at all; 1 = the same
+    hinge_weight: float = 0.0  # of the penalty on noise beyond hinge_from standard deviations
+    hinge_from: float = 1.0
     guides: int = 2
     guide_steps: int = 2  # per actor step
 
@@ -54,6 +60,8 @@ class SteerConfig(OnFlowConfig):
             raise ValueError(f"steer must be noise or latent, got {self.steer!r}")
         if self.reach <= 0.0 or self.knots < 0 or min(self.guides, self.guide_steps) < 1:
             raise ValueError("reach must be positive, knots >= 0, guides and guide_steps >= 1")
+        if min(self.hinge_weight, self.hinge_from) < 0.0:
+            raise ValueError("hinge_weight and hinge_from must not be negative")
         if self.residual:
             raise ValueError("a head that steers adds nothing to actions: residual must be 0")
 
@@ -117,6 +125,9 @@ class Steer(Chunked):
         pair = torch.cat((batch.state, decision), -1)
         worth = self.guide_net(pair, self.guide.detach()).squeeze(-1).mean(0)
         loss = self._soft(worth, log_prob)
+        if self.config.hinge_weight:
+            beyond = (self.net.reach * decision.abs() - self.config.hinge_from).clamp_min(0.0)
+            loss = loss + self.config.hinge_weight * beyond.square().mean()
         return loss, log_prob, {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
 
     def _actor_step(self, batch: Transitions) -> dict[str, Tensor]:
