@@ -12,7 +12,7 @@ What may be sampled:
     ending STALE                       not that step
     ending ABORTED                     not one step of that episode
     reward None                        once a person's label for the step arrives
-    excluded or trimmed by a label     not while that label stands (`store.review`)
+    excluded, trimmed, left out        not while that label stands (`store.review`)
     frame not here yet                 once it arrives
 
 and in which view (HIL-SERL's table; a corrected step is in both):
@@ -507,7 +507,7 @@ class Replay:
             self._mask[slot] = episode.goes_on and not verdict.success
         self._labelled[slot] = not np.isnan(reward)
         self._reward[slot] = reward if self._labelled[slot] else 0.0
-        self._kept[slot] = verdict.keeps(number)
+        self._kept[slot] = verdict.keeps(number) and number not in verdict.left_out
 
     def _offer(self, episode: _Episode, slot: int) -> None:
         """Enter a step into the views if it is complete; take it out if people want it out."""

@@ -10,6 +10,7 @@ the same author; the newest word stands. The kinds, with what `value` and `step`
     exclude      1 leave the episode out of training and exports, 0 take it back in
     keep_from    steps before `step` are trimmed; value is not used
     keep_to      steps after `step` are trimmed; value is not used
+    leave_out    1 step `step` is left out of training, 0 it is taken back in; exports keep it
     undo         value is the number of the author's label that does not count any more
 """
 
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from robot_rl.errors import StoreError
 from robot_rl.types import Label
 
-OF_A_STEP = ("reward", "keep_from", "keep_to")
+OF_A_STEP = ("reward", "keep_from", "keep_to", "leave_out")
 OF_AN_EPISODE = ("success", "neutral", "exclude", "undo")
 KINDS = OF_A_STEP + OF_AN_EPISODE
 
@@ -33,7 +34,7 @@ class Review:
     excluded: out of training and exports, because somebody wants it so or it is neutral;
     success: None = nobody has said; neutral: somebody has said that it is neither, so that what was
     recorded does not hold; first, last: steps that are kept, last None = to the end; rewards: step
-    -> reward that was said afterwards.
+    -> reward that was said afterwards; left_out: steps inside that nobody shall learn from.
     """
 
     excluded: bool = False
@@ -42,9 +43,10 @@ class Review:
     first: int = 0
     last: int | None = None
     rewards: Mapping[int, float] = field(default_factory=dict)
+    left_out: frozenset[int] = frozenset()
 
     def keeps(self, step: int) -> bool:
-        """Whether a step survives exclusion and trimming."""
+        """Whether a step survives exclusion and trimming; `left_out` is another question."""
         inside = self.first <= step and (self.last is None or step <= self.last)
         return inside and not self.excluded
 
@@ -58,6 +60,7 @@ def review(labels: Iterable[Label]) -> Review:
     undone = {(x.author, round(x.value)) for x in said if x.kind == "undo"}
     excluded, success, neutral, first, last = False, None, False, 0, None
     rewards: dict[int, float] = {}
+    left_out: set[int] = set()
     for label in said:
         if (label.author, label.label) in undone:
             continue
@@ -74,9 +77,11 @@ def review(labels: Iterable[Label]) -> Review:
                 last = step
             case "reward", int(step):
                 rewards[step] = label.value
+            case "leave_out", int(step):
+                (left_out.add if label.value > 0.0 else left_out.discard)(step)
             case _:
                 pass
-    return Review(excluded or neutral, success, neutral, first, last, rewards)
+    return Review(excluded or neutral, success, neutral, first, last, rewards, frozenset(left_out))
 
 
 def check_label(label: Label, steps: int) -> Label:

@@ -58,6 +58,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -254,6 +255,14 @@ class HilSerl(Trained[ActorNet]):
             generator=self.generator,
             gripper_epsilon=self.config.gripper_epsilon,
         )
+
+    @torch.no_grad()
+    def worth(self, observation: Observation, action: NDArray[np.float32]) -> Tensor:
+        """What the critics, on average, think of recorded actions [B, A]: [B]."""
+        features = self.net.look(observation, self.actor)
+        base = self.net.base(observation, self.actor)
+        pose = self._tensor(action)[:, : self.net.pose_size]
+        return self._q(features, pose, base, self.critic).mean(0)
 
     def actor_state(self) -> dict[str, Tensor]:
         """As in `Trained`; where a slow policy drives, it sees and grips with the slow copies."""
