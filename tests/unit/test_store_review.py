@@ -50,6 +50,12 @@ def test_trimming_keeps_the_middle_and_exclusion_nothing() -> None:
     assert review(said(("exclude", 1, None), ("exclude", 0, None))).keeps(0)
 
 
+def test_single_steps_are_left_out_and_taken_back() -> None:
+    out = review(said(("leave_out", 1, 3), ("leave_out", 1, 5), ("leave_out", 0, 3)))
+    assert out.left_out == {5} and out.keeps(5)  # exports keep it
+    assert review(said(("leave_out", 1, 3), ("undo", 0, None))).left_out == set()
+
+
 def test_scores_of_models_are_no_word_of_a_person() -> None:
     assert review(said(("classifier", 0.9, 4), ("reward", 1.0, 4))) == Review(rewards={4: 1.0})
 
