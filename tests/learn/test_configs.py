@@ -31,7 +31,9 @@ def test_rlpd_is_a_short_delta_of_sac() -> None:
     assert (resolve("algo", rlpd).critics, resolve("algo", rlpd).target_subset) == (10, 2)
 
 
-def test_benchmark_reports_every_case_beside_its_floor() -> None:
+def test_benchmark_reports_every_case_beside_its_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "WARM_UP", 1)
+    monkeypatch.setattr(bench, "CAMERA_EPISODES", 2)
     figures = bench.bench(0.05)
     for name in bench.CASES:
         assert figures[f"{name}/updates_per_s"] > 0.0 < figures[f"{name}/floor_updates_per_s"]

@@ -79,7 +79,7 @@ def test_one_spin_drains_what_has_arrived(world: World) -> None:
     say = world.hear("burst", lambda msg: heard.append(msg.data))
     for i in range(DEPTH):
         say(str(i))
-    time.sleep(0.3)
+    time.sleep(1.0)
     world.executor.spin(0.5)
     assert len(heard) == DEPTH
 
