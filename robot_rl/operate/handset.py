@@ -4,7 +4,8 @@ One object serves every device that is held: gamepad, SpaceMouse, a joystick ove
 the console. A device only says what it feels (`Reading`); what that means is decided here, once:
 
     nothing heard, or too long ago    not driving; everything must be neutral again before it drives
-    start, reconnect, new episode     not driving until all sticks rest and no button is held
+    start, reconnect, new episode     not driving until all sticks rest and no button is held; rest
+                                      before a new episode counts
     drive held                        the person drives: dead zone, expo, slow, clutch, gripper
     otherwise                         not driving, however far a stick is out
 """
@@ -136,16 +137,21 @@ class Handset:
         self._scale = np.array(config.scale)
         self._still = np.zeros(action_size, np.float32)
         self._stamp_s = 0.0
+        self._rested = False  # at rest for long enough when it was last heard
+        self._neutral_since_s: float | None = None
         self.begin_episode(0, "train")
 
     def begin_episode(self, seed: int, purpose: str) -> None:
-        """Forget the last episode; everything must be seen neutral again. In `eval` nobody drives.
+        """Forget the last episode. In `eval` nobody drives.
 
-        `seed` is the port's; a hand draws nothing.
+        Everything must be seen neutral again; who has been at rest until now need not wait for it,
+        the next thing they do may be to press `drive`. `seed` is the port's; a hand draws nothing.
         """
         self._purpose = purpose
         self._gripper = 0.0  # last gripper command, -1 close, +1 open; 0 before any
+        rested, since_s = self._rested, self._neutral_since_s
         self.lose("not seen at rest yet")
+        self._rested, self._neutral_since_s = rested, since_s
 
     def lose(self, problem: str) -> OperatorInput:
         """Nothing can be heard of the device, for the reason `problem`: hands off.
@@ -154,7 +160,7 @@ class Handset:
         """
         self.problem, self.held, self.ready = problem, frozenset[str](), False
         self._before = frozenset[str]()
-        self._neutral_since_s: float | None = None
+        self._rested, self._neutral_since_s = False, None
         self._driven_s = -math.inf
         self._told_s: dict[str, float] = {}
         return OperatorInput(False, self._still, stamp_s=self._stamp_s)
@@ -176,9 +182,11 @@ class Handset:
             return self.lose(f"the device has said nothing for {age_s:.1f} s")
         self._stamp_s, self.held = reading.stamp_s, reading.held
         deflection = self._deflection(reading)
+        pressed = self._rested and reading.held == {"drive"} and not deflection.any()
+        unrest = self._unrest(reading, deflection)
+        self._rested = not unrest
         if not self.ready:
-            self.problem = self._unrest(reading, deflection)
-            self.ready = not self.problem
+            self.problem, self.ready = ("", True) if pressed else (unrest, self._rested)
         if not self.ready:
             return OperatorInput(False, self._still, stamp_s=self._stamp_s)
         driving = self._drives(now_s)

@@ -76,7 +76,7 @@ class HeldDevice:
         return self._now_s() - self._heard_s if self._heard_s else math.inf
 
     def begin_episode(self, seed: int, purpose: str) -> None:
-        """Forget the last episode; everything must be seen neutral again."""
+        """Forget the last episode; everything must be neutral again, or have been until now."""
         self._purpose = purpose
         self.handset.begin_episode(seed, purpose)
         if self._rewind is not None:

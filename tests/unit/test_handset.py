@@ -160,6 +160,21 @@ def test_a_task_without_gripper_gets_six_entries_and_a_foreign_one_an_error() ->
 # --- neutral check --------------------------------------------------------------------------------
 
 
+def test_who_was_at_rest_before_an_episode_may_press_at_once() -> None:
+    hand = Hand().rested()
+    hand.handset.begin_episode(1, "train")
+    assert hand.feel({}, "drive", 0.02).driving
+    for axes, held in (({"tx": 0.5}, "drive"), ({}, "drive close"), ({}, "close")):
+        hand = Hand().rested()
+        hand.handset.begin_episode(1, "train")
+        hand.feel(axes, held, 0.02)
+        assert not hand.feel({}, "drive", 0.1).driving  # only a press alone, straight out of rest
+    hand = Hand().rested()
+    hand.feel({}, "drive", 0.1)
+    hand.handset.begin_episode(2, "train")  # held over the beginning
+    assert not hand.feel({}, "drive", 0.5).driving
+
+
 def test_stuck_keys_and_sticks_off_centre_are_refused_and_named_every_time() -> None:
     rng = np.random.default_rng(0)
     words = sorted(HELD)
@@ -176,6 +191,8 @@ def test_stuck_keys_and_sticks_off_centre_are_refused_and_named_every_time() -> 
         if not held or rng.random() < 0.5:
             for i in rng.choice(6, size=rng.integers(1, 3), replace=False):
                 axes[AXES[i]] = float(rng.choice((-1, 1)) * rng.uniform(0.101, 1.0))
+        if trial % 3 == 1 and held == {"drive"} and not axes:
+            continue  # that is a press, straight out of rest
         stuck = " ".join(held)
         hand.feel(axes, stuck, 0.4)
         value = hand.feel(axes, f"{stuck} drive", 0.4)
