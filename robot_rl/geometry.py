@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from robot_rl.types import Pose
 
 F64 = NDArray[np.float64]
+POLAR, AXIAL = (1, -1, 1), (-1, 1, -1)
+"""Signs in a mirror y -> -y: of positions, velocities, forces; of rotations, rates, torques."""
 
 
 def pose(position_m: ArrayLike, quaternion_xyzw: ArrayLike = (0.0, 0.0, 0.0, 1.0)) -> Pose:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,16 +22,13 @@ from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
 
-class FlowBase:
-    """`BasePolicy` on `nets.flow`."""
+class _OwnBase(ABC):
+    """`BasePolicy` on a network of ours; `sample_many` is the base's own."""
 
-    def __init__(self, net: FlowNet, tensors: dict[str, torch.Tensor], seed: int) -> None:
-        self.net, self.tensors = net, tensors
-        self.spec = BaseSpec(net.chunk, net.action_size, net.noise_shape)
-        self._generator = torch.Generator().manual_seed(seed)
+    net: Any  # FlowNet | ActNet
 
-    def reset(self) -> None:
-        """It remembers nothing."""
+    def reset(self) -> None:  # noqa: B027 - it remembers nothing
+        """See `BasePolicy`."""
 
     def sample(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
@@ -39,11 +37,28 @@ class FlowBase:
         batch = {k: observation[k][None] for k in self.net.observation_keys}
         return self.sample_many(batch, None if noise is None else noise[None])[0]
 
-    @torch.no_grad()
+    @abstractmethod
     def sample_many(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
         """Chunks [B, H, A] for observations with a leading batch axis, noise [B, H, A]."""
+
+
+class FlowBase(_OwnBase):
+    """On `nets.flow`."""
+
+    net: FlowNet
+
+    def __init__(self, net: FlowNet, tensors: dict[str, torch.Tensor], seed: int) -> None:
+        self.net, self.tensors = net, tensors
+        self.spec = BaseSpec(net.chunk, net.action_size, net.noise_shape)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    @torch.no_grad()
+    def sample_many(
+        self, observation: Observation, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """See `_OwnBase`."""
         condition = self.net.condition(observation, self.tensors)
         if noise is None:
             shape = (len(condition), *self.net.noise_shape)
@@ -53,28 +68,20 @@ class FlowBase:
         return self.net.decode(condition, w, self.tensors["velocity"]).numpy()
 
 
-class ActBase:
-    """`BasePolicy` on `nets.transformer`: one chunk for each observation, no noise."""
+class ActBase(_OwnBase):
+    """On `nets.transformer`: one chunk for each observation, no noise."""
+
+    net: ActNet
 
     def __init__(self, net: ActNet, tensors: dict[str, torch.Tensor]) -> None:
         self.net, self.tensors = net, tensors
         self.spec = BaseSpec(net.chunk, net.action_size)
 
-    def reset(self) -> None:
-        """It remembers nothing."""
-
-    def sample(
-        self, observation: Observation, noise: NDArray[np.float32] | None = None
-    ) -> NDArray[np.float32]:
-        """A chunk [H, A]."""
-        batch = {k: observation[k][None] for k in self.net.observation_keys}
-        return self.sample_many(batch)[0]
-
     @torch.no_grad()
     def sample_many(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Chunks [B, H, A] for observations with a leading batch axis."""
+        """See `_OwnBase`."""
         features = self.net.look(observation, self.tensors)
         return self.net.plan(features, self.tensors["chunk"]).numpy()
 

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError
+from robot_rl.geometry import AXIAL, POLAR
 from robot_rl.learn.replay import Batch
 from robot_rl.spec import BASE, Spec
 from robot_rl.types import Observation
 
 STATE = "state"
-POLAR, AXIAL = (1, -1, 1), (-1, 1, -1)
 SHARE = 0.5  # of the rows
 
 

@@ -137,7 +137,6 @@ class Handset:
         self._scale = np.array(config.scale)
         self._still = np.zeros(action_size, np.float32)
         self._stamp_s = 0.0
-        self._rested = False  # at rest for long enough when it was last heard
         self._neutral_since_s: float | None = None
         self.begin_episode(0, "train")
 
@@ -149,9 +148,9 @@ class Handset:
         """
         self._purpose = purpose
         self._gripper = 0.0  # last gripper command, -1 close, +1 open; 0 before any
-        rested, since_s = self._rested, self._neutral_since_s
+        since_s = self._neutral_since_s
         self.lose("not seen at rest yet")
-        self._rested, self._neutral_since_s = rested, since_s
+        self._neutral_since_s = since_s
 
     def lose(self, problem: str) -> OperatorInput:
         """Nothing can be heard of the device, for the reason `problem`: hands off.
@@ -160,7 +159,7 @@ class Handset:
         """
         self.problem, self.held, self.ready = problem, frozenset[str](), False
         self._before = frozenset[str]()
-        self._rested, self._neutral_since_s = False, None
+        self._neutral_since_s = None
         self._driven_s = -math.inf
         self._told_s: dict[str, float] = {}
         return OperatorInput(False, self._still, stamp_s=self._stamp_s)
@@ -180,13 +179,16 @@ class Handset:
         age_s = now_s - reading.stamp_s
         if not abs(age_s) <= self.config.input_timeout_s:
             return self.lose(f"the device has said nothing for {age_s:.1f} s")
+        deflection, out_of_rest = self._deflection(reading), self._rested
+        pressed = out_of_rest and reading.held == {"drive"} and not deflection.any()
         self._stamp_s, self.held = reading.stamp_s, reading.held
-        deflection = self._deflection(reading)
-        pressed = self._rested and reading.held == {"drive"} and not deflection.any()
-        unrest = self._unrest(reading, deflection)
-        self._rested = not unrest
+        if reading.held or deflection.any():
+            self._neutral_since_s = None
+        elif self._neutral_since_s is None:
+            self._neutral_since_s = reading.stamp_s
         if not self.ready:
-            self.problem, self.ready = ("", True) if pressed else (unrest, self._rested)
+            self.ready = pressed or self._rested
+            self.problem = "" if self.ready else self._unrest(reading, deflection)
         if not self.ready:
             return OperatorInput(False, self._still, stamp_s=self._stamp_s)
         driving = self._drives(now_s)
@@ -203,19 +205,21 @@ class Handset:
         beyond = np.maximum(np.abs(off) - self._zone, 0.0) / (1.0 - self._zone)
         return np.where(self._scale == 0.0, 0.0, np.sign(off) * np.minimum(beyond, 1.0))
 
+    @property
+    def _rested(self) -> bool:
+        """Everything had been neutral for `neutral_s` when the device was last heard."""
+        since_s = self._neutral_since_s
+        return since_s is not None and self._stamp_s - since_s >= self.config.neutral_s
+
     def _unrest(self, reading: Reading, deflection: F64) -> str:
-        """Who is not at rest, by name; "" once everything has been for `neutral_s`."""
+        """Who is not at rest, by name."""
         culprits = [f"'{word}' is held" for word in sorted(reading.held)]
         for i in np.flatnonzero(deflection):
             value = float(np.asarray(reading.axes)[i])
             culprits.append(f"{AXES[i]} is at {value:+.2f} (dead zone {self._zone[i]:.2f})")
         if culprits:
-            self._neutral_since_s = None
             return f"let go of everything: {', '.join(culprits)}"
-        if self._neutral_since_s is None:
-            self._neutral_since_s = reading.stamp_s
-        rested = reading.stamp_s - self._neutral_since_s >= self.config.neutral_s
-        return "" if rested else "at rest; a moment more"
+        return "at rest; a moment more"
 
     def _drives(self, now_s: float) -> bool:
         """The enabling button is held (or latched); never in an evaluation, never with `hold`."""

@@ -13,7 +13,8 @@ import pytest
 
 from robot_rl.errors import ConfigError
 from robot_rl.experiment import Experiment
-from robot_rl.learn.mirror import AXIAL, POLAR, SHARE, Mirror
+from robot_rl.geometry import AXIAL, POLAR
+from robot_rl.learn.mirror import SHARE, Mirror
 from robot_rl.learn.replay import Batch
 from robot_rl.ports import ResetPlan
 from robot_rl.spec import ActionSpec, Spec, TensorSpec

@@ -245,6 +245,11 @@ class Trained(ABC, Generic[NetT]):
         }
         return encoder.look(shifted, self.actor["encoder"])
 
+    def _features(self, observation: Observation) -> Tensor:
+        """What the heads see of a batch, with the gradient that trains the encoder: [B, F]."""
+        scaled = self.net.scaled(self.net.state(observation), self.actor)
+        return self.net.features(scaled, self._look(observation), self.actor.get("encoder"))
+
     def _tensor(self, column: NDArray) -> Tensor:
         return torch.from_numpy(column).to(self.device)
 
@@ -295,6 +300,13 @@ class Adam:
                 eps=ADAM_EPS,
                 maximize=False,
             )
+
+    def counts(self) -> dict[str, Tensor]:
+        """Both counts as metrics."""
+        return {
+            "optimizer/skipped": self.skipped.clone(),
+            "optimizer/bad_in_a_row": self.bad_in_a_row.clone(),
+        }
 
     def state_dict(self) -> dict[str, Tensor]:
         """`<parameter>/<moment>` -> tensor (the live ones, not copies)."""

@@ -127,9 +127,7 @@ class Bc(Trained[ActorNet]):
         """One gradient step on steps that a person drove, or on what the teacher would do."""
         self._standardize(sample, self.demo_fraction)
         batch = sample(self.batch_size, self.demo_fraction)
-        scaled = self.net.scaled(self.net.state(batch.observation), self.actor)
-        images = self._look(batch.observation)
-        features = self.net.features(scaled, images, self.actor.get("encoder"))
+        features = self._features(batch.observation)
         teacher = self.config.teacher
         action = self._tensor(batch.observation[BASE_ACTION][:, 0] if teacher else batch.action)
         loss = self.actor_loss(features, action[:, : self.net.pose_size])
@@ -140,10 +138,7 @@ class Bc(Trained[ActorNet]):
             loss = loss + gripper_loss
         self.optimizer.step(loss)
         self.updates += 1
-        return metrics | {
-            "optimizer/skipped": self.optimizer.skipped.clone(),
-            "optimizer/bad_in_a_row": self.optimizer.bad_in_a_row.clone(),
-        }
+        return metrics | self.optimizer.counts()
 
     def actor_loss(self, features: Tensor, pose_action: Tensor) -> Tensor:
         """How unlike the person the policy is."""

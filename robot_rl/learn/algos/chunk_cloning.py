@@ -65,7 +65,8 @@ class ChunkCloning(Trained[ChunkNetT]):
         self.slow = {k: v.clone() for k, v in learned.items()}
         self.helpers = {k: v.to(self.device) for k, v in self._more(generator).items()}
         self.updates = torch.zeros((), dtype=torch.int64, device=self.device)
-        for tensor in (learned := learned | self.helpers).values():
+        learned |= self.helpers
+        for tensor in learned.values():
             tensor.requires_grad_()
         self.optimizer = Adam(learned, config.learning_rate)
 
@@ -96,10 +97,7 @@ class ChunkCloning(Trained[ChunkNetT]):
         self._standardize(sample, 1.0)
         batch = sample(self.batch_size, 1.0)
         assert batch.chunk is not None and batch.valid is not None
-        scaled = self.net.scaled(self.net.state(batch.observation), self.actor)
-        features = self.net.features(
-            scaled, self._look(batch.observation), self.actor.get("encoder")
-        )
+        features = self._features(batch.observation)
         loss, metrics = self.chunk_loss(
             features, self._tensor(batch.chunk), self._tensor(batch.valid)
         )
@@ -107,11 +105,7 @@ class ChunkCloning(Trained[ChunkNetT]):
         for name, slow in self.slow.items():
             slow.lerp_(self.actor[name].detach(), self.config.policy_tau)
         self.updates += 1
-        return metrics | {
-            "actor/loss": loss.detach(),
-            "optimizer/skipped": self.optimizer.skipped.clone(),
-            "optimizer/bad_in_a_row": self.optimizer.bad_in_a_row.clone(),
-        }
+        return metrics | {"actor/loss": loss.detach()} | self.optimizer.counts()
 
     def _tensors(self) -> dict[str, Tensor]:
         tensors = {f"actor/{k}": v for k, v in self.actor.items()} | {"updates": self.updates}

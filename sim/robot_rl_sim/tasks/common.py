@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.geometry import (
+    AXIAL,
+    POLAR,
     pose,
     quat_conjugate,
     quat_from_rotvec,
@@ -241,7 +243,6 @@ class SimTask(ABC):
         )
 
 
-POLAR, AXIAL = (1, -1, 1), (-1, 1, -1)  # vectors, and rotations and torques, in a mirror y -> -y
 COMMON_LAYOUT = (
     ("tcp_linear_velocity_in_tcp", 3, "0.1 m/s"),
     ("tcp_angular_velocity_in_tcp", 3, "0.5 rad/s"),

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config import register
-from robot_rl.geometry import quat_to_matrix, rotate_inverse
+from robot_rl.geometry import POLAR, quat_to_matrix, rotate_inverse
 from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.types import RobotState
 from robot_rl_sim.tasks.common import (
-    POLAR,
     Part,
     Primitive,
     SimTask,

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from robot_rl.config import register
 from robot_rl.geometry import (
+    AXIAL,
+    POLAR,
     compose,
     pose,
     quat_conjugate,
@@ -29,8 +31,6 @@ from robot_rl.geometry import (
 from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.types import Pose, RobotState
 from robot_rl_sim.tasks.common import (
-    AXIAL,
-    POLAR,
     TOOL_DOWN_XYZW,
     ImpedanceConfig,
     Part,

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config import register
-from robot_rl.geometry import rotate_inverse
+from robot_rl.geometry import POLAR, rotate_inverse
 from robot_rl.ports import Expert, Progress, ResetPlan
 from robot_rl.types import RobotState
-from robot_rl_sim.tasks.common import POLAR, Part, Primitive, SimTask, tool_down, upright
+from robot_rl_sim.tasks.common import Part, Primitive, SimTask, tool_down, upright
 from robot_rl_sim.tasks.experts import ReachExpert
 
 CENTRE_M = np.array((0.50, 0.0, 0.20))
