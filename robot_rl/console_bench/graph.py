@@ -9,7 +9,6 @@ it took what into account (`main`), on the machine's monotonic clock, which a br
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -104,13 +103,14 @@ def graph() -> Iterator[Graph]:
     Raises:
         SetupError: rclpy is missing.
     """
+    from robot_rl.ros.graph import free_domain
     from robot_rl.ros.run import graph_of, learner_spec, need_ros
     from robot_rl.ros.supervise import Supervisor
 
     need_ros()
     with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as name:
         # a port and a domain of its own: a run that goes on beside is neither heard nor disturbed
-        own = (f"link.port={probe(HOST, 0)}", f"ros.domain_id={100 + os.getpid() % 100}")
+        own = (f"link.port={probe(HOST, 0)}", f"ros.domain_id={free_domain()}")
         run_dir = Experiment.compose([*OVERRIDES, *own, f"run_dir={name}/run"]).save().resolve()
         experiment = Experiment.load(run_dir)
         nodes = [

@@ -5,13 +5,15 @@ Plain frozen data, no rclpy: it can be built, printed and checked on a machine w
 
 from __future__ import annotations
 
+import random
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from robot_rl.config import register
-from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.ros import parameters
 from robot_rl.ros.parameters import Value
 
@@ -27,6 +29,8 @@ MODULES: Mapping[str, str] = {
 
 EXIT_SETUP = 2  # exit code of a node whose configuration or machine is wrong; as in robot_rl.cli
 MAX_DOMAIN = 232  # above, DDS runs out of UDP ports
+SAFE_DOMAINS = range(1, 101)  # above, they lie among the ports that Linux gives to anybody
+DOMAIN_PORT, DOMAIN_PORTS = 7400, 250  # where DDS listens: 250 ports for each domain
 PROFILE_VARIABLE = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Jazzy's name; Kilted calls it FASTDDS_...
 CONTROL_PROFILE = str(Path(__file__).with_name("fastdds_control.xml"))  # what nodes use unless told
 IMAGE_PROFILE = str(Path(__file__).with_name("fastdds.xml"))
@@ -76,6 +80,33 @@ def _check_nodes(nodes: Mapping[str, Mapping[str, Any]]) -> None:
                 fix=did_you_mean(kind, MODULES),
             )
         parameters.check(kind, values)
+
+
+def free_domain() -> int:
+    """A ROS domain in which no participant of this machine listens.
+
+    Raises:
+        SetupError: there is none.
+    """
+    for domain_id in random.sample(SAFE_DOMAINS, len(SAFE_DOMAINS)):
+        first = DOMAIN_PORT + DOMAIN_PORTS * domain_id
+        if all(_unused(first + offset) for offset in (0, 10)):  # multicast, first participant
+            return domain_id
+    raise SetupError(
+        "no free ROS domain on this machine",
+        expected="a ROS_DOMAIN_ID between 1 and 100 without nodes",
+        got="nodes in each",
+        fix="end the ROS 2 nodes that were left running (pgrep -af robot_rl)",
+    )
+
+
+def _unused(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 def _check_domain(domain_id: int) -> None:

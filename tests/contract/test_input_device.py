@@ -18,6 +18,7 @@ from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap
 from robot_rl.operate.scripted import NoOperatorConfig, ScriptedOperatorConfig
 from robot_rl.ports import InputDevice, OperatorInput
+from robot_rl.ros.graph import free_domain
 from robot_rl.types import Driver, RobotState
 from robot_rl_hardware.reader import Reader
 from robot_rl_sim.tasks import PegInsertTask
@@ -124,7 +125,7 @@ class Topic:
 
         prepare_environment()
         self._context = Context()
-        rclpy.init(context=self._context, domain_id=221)
+        rclpy.init(context=self._context, domain_id=free_domain())
         self._node = Node("operator", context=self._context)
         self.device = make_operator(config, TASK, self._node)
         self._senders: list[tuple[Any, Callable[[bool], Any]]] = []

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from robot_rl.ros.graph import free_domain
 from robot_rl.store.store import Store
 
 pytest.importorskip("rclpy", reason="needs ROS 2 (make setup)")
@@ -33,7 +34,7 @@ def words(run_dir: Path, port: int) -> list[str]:
         "experiment=peg_insert",
         "runtime=ros",
         "ros.real_time_factor=2.0",
-        f"ros.domain_id={100 + os.getpid() % 100}",
+        f"ros.domain_id={free_domain()}",
         f"link.port={port}",
         "algo.hidden=[64,64]",
         "algo.batch_size=64",

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import itertools
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,12 +17,12 @@ from typing import Any
 import pytest
 import yaml
 
-from robot_rl.ros.graph import Graph, SimGraphConfig, sim_graph
+from robot_rl.ros.graph import Graph, SimGraphConfig, free_domain, sim_graph
 from robot_rl.ros.supervise import Exit, Supervisor, clean_shared_memory
 
 HAS_ROS = importlib.util.find_spec("rclpy") is not None
 NO_ROS = "rclpy is not installed: pip install 'robot-rl[ros]', or source a ROS 2 workspace"
-_domains = itertools.count(60 + 7 * (os.getpid() % 20))
+_domains: set[int] = set()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,8 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def new_domain() -> int:
-    """A domain id that no other world of this test run uses."""
-    return next(_domains) % 230
+    """A domain id that no other world uses, of this test run or of another beside it."""
+    while (domain_id := free_domain()) in _domains:
+        pass
+    _domains.add(domain_id)
+    return domain_id
 
 
 def write_run(folder: Path, operator: str | dict[str, Any] = "none", **more: Any) -> Path:

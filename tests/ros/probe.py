@@ -117,9 +117,25 @@ class Probe:
         return bool(msg and msg.data)
 
     def wait_state(self) -> None:
-        """The graph is up: state, clock, gate."""
+        """The graph is up: state, clock, gate; and at rest."""
         needed = [t for t in WATCHED if t.name not in ON_DEMAND]
-        wait_for(lambda: all(self.newest(t) for t in needed), 20.0, "the graph is up")
+        wait_for(lambda: all(self.newest(t) for t in needed), 30.0, "the graph is up")
+        self.settle()
+
+    def settle(self) -> None:
+        """As a person before work: undo what a machine busy with starting has had stopped."""
+        wait_for(self._settled, 20.0, lambda: f"a graph at rest; gate: {self.report()}")
+
+    def _settled(self) -> bool:
+        report = self.report()
+        if report is None or report.mode == "protective_stop":
+            self.call(topics.GATE_ACKNOWLEDGE)
+        elif self.stopped():
+            self.call(topics.SIM_RESUME)
+        else:
+            return True
+        time.sleep(0.2)  # what the answer says has to arrive
+        return False
 
     def wait_mode(self, mode: str, timeout_s: float = 5.0) -> wire.GateReport:
         """Wait until the gate reports `mode`."""

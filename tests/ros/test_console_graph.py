@@ -115,7 +115,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     world = World(sim_graph(config, str(run)), run)
     try:
         made = Page(world, run)
-        wait_for(lambda: world.probe.heard["gate/state"], 30.0, "the gate is up")
+        world.probe.wait_state()
 
         def answers() -> bool:
             try:
@@ -125,6 +125,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
                 return False
 
         wait_for(answers, 30.0, "the view node answers")
+        world.probe.settle()
         yield made
     finally:
         world.close()

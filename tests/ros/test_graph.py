@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import socket
 import sys
 import tomllib
 import types
@@ -18,8 +19,8 @@ import yaml
 from conftest import HAS_ROS, NO_ROS
 
 from robot_rl.config import REGISTRY, resolve
-from robot_rl.errors import ConfigError
-from robot_rl.ros import docs, parameters
+from robot_rl.errors import ConfigError, SetupError
+from robot_rl.ros import docs, graph, parameters
 from robot_rl.ros.graph import (
     IMAGE_PROFILE,
     MODULES,
@@ -344,3 +345,18 @@ def test_who_works_at_the_page_decides_who_looks_and_who_acknowledges(
     assert graph.keys() == nodes
     assert graph["operator"].params["unattended"] is unattended
     assert with_console(experiment) is ("view" in graph)
+
+
+def test_a_domain_in_which_somebody_listens_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "DOMAIN_PORT", 20000)  # away from ROS graphs that run beside
+    monkeypatch.setattr(graph, "SAFE_DOMAINS", range(5, 8))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as all_hear:
+        all_hear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as DDS does
+        all_hear.bind(("", 20000 + 250 * 5))
+        assert {graph.free_domain() for _ in range(50)} == {6, 7}
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first:
+            first.bind(("127.0.0.1", 20000 + 250 * 6 + 10))
+            assert {graph.free_domain() for _ in range(50)} == {7}
+            monkeypatch.setattr(graph, "SAFE_DOMAINS", range(5, 7))
+            with pytest.raises(SetupError, match="no free ROS domain"):
+                graph.free_domain()

@@ -67,9 +67,10 @@ def wait_moving(world: World, lease: str) -> None:
 
 def at_rest(world: World) -> bool:
     """The impedance controller has settled: less than 0.1 mm in 0.2 s."""
-    before_m = world.probe.tcp().position_m
-    time.sleep(0.2)
-    return bool(np.linalg.norm(world.probe.tcp().position_m - before_m) < 0.0001)
+    probe = world.probe
+    before_m, before_s = probe.tcp().position_m, probe.now_s()
+    wait_for(lambda: probe.now_s() > before_s + 0.2, 5.0, "run time goes on")
+    return bool(np.linalg.norm(probe.tcp().position_m - before_m) < 0.0001)
 
 
 def calm(world: World) -> None:
@@ -279,7 +280,7 @@ def test_kill_9_of_the_gate_stops_the_controller_and_recovery_moves_nothing(worl
     for attempt in range(ATTEMPTS):
         restarts = world.supervisor.restarts()["gate"]
         took_s.append(killed_gate(world, f"orphan-{attempt}"))
-        time.sleep(0.5)
+        wait_for(lambda: at_rest(world), 5.0, "the arm has come to rest")
         where_m = probe.tcp().position_m
         wait_for(lambda n=restarts: world.supervisor.restarts()["gate"] > n, 10.0, "restarted")
         before = len(probe.heard["gate/heartbeat"])

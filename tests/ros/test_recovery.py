@@ -50,9 +50,13 @@ def test_kill_9_of_the_sim_is_survived_and_time_never_goes_back(
     os.kill(pids["sim"], signal.SIGKILL)
     wait_for(lambda: supervisor.restarts()["sim"] == 1, 5.0, "the sim is started again")
     wait_for(lambda: probe.now_s() > stamp_s + 1.0, 10.0, "run time goes on")
-    stops = lambda: [r for _, r in probe.reports() if r.reason.startswith("clock: jumped")]  # noqa: E731
-    wait_for(stops, 5.0, "the gate notices that the robot was restarted")
-    assert stops()[0].mode == "protective_stop"
+    # from its log: of a state that changes fast, a busy listener is told the newest only
+    log = unattended.run_dir / "logs" / "gate.log"
+    wait_for(
+        lambda: "protective_stop (clock: jumped" in log.read_text(),
+        5.0,
+        "the gate notices that the robot was restarted",
+    )
     probe.wait_mode("hold", 10.0)  # acknowledged by the scripted person
     clocks = [m.clock.sec + m.clock.nanosec * 1e-9 for _, m in probe.heard["/clock"]]
     assert all(a <= b for a, b in itertools.pairwise(clocks))
