@@ -2,8 +2,8 @@
 
 Measured reasons (reference notes, sections 1.5 and 3.3): rclpy's own signal handler destroys the
 context before a last hold can be published; the multi-threaded executor loses most of a 500 Hz
-topic; an exception in a callback would end `spin`. So: own handlers that set a flag, one
-`SingleThreadedExecutor`, and a guarded `spin_once`.
+topic; an exception in a callback would end `spin`. So: own handlers that set a flag, one thread
+per executor, and every callback guarded (`ros.executor`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,6 @@ from rcl_interfaces.msg import (
 )
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
-from rclpy.executors import (
-    ConditionReachedException,
-    ExternalShutdownException,
-    ShutdownException,
-    SingleThreadedExecutor,
-    TimeoutException,
-)
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import try_shutdown
@@ -42,13 +35,13 @@ from robot_rl import priority
 from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SetupError, SpecError
 from robot_rl.ros import parameters
 from robot_rl.ros.diagnostics import Diagnostics
+from robot_rl.ros.executor import Executor
 from robot_rl.ros.graph import CONTROL_PROFILE, EXIT_SETUP, PROFILE_VARIABLE
 from robot_rl.supervised import orphaned, supervisor_pid
 
 log = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0005  # JointState p99 7.6 -> 3.2 ms beside a busy thread (section 3.3)
-DRAIN_LIMIT = 200  # callbacks per drain: bounds a flood, far above any burst of ours
 
 
 def prepare_environment() -> None:
@@ -68,8 +61,7 @@ class Shell:
         self.errors = 0
         self._stop = stop
         self._thread: threading.Thread | None = None
-        self._executor = SingleThreadedExecutor(context=node.context)
-        self._executor.add_node(node)
+        self._executor = Executor(node, stop.is_set, self._failed)
         self._supervisor = supervisor_pid()
 
     @property
@@ -88,27 +80,13 @@ class Shell:
         return self.node.get_clock().now().nanoseconds * 1e-9
 
     def spin(self, timeout_s: float) -> None:
-        """Wait up to `timeout_s` for one callback, then run everything else that is ready.
+        """Wait up to `timeout_s` for one callback, then run everything that is ready.
 
         Draining before anything is judged matters: a process that woke late must not take the
         messages waiting for it for silence.
         """
-        for i in range(DRAIN_LIMIT):
-            try:
-                handler, _, _ = self._executor.wait_for_ready_callbacks(
-                    timeout_s if i == 0 else 0.0, None, self._stop.is_set
-                )
-            except TimeoutException:
-                return
-            except (ConditionReachedException, ShutdownException, ExternalShutdownException):
-                self._stop.set()
-                return
-            try:
-                handler()
-                if handler.exception() is not None:
-                    self._failed(handler.exception())
-            except Exception as error:  # one bad callback must not end the node
-                self._failed(error)
+        if not self._executor.spin(timeout_s):
+            self._stop.set()
 
     def _failed(self, error: BaseException | None) -> None:
         self.errors += 1
