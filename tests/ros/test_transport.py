@@ -92,6 +92,64 @@ def test_best_effort_arrives(
     pytest.fail(f"(share, p99 s) of each attempt: {shares}")
 
 
+STALLED = """
+import os, signal, sys, time
+from std_msgs.msg import Bool
+from robot_rl.ros import convert, topics
+from robot_rl.ros.endpoints import publisher, subscribe
+from robot_rl.ros.runtime import node_shell
+with node_shell("watchdog", []) as shell:
+    if sys.argv[1] == "reader":
+        ages = []
+        stopped = lambda msg: ages.append(time.time())
+        keep = [
+            subscribe(shell.node, topics.JOINT_STATES, lambda msg: None),
+            subscribe(shell.node, topics.CONTROLLER_STOPPED, stopped),
+        ]
+        end_s = time.monotonic() + 20.0
+        while time.monotonic() < end_s and not ages:
+            shell.spin(0.2)
+        sys.stdout.write(f"{ages[0]:.6f}" if ages else "nan")
+    else:
+        flood = publisher(shell.node, topics.JOINT_STATES)
+        state = publisher(shell.node, topics.CONTROLLER_STOPPED)
+        while not (flood.get_subscription_count() and state.get_subscription_count()):
+            shell.spin(0.05)
+        time.sleep(0.5)
+        reader = int(sys.argv[2])
+        os.kill(reader, signal.SIGSTOP)
+        for _ in range(1000):  # more than any buffer holds: what comes next is lost
+            flood.publish(convert.joints_to(["x" * 1500] * 7, [0.0] * 7, [0.0] * 7, 1.0))
+        state.publish(Bool(data=True))
+        time.sleep(0.1)
+        os.kill(reader, signal.SIGCONT)
+        sys.stdout.write(f"{time.time():.6f}")
+        sys.stdout.flush()
+        end_s = time.monotonic() + 10.0
+        while time.monotonic() < end_s and state.get_subscription_count():
+            shell.spin(0.1)
+"""
+
+
+@pytest.mark.parametrize("profile", [CONTROL_PROFILE, IMAGE_PROFILE])
+def test_a_lost_datagram_of_a_reliable_topic_is_not_missing_for_seconds(profile: str) -> None:
+    env = os.environ | {"ROS_DOMAIN_ID": str(new_domain()), PROFILE_VARIABLE: profile}
+    python = [sys.executable, "-c", STALLED]
+    reader = subprocess.Popen([*python, "reader"], env=env, stdout=subprocess.PIPE, text=True)
+    writer = subprocess.Popen(
+        [*python, "writer", str(reader.pid)], env=env, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        heard_s = float(reader.communicate(timeout=40)[0])
+        awake_s = float(writer.communicate(timeout=40)[0])
+    finally:
+        for process in (reader, writer):
+            process.kill()
+            process.wait()
+    sys.stdout.write(f"heard {(heard_s - awake_s) * 1e3:.0f} ms after the reader woke\n")
+    assert heard_s - awake_s < 1.0  # 3 s with Fast DDS's own heartbeat period
+
+
 def test_profiles_are_xml_that_names_both_transports() -> None:
     control, images = Path(CONTROL_PROFILE).read_text(), Path(IMAGE_PROFILE).read_text()
     assert "SHM" not in control.split("-->")[1] and "127.0.0.1" in control
