@@ -25,7 +25,6 @@ from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
 from robot_rl.loop import ControlLoop
 from robot_rl.ports import Camera, Clock, Gate, InputDevice, ResetPlan, RobotPort
-from robot_rl.reward.predicate import PredicateReward
 from robot_rl.session import ACTOR, Session
 from robot_rl.store.dataset import take_dataset
 from robot_rl.store.scenes import scene_log
@@ -97,7 +96,7 @@ class Actor:
             policy=self.policy,
             operator=ports.operator,
             arbiter=Arbiter(experiment.arbiter, task.spec.action.size),
-            reward=PredicateReward(task),
+            reward=experiment.reward.open(task),
             record=self.writer.put,
             lease=secrets.token_hex(8),
             on_step=self._on_step,

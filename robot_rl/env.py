@@ -76,7 +76,7 @@ class RobotEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         """Draw a start from the task and place robot and objects there."""
         super().reset(seed=seed)
         self._reset(self.task.sample_reset(self.np_random))
-        self.reward.begin_episode()
+        self.reward.begin_episode("train")
         self._steps = 0
         if self.gate is not None:
             self.gate.arm("env")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from robot_rl.learn.algos.base import AlgorithmConfig
     from robot_rl.learn.learner import LearnerConfig
     from robot_rl.ports import Task
+    from robot_rl.reward.config import RewardConfig
     from robot_rl.ros.graph import RealGraphConfig, SimGraphConfig
     from robot_rl.safety.limits import Limits
     from robot_rl.spec import Spec
@@ -40,6 +41,7 @@ PROVIDERS = {
     "task": "robot_rl.gym_task",  # and the tasks of plugins
     "safety": "robot_rl.safety.limits",
     "operator": "robot_rl.operate.devices",
+    "reward": "robot_rl.reward.config",
     "link": "robot_rl.link.config",
     "base": "robot_rl.bases",
     "algo": "robot_rl.learn.algos",
@@ -52,6 +54,7 @@ GROUPS = (
     "safety",
     "operator",
     "arbiter",
+    "reward",
     "base",
     "algo",
     "learner",
@@ -158,6 +161,13 @@ class Experiment:
         alone = operator.get("name") in ("scripted", "none", None) or operator.get("with_script")
         gentle = {} if alone else GENTLE
         return build(ArbiterConfig, gentle | (self.config.get("arbiter") or {}), "arbiter")
+
+    @cached_property
+    def reward(self) -> RewardConfig:
+        """Who says what an episode is worth (group `reward`); runs from before it: the task."""
+        from robot_rl.reward.config import PredicateRewardConfig
+
+        return self._section("reward") if self.config.get("reward") else PredicateRewardConfig()
 
     @cached_property
     def base(self) -> BaseConfig | None:

@@ -20,7 +20,6 @@ from robot_rl.learn.metrics import MetricSink
 from robot_rl.loop import ControlLoop, Policy
 from robot_rl.operate.devices import make_operator
 from robot_rl.ports import InputDevice, ResetPlan
-from robot_rl.reward.predicate import PredicateReward
 from robot_rl.safety.local import LocalGate
 from robot_rl.session import Session
 from robot_rl.store.scenes import scene_log
@@ -120,7 +119,7 @@ def make_bench(
         policy=policy,
         operator=operator or make_operator(experiment.operator, task),
         arbiter=Arbiter(experiment.arbiter, task.spec.action.size),
-        reward=PredicateReward(task),
+        reward=experiment.reward.open(task),
         record=record,
         lease=LEASE,
         on_step=on_step,

@@ -19,7 +19,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -37,6 +37,7 @@ from robot_rl.ports import (
     Task,
 )
 from robot_rl.types import (
+    SUCCESS_SCORE,
     Command,
     Driver,
     Ending,
@@ -44,6 +45,7 @@ from robot_rl.types import (
     EpisodeStart,
     Event,
     Frame,
+    Label,
     Observation,
     Outcome,
     Pose,
@@ -107,6 +109,7 @@ class EpisodeSummary:
     purpose: str
     steps: int = 0
     success: bool = False
+    true_success: bool | None = None  # what the task's predicate says where a model decides
     success_known: bool = True  # False: a Gymnasium environment that does not say what success is
     ending: Ending = Ending.ABORTED
     reason: str = ""
@@ -228,7 +231,7 @@ class _Episode:
         loop.operator.begin_episode(self.start.seed, self.start.purpose)
         loop.arbiter.begin_episode()
         loop.policy.begin_episode(self.deterministic)
-        loop.reward.begin_episode()
+        loop.reward.begin_episode(self.start.purpose)
         began_s = tick_s = previous_s = loop.clock.now_s()
         wall_s = time.perf_counter()
         pending: _Pending | None = None
@@ -291,12 +294,13 @@ class _Episode:
         self._held = self._held + 1 if held else 0
         result = loop.reward.score(state, frame.observation)
         if self._said is not None:  # a person's word ends the episode, whatever the score says
-            result = RewardResult(float(self._said), self._said, terminated=True)
+            said = self._said
+            result = replace(result, reward=float(said), success=said, terminated=True)
             summary.reason = "operator: success" if self._said else "operator: failure"
         driver = pending.decision.driver
         fault = self._fault(verdict) if driver is Driver.POLICY else ""
         if fault and not result.terminated:
-            result = RewardResult(0.0, False, terminated=True)
+            result = replace(result, reward=0.0, success=False, terminated=True)
             summary.reason = fault
         ending = self._ending(index, pending, result)
         if driver != self._driver:
@@ -319,7 +323,8 @@ class _Episode:
             weights_version=pending.weights_version,
             stamp_ns=int(pending.state.stamp_s * 1e9),
         )
-        loop.record([step, frame])
+        score = [] if result.score is None else [self._score(step, result)]
+        loop.record([step, frame, *score])
         self._executed.append(step.action)
         summary.steps += 1
         summary.total_reward += result.reward or 0.0
@@ -327,8 +332,23 @@ class _Episode:
         summary.outcome_steps[step.outcome] = summary.outcome_steps.get(step.outcome, 0) + 1
         if ending:
             summary.ending, summary.success = ending, bool(result.success)
+            summary.true_success = result.truth
         loop.on_step(step)
         return ending is not None
+
+    def _score(self, step: Step, result: RewardResult) -> Label:
+        """What was said of the moment that a step led to, beside the step."""
+        assert result.score is not None
+        return Label(
+            id=step.id,
+            label=step.step,
+            step=step.step,
+            kind=SUCCESS_SCORE,
+            value=result.score,
+            source=result.source,
+            author=result.author,
+            stamp_ns=step.stamp_ns,
+        )
 
     def _ending(self, index: int, pending: _Pending, result: RewardResult) -> Ending | None:
         """Why the episode ends after step `index`, or None."""

@@ -106,19 +106,28 @@ class InputDevice(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RewardResult:
-    """Outcome of one step. reward None = unlabelled. terminated ends the episode, no bootstrap."""
+    """Outcome of one step. reward None = unlabelled. terminated ends the episode, no bootstrap.
+
+    score: how sure `source` is that this moment shows success, in [0, 1], recorded beside the step;
+    None without one. author: who exactly, of a model with its version. truth: what the
+    task's own predicate says where a model decides, for figures only; None when it is not known.
+    """
 
     reward: float | None
     success: bool | None
     terminated: bool
+    score: float | None = None
+    source: str = ""
+    author: str = ""
+    truth: bool | None = None
 
 
 @runtime_checkable
 class RewardSource(Protocol):
     """Evidence about a step, computed beside the loop. Never blocks."""
 
-    def begin_episode(self) -> None:
-        """Forget the last episode (e.g. how long success has been held)."""
+    def begin_episode(self, purpose: str) -> None:
+        """Forget the last episode (e.g. how long success has been held). purpose: as recorded."""
         ...
 
     def score(self, state: RobotState, observation: Observation) -> RewardResult:

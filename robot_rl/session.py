@@ -348,6 +348,8 @@ class Session:
             **_percentiles("loop/wall_ms", summary.wall_ms),
             "loop/late_ticks": float(sum(p > late_ms for p in summary.wall_ms)),
         }
+        if summary.true_success is not None:
+            values["episode/true_success"] = float(summary.true_success)
         practice = self.progress.env_steps
         if summary.purpose == "train":
             practice += summary.steps

@@ -193,6 +193,9 @@ class Label:
     stamp_ns: int
 
 
+SUCCESS_SCORE = "success_score"
+"""Kind of a step's label: how sure its source is, in [0, 1], that what it led to shows success."""
+
 Row = EpisodeStart | Frame | Step | Event | Label
 """What the store keeps and the link replicates; all are append-only."""
 

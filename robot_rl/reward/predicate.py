@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from robot_rl.ports import RewardResult, Task
 from robot_rl.types import Observation, RobotState
+
+PREDICATE = "predicate"
 
 
 class PredicateReward:
@@ -12,7 +16,7 @@ class PredicateReward:
     def __init__(self, task: Task, hold_steps: int = 1) -> None:
         self._task, self._hold_steps, self._seen = task, hold_steps, 0
 
-    def begin_episode(self) -> None:
+    def begin_episode(self, purpose: str) -> None:
         """Forget how long success has been held."""
         self._seen = 0
 
@@ -21,4 +25,9 @@ class PredicateReward:
         self._seen = self._seen + 1 if self._task.success(state) else 0
         success = self._seen >= self._hold_steps
         failed = not success and self._task.failure(state)
-        return RewardResult(float(success), success, success or failed)
+        result = RewardResult(float(success), success, success or failed)
+        if self._hold_steps == 1:
+            return result
+        # what a moment shows and what an episode is worth differ: a classifier learns from the one
+        now = float(self._seen > 0)
+        return replace(result, score=now, source=PREDICATE, author=PREDICATE)

@@ -1,0 +1,269 @@
+"""A success classifier, learned from recorded episodes (as HIL-SERL's, arXiv 2410.21845).
+
+    loss        mean over a batch, half of it successes, of BCE(logit(images), y)
+    y = 1       the last `positives` frames of an episode that succeeded
+    y = 0       every frame of an episode that failed; of one that succeeded, those more than
+                `margin` frames before the first success
+    neither     the frames between, and episodes about which nobody has said anything
+
+Recorded in simulation with `reward.hold_steps` above 1, each step carries the predicate's own score
+of its moment, and these decide: a success that is lost again is one while it lasts.
+
+Whole episodes are held out, as many of either kind as their share, and never looked at before the
+end. On them the threshold is chosen: the highest rate of recognised successes at which no more than
+`max_false_rate` of the episodes is taken for one that is not, with the score held for `hold_steps`
+ticks. An episode that succeeds counts on both sides: its end must be recognised, its way must not, but
+for the last second.
+
+Deviations: HIL-SERL starts from a ResNet-10 with ImageNet's weights (`encoder.trunk` and
+`encoder.weights` take one) and chooses its threshold by eye. Brightness changes with the shifts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from robot_rl.errors import ConfigError
+from robot_rl.nets.encoder import EncoderConfig, random_shift
+from robot_rl.nets.success import SuccessNet
+from robot_rl.reward.classifier import SuccessModel
+from robot_rl.reward.metrics import auc, calibration_error, held, operating_point
+from robot_rl.reward.predicate import PREDICATE
+from robot_rl.spec import Spec
+from robot_rl.store.review import review
+from robot_rl.store.store import Store
+from robot_rl.types import SUCCESS_SCORE, EpisodeId
+
+EARLY = 10  # frames: taken for a success so long before it is one, an episode is not judged wrongly
+
+Told = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuccessConfig:
+    """What is learned from, and how long."""
+
+    updates: int = 1500
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-3
+    hidden: tuple[int, ...] = (64,)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    positives: int = 5  # frames at the end of a success that show it
+    margin: int = 5  # frames before them that are neither
+    brightness: float = 0.3  # pictures get up to this much darker or brighter
+    held_out: float = 0.3  # share of the episodes
+    hold_steps: int = 3
+    max_false_rate: float = 0.02  # of episodes
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if min(self.updates, self.batch_size, self.positives, self.hold_steps) < 1:
+            raise ValueError("updates, batch_size, positives, hold_steps must be at least 1")
+        if self.hold_steps > self.positives:
+            raise ValueError("hold_steps must not be more than positives: no success is that long")
+        if not 0.0 < self.held_out < 1.0 or not 0.0 <= self.max_false_rate < 1.0:
+            raise ValueError("held_out must lie in (0, 1), max_false_rate in [0, 1)")
+        if self.margin < 0 or not 0.0 <= self.brightness < 1.0:
+            raise ValueError("margin must not be negative, brightness must lie in [0, 1)")
+
+
+@dataclass(frozen=True, slots=True)
+class Footage:
+    """The frames of one episode about which somebody has said how it ended.
+
+    images: camera key -> uint8 [T, H, W, C]; success: what was said; shows: int8 [T], whether a
+    frame shows success: 1 yes, 0 no, -1 neither.
+    """
+
+    id: EpisodeId
+    images: dict[str, NDArray[np.uint8]]
+    success: bool
+    shows: NDArray[np.int8]
+
+
+def footage(
+    store: Store,
+    keys: Sequence[str],
+    config: SuccessConfig,
+    told: Told = lambda done, total: None,
+) -> Iterator[Footage]:
+    """The episodes of a store that ended in a success or a failure: said by a person, or recorded.
+
+    Evaluation episodes are left alone: they are there to judge what comes of this.
+    """
+    starts = [s for s in store.episodes() if s.purpose != "eval"]
+    for done, start in enumerate(starts):
+        told(done, len(starts))
+        steps, labels = store.steps(start.id), store.labels(start.id)
+        said = review(labels)
+        last = steps[-1] if steps else None
+        recorded = None if last is None or said.neutral else last.success
+        success = recorded if said.success is None else said.success
+        frames = sorted(store.frames(start.id), key=lambda f: f.frame)
+        if success is None or said.excluded or len(frames) <= config.positives:
+            continue
+        images = {k: np.stack([f.observation[k] for f in frames]) for k in keys}
+        now = {x.step: x.value for x in labels if (x.kind, x.source) == (SUCCESS_SCORE, PREDICATE)}
+        shows = np.zeros(len(frames), np.int8)
+        if now:
+            at = {s.next_frame: now.get(s.step, -1) for s in steps}
+            shows[:] = [at.get(f.frame, 0) for f in frames]
+        elif success:
+            shows[-config.positives :] = 1
+        yield Footage(start.id, images, success, _with_margin(shows, config.margin))
+    told(len(starts), max(len(starts), 1))
+
+
+def _with_margin(shows: NDArray[np.int8], margin: int) -> NDArray[np.int8]:
+    """The `margin` frames before one that shows success say nothing."""
+    out = shows.copy()
+    for t in np.flatnonzero(shows == 1):
+        before = out[max(0, t - margin) : t]
+        before[before == 0] = -1
+    return out
+
+
+def split(
+    episodes: Sequence[Footage], share: float, rng: np.random.Generator
+) -> tuple[list[Footage], list[Footage]]:
+    """(to learn from, held out): whole episodes, both kinds in both.
+
+    Raises:
+        ConfigError: fewer than two episodes of a kind.
+    """
+    learned: list[Footage] = []
+    held_out: list[Footage] = []
+    for success in (True, False):
+        kind = [e for e in episodes if e.success is success]
+        if len(kind) < 2:
+            raise ConfigError(
+                "too few episodes to learn what success looks like",
+                expected="at least 2 that succeeded and 2 that failed; some 20 of each are good",
+                got=f"{len(kind)} that {'succeeded' if success else 'failed'}",
+                fix="robot-rl record ... operator.skill=0.3 also records failures; label others",
+            )
+        order = rng.permutation(len(kind))
+        count = min(max(1, round(share * len(kind))), len(kind) - 1)
+        held_out += [kind[i] for i in order[:count]]
+        learned += [kind[i] for i in order[count:]]
+    return learned, held_out
+
+
+def learn_success(
+    episodes: Sequence[Footage],
+    spec: Spec,
+    config: SuccessConfig,
+    *,
+    source: Sequence[str] = (),
+    told: Told = lambda done, total: None,
+) -> SuccessModel:
+    """Learn from some of the episodes, choose the threshold on the others.
+
+    Raises:
+        ConfigError: too few episodes of a kind.
+    """
+    rng, generator = np.random.default_rng(config.seed), torch.Generator().manual_seed(config.seed)
+    learned, held_out = split(episodes, config.held_out, rng)
+    net = SuccessNet(spec, config.encoder, config.hidden)
+    tensors = net.init(generator)
+    yes, no = (_Pool([(e, np.flatnonzero(e.shows == y)) for e in learned]) for y in (1, 0))
+    for tensor in tensors.values():
+        tensor.requires_grad_()
+    optimizer = torch.optim.AdamW(
+        tensors.values(), config.learning_rate, weight_decay=config.weight_decay
+    )
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.updates)
+    half = config.batch_size // 2
+    target = torch.cat((torch.ones(half), torch.zeros(half)))
+    for update in range(config.updates):
+        told(update, config.updates)
+        drawn = [*yes.draw(half, rng), *no.draw(half, rng)]
+        images = {k: _changed(drawn, k, config, generator) for k in net.keys}
+        loss = binary_cross_entropy_with_logits(net(images, tensors), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    told(config.updates, config.updates)
+    tensors = {k: v.detach() for k, v in tensors.items()}
+    threshold, figures = judge(net, tensors, held_out, config)
+    figures["learned_episodes"] = len(learned)
+    return SuccessModel(net, tensors, threshold, config.hold_steps, figures, tuple(source))
+
+
+def judge(
+    net: SuccessNet,
+    tensors: dict[str, Tensor],
+    episodes: Sequence[Footage],
+    config: SuccessConfig,
+    threshold: float | None = None,
+) -> tuple[float, dict[str, Any]]:
+    """Threshold (chosen, unless it is given) and figures on episodes that were not learned from."""
+    yes_frames, no_frames, ends, ways = [], [], [], []
+    for episode in episodes:
+        logit = logits(net, tensors, episode)
+        shows = _with_margin(episode.shows, EARLY)
+        yes_frames.append(logit[shows == 1])
+        no_frames.append(logit[shows == 0])
+        way = np.where(shows == 0, logit, -np.inf)  # a window with a success in it is no mistake
+        ways.append(held(way, config.hold_steps).max(initial=-np.inf))
+        if episode.success:
+            end = held(logit, config.hold_steps)[shows == 1]
+            ends.append(end.max(initial=-np.inf))
+    yes, no = np.concatenate(yes_frames), np.concatenate(no_frames)
+    chosen, _, _ = operating_point(ends, ways, config.max_false_rate)
+    threshold = chosen if threshold is None else threshold
+    at_ninety = float(np.quantile(ends, 0.1))  # 90 % of the successes are recognised here
+    probability = 1.0 / (1.0 + np.exp(-np.concatenate((yes, no)).clip(-60, 60)))
+    truth = np.concatenate((np.ones(len(yes)), np.zeros(len(no))))
+    figures = {
+        "frame_auc": auc(yes, no),
+        "episode_auc": auc(ends, ways),
+        "true_positive_rate": float(np.mean(np.array(ends) >= threshold)),
+        "false_positive_rate": float(np.mean(np.array(ways) >= threshold)),
+        "false_positive_rate_at_90": float(np.mean(np.array(ways) >= at_ninety)),
+        "calibration_error": calibration_error(probability, truth),
+        "successes": len(ends),
+        "episodes": len(ways),
+        "frames": len(yes) + len(no),
+    }
+    return float(threshold), figures
+
+
+@torch.no_grad()
+def logits(net: SuccessNet, tensors: dict[str, Tensor], episode: Footage) -> NDArray[np.float64]:
+    """Of every frame of an episode, [T]."""
+    return net(episode.images, tensors).double().numpy()
+
+
+class _Pool:
+    """Frames to draw from, each as likely as any other."""
+
+    def __init__(self, parts: Sequence[tuple[Footage, NDArray[np.intp]]]) -> None:
+        self._frames = [(episode, t) for episode, frames in parts for t in frames]
+
+    def draw(self, count: int, rng: np.random.Generator) -> list[tuple[Footage, int]]:
+        return [self._frames[i] for i in rng.integers(len(self._frames), size=count)]
+
+
+def _changed(
+    drawn: Sequence[tuple[Footage, int]],
+    key: str,
+    config: SuccessConfig,
+    generator: torch.Generator,
+) -> Tensor:
+    """Pictures [B, H, W, C] of one camera, shifted, darker or brighter."""
+    images = torch.from_numpy(np.stack([episode.images[key][t] for episode, t in drawn]))
+    images = random_shift(images, config.encoder.shift_px, generator)
+    gain = 1.0 + config.brightness * (2.0 * torch.rand(len(drawn), generator=generator) - 1.0)
+    return (images.float() * gain[:, None, None, None]).clamp_(0, 255).to(torch.uint8)

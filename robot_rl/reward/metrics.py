@@ -1,0 +1,71 @@
+"""How good is a reward model? The few figures that answer it, in plain numpy.
+
+Frame figures mislead: right in 97 % of 100 frames is wrong in 95 % of the episodes, and the policy
+looks for just these. So what counts is the *episode*: the highest score that was held for `hold`
+ticks in a row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+BINS = 10  # of the calibration error
+
+
+def held(score: ArrayLike, hold: int) -> NDArray[np.float64]:
+    """What the last `hold` scores [T] all reach, -inf before there are so many."""
+    values = np.asarray(score, np.float64)
+    out = np.full(len(values), -np.inf)
+    if len(values) >= hold:
+        out[hold - 1 :] = np.lib.stride_tricks.sliding_window_view(values, hold).min(1)
+    return out
+
+
+def auc(positive: ArrayLike, negative: ArrayLike) -> float:
+    """Area under the ROC curve: how often a positive scores above a negative; a tie is half.
+
+    NaN when one side is empty.
+    """
+    above, below = np.asarray(positive, np.float64), np.sort(np.asarray(negative, np.float64))
+    if not above.size or not below.size:
+        return float("nan")
+    lower, upper = np.searchsorted(below, above, "left"), np.searchsorted(below, above, "right")
+    return float((lower + upper).mean() / (2 * below.size))
+
+
+def calibration_error(probability: ArrayLike, truth: ArrayLike) -> float:
+    """Expected calibration error over ten equal bins: mean |how often true - how sure|."""
+    p, y = np.asarray(probability, np.float64), np.asarray(truth, np.float64)
+    if not p.size:
+        return float("nan")
+    which = np.minimum((p * BINS).astype(int), BINS - 1)
+    gaps = [abs(y[which == b].sum() - p[which == b].sum()) for b in range(BINS)]
+    return float(sum(gaps) / p.size)
+
+
+def operating_point(
+    positive: ArrayLike, negative: ArrayLike, max_false_rate: float
+) -> tuple[float, float, float]:
+    """(threshold, true positive rate, false positive rate) of episode scores at `>= threshold`.
+
+    The highest true positive rate whose false positive rate is at most `max_false_rate`; of the
+    thresholds that give it, the middle one, which leaves both sides the same room.
+
+    Raises:
+        ValueError: one side is empty.
+    """
+    above, below = np.sort(np.asarray(positive, float)), np.sort(np.asarray(negative, float))
+    if not above.size or not below.size:
+        raise ValueError("an operating point needs episodes of both kinds")
+    allowed = int(max_false_rate * below.size + 1e-9)
+    floor = below[below.size - 1 - allowed] if allowed < below.size else -np.inf
+    accepted = above[above > floor]
+    if not accepted.size:
+        threshold = np.nextafter(floor, np.inf)  # no success is above what must not pass
+    elif np.isfinite(floor):
+        threshold = (floor + accepted[0]) / 2
+    else:
+        threshold = accepted[0]
+    false = float((below >= threshold).mean())
+    return float(threshold), float((above >= threshold).mean()), false

@@ -1,0 +1,261 @@
+"""A success classifier: learned from recorded pictures, judged on others, used as reward."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robot_rl.cli.main import main
+from robot_rl.errors import CheckpointError, ConfigError
+from robot_rl.experiment import Experiment
+from robot_rl.learn.replay import Replay
+from robot_rl.learn.success import Footage, SuccessConfig, footage, judge, learn_success, split
+from robot_rl.nets.encoder import EncoderConfig
+from robot_rl.ports import RewardResult
+from robot_rl.reward.classifier import FACTS, TENSORS, ClassifierReward, SuccessModel
+from robot_rl.reward.predicate import PredicateReward
+from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.store.samples import episode_rows
+from robot_rl.store.store import Store
+from robot_rl.types import SUCCESS_SCORE, Driver, EpisodeId, Frame, Label, Row, Step
+
+IMAGE = "image/eye"
+SPEC = Spec(
+    "sample",
+    10.0,
+    {"state": TensorSpec((2,), "float32"), IMAGE: TensorSpec((16, 16, 3), "uint8")},
+    ActionSpec(0.01, 0.1, True),
+)
+SMALL = EncoderConfig(channels=(8, 8), embeddings=2, latent=8, shift_px=1)
+CONFIG = SuccessConfig(updates=80, batch_size=16, encoder=SMALL, positives=3, margin=2)
+STEPS = 12
+
+
+def picture(success: bool, rng: np.random.Generator) -> np.ndarray:
+    """Noise; a bright square somewhere in the middle where the task is done."""
+    image = rng.integers(0, 80, (16, 16, 3), dtype=np.uint8)
+    if success:
+        x, y = rng.integers(4, 8, 2)
+        image[y : y + 4, x : x + 4] = 220
+    return image
+
+
+def episode(number: int, success: bool, shown: int = 3, purpose: str = "demo") -> list[Row]:
+    """An episode whose last `shown` frames show success, if it is one."""
+    rng = np.random.default_rng(number)
+
+    def told(row: Row) -> Row:
+        if isinstance(row, Frame):
+            done = success and row.frame > STEPS - shown
+            return replace(row, observation=row.observation | {IMAGE: picture(done, rng)})
+        if isinstance(row, Step):
+            won = success if row.ending else None
+            return replace(row, success=won, reward=float(bool(won)), driver=Driver.DEMO)
+        return replace(row, purpose=purpose) if hasattr(row, "purpose") else row
+
+    return [told(row) for row in episode_rows(SPEC, EpisodeId("run", "actor", number), STEPS)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with Store(tmp_path / "store.sqlite", spec=SPEC, reserve_bytes=0) as made:
+        for number in range(16):
+            made.append(episode(number, success=number % 2 == 0))
+        yield made
+
+
+def films(store: Store, config: SuccessConfig = CONFIG) -> list[Footage]:
+    return list(footage(store, (IMAGE,), config))
+
+
+@pytest.fixture
+def model(store: Store) -> SuccessModel:
+    return learn_success(films(store), SPEC, CONFIG, source=["runs/good"])
+
+
+def test_frames_near_the_end_of_a_success_show_it_and_those_just_before_say_nothing(
+    store: Store,
+) -> None:
+    good, poor = films(store)[:2]
+    assert good.success and good.shows.tolist() == [0] * 8 + [-1] * 2 + [1] * 3
+    assert not poor.success and poor.shows.tolist() == [0] * (STEPS + 1)
+    assert good.images[IMAGE].shape == (STEPS + 1, 16, 16, 3)
+
+
+def test_what_people_said_counts_more_than_what_was_recorded(store: Store) -> None:
+    for number, (kind, value) in enumerate((("success", 0.0), ("success", 1.0), ("neutral", 1.0))):
+        label = Label(EpisodeId("run", "actor", number), 0, None, kind, value, "person", "ada", 1)
+        store.append([label])
+    store.append(episode(16, success=True, purpose="eval"))
+    found = {film.id.episode: film.success for film in films(store)}
+    assert found[0] is False and found[1] is True and found[3] is False
+    assert 2 not in found and 16 not in found  # neither of both; not for learning
+
+
+def test_the_predicates_own_score_of_each_moment_counts_where_it_was_recorded(store: Store) -> None:
+    shown = {2, 3, 11}
+    id_ = EpisodeId("run", "actor", 0)
+    store.append(
+        Label(id_, s, s, SUCCESS_SCORE, float(s in shown), "predicate", "predicate", 1)
+        for s in range(STEPS)
+    )
+    assert films(store)[0].shows.tolist() == [0, -1, -1, 1, 1, 0, 0, 0, 0, 0, -1, -1, 1]
+
+
+def test_whole_episodes_of_both_kinds_are_held_out(store: Store) -> None:
+    episodes = films(store)
+    learned, held_out = split(episodes, 0.3, np.random.default_rng(0))
+    assert {e.id for e in learned} | {e.id for e in held_out} == {e.id for e in episodes}
+    assert len(learned) + len(held_out) == len(episodes) == 16
+    assert [sum(e.success for e in part) for part in (learned, held_out)] == [6, 2]
+    for few in (episodes[:1], episodes[::2], episodes[1::2]):
+        with pytest.raises(ConfigError, match="too few episodes"):
+            split(few, 0.3, np.random.default_rng(0))
+
+
+def test_it_learns_to_tell_and_chooses_a_threshold(store: Store, model: SuccessModel) -> None:
+    assert model.figures["episodes"] == 4 and model.figures["successes"] == 2
+    for number in range(20, 40):  # nobody has seen these
+        store.append(episode(number, success=number % 2 == 0))
+    others = [film for film in films(store) if film.id.episode >= 20]
+    _, figures = judge(model.net, model.tensors, others, CONFIG, model.threshold)
+    assert figures["episodes"] == 20 and figures["frame_auc"] > 0.95
+    assert figures["true_positive_rate"] >= 0.8 and figures["false_positive_rate"] <= 0.1
+
+
+def test_equal_seeds_learn_equal_models(store: Store) -> None:
+    config = replace(CONFIG, updates=5)
+    versions = {learn_success(films(store), SPEC, config).version for _ in range(2)}
+    other = learn_success(films(store), SPEC, replace(config, seed=1)).version
+    assert len(versions) == 1 and other not in versions
+
+
+def test_a_model_comes_back_from_its_folder(model: SuccessModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    same = SuccessModel.load(tmp_path / "model", SPEC)
+    seen = {IMAGE: picture(True, np.random.default_rng(3))}
+    assert same.logit(seen) == model.logit(seen)
+    assert same.version == model.version and same.source == ("runs/good",)
+    assert (same.threshold, same.hold_steps) == (model.threshold, model.hold_steps)
+
+
+def test_what_is_no_model_or_sees_other_cameras_is_refused(
+    model: SuccessModel, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    with pytest.raises(CheckpointError, match="not a success classifier"):
+        SuccessModel.load(folder, SPEC)
+    model.save(folder)
+    larger = SPEC.observation | {IMAGE: TensorSpec((32, 32, 3), "uint8")}
+    with pytest.raises(ConfigError, match="other cameras"):
+        SuccessModel.load(folder, replace(SPEC, observation=larger))
+    facts = json.loads((folder / FACTS).read_text())
+    for key, value in (("hidden", [9]), ("sha256", "0" * 64), ("format", 9), ("encoder", {"x": 1})):
+        (folder / FACTS).write_text(json.dumps(facts | {key: value}))
+        with pytest.raises(CheckpointError, match="not a success classifier"):
+            SuccessModel.load(folder, SPEC)
+    (folder / FACTS).write_text(json.dumps(facts))
+    (folder / TENSORS).write_bytes((folder / TENSORS).read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="damaged"):
+        SuccessModel.load(folder, SPEC)
+
+
+class Truth(PredicateReward):
+    """The predicate, told what it shall say."""
+
+    def __init__(self) -> None:
+        self.says = False
+
+    def begin_episode(self, purpose: str) -> None:
+        """Nothing to forget."""
+
+    def score(self, state: object, observation: object) -> RewardResult:
+        return RewardResult(float(self.says), self.says, self.says)
+
+
+def test_success_has_to_be_held_and_evaluation_asks_the_task(model: SuccessModel) -> None:
+    truth = Truth()
+    reward: Any = ClassifierReward(model, truth, hold_steps=2)
+    rng = np.random.default_rng(0)
+    yes, no = ({IMAGE: picture(success, rng)} for success in (True, False))
+    assert model.logit(yes) >= model.threshold > model.logit(no)
+    reward.begin_episode("train")
+    seen = [reward.score(None, o) for o in (no, yes, no, yes, yes)]
+    assert [r.success for r in seen] == [False] * 4 + [True]
+    assert [r.terminated for r in seen] == [False] * 4 + [True]
+    assert [r.reward for r in seen] == [0.0] * 4 + [1.0]
+    assert seen[1].score > 0.5 > seen[0].score and seen[1].truth is False
+    assert seen[1].author == f"success-{model.version}" and seen[1].source == "classifier"
+    reward.begin_episode("train")
+    assert not reward.score(None, yes).success  # the last episode is forgotten
+    reward.begin_episode("eval")
+    truth.says = False
+    assert [reward.score(None, yes).success for _ in range(3)] == [False] * 3
+    truth.says = True
+    last = reward.score(None, no)
+    assert last.success and last.score is None
+
+
+def test_scores_beside_the_steps_change_nothing_that_is_learned(store: Store) -> None:
+    plain, scored = (Replay(SPEC, 1000) for _ in range(2))
+    rows = episode(0, success=True)
+    labels = [
+        Label(EpisodeId("run", "actor", 0), s, s, SUCCESS_SCORE, 0.5, "classifier", "x", 1)
+        for s in range(STEPS)
+    ]
+    plain.ingest(rows)
+    scored.ingest([*rows, *labels])
+    batches = [r.sample(32, 0.5, np.random.default_rng(0)) for r in (plain, scored)]
+    assert np.array_equal(batches[0].reward, batches[1].reward)
+    assert np.array_equal(batches[0].action, batches[1].action)
+
+
+@pytest.mark.gl
+def test_a_run_learns_what_success_looks_like_and_another_is_paid_by_it(tmp_path: Path) -> None:
+    words = ["experiment=peg_insert_easy_pixels", "runtime=lockstep", "task.image_size=32"]
+    good, poor = tmp_path / "good", tmp_path / "poor"
+    record = ["record", *words, "reward.hold_steps=3"]
+    assert main([*record, "--demos", "3", f"run_dir={good}"]) == 0
+    lost = ["operator.skill=0.1", "seed=1", "--demos", "1"]
+    assert main([*record, *lost, f"run_dir={poor}"]) == 0
+    with Store(good / "store.sqlite") as store:
+        labels = store.all_labels()
+        assert {x.source for x in labels} == {"predicate"}
+        assert sum(x.value for x in labels) >= 9  # three moments of each success
+    model, told = tmp_path / "model", tmp_path / "told.json"
+    train = ["reward", "train", str(good), str(poor), "--out", str(model), "--positives", "3"]
+    assert main([*train, "--updates", "20", "--hold-steps", "2", "--json", str(told)]) == 0
+    assert json.loads(told.read_text())["episodes"] >= 2
+    evaluate = ["reward", "eval", str(good), str(poor), "--model", str(model), "--json", str(told)]
+    assert main([*evaluate, "--positives", "3", "--hold-steps", "2"]) == 0
+    paid = tmp_path / "paid"
+    reward = ["reward=classifier", f"reward.model={model}", "algo.encoder.channels=[8]"]
+    assert Experiment.compose([*words, *reward]).reward
+    small = ["train.demos=1", "train.max_env_steps=0", "train.eval_episodes=1", "train.video=false"]
+    small += ["train.stochastic_eval_episodes=0", "task.max_steps=40"]
+    main(["train", *words, *reward, *small, f"run_dir={paid}"])  # a model so poor may never pay
+    with Store(paid / "store.sqlite") as store:
+        labels = store.all_labels()
+    assert labels and {x.source for x in labels} == {"classifier"}
+    assert all(0.0 <= x.value <= 1.0 for x in labels)
+
+
+def test_a_wrong_word_says_what_is_missing(tmp_path: Path, capsys: Any) -> None:
+    run = tmp_path / "run"
+    small = ["runtime=lockstep", "--demos", "1", f"run_dir={run}"]
+    assert main(["record", "experiment=reach", *small]) == 0
+    assert main(["reward", "train", str(run), "--out", str(tmp_path / "model")]) == 2
+    assert "has no cameras" in capsys.readouterr().err
+    assert main(["reward", "train", str(run)]) == 2
+    assert "train needs --out" in capsys.readouterr().err
+    more = ["--out", "x", "--hold-steps", "9"]
+    assert main(["reward", "train", str(run), *more]) == 2
+    assert "hold_steps must not be more" in capsys.readouterr().err
+    words = ["experiment=peg_insert_easy_pixels", "reward=classifier", f"reward.model={run}"]
+    assert main(["train", *words, f"run_dir={tmp_path / 'paid'}"]) == 2
+    assert "not a success classifier" in capsys.readouterr().err
