@@ -12,17 +12,19 @@ of its moment, and these decide: a success that is lost again is one while it la
 Whole episodes are held out, as many of either kind as their share, and never looked at before the
 end. On them the threshold is chosen: the highest rate of recognised successes at which no more than
 `max_false_rate` of the episodes is taken for one that is not, with the score held for `hold_steps`
-ticks. An episode that succeeds counts on both sides: its end must be recognised, its way must not, but
-for the last second.
+ticks. An episode that succeeds counts on both sides: its end must be recognised, its way must not,
+but for the last second.
 
 Deviations: HIL-SERL starts from a ResNet-10 with ImageNet's weights (`encoder.trunk` and
-`encoder.weights` take one) and chooses its threshold by eye. Brightness changes with the shifts.
+`encoder.weights` take one) and chooses its threshold by eye. Brightness changes with
+the shifts; and some failures have a grey patch over part of the picture, since a hand before the
+lens looks like no failure ever seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,7 @@ from robot_rl.types import SUCCESS_SCORE, EpisodeId
 
 EARLY = 10  # frames: taken for a success so long before it is one, an episode is not judged wrongly
 
+Pictures = NDArray[np.uint8]
 Told = Callable[[int, int], None]
 
 
@@ -60,6 +63,7 @@ class SuccessConfig:
     positives: int = 5  # frames at the end of a success that show it
     margin: int = 5  # frames before them that are neither
     brightness: float = 0.3  # pictures get up to this much darker or brighter
+    covered: float = 0.2  # share of the failures in a batch with a patch over the picture
     held_out: float = 0.3  # share of the episodes
     hold_steps: int = 3
     max_false_rate: float = 0.02  # of episodes
@@ -73,8 +77,8 @@ class SuccessConfig:
             raise ValueError("hold_steps must not be more than positives: no success is that long")
         if not 0.0 < self.held_out < 1.0 or not 0.0 <= self.max_false_rate < 1.0:
             raise ValueError("held_out must lie in (0, 1), max_false_rate in [0, 1)")
-        if self.margin < 0 or not 0.0 <= self.brightness < 1.0:
-            raise ValueError("margin must not be negative, brightness must lie in [0, 1)")
+        if self.margin < 0 or not all(0.0 <= x < 1.0 for x in (self.brightness, self.covered)):
+            raise ValueError("margin must not be negative; brightness, covered lie in [0, 1)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +192,10 @@ def learn_success(
     for update in range(config.updates):
         told(update, config.updates)
         drawn = [*yes.draw(half, rng), *no.draw(half, rng)]
+        patched = half + round(config.covered * half)
         images = {k: _changed(drawn, k, config, generator) for k in net.keys}
+        for picture in (v[i] for v in images.values() for i in range(half, patched)):
+            _cover(picture, rng)
         loss = binary_cross_entropy_with_logits(net(images, tensors), target)
         optimizer.zero_grad()
         loss.backward()
@@ -240,6 +247,60 @@ def judge(
     return float(threshold), figures
 
 
+def deceive(
+    net: SuccessNet,
+    tensors: dict[str, Tensor],
+    episodes: Sequence[Footage],
+    config: SuccessConfig,
+    threshold: float,
+) -> dict[str, float]:
+    """For each of `HACKS`: share of the episodes that it makes look like a success.
+
+    Only frames that show none are changed, of every camera alike.
+    """
+    taken: dict[str, list[bool]] = {name: [] for name in HACKS}
+    for episode in episodes:
+        way = _with_margin(episode.shows, EARLY) == 0
+        if way.sum() < config.hold_steps:
+            continue
+        for name, hack in HACKS.items():
+            images = {k: hack(v[way]) for k, v in episode.images.items()}
+            score = logits(net, tensors, replace(episode, images=images))
+            taken[name].append(bool(held(score, config.hold_steps).max() >= threshold))
+    return {name: float(np.mean(found)) for name, found in taken.items()}
+
+
+def _dark(images: Pictures) -> Pictures:
+    return images // 6
+
+
+def _glare(images: Pictures) -> Pictures:
+    return np.clip(images.astype(np.float32) * 1.6 + 60, 0, 255).astype(np.uint8)
+
+
+def _covered(images: Pictures, share: float, grey: int) -> Pictures:
+    """Something in front of the middle of the picture."""
+    out = images.copy()
+    height, width = out.shape[1:3]
+    dy, dx = round(height * (1 - share) / 2), round(width * (1 - share) / 2)
+    out[:, dy : height - dy, dx : width - dx] = grey
+    return out
+
+
+HACKS: dict[str, Callable[[Pictures], Pictures]] = {
+    "lights off": _dark,
+    "glare": _glare,
+    "hand before the lens": lambda images: _covered(images, 0.7, 60),
+    "white sheet before the lens": lambda images: _covered(images, 0.7, 230),
+    "lens covered": lambda images: _covered(images, 1.0, 0),
+    "camera upside down": lambda images: images[:, ::-1, ::-1].copy(),
+    "grey pictures": lambda images: np.repeat(
+        images.mean(-1, keepdims=True).astype(np.uint8), images.shape[-1], -1
+    ),
+}
+"""What a policy, or a lab, may do to the pictures of a failure, uint8 [T, H, W, C]."""
+
+
 @torch.no_grad()
 def logits(net: SuccessNet, tensors: dict[str, Tensor], episode: Footage) -> NDArray[np.float64]:
     """Of every frame of an episode, [T]."""
@@ -254,6 +315,14 @@ class _Pool:
 
     def draw(self, count: int, rng: np.random.Generator) -> list[tuple[Footage, int]]:
         return [self._frames[i] for i in rng.integers(len(self._frames), size=count)]
+
+
+def _cover(picture: Tensor, rng: np.random.Generator) -> None:
+    """A grey patch on a third to all of each side of a picture [H, W, C], somewhere."""
+    height, width, _ = picture.shape
+    h, w = rng.integers(height // 3, height + 1), rng.integers(width // 3, width + 1)
+    y, x = rng.integers(height - h + 1), rng.integers(width - w + 1)
+    picture[y : y + h, x : x + w] = int(rng.integers(256))
 
 
 def _changed(

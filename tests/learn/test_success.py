@@ -14,7 +14,16 @@ from robot_rl.cli.main import main
 from robot_rl.errors import CheckpointError, ConfigError
 from robot_rl.experiment import Experiment
 from robot_rl.learn.replay import Replay
-from robot_rl.learn.success import Footage, SuccessConfig, footage, judge, learn_success, split
+from robot_rl.learn.success import (
+    HACKS,
+    Footage,
+    SuccessConfig,
+    deceive,
+    footage,
+    judge,
+    learn_success,
+    split,
+)
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.ports import RewardResult
 from robot_rl.reward.classifier import FACTS, TENSORS, ClassifierReward, SuccessModel
@@ -163,6 +172,18 @@ def test_what_is_no_model_or_sees_other_cameras_is_refused(
     (folder / TENSORS).write_bytes((folder / TENSORS).read_bytes()[:-1])
     with pytest.raises(CheckpointError, match="damaged"):
         SuccessModel.load(folder, SPEC)
+
+
+def test_a_model_that_can_be_deceived_is_found_out(store: Store, model: SuccessModel) -> None:
+    shares = deceive(model.net, model.tensors, films(store), CONFIG, model.threshold)
+    assert shares.keys() == HACKS.keys() and max(shares.values()) < 0.5
+    everything = deceive(model.net, model.tensors, films(store), CONFIG, -np.inf)
+    assert set(everything.values()) == {1.0}
+    before = films(store)[0].images[IMAGE]
+    for name, hack in HACKS.items():
+        after = hack(before.copy())
+        assert after.shape == before.shape and after.dtype == np.uint8, name
+        assert not np.array_equal(after, before), name
 
 
 class Truth(PredicateReward):
