@@ -37,6 +37,7 @@ from robot_rl.ports import (
     Task,
 )
 from robot_rl.types import (
+    PREDICATE,
     SUCCESS_SCORE,
     Command,
     Driver,
@@ -323,8 +324,7 @@ class _Episode:
             weights_version=pending.weights_version,
             stamp_ns=int(pending.state.stamp_s * 1e9),
         )
-        score = [] if result.score is None else [self._score(step, result)]
-        loop.record([step, frame, *score])
+        loop.record([step, frame, *self._scores(step, result)])
         self._executed.append(step.action)
         summary.steps += 1
         summary.total_reward += result.reward or 0.0
@@ -336,19 +336,19 @@ class _Episode:
         loop.on_step(step)
         return ending is not None
 
-    def _score(self, step: Step, result: RewardResult) -> Label:
+    def _scores(self, step: Step, result: RewardResult) -> list[Label]:
         """What was said of the moment that a step led to, beside the step."""
-        assert result.score is not None
-        return Label(
-            id=step.id,
-            label=step.step,
-            step=step.step,
-            kind=SUCCESS_SCORE,
-            value=result.score,
-            source=result.source,
-            author=result.author,
-            stamp_ns=step.stamp_ns,
-        )
+        said = []
+        if result.score is not None:
+            said.append((result.score, result.source, result.author))
+        if result.truth is not None:
+            said.append((float(result.truth), PREDICATE, PREDICATE))
+        return [
+            Label(
+                step.id, step.step, step.step, SUCCESS_SCORE, value, source, author, step.stamp_ns
+            )
+            for value, source, author in said
+        ]
 
     def _ending(self, index: int, pending: _Pending, result: RewardResult) -> Ending | None:
         """Why the episode ends after step `index`, or None."""

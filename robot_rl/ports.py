@@ -110,7 +110,8 @@ class RewardResult:
 
     score: how sure `source` is that this moment shows success, in [0, 1], recorded beside the step;
     None without one. author: who exactly, of a model with its version. truth: what the
-    task's own predicate says where a model decides, for figures only; None when it is not known.
+    task's own predicate says where a model decides: recorded beside it, not learned from; None when
+    it is not known.
     """
 
     reward: float | None

@@ -196,6 +196,9 @@ class Label:
 SUCCESS_SCORE = "success_score"
 """Kind of a step's label: how sure its source is, in [0, 1], that what it led to shows success."""
 
+PREDICATE = "predicate"
+"""Source and author of what the task's own rule says."""
+
 Row = EpisodeStart | Frame | Step | Event | Label
 """What the store keeps and the link replicates; all are append-only."""
 

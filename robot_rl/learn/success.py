@@ -6,8 +6,9 @@
                 `margin` frames before the first success
     neither     the frames between, and episodes about which nobody has said anything
 
-Recorded in simulation with `reward.hold_steps` above 1, each step carries the predicate's own score
-of its moment, and these decide: a success that is lost again is one while it lasts.
+Recorded in simulation with `reward.hold_steps` above 1, or with a classifier as reward, each step
+carries the predicate's own score of its moment, and these decide: a success that is lost again is
+one while it lasts, and what a classifier took for one is none. On a robot a person says so.
 
 Whole episodes are held out, as many of either kind as their share, and never looked at before the
 end. On them the threshold is chosen: the highest rate of recognised successes at which no more than
@@ -38,11 +39,10 @@ from robot_rl.nets.encoder import EncoderConfig, random_shift
 from robot_rl.nets.success import SuccessNet
 from robot_rl.reward.classifier import SuccessModel
 from robot_rl.reward.metrics import auc, calibration_error, held, operating_point
-from robot_rl.reward.predicate import PREDICATE
 from robot_rl.spec import Spec
 from robot_rl.store.review import review
 from robot_rl.store.store import Store
-from robot_rl.types import SUCCESS_SCORE, EpisodeId
+from robot_rl.types import PREDICATE, SUCCESS_SCORE, EpisodeId
 
 EARLY = 10  # frames: taken for a success so long before it is one, an episode is not judged wrongly
 
@@ -85,8 +85,8 @@ class SuccessConfig:
 class Footage:
     """The frames of one episode about which somebody has said how it ended.
 
-    images: camera key -> uint8 [T, H, W, C]; success: what was said; shows: int8 [T], whether a
-    frame shows success: 1 yes, 0 no, -1 neither.
+    images: camera key -> uint8 [T, H, W, C]; success: what was said, or is seen; shows: int8
+    [T], whether a frame shows success: 1 yes, 0 no, -1 neither.
     """
 
     id: EpisodeId
@@ -122,6 +122,7 @@ def footage(
         if now:
             at = {s.next_frame: now.get(s.step, -1) for s in steps}
             shows[:] = [at.get(f.frame, 0) for f in frames]
+            success = bool((shows == 1).any())
         elif success:
             shows[-config.positives :] = 1
         yield Footage(start.id, images, success, _with_margin(shows, config.margin))

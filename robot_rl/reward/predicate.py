@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from robot_rl.ports import RewardResult, Task
-from robot_rl.types import Observation, RobotState
-
-PREDICATE = "predicate"
+from robot_rl.types import PREDICATE, Observation, RobotState
 
 
 class PredicateReward:
