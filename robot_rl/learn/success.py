@@ -216,7 +216,11 @@ def judge(
     config: SuccessConfig,
     threshold: float | None = None,
 ) -> tuple[float, dict[str, Any]]:
-    """Threshold (chosen, unless it is given) and figures on episodes that were not learned from."""
+    """Threshold (chosen, unless it is given) and figures on episodes that were not learned from.
+
+    Raises:
+        ConfigError: no frame shows success, or none shows anything else.
+    """
     yes_frames, no_frames, ends, ways = [], [], [], []
     for episode in episodes:
         logit = logits(net, tensors, episode)
@@ -228,7 +232,14 @@ def judge(
         if episode.success:
             end = held(logit, config.hold_steps)[shows == 1]
             ends.append(end.max(initial=-np.inf))
-    yes, no = np.concatenate(yes_frames), np.concatenate(no_frames)
+    yes, no = (np.concatenate([*frames, np.zeros(0)]) for frames in (yes_frames, no_frames))
+    if not yes.size or not no.size:
+        raise ConfigError(
+            "these episodes cannot tell a good classifier from a poor one",
+            expected="successes, and frames that show none",
+            got=f"{len(ends)} successes in {len(episodes)} episodes somebody has judged",
+            fix="give runs with both, or label episodes in review",
+        )
     chosen, _, _ = operating_point(ends, ways, config.max_false_rate)
     threshold = chosen if threshold is None else threshold
     at_ninety = float(np.quantile(ends, 0.1))  # 90 % of the successes are recognised here

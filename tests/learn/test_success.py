@@ -143,6 +143,12 @@ def test_it_learns_to_tell_and_chooses_a_threshold(store: Store, model: SuccessM
     assert figures["true_positive_rate"] >= 0.8 and figures["false_positive_rate"] <= 0.1
 
 
+def test_judging_needs_successes_and_failures(store: Store, model: SuccessModel) -> None:
+    for some in ([], films(store)[1::2]):
+        with pytest.raises(ConfigError, match="cannot tell"):
+            judge(model.net, model.tensors, some, CONFIG, model.threshold)
+
+
 def test_equal_seeds_learn_equal_models(store: Store) -> None:
     config = replace(CONFIG, updates=5)
     versions = {learn_success(films(store), SPEC, config).version for _ in range(2)}
