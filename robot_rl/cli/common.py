@@ -9,7 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 
@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
 
-    def error(self, message: str) -> Any:
+    def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage and exiting."""
         raise ConfigError(
             f"{self.prog}: {message}",

@@ -48,9 +48,8 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--hold-steps", type=int, default=3, metavar="N", help="default: 3")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     args = parser.read(argv)
-    if (args.what == "train") != (args.out is not None) or (args.out is None) == (
-        args.model is None
-    ):
+    needed, other = (args.out, args.model) if args.what == "train" else (args.model, args.out)
+    if needed is None or other is not None:
         parser.error("train needs --out FOLDER, eval needs --model FOLDER")
     names = ("updates", "positives", "margin", "hold_steps", "seed")
     make = engine("robot_rl.learn.success:SuccessConfig")
@@ -58,7 +57,6 @@ def run(argv: Sequence[str]) -> int:
         config: Any = make(**{name: getattr(args, name) for name in names})
     except ValueError as error:
         parser.error(str(error))
-        raise  # it has ended the program
     spec, episodes = _episodes(args.runs, config)
     if args.what == "train":
         with Progress("updates") as progress:
@@ -68,7 +66,8 @@ def run(argv: Sequence[str]) -> int:
         model.save(args.out)
         figures = model.figures
     else:
-        model = engine("robot_rl.reward.classifier:load_model")(args.model, spec)
+        kind: Any = engine("robot_rl.reward.classifier:SuccessModel")
+        model = kind.load(args.model, spec)
         judge = engine("robot_rl.learn.success:judge")
         _, figures = judge(model.net, model.tensors, episodes, config, model.threshold)
         deceive = engine("robot_rl.learn.success:deceive")
@@ -90,22 +89,23 @@ def _episodes(runs: Sequence[Path], config: Any) -> tuple[Any, list[Any]]:
     footage = engine("robot_rl.learn.success:footage")
     open_store = engine("robot_rl.store.dataset:open_store")
     shapes = engine("robot_rl.nets.observation:image_shapes")
-    spec, episodes = Experiment.load(runs[0]).spec, []
-    if not shapes(spec):
+    specs = [Experiment.load(run).spec for run in runs]
+    cameras, episodes = shapes(specs[0]), []
+    if not cameras:
         raise ConfigError(
             f"the run {runs[0]} has no cameras",
             expected="pictures to learn from",
-            got=f"observations {', '.join(spec.observation)}",
+            got=f"observations {', '.join(specs[0].observation)}",
             fix="record with task.images=[wrist,front], or an experiment that ends in _pixels",
         )
-    for path in runs:
-        if shapes(Experiment.load(path).spec) != shapes(spec):
+    for path, spec in zip(runs, specs, strict=True):
+        if shapes(spec) != cameras:
             raise ConfigError(
                 f"{path} has other cameras than {runs[0]}",
-                expected=str(shapes(spec)),
-                got=str(shapes(Experiment.load(path).spec)),
+                expected=str(cameras),
+                got=str(shapes(spec)),
                 fix="give runs of one experiment",
             )
         with open_store(path) as store, Progress(f"episodes of {path}") as progress:
-            episodes += footage(store, tuple(shapes(spec)), config, progress)
-    return spec, episodes
+            episodes += footage(store, tuple(cameras), config, progress)
+    return specs[0], episodes
