@@ -38,6 +38,7 @@ from robot_rl.ports import (
 )
 from robot_rl.types import (
     PREDICATE,
+    PROGRESS,
     SUCCESS_SCORE,
     Command,
     Driver,
@@ -340,14 +341,23 @@ class _Episode:
         """What was said of the moment that a step led to, beside the step."""
         said = []
         if result.score is not None:
-            said.append((result.score, result.source, result.author))
+            said.append((0, SUCCESS_SCORE, result.score, result.source, result.author))
         if result.truth is not None:
-            said.append((float(result.truth), PREDICATE, PREDICATE))
-        return [
+            said.append((0, SUCCESS_SCORE, float(result.truth), PREDICATE, PREDICATE))
+        if result.progress is not None:
+            said.append((1, PROGRESS, result.progress, PREDICATE, PREDICATE))
+        return [  # an author says up to two things of a step: one of the step, one of its frame
             Label(
-                step.id, step.step, step.step, SUCCESS_SCORE, value, source, author, step.stamp_ns
+                id=step.id,
+                label=2 * step.step + of_frame,
+                step=step.step + of_frame,
+                kind=kind,
+                value=value,
+                source=source,
+                author=author,
+                stamp_ns=step.stamp_ns,
             )
-            for value, source, author in said
+            for of_frame, kind, value, source, author in said
         ]
 
     def _ending(self, index: int, pending: _Pending, result: RewardResult) -> Ending | None:

@@ -111,7 +111,8 @@ class RewardResult:
     score: how sure `source` is that this moment shows success, in [0, 1], recorded beside the step;
     None without one. author: who exactly, of a model with its version. truth: what the
     task's own predicate says where a model decides: recorded beside it, not learned from; None when
-    it is not known.
+    it is not known. progress: how far the task really is, in [0, 1], as the simulator knows it:
+    recorded, and what progress models are measured by.
     """
 
     reward: float | None
@@ -121,6 +122,7 @@ class RewardResult:
     source: str = ""
     author: str = ""
     truth: bool | None = None
+    progress: float | None = None
 
 
 @runtime_checkable

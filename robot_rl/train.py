@@ -52,15 +52,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         store.recover(run_dir.name, ACTOR)
         policy = PolicyRuntime.of(experiment)
         take_dataset(experiment, store, policy)
-        learner = Learner(
-            experiment.learner,
-            experiment.algorithm,
-            spec,
-            store,
-            run_dir=run_dir,
-            seed=experiment.seed,
-            mirror=experiment.mirror_signs,
-        )
+        learner = Learner.of(experiment, store)
         learner.publish_period_s = 0.0  # publish whenever something was learned: deterministic
         learner.load()
         student = _Student(learner, policy)

@@ -196,6 +196,9 @@ class Label:
 SUCCESS_SCORE = "success_score"
 """Kind of a step's label: how sure its source is, in [0, 1], that what it led to shows success."""
 
+PROGRESS = "progress"
+"""Kind of a frame's label: how far the task is, in [0, 1]; its `step` is the frame's number."""
+
 PREDICATE = "predicate"
 """Source and author of what the task's own rule says."""
 

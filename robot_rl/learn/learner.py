@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import safetensors.torch
@@ -41,8 +41,14 @@ from robot_rl.learn.mirror import Mirror
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
+from robot_rl.reward.assembly import Assembly
+from robot_rl.reward.config import ShapedConfig
 from robot_rl.spec import Spec
 from robot_rl.types import Row, Weights
+
+if TYPE_CHECKING:
+    from robot_rl.experiment import Experiment
+    from robot_rl.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +65,14 @@ class RowSource(Protocol):
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
         """Up to `limit` rows committed after `cursor`, in commit order, and the new cursor."""
+        ...
+
+
+class Scorer(Protocol):
+    """A reward model beside the learner; `reward.progress.ProgressScorer`."""
+
+    def turn(self) -> int:
+        """Write labels for what has come in; how many frames."""
         ...
 
 
@@ -130,6 +144,8 @@ class Learner:
         run_dir: gets `learner.jsonl` and `checkpoints/`.
         seed: of networks, draws and batches.
         mirror: what `config.mirror` needs: signs of each part of the state, from the task.
+        assembly: how rewards come of what was recorded.
+        scorer: adds a model's labels to the store, before its rows are read.
         clock: paces publication and the lines of an idle learner only.
     """
 
@@ -143,6 +159,8 @@ class Learner:
         run_dir: Path,
         seed: int,
         mirror: Mapping[str, Sequence[int]] | None = None,
+        assembly: Assembly | None = None,
+        scorer: Scorer | None = None,
         clock: Clock | None = None,
     ) -> None:
         torch.set_num_threads(config.threads)
@@ -155,7 +173,9 @@ class Learner:
             self.algo.view,
             recent_fraction=config.recent_fraction,
             recent_steps=config.recent_steps,
+            assembly=assembly or Assembly(),
         )
+        self._scorer = scorer
         places = {"disk": on_disk(run_dir / "replay"), "device": on_device(self.algo.device)}
         keys = self.algo.net.observation_keys
         digest = self.algo.net.digest(self.algo.actor_state())
@@ -206,9 +226,34 @@ class Learner:
         """Practice steps seen so far."""
         return self.replay.env_steps
 
+    @classmethod
+    def of(cls, experiment: Experiment, store: Store) -> Self:
+        """The learner of a run, on its store.
+
+        Raises:
+            RobotRLError: see `Experiment.check`; or the store or a checkpoint is a stranger's.
+        """
+        reward = experiment.reward
+        assembly, scorer = Assembly(), None
+        if isinstance(reward, ShapedConfig):
+            assembly, scorer = reward.shaped_by(store, experiment.spec)
+        return cls(
+            experiment.learner,
+            experiment.algorithm,
+            experiment.spec,
+            store,
+            run_dir=experiment.run_dir,
+            seed=experiment.seed,
+            mirror=experiment.mirror_signs,
+            assembly=assembly,
+            scorer=scorer,
+        )
+
     def ingest(self) -> int:
         """Take every new row of the store; returns how many practice steps were among them."""
         new, now_s, before = 0, self._clock.now_s(), self._cursor
+        if self._scorer is not None:
+            self._scorer.turn()
         while True:
             rows, cursor = self.store.rows_since(self._cursor, ROWS_PER_READ)
             new += self.replay.ingest(rows)

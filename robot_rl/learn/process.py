@@ -52,15 +52,7 @@ def run(run_dir: Path) -> None:
             if ranks.rank() == 0:
                 keys = keys_for(experiment.link, run_dir, "learner")
                 server = stack.enter_context(LinkServer(experiment.link, keys, spec, store))
-            learner = Learner(
-                experiment.learner,
-                experiment.algorithm,
-                spec,
-                store,
-                run_dir=run_dir,
-                seed=experiment.seed,
-                mirror=experiment.mirror_signs,
-            )
+            learner = Learner.of(experiment, store)
             learner.load()
             learner.ingest()
             try:

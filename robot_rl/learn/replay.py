@@ -14,6 +14,7 @@ What may be sampled:
     reward None                        once a person's label for the step arrives
     excluded, trimmed, left out        not while that label stands (`store.review`)
     frame not here yet                 once it arrives
+    progress of a frame not here yet   once it arrives, where rewards are shaped by it
 
 and in which view (HIL-SERL's table; a corrected step is in both):
 
@@ -39,9 +40,11 @@ from numpy.typing import NDArray
 
 from robot_rl.errors import SpecError
 from robot_rl.learn.frames import Allocate, in_memory
+from robot_rl.reward.assembly import Assembly, potential_based
 from robot_rl.spec import BASE_AGE, Spec, TensorSpec
 from robot_rl.store.review import KINDS, Review, review
 from robot_rl.types import (
+    PROGRESS,
     Driver,
     Ending,
     EpisodeId,
@@ -69,7 +72,7 @@ class View:
     practice while there are no demonstrations (a cloner would clone itself); own_successes: see the
     module; recent_fraction: of the online draws, taken from the newest `recent_steps` online steps;
     decisions: transitions begin where the policy chose a base's noise (`spec.BASE_AGE` = 0), and
-    end where it does again.
+    end where it does again; assembly: how a reward comes of what was recorded.
     """
 
     n_step: int = 1
@@ -80,6 +83,7 @@ class View:
     recent_fraction: float = 0.0
     recent_steps: int = 1000
     decisions: bool = False
+    assembly: Assembly = field(default_factory=Assembly)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,7 @@ class _Episode:
     steps: dict[int, int] = field(default_factory=dict)
     waiting: dict[int, list[int]] = field(default_factory=dict)  # frame number -> step slots
     said: list[Label] = field(default_factory=list)  # by people, about this episode
+    progress: dict[int, float] = field(default_factory=dict)  # frame number -> said before it came
     last: int = -1  # number of the step that ended it
     goes_on: bool = True  # after that step, as recorded: a time limit
     success: bool = False  # as recorded
@@ -227,6 +232,7 @@ class Replay:
         slots = capacity + capacity // 4 + 2  # an episode has one frame more than steps
         self._frames = {k: allocate(k, (slots, *v.shape), v.dtype) for k, v in kept.items()}
         self._free_frames = list(range(slots - 1, -1, -1))
+        self._progress = np.full(slots, np.nan, np.float32)  # phi of a frame
         self._free_steps = list(range(capacity - 1, -1, -1))
         self._action = np.zeros((capacity, spec.action.size), np.float32)
         self._reward, self._mask, self._toggle = np.zeros((3, capacity), np.float32)
@@ -338,7 +344,11 @@ class Replay:
     def _ready(self, slots: Any) -> Any:
         """Which steps (slot or slots) are complete, trusted and labelled: bool or [B]."""
         frames = (self._frame[slots] >= 0) & (self._next[slots] >= 0)
-        return frames & self._usable[slots] & self._labelled[slots] & self._kept[slots]
+        ready = frames & self._usable[slots] & self._labelled[slots] & self._kept[slots]
+        if not self.view.assembly.shaping:
+            return ready
+        before, after = self._progress[self._frame[slots]], self._progress[self._next[slots]]
+        return ready & ~np.isnan(before) & (~np.isnan(after) | (self._mask[slots] == 0.0))
 
     def _gather(self, slots: NDArray[np.int64]) -> Batch:
         last, reward = slots, self._reward[slots]
@@ -356,6 +366,12 @@ class Replay:
             steps = there.sum(1).astype(np.float32)
             last = chain[np.arange(len(slots)), there.sum(1) - 1]
         now, after = self._frame[slots], self._next[last]
+        return_to_go, assembly = self._return_to_go[slots], self.view.assembly
+        if assembly.shaping:
+            phi, discounts = self._progress[now], np.float32(self.view.gamma) ** steps
+            shaped = potential_based(phi, self._progress[after], self._mask[last], discounts)
+            reward = (reward + assembly.shaping * shaped).astype(np.float32)
+            return_to_go = (return_to_go - assembly.shaping * phi).astype(np.float32)
         chunk = valid = None
         if self.view.chunk > 1:
             along = self.read(slots, self.view.chunk)
@@ -370,7 +386,7 @@ class Replay:
             human=self._human[slots],
             toggle=self._toggle[slots],
             steps=steps,
-            return_to_go=self._return_to_go[slots],
+            return_to_go=return_to_go,
             before_takeover=taken.astype(np.float32),
             chunk=chunk,
             valid=valid,
@@ -401,6 +417,7 @@ class Replay:
         for key, store in self._frames.items():
             store[slot] = observation[key]
         episode.frames[row.frame] = slot
+        self._progress[slot] = episode.progress.pop(row.frame, np.nan)
         for step_slot in episode.waiting.pop(row.frame, []):
             self._link(episode, step_slot, row.frame, slot)
 
@@ -486,7 +503,10 @@ class Replay:
         return before not in (0, episode.gripper)
 
     def _add_label(self, episode: _Episode, row: Label) -> None:
-        """A person spoke: what they say now stands for all steps of the episode."""
+        """A model's progress of a frame; or a person spoke: what they say now stands for all steps
+        of the episode."""
+        if row.kind == PROGRESS and row.author == self.view.assembly.author:
+            self._add_progress(episode, row)
         if row.kind not in KINDS:
             return
         episode.said.append(row)
@@ -497,6 +517,17 @@ class Replay:
         if episode.over:
             self._close(episode)
 
+    def _add_progress(self, episode: _Episode, row: Label) -> None:
+        assert row.step is not None
+        slot = episode.frames.get(row.step)
+        if slot is None:
+            episode.progress[row.step] = row.value
+            return
+        self._progress[slot] = row.value
+        steps = np.fromiter(episode.steps.values(), np.int64)
+        for step_slot in steps[(self._frame[steps] == slot) | (self._next[steps] == slot)]:
+            self._offer(episode, int(step_slot))
+
     def _judge(self, episode: _Episode, verdict: Review, number: int) -> None:
         """Reward of a step as recorded, or as people say; success pays 1 on the last step."""
         slot = episode.steps[number]
@@ -506,7 +537,8 @@ class Replay:
         if number == episode.last:
             self._mask[slot] = episode.goes_on and not verdict.success
         self._labelled[slot] = not np.isnan(reward)
-        self._reward[slot] = reward if self._labelled[slot] else 0.0
+        cost = self.view.assembly.step_cost
+        self._reward[slot] = reward - cost if self._labelled[slot] else 0.0
         self._kept[slot] = verdict.keeps(number) and number not in verdict.left_out
 
     def _offer(self, episode: _Episode, slot: int) -> None:

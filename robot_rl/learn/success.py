@@ -36,13 +36,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from robot_rl.errors import ConfigError
 from robot_rl.nets.encoder import EncoderConfig, random_shift
-from robot_rl.nets.success import SuccessNet
+from robot_rl.nets.picture import PictureNet
 from robot_rl.reward.classifier import SuccessModel
 from robot_rl.reward.metrics import auc, calibration_error, held, operating_point
 from robot_rl.spec import Spec
 from robot_rl.store.review import review
 from robot_rl.store.store import Store
-from robot_rl.types import PREDICATE, SUCCESS_SCORE, EpisodeId
+from robot_rl.types import PREDICATE, PROGRESS, SUCCESS_SCORE, EpisodeId
 
 EARLY = 10  # frames: taken for a success so long before it is one, an episode is not judged wrongly
 
@@ -86,13 +86,15 @@ class Footage:
     """The frames of one episode about which somebody has said how it ended.
 
     images: camera key -> uint8 [T, H, W, C]; success: what was said, or is seen; shows: int8
-    [T], whether a frame shows success: 1 yes, 0 no, -1 neither.
+    [T], whether a frame shows success: 1 yes, 0 no, -1 neither; progress: float64 [T], how far the
+    task really was, as the simulator says, NaN where nobody knows.
     """
 
     id: EpisodeId
     images: dict[str, NDArray[np.uint8]]
     success: bool
     shows: NDArray[np.int8]
+    progress: NDArray[np.float64]
 
 
 def footage(
@@ -125,7 +127,9 @@ def footage(
             success = bool((shows == 1).any())
         elif success:
             shows[-config.positives :] = 1
-        yield Footage(start.id, images, success, _with_margin(shows, config.margin))
+        true = {x.step: x.value for x in labels if (x.kind, x.source) == (PROGRESS, PREDICATE)}
+        progress = np.array([true.get(f.frame, np.nan) for f in frames])
+        yield Footage(start.id, images, success, _with_margin(shows, config.margin), progress)
     told(len(starts), max(len(starts), 1))
 
 
@@ -179,9 +183,9 @@ def learn_success(
     """
     rng, generator = np.random.default_rng(config.seed), torch.Generator().manual_seed(config.seed)
     learned, held_out = split(episodes, config.held_out, rng)
-    net = SuccessNet(spec, config.encoder, config.hidden)
+    net = PictureNet(spec, config.encoder, config.hidden)
     tensors = net.init(generator)
-    yes, no = (_Pool([(e, np.flatnonzero(e.shows == y)) for e in learned]) for y in (1, 0))
+    yes, no = (Pool([(e, np.flatnonzero(e.shows == y)) for e in learned]) for y in (1, 0))
     for tensor in tensors.values():
         tensor.requires_grad_()
     optimizer = torch.optim.AdamW(
@@ -194,10 +198,10 @@ def learn_success(
         told(update, config.updates)
         drawn = [*yes.draw(half, rng), *no.draw(half, rng)]
         patched = half + round(config.covered * half)
-        images = {k: _changed(drawn, k, config, generator) for k in net.keys}
+        images = {k: changed(drawn, k, config, generator) for k in net.keys}
         for picture in (v[i] for v in images.values() for i in range(half, patched)):
-            _cover(picture, rng)
-        loss = binary_cross_entropy_with_logits(net(images, tensors), target)
+            cover(picture, rng)
+        loss = binary_cross_entropy_with_logits(net(images, tensors)[:, 0], target)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -206,11 +210,13 @@ def learn_success(
     tensors = {k: v.detach() for k, v in tensors.items()}
     threshold, figures = judge(net, tensors, held_out, config)
     figures["learned_episodes"] = len(learned)
-    return SuccessModel(net, tensors, threshold, config.hold_steps, figures, tuple(source))
+    return SuccessModel(
+        net, tensors, figures, tuple(source), threshold=threshold, hold_steps=config.hold_steps
+    )
 
 
 def judge(
-    net: SuccessNet,
+    net: PictureNet,
     tensors: dict[str, Tensor],
     episodes: Sequence[Footage],
     config: SuccessConfig,
@@ -260,7 +266,7 @@ def judge(
 
 
 def deceive(
-    net: SuccessNet,
+    net: PictureNet,
     tensors: dict[str, Tensor],
     episodes: Sequence[Footage],
     config: SuccessConfig,
@@ -314,12 +320,12 @@ HACKS: dict[str, Callable[[Pictures], Pictures]] = {
 
 
 @torch.no_grad()
-def logits(net: SuccessNet, tensors: dict[str, Tensor], episode: Footage) -> NDArray[np.float64]:
+def logits(net: PictureNet, tensors: dict[str, Tensor], episode: Footage) -> NDArray[np.float64]:
     """Of every frame of an episode, [T]."""
-    return net(episode.images, tensors).double().numpy()
+    return net(episode.images, tensors)[:, 0].double().numpy()
 
 
-class _Pool:
+class Pool:
     """Frames to draw from, each as likely as any other."""
 
     def __init__(self, parts: Sequence[tuple[Footage, NDArray[np.intp]]]) -> None:
@@ -329,7 +335,7 @@ class _Pool:
         return [self._frames[i] for i in rng.integers(len(self._frames), size=count)]
 
 
-def _cover(picture: Tensor, rng: np.random.Generator) -> None:
+def cover(picture: Tensor, rng: np.random.Generator) -> None:
     """A grey patch on a third to all of each side of a picture [H, W, C], somewhere."""
     height, width, _ = picture.shape
     h, w = rng.integers(height // 3, height + 1), rng.integers(width // 3, width + 1)
@@ -337,7 +343,7 @@ def _cover(picture: Tensor, rng: np.random.Generator) -> None:
     picture[y : y + h, x : x + w] = int(rng.integers(256))
 
 
-def _changed(
+def changed(
     drawn: Sequence[tuple[Footage, int]],
     key: str,
     config: SuccessConfig,

@@ -2,32 +2,81 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from robot_rl.config import register
 from robot_rl.ports import RewardSource, Task
+from robot_rl.reward.assembly import Assembly
 from robot_rl.reward.predicate import PredicateReward
+
+if TYPE_CHECKING:
+    from robot_rl.reward.progress import ProgressScorer
+    from robot_rl.spec import Spec
+    from robot_rl.store.store import Store
 
 
 class RewardConfig(Protocol):
     """A registered config that opens its source."""
+
+    @property
+    def assembly(self) -> Assembly:
+        """How a reward comes of what was recorded, as far as that is known without a model."""
+        ...
 
     def open(self, task: Task) -> RewardSource:
         """A source for one actor."""
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShapedConfig:
+    """What every source's reward may be given on the way to the learner (`reward.assembly`)."""
+
+    shaping: float = 0.0  # weight of the potential; needs `progress`
+    progress: str = ""  # folder of a progress model: labels each frame, beside the learner
+    step_cost: float = 0.0  # charged each step
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if min(self.shaping, self.step_cost) < 0.0:
+            raise ValueError("shaping and step_cost must not be negative")
+        if self.shaping and not self.progress:
+            raise ValueError(
+                "shaping needs progress=FOLDER, of robot-rl reward train --kind progress"
+            )
+
+    @property
+    def assembly(self) -> Assembly:
+        """See `RewardConfig`; without the author."""
+        return Assembly(shaping=self.shaping, step_cost=self.step_cost)
+
+    def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, ProgressScorer | None]:
+        """The assembly, and what scores the frames of a store for it.
+
+        Raises:
+            CheckpointError: `progress` is no model.
+            ConfigError: it sees other cameras than the run has.
+        """
+        if not self.progress:
+            return self.assembly, None
+        from robot_rl.reward.progress import ProgressModel, ProgressScorer
+
+        model = ProgressModel.load(Path(self.progress), spec)
+        return replace(self.assembly, author=model.author), ProgressScorer(store, model)
+
+
 @register("reward", "predicate")
 @dataclass(frozen=True, kw_only=True)
-class PredicateRewardConfig:
+class PredicateRewardConfig(ShapedConfig):
     """The task's own rule on the measured state."""
 
     hold_steps: int = 1  # ticks in a row; more shows a success classifier what success looks like
 
     def __post_init__(self) -> None:
         """Check ranges."""
+        super().__post_init__()
         if self.hold_steps < 1:
             raise ValueError(f"hold_steps must be at least 1, got {self.hold_steps}")
 
@@ -38,7 +87,7 @@ class PredicateRewardConfig:
 
 @register("reward", "classifier")
 @dataclass(frozen=True, kw_only=True)
-class ClassifierRewardConfig:
+class ClassifierRewardConfig(ShapedConfig):
     """A model of `robot-rl reward train`; evaluation is by the task's own rule."""
 
     model: str = ""  # its folder; there is no default
@@ -46,6 +95,7 @@ class ClassifierRewardConfig:
 
     def __post_init__(self) -> None:
         """Check ranges."""
+        super().__post_init__()
         if self.hold_steps < 0:
             raise ValueError(f"hold_steps must not be negative, got {self.hold_steps}")
 
@@ -59,4 +109,4 @@ class ClassifierRewardConfig:
         from robot_rl.reward.classifier import ClassifierReward, SuccessModel
 
         model = SuccessModel.load(Path(self.model or "(no reward.model given)"), task.spec)
-        return ClassifierReward(model, PredicateReward(task), self.hold_steps)
+        return ClassifierReward(model, PredicateReward(task, tells=True), self.hold_steps)

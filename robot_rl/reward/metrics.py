@@ -7,6 +7,8 @@ ticks in a row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -69,3 +71,50 @@ def operating_point(
         threshold = accepted[0]
     false = float((below >= threshold).mean())
     return float(threshold), float((above >= threshold).mean()), false
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks from 0; equal values share the mean of theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return ((2 * last - counts - 1) / 2)[which]
+
+
+def spearman(score: ArrayLike, truth: ArrayLike) -> float:
+    """Rank correlation of two series [T]; pairs with a NaN are left out; NaN if one is constant.
+
+    Against time it is the value-order correlation (VOC), which a clock has, too: 1.
+    """
+    a, b = np.asarray(score, np.float64), np.asarray(truth, np.float64)
+    known = np.isfinite(a) & np.isfinite(b)
+    a, b = _ranks(a[known]), _ranks(b[known])
+    if len(a) < 2 or not a.std() or not b.std():
+        return float("nan")
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def kendall(score: ArrayLike, truth: ArrayLike) -> dict[str, float]:
+    """Kendall's tau over pairs: "a", ties count as neither; "b", corrected for ties (NaN if all).
+
+    Discrete scores look poor in tau-a, and good in tau-b: give both.
+    """
+    a, b = np.asarray(score, np.float64), np.asarray(truth, np.float64)
+    i, j = np.triu_indices(len(a), 1)
+    one, other = np.sign(a[i] - a[j]), np.sign(b[i] - b[j])
+    agree, untied = float((one * other).sum()), float(np.abs(one).sum() * np.abs(other).sum())
+    return {
+        "a": agree / len(i) if len(i) else float("nan"),
+        "b": agree / untied**0.5 if untied else float("nan"),
+    }
+
+
+def direction_accuracy(curves: Sequence[NDArray[np.float64]], gap: int) -> float:
+    """How often progress is higher `gap` frames later, over all such pairs; NaN without one."""
+    later = [c[gap:] > c[:-gap] for c in curves if len(c) > gap]
+    return float(np.concatenate(later).mean()) if later else float("nan")
+
+
+def mean_known(values: Sequence[float]) -> tuple[float, int]:
+    """Mean of what is not NaN, and how many that are."""
+    known = [v for v in values if np.isfinite(v)]
+    return (float(np.mean(known)) if known else float("nan")), len(known)

@@ -9,14 +9,19 @@ from robot_rl.types import PREDICATE, Observation, RobotState
 
 
 class PredicateReward:
-    """`RewardSource` that asks `task.success`; success must be seen `hold_steps` ticks in a row."""
+    """`RewardSource` that asks `task.success`; success must be seen `hold_steps` ticks in a row.
 
-    def __init__(self, task: Task, hold_steps: int = 1) -> None:
-        self._task, self._hold_steps, self._seen = task, hold_steps, 0
+    tells: say of each moment what it shows and how far the task is, beside the reward; what a
+    moment shows and what an episode is worth differ, and a reward model learns from the one.
+    """
+
+    def __init__(self, task: Task, hold_steps: int = 1, *, tells: bool = False) -> None:
+        self._task, self._hold_steps, self._tells = task, hold_steps, tells or hold_steps > 1
+        self._seen, self._way_m = 0, 0.0
 
     def begin_episode(self, purpose: str) -> None:
         """Forget how long success has been held."""
-        self._seen = 0
+        self._seen, self._way_m = 0, 0.0
 
     def score(self, state: RobotState, observation: Observation) -> RewardResult:
         """Reward 1.0 and terminated at success; 0.0 and terminated at failure."""
@@ -24,8 +29,12 @@ class PredicateReward:
         success = self._seen >= self._hold_steps
         failed = not success and self._task.failure(state)
         result = RewardResult(float(success), success, success or failed)
-        if self._hold_steps == 1:
+        if not self._tells:
             return result
-        # what a moment shows and what an episode is worth differ: a classifier learns from the one
+        left_m = self._task.progress(state).remaining_m
+        self._way_m = self._way_m or left_m  # from where the first step has led
+        progress = min(max(1.0 - left_m / max(self._way_m, 1e-6), 0.0), 1.0)
         now = float(self._seen > 0)
-        return replace(result, score=now, source=PREDICATE, author=PREDICATE)
+        return replace(
+            result, score=now, source=PREDICATE, author=PREDICATE, progress=1.0 if now else progress
+        )

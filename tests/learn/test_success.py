@@ -26,7 +26,7 @@ from robot_rl.learn.success import (
 )
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.ports import RewardResult
-from robot_rl.reward.classifier import FACTS, TENSORS, ClassifierReward, SuccessModel
+from robot_rl.reward.classifier import ClassifierReward, SuccessModel
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.store.samples import episode_rows
@@ -34,6 +34,7 @@ from robot_rl.store.store import Store
 from robot_rl.types import SUCCESS_SCORE, Driver, EpisodeId, Frame, Label, Row, Step
 
 IMAGE = "image/eye"
+FACTS, TENSORS = "success.json", "success.safetensors"
 SPEC = Spec(
     "sample",
     10.0,

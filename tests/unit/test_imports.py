@@ -19,6 +19,7 @@ SIMULATORS = ("mujoco", "isaacsim", "omni", "pxr")
 # the composition roots: they put ports and implementations together, by late imports
 ROOTS = ("cli", "train", "evaluate", "record", "lockstep", "actor", "video", "loop_bench")
 ROOTS += ("operate.devices", "console_bench")
+TORCH_REWARDS = ("reward.model", "reward.classifier", "reward.progress")
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ RULES = {
     "tasks are pure numpy": Rule(("robot_rl_sim.tasks",), (*SIMULATORS, "torch", *ROS)),
     "only learning and the policy runtime import torch": Rule(
         ("robot_rl",), ("torch",), late_ok=True,
-        but=_core("learn", "nets", "bases", "act.policy", "reward.classifier"),
+        but=_core("learn", "nets", "bases", "act.policy", *TORCH_REWARDS),
     ),
 }  # fmt: skip
 
@@ -160,7 +161,7 @@ assert main(["--help"]) == 0
 
 def test_the_core_imports_without_ros_torch_and_mujoco() -> None:
     needs_extra = _core("ros", "learn", "nets", "bases", "act.policy", "console", "data")
-    needs_extra += _core("reward.classifier")
+    needs_extra += _core(*TORCH_REWARDS)
     needs_extra += _core("train", "evaluate", "record", "actor", "loop_bench")  # run a torch policy
     core = [m for m, _ in _modules() if _under(m, ("robot_rl",)) and not _under(m, needs_extra)]
     core += ["robot_rl.ros.graph", "robot_rl.ros.parameters", "robot_rl_sim.tasks"]

@@ -1,6 +1,6 @@
-"""Did it succeed? One logit from the pictures of a moment.
+"""What do the pictures of a moment say? Some numbers: is it done, how far is it.
 
-images -> encoder (`nets.encoder`) -> MLP -> logit;  success score p = sigmoid(logit)
+images -> encoder (`nets.encoder`) -> features -> MLP -> outputs
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from robot_rl.nets.observation import ObservationNet, image_shapes
 from robot_rl.spec import Spec
 
 
-class SuccessNet:
-    """The network of a success classifier, as a pure function of pictures and tensors.
+class PictureNet:
+    """The network of a reward model, as pure functions of pictures and tensors.
 
     Args:
         spec: of the observation; only its images are looked at.
         hidden: sizes of the MLP behind the encoder.
+        outputs: numbers that it answers; of a pair of moments, it sees the features of both.
         keys: which of the images, None = all.
+        moments: so many at a time.
     """
 
     def __init__(
@@ -32,14 +34,17 @@ class SuccessNet:
         spec: Spec,
         encoder: EncoderConfig,
         hidden: tuple[int, ...],
+        *,
+        outputs: int = 1,
         keys: tuple[str, ...] | None = None,
+        moments: int = 1,
     ) -> None:
         shapes = image_shapes(spec)
         self.shapes = {k: shapes[k] for k in keys or shapes}
         self.encoder_config, self.hidden = encoder, hidden
         images = {k: spec.observation[k] for k in self.shapes}
         self.net = ObservationNet.of(replace(spec, observation=images), encoder)
-        self.head = EnsembleMLP(1, (self.net.feature_size, *hidden, 1))
+        self.head = EnsembleMLP(1, (moments * self.net.feature_size, *hidden, outputs))
         self.keys = self.net.observation_keys
 
     def init(self, generator: torch.Generator) -> dict[str, Tensor]:
@@ -47,11 +52,18 @@ class SuccessNet:
         tensors = self.net.init_observation(generator)
         return {"encoder": tensors["encoder"], "head": self.head.init(generator)}
 
+    def look(self, images: Mapping[str, NDArray | Tensor], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Features [B, F]; images: camera key -> uint8 [B, H, W, C]."""
+        assert self.net.encoder is not None
+        seen = {k: torch.as_tensor(images[k]) for k in self.keys}
+        return self.net.encoder(seen, tensors["encoder"])
+
+    def answer(self, features: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Outputs [B, outputs] for features [B, moments F]."""
+        return self.head(features, tensors["head"])[0]
+
     def __call__(
         self, images: Mapping[str, NDArray | Tensor], tensors: Mapping[str, Tensor]
     ) -> Tensor:
-        """Logits [B]; images: camera key -> uint8 [B, H, W, C]."""
-        assert self.net.encoder is not None
-        seen = {k: torch.as_tensor(images[k]) for k in self.keys}
-        features = self.net.encoder(seen, tensors["encoder"])
-        return self.head(features, tensors["head"])[0, :, 0]
+        """Outputs [B, outputs] for one moment each."""
+        return self.answer(self.look(images, tensors), tensors)

@@ -1,0 +1,53 @@
+"""From scores to a reward, when a transition is sampled: nothing is asked or recorded again.
+
+    r_t                as recorded, or as a person says (`store.review`); unlabelled stays so
+    - step_cost        each step: success sooner is worth more, waiting near it is not
+    + shaping F        F = gamma^k m phi(s_{t+k}) - phi(s_t) for a transition of k steps
+
+F is potential-based (Ng, Harada, Russell 1999): whatever phi says, the best policy stays the same.
+m = 0 after a terminal step, so there phi(s') counts as 0; after a time limit phi(s') is kept, as
+the value is. Both phi are one model's, named by `author`. A transition of which one phi is missing
+is not sampled before it arrives.
+
+Q then lies between -shaping - step_cost / (1 - gamma) and the greatest return, see `widened`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembly:
+    """shaping: weight of F, 0 = none; step_cost: see the module; author: whose progress is phi."""
+
+    shaping: float = 0.0
+    step_cost: float = 0.0
+    author: str = ""
+
+
+def potential_based(
+    phi: ArrayLike, phi_after: ArrayLike, mask: ArrayLike, discount: ArrayLike
+) -> NDArray[np.float32]:
+    """F [B]; discount: gamma^k [B]. phi_after may be NaN where mask is 0."""
+    after = np.where(np.asarray(mask) > 0.0, phi_after, 0.0)
+    return (np.asarray(discount) * after - np.asarray(phi)).astype(np.float32)
+
+
+def widened(
+    value_range: tuple[float, float], assembly: Assembly, gamma: float
+) -> tuple[float, float]:
+    """Bounds of the value with this assembly, from those without."""
+    low, high = value_range
+    return low - assembly.shaping - assembly.step_cost / (1.0 - gamma), high
+
+
+def after_change(phi: float, change: float) -> float:
+    """Progress after a signed share of what is left (VLAC), of what was reached if negative.
+
+    Neither direction can leave [0, 1], so errors saturate instead of adding up.
+    """
+    return phi + (1.0 - phi) * change if change >= 0.0 else phi + phi * change

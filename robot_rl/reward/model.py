@@ -1,0 +1,142 @@
+"""A reward model on disk: a network on pictures, and the facts without which it means nothing.
+
+    KIND.safetensors    the tensors
+    KIND.json           cameras and sizes, hash, what it was trained on, figures, and more by kind
+
+`robot-rl reward train` makes such a folder; the kinds are in `reward.classifier` and
+`reward.progress`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import safetensors.torch
+import torch
+
+from robot_rl.act.policy import tensors_of
+from robot_rl.config import build
+from robot_rl.errors import CheckpointError, ConfigError, LinkError, SpecError
+from robot_rl.files import write_synced
+from robot_rl.nets.encoder import EncoderConfig
+from robot_rl.nets.picture import PictureNet
+from robot_rl.spec import Spec
+from robot_rl.types import Weights
+
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class PictureModel:
+    """A trained network. figures: on held-out episodes; source: the runs that it learned from."""
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+
+    net: PictureNet
+    tensors: dict[str, torch.Tensor]
+    figures: dict[str, Any]
+    source: tuple[str, ...] = ()
+
+    @classmethod
+    def make_net(
+        cls,
+        spec: Spec,
+        encoder: EncoderConfig,
+        hidden: tuple[int, ...],
+        keys: tuple[str, ...] | None = None,
+        **own: Any,
+    ) -> PictureNet:
+        """The network of this kind; own: of `own_facts`."""
+        return PictureNet(spec, encoder, hidden, keys=keys)
+
+    def own_facts(self) -> dict[str, Any]:
+        """What this kind adds: its further fields, plain."""
+        raise NotImplementedError
+
+    @classmethod
+    def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The same read back. Raises LookupError, ValueError or TypeError for nonsense."""
+        raise NotImplementedError
+
+    @cached_property
+    def version(self) -> str:
+        """First 12 hex digits of the tensors' SHA-256: which model said it."""
+        return hashlib.sha256(safetensors.torch.save(self.tensors)).hexdigest()[:12]
+
+    @property
+    def author(self) -> str:
+        """Of its labels."""
+        return f"{self.kind}-{self.version}"
+
+    def save(self, folder: Path) -> None:
+        """Write the two files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        data = safetensors.torch.save(self.tensors)
+        write_synced(folder / f"{self.kind}.safetensors", data)
+        facts = {
+            "format": FORMAT,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "images": {k: list(v) for k, v in self.net.shapes.items()},
+            "encoder": asdict(self.net.encoder_config),
+            "hidden": list(self.net.hidden),
+            **self.own_facts(),
+            "source": list(self.source),
+            "figures": self.figures,
+        }
+        write_synced(folder / f"{self.kind}.json", json.dumps(facts, indent=2).encode())
+
+    @classmethod
+    def is_in(cls, folder: Path) -> bool:
+        """Whether a folder holds one of this kind."""
+        return (folder / f"{cls.kind}.json").is_file()
+
+    @classmethod
+    def load(cls, folder: Path, spec: Spec) -> Self:
+        """Read what `save` wrote, for a run whose observation has the same cameras.
+
+        Raises:
+            CheckpointError: not there, or damaged.
+            ConfigError: the run's cameras are others.
+        """
+        try:
+            facts = json.loads((folder / f"{cls.kind}.json").read_text())
+            data = (folder / f"{cls.kind}.safetensors").read_bytes()
+            images = {k: tuple(v) for k, v in facts["images"].items()}
+            encoder, hidden = build(EncoderConfig, facts["encoder"]), tuple(facts["hidden"])
+            digest, source = str(facts["sha256"]), tuple(facts["source"])
+            own, figures = cls.own_fields(facts), dict(facts["figures"])
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, ConfigError) as error:
+            raise cls._unusable(folder, str(error)) from error
+        if facts.get("format") != FORMAT:
+            raise cls._unusable(folder, f"format {facts.get('format')}")
+        got = {k: spec.observation[k].shape for k in images if k in spec.observation}
+        if got != images:
+            raise ConfigError(
+                f"the {cls.title} sees other cameras than this run has",
+                expected=f"images {images}",
+                got=f"images {got or 'none'}",
+                fix="task.images=[...] task.image_size=N as where it was trained, or train another",
+            )
+        net = cls.make_net(spec, encoder, hidden, tuple(images), **own)
+        like = net.init(torch.Generator().manual_seed(0))
+        try:
+            tensors = tensors_of(Weights(0, digest, data), like)
+        except (LinkError, SpecError) as error:
+            raise cls._unusable(folder, error.summary) from error
+        return cls(net, tensors, figures, source, **own)
+
+    @classmethod
+    def _unusable(cls, folder: Path, got: str) -> CheckpointError:
+        return CheckpointError(
+            f"{folder} is not a {cls.title}",
+            expected=f"{cls.kind}.json and {cls.kind}.safetensors of `robot-rl reward train`",
+            got=got,
+            fix=f"robot-rl reward train RUN --kind {cls.kind} --out FOLDER",
+        )

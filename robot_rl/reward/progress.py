@@ -1,0 +1,214 @@
+"""How far is the task? A number in [0, 1] for each frame, from pictures alone.
+
+    value      phi_t = E[gamma^(steps to success)] of a histogram over [0, 1], or with gamma = 1 one
+               minus the share of the longest way that is left    (GR-RL's Q as progress, RECAP)
+    pair       c = share of what is left that happened between frames t - gap and t, in [-1, 1];
+               phi_t = phi_{t - gap} moved by it                                      (VLAC)
+    distance   phi_t = sigmoid(10 (0.5 - d_t)), d_t in [0, 1] the distance of the frame's features
+               to the nearest of one's own successes                                  (SRPO)
+
+It never ends an episode and is no reward: it is a potential (`reward.assembly`), written beside the
+steps by `ProgressScorer`, one label per frame, of kind `progress`. It looks at no frame that comes
+later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robot_rl.nets.encoder import EncoderConfig
+from robot_rl.nets.heads import HlGauss
+from robot_rl.nets.picture import PictureNet
+from robot_rl.reward.assembly import after_change
+from robot_rl.reward.model import PictureModel
+from robot_rl.spec import Spec
+from robot_rl.store.store import Store
+from robot_rl.types import PROGRESS, EpisodeId, EpisodeStart, Frame, Label
+
+log = logging.getLogger(__name__)
+
+WAYS = ("value", "pair", "distance")
+ROWS_PER_READ = 2048
+STEEP, MIDDLE = 10.0, 0.5  # of SRPO's sigmoid
+
+
+@dataclass(frozen=True)
+class ProgressModel(PictureModel):
+    """A trained progress model. way: see the module; bins: of `value`'s histogram; gap: frames
+    between the two of a pair. `distance` keeps its bank in the tensors: "centres" [K, F] and
+    "span" [2], the distances that count as 0 and 1."""
+
+    kind = "progress"
+    title = "progress model"
+
+    way: str = "value"
+    bins: int = 0
+    gap: int = 0
+    centres: int = 0
+
+    @classmethod
+    def make_net(
+        cls,
+        spec: Spec,
+        encoder: EncoderConfig,
+        hidden: tuple[int, ...],
+        keys: tuple[str, ...] | None = None,
+        **own: Any,
+    ) -> ProgressNet:
+        """See `PictureModel`."""
+        return ProgressNet(spec, encoder, hidden, keys, **own)
+
+    def own_facts(self) -> dict[str, Any]:
+        """See `PictureModel`."""
+        return {"way": self.way, "bins": self.bins, "gap": self.gap, "centres": self.centres}
+
+    @classmethod
+    def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """See `PictureModel`."""
+        if facts["way"] not in WAYS:
+            raise ValueError(f"way {facts['way']!r}")
+        return {"way": facts["way"]} | {k: int(facts[k]) for k in ("bins", "gap", "centres")}
+
+    @torch.no_grad()
+    def curve(
+        self, images: Mapping[str, NDArray[np.uint8]], past: Past | None = None
+    ) -> NDArray[np.float64]:
+        """phi [T] of the next T frames of an episode, images: camera key -> [T, H, W, C].
+
+        past: of the same episode, carried from call to call; None = these are its first frames.
+        """
+        past = Past() if past is None else past
+        assert isinstance(self.net, ProgressNet)
+        features = self.net.look(images, self.tensors)
+        if self.way != "pair":
+            return self.net.judge(features, self.tensors).double().numpy()
+        out = np.empty(len(features))
+        for t, now in enumerate(features):
+            before, phi = past.back(self.gap)
+            if before is not None:
+                change = self.net.change(before[None], now[None], self.tensors)
+                phi = after_change(phi, float(change))
+            past.add(now, phi, self.gap)
+            out[t] = phi
+        return out
+
+
+@dataclass(slots=True)
+class Past:
+    """What `pair` needs to know of the frames before: features and phi of the last ones."""
+
+    features: list[Tensor] = field(default_factory=list)
+    phi: list[float] = field(default_factory=list)
+
+    def back(self, gap: int) -> tuple[Tensor | None, float]:
+        """Features and phi of `gap` frames ago, or of the first frame; (None, 0) before any."""
+        at = max(len(self.phi) - gap, 0)
+        return (self.features[at], self.phi[at]) if self.phi else (None, 0.0)
+
+    def add(self, features: Tensor, phi: float, gap: int) -> None:
+        """The newest frame."""
+        self.features.append(features)
+        self.phi.append(phi)
+        del self.features[: -gap or None], self.phi[: -gap or None]
+
+
+class ProgressNet(PictureNet):
+    """The network of each way."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        encoder: EncoderConfig,
+        hidden: tuple[int, ...],
+        keys: tuple[str, ...] | None = None,
+        *,
+        way: str,
+        bins: int,
+        gap: int,
+        centres: int,
+    ) -> None:
+        outputs = 1 if way == "pair" else bins
+        moments = 2 if way == "pair" else 1
+        super().__init__(spec, encoder, hidden, outputs=outputs, keys=keys, moments=moments)
+        self.way, self.gap, self.centres = way, gap, centres
+        self.histogram = HlGauss(0.0, 1.0, bins) if bins else None
+
+    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
+        """See `PictureNet`; with the bank of `distance`."""
+        tensors = super().init(generator)
+        if self.way == "distance":
+            tensors["centres"] = torch.zeros(self.centres, self.net.feature_size)
+            tensors["span"] = torch.tensor([0.0, 1.0])
+        return tensors
+
+    def judge(self, features: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """phi [B] in [0, 1] of features [B, F]; not of `pair`."""
+        if self.way == "distance":
+            far = torch.cdist(features, tensors["centres"]).amin(1)
+            low, high = tensors["span"]
+            share = ((far - low) / (high - low).clamp_min(1e-9)).clamp(0.0, 1.0)
+            return torch.sigmoid(STEEP * (MIDDLE - share))
+        assert self.histogram is not None
+        return self.histogram.value(self.answer(features, tensors)).clamp(0.0, 1.0)
+
+    def change(self, before: Tensor, now: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """c [B] in [-1, 1] between features [B, F] and [B, F]."""
+        return torch.tanh(self.answer(torch.cat((before, now), -1), tensors)[:, 0])
+
+
+class ProgressScorer:
+    """Writes the progress of every frame of a store that has none from this model.
+
+    What was recorded before (demonstrations, imported data) is scored like what comes in; after a
+    restart it goes on where it was. Evaluation episodes are left alone.
+    """
+
+    def __init__(self, store: Store, model: ProgressModel) -> None:
+        self._store, self._model, self._cursor = store, model, 0
+        self._running: dict[EpisodeId, Past] = {}
+        self._known = {
+            (x.id, x.step)
+            for x in store.all_labels()
+            if (x.kind, x.author) == (PROGRESS, model.author)
+        }
+
+    def turn(self) -> int:
+        """Score what has come in; returns the frames."""
+        done = 0
+        while True:
+            rows, self._cursor = self._store.rows_since(self._cursor, ROWS_PER_READ)
+            if not rows:
+                return done
+            frames: dict[EpisodeId, list[Frame]] = {}
+            for row in rows:
+                if isinstance(row, EpisodeStart) and row.purpose != "eval":
+                    self._running[row.id] = Past()
+                elif isinstance(row, Frame) and row.id in self._running:
+                    frames.setdefault(row.id, []).append(row)
+            for id_, some in frames.items():
+                done += self._score(id_, some)
+
+    def _score(self, id_: EpisodeId, frames: Sequence[Frame]) -> int:
+        if self._model.way != "pair":  # of which each number rests on those before
+            frames = [f for f in frames if (id_, f.frame) not in self._known]
+        if not frames:
+            return 0
+        images = {k: np.stack([f.observation[k] for f in frames]) for k in self._model.net.keys}
+        phi = self._model.curve(images, self._running[id_])
+        labels = [
+            # the number of the label is that of the frame: said twice it is the same row
+            Label(id_, f.frame, f.frame, PROGRESS, float(p), "progress", self._model.author,
+                  f.stamp_ns)
+            for f, p in zip(frames, phi, strict=True)
+            if (id_, f.frame) not in self._known
+        ]  # fmt: skip
+        self._store.append(labels)
+        return len(labels)
