@@ -31,11 +31,13 @@ from torch import Tensor
 from robot_rl.errors import ConfigError
 from robot_rl.learn.success import Footage, Pool, SuccessConfig, Told, changed, cover, split
 from robot_rl.nets.encoder import EncoderConfig
+from robot_rl.report.rewards import Strip
 from robot_rl.reward.metrics import auc, direction_accuracy, kendall, mean_known, spearman
 from robot_rl.reward.progress import WAYS, ProgressModel, ProgressNet
 from robot_rl.spec import Spec
 
 GAPS_S = (0.5, 1.0, 2.0)  # between two frames whose order is asked
+MISLEADING = 0.5  # rank correlation with true progress below which an episode is shown first
 MEANS_STEPS = 20  # of k-means
 
 
@@ -259,6 +261,23 @@ def judge_progress(
     pairs = [(c[-1], e.progress[-1]) for c, e in good + poor if np.isfinite(e.progress[-1])]
     figures["kendall_end"] = kendall(*zip(*pairs, strict=True)) if pairs else float("nan")
     return figures
+
+
+def strips(model: ProgressModel, episodes: Sequence[Footage], count: int) -> list[Strip]:
+    """What `report.rewards` shows of at most `count` episodes, the most misleading first."""
+    found = []
+    for episode in episodes:
+        curve = model.curve(episode.images)
+        order = spearman(curve, episode.progress)
+        known = np.isfinite(order)
+        wrong = f"order {order:.2f}" if known and order < MISLEADING else ""
+        title = f"episode {episode.id.episode} of {episode.id.run}: "
+        title += "success" if episode.success else "failure"
+        title += f", order {order:.2f}" if known and not wrong else ""
+        pictures = next(iter(episode.images.values()))
+        lines = {"progress": curve, "true progress": episode.progress}
+        found.append((order if known else 1.0, Strip(title, pictures, lines, wrong)))
+    return [strip for _, strip in sorted(found, key=lambda x: x[0])[:count]]
 
 
 def _order_figures(

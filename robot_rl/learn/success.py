@@ -37,6 +37,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from robot_rl.errors import ConfigError
 from robot_rl.nets.encoder import EncoderConfig, random_shift
 from robot_rl.nets.picture import PictureNet
+from robot_rl.report.rewards import Strip
 from robot_rl.reward.classifier import SuccessModel
 from robot_rl.reward.metrics import auc, calibration_error, held, operating_point
 from robot_rl.spec import Spec
@@ -208,35 +209,33 @@ def learn_success(
         schedule.step()
     told(config.updates, config.updates)
     tensors = {k: v.detach() for k, v in tensors.items()}
-    threshold, figures = judge(net, tensors, held_out, config)
-    figures["learned_episodes"] = len(learned)
-    return SuccessModel(
-        net, tensors, figures, tuple(source), threshold=threshold, hold_steps=config.hold_steps
-    )
+    model = SuccessModel(net, tensors, {}, tuple(source), hold_steps=config.hold_steps)
+    _, _, ends, ways = scores(model, held_out)
+    threshold, _, _ = operating_point(ends, ways, config.max_false_rate)
+    model = replace(model, threshold=threshold)
+    figures = judge(model, held_out) | {"learned_episodes": len(learned)}
+    return replace(model, figures=figures)
 
 
-def judge(
-    net: PictureNet,
-    tensors: dict[str, Tensor],
-    episodes: Sequence[Footage],
-    config: SuccessConfig,
-    threshold: float | None = None,
-) -> tuple[float, dict[str, Any]]:
-    """Threshold (chosen, unless it is given) and figures on episodes that were not learned from.
+def scores(
+    model: SuccessModel, episodes: Sequence[Footage]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], list[float], list[float]]:
+    """Logits of frames that show success, of those that do not, and for each episode the highest
+    that was held at its end (of those that succeed) and on its way.
 
     Raises:
         ConfigError: no frame shows success, or none shows anything else.
     """
     yes_frames, no_frames, ends, ways = [], [], [], []
     for episode in episodes:
-        logit = logits(net, tensors, episode)
+        logit = logits(model, episode)
         shows = _with_margin(episode.shows, EARLY)
         yes_frames.append(logit[shows == 1])
         no_frames.append(logit[shows == 0])
         way = np.where(shows == 0, logit, -np.inf)  # a window with a success in it is no mistake
-        ways.append(held(way, config.hold_steps).max(initial=-np.inf))
+        ways.append(held(way, model.hold_steps).max(initial=-np.inf))
         if episode.success:
-            end = held(logit, config.hold_steps)[shows == 1]
+            end = held(logit, model.hold_steps)[shows == 1]
             ends.append(end.max(initial=-np.inf))
     yes, no = (np.concatenate([*frames, np.zeros(0)]) for frames in (yes_frames, no_frames))
     if not yes.size or not no.size:
@@ -246,32 +245,33 @@ def judge(
             got=f"{len(ends)} successes in {len(episodes)} episodes somebody has judged",
             fix="give runs with both, or label episodes in review",
         )
-    chosen, _, _ = operating_point(ends, ways, config.max_false_rate)
-    threshold = chosen if threshold is None else threshold
+    return yes, no, ends, ways
+
+
+def judge(model: SuccessModel, episodes: Sequence[Footage]) -> dict[str, Any]:
+    """Figures on episodes that were not learned from.
+
+    Raises:
+        ConfigError: see `scores`.
+    """
+    yes, no, ends, ways = scores(model, episodes)
     at_ninety = float(np.quantile(ends, 0.1))  # 90 % of the successes are recognised here
     probability = 1.0 / (1.0 + np.exp(-np.concatenate((yes, no)).clip(-60, 60)))
     truth = np.concatenate((np.ones(len(yes)), np.zeros(len(no))))
-    figures = {
+    return {
         "frame_auc": auc(yes, no),
         "episode_auc": auc(ends, ways),
-        "true_positive_rate": float(np.mean(np.array(ends) >= threshold)),
-        "false_positive_rate": float(np.mean(np.array(ways) >= threshold)),
+        "true_positive_rate": float(np.mean(np.array(ends) >= model.threshold)),
+        "false_positive_rate": float(np.mean(np.array(ways) >= model.threshold)),
         "false_positive_rate_at_90": float(np.mean(np.array(ways) >= at_ninety)),
         "calibration_error": calibration_error(probability, truth),
         "successes": len(ends),
         "episodes": len(ways),
         "frames": len(yes) + len(no),
     }
-    return float(threshold), figures
 
 
-def deceive(
-    net: PictureNet,
-    tensors: dict[str, Tensor],
-    episodes: Sequence[Footage],
-    config: SuccessConfig,
-    threshold: float,
-) -> dict[str, float]:
+def deceive(model: SuccessModel, episodes: Sequence[Footage]) -> dict[str, float]:
     """For each of `HACKS`: share of the episodes that it makes look like a success.
 
     Only frames that show none are changed, of every camera alike.
@@ -279,13 +279,37 @@ def deceive(
     taken: dict[str, list[bool]] = {name: [] for name in HACKS}
     for episode in episodes:
         way = _with_margin(episode.shows, EARLY) == 0
-        if way.sum() < config.hold_steps:
+        if way.sum() < model.hold_steps:
             continue
         for name, hack in HACKS.items():
             images = {k: hack(v[way]) for k, v in episode.images.items()}
-            score = logits(net, tensors, replace(episode, images=images))
-            taken[name].append(bool(held(score, config.hold_steps).max() >= threshold))
+            score = logits(model, replace(episode, images=images))
+            taken[name].append(bool(held(score, model.hold_steps).max() >= model.threshold))
     return {name: float(np.mean(found)) for name, found in taken.items()}
+
+
+def strips(model: SuccessModel, episodes: Sequence[Footage], count: int) -> list[Strip]:
+    """What `report.rewards` shows of at most `count` episodes, what it got wrong first."""
+    found = []
+    for episode in episodes:
+        logit = logits(model, episode)
+        taken = held(logit, model.hold_steps) >= model.threshold
+        way = _with_margin(episode.shows, EARLY) == 0
+        wrong = "taken for a success" if (taken & way).any() else ""
+        if episode.success and not taken[episode.shows == 1].any():
+            wrong = "not recognised"
+        truth = np.where(episode.shows < 0, np.nan, episode.shows).astype(np.float64)
+        found.append(
+            Strip(
+                f"episode {episode.id.episode} of {episode.id.run}: "
+                + ("success" if episode.success else "failure"),
+                next(iter(episode.images.values())),
+                {"score": 1.0 / (1.0 + np.exp(-logit.clip(-60, 60))), "truth": truth},
+                wrong,
+                1.0 / (1.0 + float(np.exp(-np.clip(model.threshold, -60, 60)))),
+            )
+        )
+    return sorted(found, key=lambda s: not s.wrong)[:count]
 
 
 def _dark(images: Pictures) -> Pictures:
@@ -320,9 +344,9 @@ HACKS: dict[str, Callable[[Pictures], Pictures]] = {
 
 
 @torch.no_grad()
-def logits(net: PictureNet, tensors: dict[str, Tensor], episode: Footage) -> NDArray[np.float64]:
+def logits(model: SuccessModel, episode: Footage) -> NDArray[np.float64]:
     """Of every frame of an episode, [T]."""
-    return net(episode.images, tensors)[:, 0].double().numpy()
+    return model.net(episode.images, model.tensors)[:, 0].double().numpy()
 
 
 class Pool:

@@ -32,6 +32,7 @@ def render(run: RunData) -> str:
     parts += (page.configuration, page.environment, page.reproduce)
     return Template((assets / "page.html").read_text()).substitute(
         title=escape(f"{name} - robot-rl"),
+        kicker="robot-rl run",
         style=(assets / "style.css").read_text(),
         script=(assets / "chart.js").read_text(),
         name=escape(name),

@@ -139,7 +139,7 @@ def test_it_learns_to_tell_and_chooses_a_threshold(store: Store, model: SuccessM
     for number in range(20, 40):  # nobody has seen these
         store.append(episode(number, success=number % 2 == 0))
     others = [film for film in films(store) if film.id.episode >= 20]
-    _, figures = judge(model.net, model.tensors, others, CONFIG, model.threshold)
+    figures = judge(model, others)
     assert figures["episodes"] == 20 and figures["frame_auc"] > 0.95
     assert figures["true_positive_rate"] >= 0.8 and figures["false_positive_rate"] <= 0.1
 
@@ -147,7 +147,7 @@ def test_it_learns_to_tell_and_chooses_a_threshold(store: Store, model: SuccessM
 def test_judging_needs_successes_and_failures(store: Store, model: SuccessModel) -> None:
     for some in ([], films(store)[1::2]):
         with pytest.raises(ConfigError, match="cannot tell"):
-            judge(model.net, model.tensors, some, CONFIG, model.threshold)
+            judge(model, some)
 
 
 def test_equal_seeds_learn_equal_models(store: Store) -> None:
@@ -188,10 +188,10 @@ def test_what_is_no_model_or_sees_other_cameras_is_refused(
 
 
 def test_a_model_that_can_be_deceived_is_found_out(store: Store, model: SuccessModel) -> None:
-    shares = deceive(model.net, model.tensors, films(store), CONFIG, model.threshold)
+    shares = deceive(model, films(store))
     assert shares.keys() == HACKS.keys()
     assert shares["lens covered"] == 0.0  # all glare is bright, as this task's successes are
-    everything = deceive(model.net, model.tensors, films(store), CONFIG, -np.inf)
+    everything = deceive(replace(model, threshold=-np.inf), films(store))
     assert set(everything.values()) == {1.0}
     before = films(store)[0].images[IMAGE]
     for name, hack in HACKS.items():

@@ -1,0 +1,103 @@
+"""The page of `robot-rl reward eval`: figures, and strips of episodes that a person checks in a
+minute. What the model got wrong comes first."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl import __version__
+from robot_rl.report import svg
+
+PICTURES = 10  # of an episode
+BOX = svg.Box(820.0, 110.0)
+STYLE = """
+.strip-row { margin: 0 0 18px; } .strip-row h3 .bad { color: var(--bad); }
+.pictures { display: grid; grid-template-columns: repeat(10, 1fr); gap: 2px; }
+.pictures img { width: 100%; image-rendering: pixelated; border-radius: 3px; display: block; }
+table.figures { border-collapse: collapse; width: 100%; } table.figures td { padding: 3px 8px;
+  border-bottom: 1px dotted var(--rule); } table.figures td + td { text-align: right;
+  font-variant-numeric: tabular-nums; }
+"""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One episode. images: uint8 [T, H, W, 3]; curves: name -> [T]; wrong: "" or what the model got
+    wrong; threshold: a line across, or None."""
+
+    title: str
+    images: NDArray[np.uint8]
+    curves: Mapping[str, NDArray[np.float64]]
+    wrong: str = ""
+    threshold: float | None = None
+
+
+def write_reward_page(
+    target: Path,
+    *,
+    name: str,
+    subtitle: str,
+    figures: Mapping[str, str],
+    strips: Sequence[Strip],
+) -> Path:
+    """Write the page, whole or not at all; returns its path."""
+    assets = files("robot_rl.report") / "assets"
+    rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in figures.items())
+    ordered = sorted(strips, key=lambda s: not s.wrong)
+    body = f'<section class="card"><h2>Figures</h2><table class="figures">{rows}</table></section>'
+    body += '<section class="card"><h2>Episodes, what it got wrong first</h2>'
+    body += "".join(_strip(s) for s in ordered) + "</section>"
+    html = Template((assets / "page.html").read_text()).substitute(
+        title=escape(f"{name} - robot-rl"),
+        kicker="robot-rl reward model",
+        style=(assets / "style.css").read_text() + STYLE,
+        script=(assets / "chart.js").read_text(),
+        name=escape(name),
+        subtitle=escape(subtitle),
+        body=body,
+        footer=f"written by robot-rl {escape(__version__)}; this file is complete in itself",
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_suffix(".html.new")
+    scratch.write_text(html, encoding="utf-8")
+    scratch.replace(target)
+    return target
+
+
+def _strip(strip: Strip) -> str:
+    from robot_rl.data.video import encode_still
+
+    length = len(strip.images)
+    shown = np.linspace(0, length - 1, min(PICTURES, length)).round().astype(int)
+    pictures = "".join(
+        f'<img alt="frame {t}" title="frame {t}" src="data:image/png;base64,'
+        f'{base64.b64encode(encode_still(strip.images[t], "png")).decode()}">'
+        for t in shown
+    )
+    steps = np.arange(length, dtype=np.float64)
+    styles = ("accent", "human", "second")
+    curves = [
+        svg.Curve(name, steps[np.isfinite(y)], y[np.isfinite(y)], style)
+        for (name, y), style in zip(strip.curves.items(), styles, strict=False)
+        if np.isfinite(y).any()
+    ]
+    chart = svg.chart(
+        curves,
+        BOX,
+        x_range=(0.0, float(max(length - 1, 1))),
+        y_range=(-0.02, 1.02),
+        x_label="frame",
+        goal=strip.threshold,
+    )
+    wrong = f' <span class="bad">{escape(strip.wrong)}</span>' if strip.wrong else ""
+    title = f"<h3>{escape(strip.title)}{wrong}</h3>"
+    return f'<div class="strip-row">{title}<div class="pictures">{pictures}</div>{chart}</div>'
