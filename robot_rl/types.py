@@ -199,6 +199,9 @@ SUCCESS_SCORE = "success_score"
 PROGRESS = "progress"
 """Kind of a frame's label: how far the task is, in [0, 1]; its `step` is the frame's number."""
 
+MODEL_REWARD = "model_reward"
+"""Kind of a frame's label: what arriving there is worth to a model; its `step` is the frame."""
+
 PREDICATE = "predicate"
 """Source and author of what the task's own rule says."""
 

@@ -67,7 +67,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--margin", type=int, default=5, metavar="N", help="default: 5")
     parser.add_argument("--hold-steps", type=int, default=3, metavar="N", help="success: default 3")
     parser.add_argument("--way", help="progress: value (default), pair or distance")
-    parser.add_argument("--discount", type=float, help="progress: default 0.95; 1 = linear")
+    parser.add_argument("--discount", type=float, help="progress: of the steps that are left; default: 1, linear")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     args = parser.read(argv)
     needed, other = (args.out, args.model) if args.what == "train" else (args.model, args.out)

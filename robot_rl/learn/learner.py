@@ -69,7 +69,7 @@ class RowSource(Protocol):
 
 
 class Scorer(Protocol):
-    """A reward model beside the learner; `reward.progress.ProgressScorer`."""
+    """A reward model beside the learner; `reward.scorer.FrameScorer`."""
 
     def turn(self) -> int:
         """Write labels for what has come in; how many frames."""
@@ -145,7 +145,7 @@ class Learner:
         seed: of networks, draws and batches.
         mirror: what `config.mirror` needs: signs of each part of the state, from the task.
         assembly: how rewards come of what was recorded.
-        scorer: adds a model's labels to the store, before its rows are read.
+        scorers: add their models' labels to the store, before its rows are read.
         clock: paces publication and the lines of an idle learner only.
     """
 
@@ -160,7 +160,7 @@ class Learner:
         seed: int,
         mirror: Mapping[str, Sequence[int]] | None = None,
         assembly: Assembly | None = None,
-        scorer: Scorer | None = None,
+        scorers: Sequence[Scorer] = (),
         clock: Clock | None = None,
     ) -> None:
         torch.set_num_threads(config.threads)
@@ -175,7 +175,7 @@ class Learner:
             recent_steps=config.recent_steps,
             assembly=assembly or Assembly(),
         )
-        self._scorer = scorer
+        self._scorers = tuple(scorers)
         places = {"disk": on_disk(run_dir / "replay"), "device": on_device(self.algo.device)}
         keys = self.algo.net.observation_keys
         digest = self.algo.net.digest(self.algo.actor_state())
@@ -234,9 +234,9 @@ class Learner:
             RobotRLError: see `Experiment.check`; or the store or a checkpoint is a stranger's.
         """
         reward = experiment.reward
-        assembly, scorer = Assembly(), None
+        assembly, scorers = Assembly(), []
         if isinstance(reward, ShapedConfig):
-            assembly, scorer = reward.shaped_by(store, experiment.spec)
+            assembly, scorers = reward.shaped_by(store, experiment.spec)
         return cls(
             experiment.learner,
             experiment.algorithm,
@@ -246,14 +246,14 @@ class Learner:
             seed=experiment.seed,
             mirror=experiment.mirror_signs,
             assembly=assembly,
-            scorer=scorer,
+            scorers=scorers,
         )
 
     def ingest(self) -> int:
         """Take every new row of the store; returns how many practice steps were among them."""
         new, now_s, before = 0, self._clock.now_s(), self._cursor
-        if self._scorer is not None:
-            self._scorer.turn()
+        for scorer in self._scorers:
+            scorer.turn()
         while True:
             rows, cursor = self.store.rows_since(self._cursor, ROWS_PER_READ)
             new += self.replay.ingest(rows)

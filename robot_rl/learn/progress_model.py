@@ -10,8 +10,10 @@
                and the distances to their centres at which 5 % of those and 95 % of all lie
                                                                       (SRPO, arXiv 2511.15605)
 
-Half of a batch comes from episodes that succeeded, half from others; pictures are shifted,
-brightened and partly covered as for `learn.success`, from which the data comes, too.
+With `failures` above 0 that share of a batch comes from episodes that failed: then `value` says how
+likely success still is (GR-RL), which orders the moments of a failure not at all. Without, it says
+how far the task looks, in failures, too. Pictures are shifted, brightened and partly covered as for
+`learn.success`, from which the data comes.
 
 Deviations: GR-RL bootstraps, RECAP conditions a policy on it; VLAC is a vision-language model and
 sees the instruction; SRPO embeds whole episodes with V-JEPA 2 and finds its centres with DBSCAN.
@@ -46,7 +48,8 @@ class ProgressConfig:
     """What is learned, and how long."""
 
     way: str = "value"
-    discount: float = 0.95  # per step; 1 = linear in the steps that are left
+    discount: float = 1.0  # per step; 1 = linear in the steps that are left
+    failures: float = 0.0  # share of a batch from episodes that failed; above 0 it is a value
     bins: int = 21
     gap: int = 10  # frames; VLAC: a second
     centres: int = 4
@@ -67,6 +70,8 @@ class ProgressConfig:
             raise ValueError(f"way must be one of {WAYS}, got {self.way!r}")
         if not 0.0 < self.discount <= 1.0 or not 0.0 < self.held_out < 1.0:
             raise ValueError("discount must lie in (0, 1], held_out in (0, 1)")
+        if not 0.0 <= self.failures < 1.0:
+            raise ValueError(f"failures must lie in [0, 1), got {self.failures}")
         if min(self.bins - 1, self.gap, self.centres, self.updates, self.batch_size // 2) < 1:
             raise ValueError("bins, batch_size >= 2; gap, centres, updates >= 1")
         if not all(0.0 <= x < 1.0 for x in (self.brightness, self.covered)):
@@ -160,8 +165,9 @@ def _value_loss(
     assert net.histogram is not None
 
     def loss(tensors: dict[str, Tensor]) -> Tensor:
-        half = config.batch_size // 2
-        drawn = [pair for pool in pools for pair in pool.draw(half, rng)]
+        failed = round(config.failures * config.batch_size)
+        sizes = (config.batch_size - failed, failed)
+        drawn = [x for pool, n in zip(pools, sizes, strict=True) for x in pool.draw(n, rng)]
         order = rng.permutation(len(drawn))  # the first are covered, of either kind
         drawn = [drawn[i] for i in order]
         y = torch.tensor([goal[e.id][t] for e, t in drawn])

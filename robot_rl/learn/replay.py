@@ -15,6 +15,7 @@ What may be sampled:
     excluded, trimmed, left out        not while that label stands (`store.review`)
     frame not here yet                 once it arrives
     progress of a frame not here yet   once it arrives, where rewards are shaped by it
+    a model's reward not here yet      once it arrives, where that is the reward
 
 and in which view (HIL-SERL's table; a corrected step is in both):
 
@@ -44,6 +45,7 @@ from robot_rl.reward.assembly import Assembly, potential_based
 from robot_rl.spec import BASE_AGE, Spec, TensorSpec
 from robot_rl.store.review import KINDS, Review, review
 from robot_rl.types import (
+    MODEL_REWARD,
     PROGRESS,
     Driver,
     Ending,
@@ -157,6 +159,7 @@ class _Episode:
     waiting: dict[int, list[int]] = field(default_factory=dict)  # frame number -> step slots
     said: list[Label] = field(default_factory=list)  # by people, about this episode
     progress: dict[int, float] = field(default_factory=dict)  # frame number -> said before it came
+    worth: dict[int, float] = field(default_factory=dict)  # frame number -> a model's reward
     last: int = -1  # number of the step that ended it
     goes_on: bool = True  # after that step, as recorded: a time limit
     success: bool = False  # as recorded
@@ -448,6 +451,8 @@ class Replay:
         self.refused_rows += not finite
         self._action[slot] = row.action
         self._recorded[slot] = np.nan if row.reward is None else row.reward
+        if self.view.assembly.rewards:
+            self._recorded[slot] = episode.worth.get(row.next_frame, np.nan)
         self._mask[slot] = row.ending is not Ending.TERMINATED
         self._human[slot] = row.driver.is_human
         trusted = row.driver is not Driver.RESET and row.ending is not Ending.STALE
@@ -505,8 +510,11 @@ class Replay:
     def _add_label(self, episode: _Episode, row: Label) -> None:
         """A model's progress of a frame; or a person spoke: what they say now stands for all steps
         of the episode."""
-        if row.kind == PROGRESS and row.author == self.view.assembly.author:
+        assembly = self.view.assembly
+        if row.kind == PROGRESS and row.author == assembly.author:
             self._add_progress(episode, row)
+        if row.kind == MODEL_REWARD and row.author == assembly.rewards:
+            self._add_worth(episode, row)
         if row.kind not in KINDS:
             return
         episode.said.append(row)
@@ -527,6 +535,18 @@ class Replay:
         steps = np.fromiter(episode.steps.values(), np.int64)
         for step_slot in steps[(self._frame[steps] == slot) | (self._next[steps] == slot)]:
             self._offer(episode, int(step_slot))
+
+    def _add_worth(self, episode: _Episode, row: Label) -> None:
+        assert row.step is not None
+        episode.worth[row.step] = row.value
+        slot = episode.frames.get(row.step, -1)
+        for number, step_slot in episode.steps.items():
+            if self._next[step_slot] in (slot, -1 - row.step - 1):
+                self._recorded[step_slot] = row.value
+                self._judge(episode, review(episode.said), number)
+                self._offer(episode, step_slot)
+        if episode.over:
+            self._close(episode)
 
     def _judge(self, episode: _Episode, verdict: Review, number: int) -> None:
         """Reward of a step as recorded, or as people say; success pays 1 on the last step."""

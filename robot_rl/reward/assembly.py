@@ -1,6 +1,7 @@
 """From scores to a reward, when a transition is sampled: nothing is asked or recorded again.
 
-    r_t                as recorded, or as a person says (`store.review`); unlabelled stays so
+    r_t                as recorded, or as a person says (`store.review`); unlabelled stays so;
+                       with `rewards` what that model says of the frame that the step leads to
     - step_cost        each step: success sooner is worth more, waiting near it is not
     + shaping F        F = gamma^k m phi(s_{t+k}) - phi(s_t) for a transition of k steps
 
@@ -22,11 +23,13 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True, kw_only=True)
 class Assembly:
-    """shaping: weight of F, 0 = none; step_cost: see the module; author: whose progress is phi."""
+    """shaping: weight of F, 0 = none; step_cost: see the module; author: whose progress is phi;
+    rewards: the author whose labels take the place of recorded rewards, "" = none."""
 
     shaping: float = 0.0
     step_cost: float = 0.0
     author: str = ""
+    rewards: str = ""
 
 
 def potential_based(

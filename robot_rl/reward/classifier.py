@@ -1,6 +1,8 @@
 """Reward from a success classifier: the pictures of this moment, no ground truth.
 
-    p_t = sigmoid(logit(images_t));  success once p >= threshold for `hold_steps` ticks in a row
+    p_t = sigmoid(logit(images_t))
+    success  once p >= threshold in k of the last n ticks, this one included, and the state is where
+             it has to be (HIL-SERL ends no episode without such a test: the gripper closed, say)
 
 It runs in the control loop (tier A of the design: some milliseconds), so it may end the episode.
 `robot-rl reward train` makes the model folder.
@@ -9,20 +11,25 @@ It runs in the control loop (tier A of the design: some milliseconds), so it may
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.nets.encoder import EncoderConfig
+from robot_rl.nets.picture import PictureNet
 from robot_rl.ports import RewardResult
-from robot_rl.reward.model import PictureModel
+from robot_rl.reward.model import ScoreModel
 from robot_rl.reward.predicate import PredicateReward
+from robot_rl.spec import Spec
 from robot_rl.types import Observation, RobotState
 
 
 @dataclass(frozen=True)
-class SuccessModel(PictureModel):
+class SuccessModel(ScoreModel):
     """A trained classifier. threshold: of the logit; hold_steps: ticks in a row at or above it."""
 
     kind = "success"
@@ -31,13 +38,25 @@ class SuccessModel(PictureModel):
     threshold: float = 0.0
     hold_steps: int = 1
 
+    @classmethod
+    def make_net(
+        cls,
+        spec: Spec,
+        encoder: EncoderConfig,
+        hidden: tuple[int, ...],
+        keys: tuple[str, ...] | None = None,
+        **own: Any,
+    ) -> PictureNet:
+        """See `ScoreModel`."""
+        return PictureNet(spec, encoder, hidden, keys=keys)
+
     def own_facts(self) -> dict[str, Any]:
-        """See `PictureModel`."""
+        """See `ScoreModel`."""
         return {"threshold": self.threshold, "hold_steps": self.hold_steps}
 
     @classmethod
     def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """See `PictureModel`."""
+        """See `ScoreModel`."""
         threshold, hold_steps = float(facts["threshold"]), int(facts["hold_steps"])
         return {"threshold": threshold, "hold_steps": hold_steps}
 
@@ -48,17 +67,74 @@ class SuccessModel(PictureModel):
         return float(self.net(images, self.tensors))
 
 
-class ClassifierReward:
-    """`RewardSource` on a model. Evaluation episodes are judged by the task's own predicate."""
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Bounds of numbers of the state: (index in the state, low, high)."""
 
-    def __init__(self, model: SuccessModel, truth: PredicateReward, hold_steps: int = 0) -> None:
-        self._model, self._truth = model, truth
-        self._hold_steps, self._seen = hold_steps or model.hold_steps, 0
+    bounds: tuple[tuple[int, float, float], ...] = ()
+
+    @classmethod
+    def of(cls, named: Mapping[str, Sequence[float]], spec: Spec) -> Where:
+        """From names of `Spec.state_layout`, "gripper" or, of a part of several numbers, "tcp.2".
+
+        Raises:
+            ConfigError: no such part, a part of several numbers without one's index, or no range.
+        """
+        slices, found = spec.state_slices, []
+        for name, limits in named.items():
+            part, _, index = name.rpartition(".") if name not in slices else (name, "", "0")
+            at = slices.get(part)
+            size = at.stop - at.start if at else 0
+            which = int(index) if index.isdigit() and (part != name or size == 1) else -1
+            if at is None or not 0 <= which < size:
+                raise ConfigError(
+                    f"the state has no single number '{name}'",
+                    expected=", ".join(
+                        k if s.stop - s.start == 1 else f"{k}.0 to {k}.{s.stop - s.start - 1}"
+                        for k, s in slices.items()
+                    ),
+                    got=f"reward.where={{{name}: ...}}",
+                    fix=did_you_mean(part, list(slices)),
+                )
+            if len(limits) != 2 or not limits[0] <= limits[1]:
+                raise ConfigError(
+                    f"'{name}' needs a lowest and a highest value",
+                    expected="[low, high]",
+                    got=str(limits),
+                    fix=f"reward.where={{{name}: [0.0, 0.02]}}, in the units of the state",
+                )
+            found.append((at.start + which, float(limits[0]), float(limits[1])))
+        return cls(tuple(found))
+
+    def holds(self, observation: Observation) -> bool:
+        """Whether the state lies in all bounds."""
+        return all(low <= observation["state"][i] <= high for i, low, high in self.bounds)
+
+
+class ClassifierReward:
+    """`RewardSource` on a model. Evaluation episodes are judged by the task's own predicate.
+
+    hold_steps: n, 0 = as the model was trained; agree: k, 0 = all n; where: see the module.
+    """
+
+    def __init__(
+        self,
+        model: SuccessModel,
+        truth: PredicateReward,
+        *,
+        hold_steps: int = 0,
+        agree: int = 0,
+        where: Where | None = None,
+    ) -> None:
+        self._model, self._truth, self._where = model, truth, where or Where()
+        self._seen: deque[bool] = deque(maxlen=hold_steps or model.hold_steps)
+        self._agree = agree or self._seen.maxlen or 1
         self._evaluates = False
 
     def begin_episode(self, purpose: str) -> None:
         """See `ports.RewardSource`."""
-        self._seen, self._evaluates = 0, purpose == "eval"
+        self._seen.clear()
+        self._evaluates = purpose == "eval"
         self._truth.begin_episode(purpose)
 
     def score(self, state: RobotState, observation: Observation) -> RewardResult:
@@ -67,8 +143,9 @@ class ClassifierReward:
         if self._evaluates:
             return truth
         logit = self._model.logit(observation)
-        self._seen = self._seen + 1 if logit >= self._model.threshold else 0
-        success = self._seen >= self._hold_steps
+        self._seen.append(logit >= self._model.threshold)
+        now = self._seen[-1] and self._where.holds(observation)
+        success = now and sum(self._seen) >= self._agree
         score = 1.0 / (1.0 + math.exp(-max(min(logit, 60.0), -60.0)))
         return RewardResult(
             reward=float(success),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +12,7 @@ from robot_rl.reward.assembly import Assembly
 from robot_rl.reward.predicate import PredicateReward
 
 if TYPE_CHECKING:
-    from robot_rl.reward.progress import ProgressScorer
+    from robot_rl.reward.scorer import FrameScorer
     from robot_rl.spec import Spec
     from robot_rl.store.store import Store
 
@@ -37,6 +37,7 @@ class ShapedConfig:
     shaping: float = 0.0  # weight of the potential; needs `progress`
     progress: str = ""  # folder of a progress model: labels each frame, beside the learner
     step_cost: float = 0.0  # charged each step
+    preference: str = ""  # folder of a reward learned from preferences, in the place of this one
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -52,19 +53,29 @@ class ShapedConfig:
         """See `RewardConfig`; without the author."""
         return Assembly(shaping=self.shaping, step_cost=self.step_cost)
 
-    def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, ProgressScorer | None]:
+    def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
         """The assembly, and what scores the frames of a store for it.
 
         Raises:
-            CheckpointError: `progress` is no model.
-            ConfigError: it sees other cameras than the run has.
+            CheckpointError: `progress` or `preference` is no model.
+            ConfigError: it looks at something that the run does not observe.
         """
-        if not self.progress:
-            return self.assembly, None
-        from robot_rl.reward.progress import ProgressModel, ProgressScorer
+        assembly, scorers = self.assembly, []
+        if not self.progress and not self.preference:
+            return assembly, scorers
+        from robot_rl.reward.preference import PreferenceModel
+        from robot_rl.reward.progress import ProgressModel
+        from robot_rl.reward.scorer import FrameScorer
 
-        model = ProgressModel.load(Path(self.progress), spec)
-        return replace(self.assembly, author=model.author), ProgressScorer(store, model)
+        if self.progress:
+            phi = ProgressModel.load(Path(self.progress), spec)
+            assembly = replace(assembly, author=phi.author)
+            scorers.append(FrameScorer(store, phi))
+        if self.preference:
+            worth = PreferenceModel.load(Path(self.preference), spec)
+            assembly = replace(assembly, rewards=worth.author)
+            scorers.append(FrameScorer(store, worth))
+        return assembly, scorers
 
 
 @register("reward", "predicate")
@@ -91,13 +102,15 @@ class ClassifierRewardConfig(ShapedConfig):
     """A model of `robot-rl reward train`; evaluation is by the task's own rule."""
 
     model: str = ""  # its folder; there is no default
-    hold_steps: int = 0  # ticks in a row; 0 = as it was trained
+    hold_steps: int = 0  # the last n ticks count; 0 = as it was trained
+    agree: int = 0  # so many of them have to show success; 0 = all
+    where: dict[str, tuple[float, float]] = field(default_factory=dict)  # part of the state: bounds
 
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if self.hold_steps < 0:
-            raise ValueError(f"hold_steps must not be negative, got {self.hold_steps}")
+        if self.hold_steps < 0 or self.agree < 0 or self.agree > (self.hold_steps or self.agree):
+            raise ValueError("hold_steps and agree must be >= 0, agree at most hold_steps")
 
     def open(self, task: Task) -> RewardSource:
         """See `RewardConfig`.
@@ -106,7 +119,13 @@ class ClassifierRewardConfig(ShapedConfig):
             CheckpointError: `model` is no model.
             ConfigError: it sees other cameras than the task has.
         """
-        from robot_rl.reward.classifier import ClassifierReward, SuccessModel
+        from robot_rl.reward.classifier import ClassifierReward, SuccessModel, Where
 
         model = SuccessModel.load(Path(self.model or "(no reward.model given)"), task.spec)
-        return ClassifierReward(model, PredicateReward(task, tells=True), self.hold_steps)
+        return ClassifierReward(
+            model,
+            PredicateReward(task, tells=True),
+            hold_steps=self.hold_steps,
+            agree=self.agree,
+            where=Where.of(self.where, task.spec),
+        )

@@ -1,10 +1,10 @@
-"""A reward model on disk: a network on pictures, and the facts without which it means nothing.
+"""A reward model on disk: a network, and the facts without which it means nothing.
 
     KIND.safetensors    the tensors
-    KIND.json           cameras and sizes, hash, what it was trained on, figures, and more by kind
+    KIND.json           what it looks at, hash, what it was trained on, figures, and more by kind
 
-`robot-rl reward train` makes such a folder; the kinds are in `reward.classifier` and
-`reward.progress`.
+`robot-rl reward train` makes such a folder; the kinds are in `reward.classifier`,
+`reward.progress` and `reward.preference`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from robot_rl.config import build
 from robot_rl.errors import CheckpointError, ConfigError, LinkError, SpecError
 from robot_rl.files import write_synced
 from robot_rl.nets.encoder import EncoderConfig
-from robot_rl.nets.picture import PictureNet
 from robot_rl.spec import Spec
 from robot_rl.types import Weights
 
@@ -33,13 +32,13 @@ FORMAT = 2
 
 
 @dataclass(frozen=True)
-class PictureModel:
+class ScoreModel:
     """A trained network. figures: on held-out episodes; source: the runs that it learned from."""
 
     kind: ClassVar[str]
     title: ClassVar[str]
 
-    net: PictureNet
+    net: Any  # with shapes, keys, encoder_config, hidden and init, as `nets.picture.PictureNet`
     tensors: dict[str, torch.Tensor]
     figures: dict[str, Any]
     source: tuple[str, ...] = ()
@@ -52,9 +51,9 @@ class PictureModel:
         hidden: tuple[int, ...],
         keys: tuple[str, ...] | None = None,
         **own: Any,
-    ) -> PictureNet:
+    ) -> Any:
         """The network of this kind; own: of `own_facts`."""
-        return PictureNet(spec, encoder, hidden, keys=keys)
+        raise NotImplementedError
 
     def own_facts(self) -> dict[str, Any]:
         """What this kind adds: its further fields, plain."""
@@ -83,7 +82,7 @@ class PictureModel:
         facts = {
             "format": FORMAT,
             "sha256": hashlib.sha256(data).hexdigest(),
-            "images": {k: list(v) for k, v in self.net.shapes.items()},
+            "inputs": {k: list(v) for k, v in self.net.shapes.items()},
             "encoder": asdict(self.net.encoder_config),
             "hidden": list(self.net.hidden),
             **self.own_facts(),
@@ -99,16 +98,16 @@ class PictureModel:
 
     @classmethod
     def load(cls, folder: Path, spec: Spec) -> Self:
-        """Read what `save` wrote, for a run whose observation has the same cameras.
+        """Read what `save` wrote, for a run that observes the same.
 
         Raises:
             CheckpointError: not there, or damaged.
-            ConfigError: the run's cameras are others.
+            ConfigError: the run observes something else.
         """
         try:
             facts = json.loads((folder / f"{cls.kind}.json").read_text())
             data = (folder / f"{cls.kind}.safetensors").read_bytes()
-            images = {k: tuple(v) for k, v in facts["images"].items()}
+            inputs = {k: tuple(v) for k, v in facts["inputs"].items()}
             encoder, hidden = build(EncoderConfig, facts["encoder"]), tuple(facts["hidden"])
             digest, source = str(facts["sha256"]), tuple(facts["source"])
             own, figures = cls.own_fields(facts), dict(facts["figures"])
@@ -116,15 +115,15 @@ class PictureModel:
             raise cls._unusable(folder, str(error)) from error
         if facts.get("format") != FORMAT:
             raise cls._unusable(folder, f"format {facts.get('format')}")
-        got = {k: spec.observation[k].shape for k in images if k in spec.observation}
-        if got != images:
+        got = {k: spec.observation[k].shape for k in inputs if k in spec.observation}
+        if got != inputs:
             raise ConfigError(
-                f"the {cls.title} sees other cameras than this run has",
-                expected=f"images {images}",
-                got=f"images {got or 'none'}",
+                f"the {cls.title} looks at something else than this run has",
+                expected=str(inputs),
+                got=str(got or "nothing of it"),
                 fix="task.images=[...] task.image_size=N as where it was trained, or train another",
             )
-        net = cls.make_net(spec, encoder, hidden, tuple(images), **own)
+        net = cls.make_net(spec, encoder, hidden, tuple(inputs), **own)
         like = net.init(torch.Generator().manual_seed(0))
         try:
             tensors = tensors_of(Weights(0, digest, data), like)

@@ -8,14 +8,13 @@
                to the nearest of one's own successes                                  (SRPO)
 
 It never ends an episode and is no reward: it is a potential (`reward.assembly`), written beside the
-steps by `ProgressScorer`, one label per frame, of kind `progress`. It looks at no frame that comes
+steps by `reward.scorer`, one label per frame, of kind `progress`. It looks at no frame that comes
 later.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,26 +27,23 @@ from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.heads import HlGauss
 from robot_rl.nets.picture import PictureNet
 from robot_rl.reward.assembly import after_change
-from robot_rl.reward.model import PictureModel
+from robot_rl.reward.model import ScoreModel
 from robot_rl.spec import Spec
-from robot_rl.store.store import Store
-from robot_rl.types import PROGRESS, EpisodeId, EpisodeStart, Frame, Label
-
-log = logging.getLogger(__name__)
+from robot_rl.types import PROGRESS
 
 WAYS = ("value", "pair", "distance")
-ROWS_PER_READ = 2048
 STEEP, MIDDLE = 10.0, 0.5  # of SRPO's sigmoid
 
 
 @dataclass(frozen=True)
-class ProgressModel(PictureModel):
+class ProgressModel(ScoreModel):
     """A trained progress model. way: see the module; bins: of `value`'s histogram; gap: frames
     between the two of a pair. `distance` keeps its bank in the tensors: "centres" [K, F] and
     "span" [2], the distances that count as 0 and 1."""
 
     kind = "progress"
     title = "progress model"
+    label = PROGRESS
 
     way: str = "value"
     bins: int = 0
@@ -63,32 +59,35 @@ class ProgressModel(PictureModel):
         keys: tuple[str, ...] | None = None,
         **own: Any,
     ) -> ProgressNet:
-        """See `PictureModel`."""
+        """See `ScoreModel`."""
         return ProgressNet(spec, encoder, hidden, keys, **own)
 
     def own_facts(self) -> dict[str, Any]:
-        """See `PictureModel`."""
+        """See `ScoreModel`."""
         return {"way": self.way, "bins": self.bins, "gap": self.gap, "centres": self.centres}
 
     @classmethod
     def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """See `PictureModel`."""
+        """See `ScoreModel`."""
         if facts["way"] not in WAYS:
             raise ValueError(f"way {facts['way']!r}")
         return {"way": facts["way"]} | {k: int(facts[k]) for k in ("bins", "gap", "centres")}
 
+    @property
+    def needs_past(self) -> bool:
+        """Whether a number rests on those before."""
+        return self.way == "pair"
+
     @torch.no_grad()
-    def curve(
-        self, images: Mapping[str, NDArray[np.uint8]], past: Past | None = None
-    ) -> NDArray[np.float64]:
-        """phi [T] of the next T frames of an episode, images: camera key -> [T, H, W, C].
+    def curve(self, images: Mapping[str, NDArray], past: Past | None = None) -> NDArray[np.float64]:
+        """phi [T] of the next T frames of an episode, images: camera key -> uint8 [T, H, W, C].
 
         past: of the same episode, carried from call to call; None = these are its first frames.
         """
         past = Past() if past is None else past
         assert isinstance(self.net, ProgressNet)
         features = self.net.look(images, self.tensors)
-        if self.way != "pair":
+        if not self.needs_past:
             return self.net.judge(features, self.tensors).double().numpy()
         out = np.empty(len(features))
         for t, now in enumerate(features):
@@ -162,53 +161,3 @@ class ProgressNet(PictureNet):
     def change(self, before: Tensor, now: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """c [B] in [-1, 1] between features [B, F] and [B, F]."""
         return torch.tanh(self.answer(torch.cat((before, now), -1), tensors)[:, 0])
-
-
-class ProgressScorer:
-    """Writes the progress of every frame of a store that has none from this model.
-
-    What was recorded before (demonstrations, imported data) is scored like what comes in; after a
-    restart it goes on where it was. Evaluation episodes are left alone.
-    """
-
-    def __init__(self, store: Store, model: ProgressModel) -> None:
-        self._store, self._model, self._cursor = store, model, 0
-        self._running: dict[EpisodeId, Past] = {}
-        self._known = {
-            (x.id, x.step)
-            for x in store.all_labels()
-            if (x.kind, x.author) == (PROGRESS, model.author)
-        }
-
-    def turn(self) -> int:
-        """Score what has come in; returns the frames."""
-        done = 0
-        while True:
-            rows, self._cursor = self._store.rows_since(self._cursor, ROWS_PER_READ)
-            if not rows:
-                return done
-            frames: dict[EpisodeId, list[Frame]] = {}
-            for row in rows:
-                if isinstance(row, EpisodeStart) and row.purpose != "eval":
-                    self._running[row.id] = Past()
-                elif isinstance(row, Frame) and row.id in self._running:
-                    frames.setdefault(row.id, []).append(row)
-            for id_, some in frames.items():
-                done += self._score(id_, some)
-
-    def _score(self, id_: EpisodeId, frames: Sequence[Frame]) -> int:
-        if self._model.way != "pair":  # of which each number rests on those before
-            frames = [f for f in frames if (id_, f.frame) not in self._known]
-        if not frames:
-            return 0
-        images = {k: np.stack([f.observation[k] for f in frames]) for k in self._model.net.keys}
-        phi = self._model.curve(images, self._running[id_])
-        labels = [
-            # the number of the label is that of the frame: said twice it is the same row
-            Label(id_, f.frame, f.frame, PROGRESS, float(p), "progress", self._model.author,
-                  f.stamp_ns)
-            for f, p in zip(frames, phi, strict=True)
-            if (id_, f.frame) not in self._known
-        ]  # fmt: skip
-        self._store.append(labels)
-        return len(labels)

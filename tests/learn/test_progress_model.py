@@ -23,7 +23,8 @@ from robot_rl.learn.progress_model import (
 from robot_rl.learn.success import Footage, SuccessConfig, footage
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.report.rewards import write_reward_page
-from robot_rl.reward.progress import WAYS, Past, ProgressModel, ProgressScorer
+from robot_rl.reward.progress import WAYS, Past, ProgressModel
+from robot_rl.reward.scorer import FrameScorer
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.store.samples import episode_rows
 from robot_rl.store.store import Store
@@ -147,10 +148,10 @@ def labels_of(store: Store, model: ProgressModel) -> dict[tuple[EpisodeId, int |
 def test_every_frame_of_a_store_gets_one_label_whenever_it_is_asked(store: Store, way: str) -> None:
     model = learn_progress(films(store), SPEC, replace(CONFIG, way=way, gap=3, updates=5))
     store.append(episode(16, success=True, purpose="eval"))
-    assert ProgressScorer(store, model).turn() == 16 * (STEPS + 1)
+    assert FrameScorer(store, model).turn() == 16 * (STEPS + 1)
     before = labels_of(store, model)
     assert len(before) == 16 * (STEPS + 1) and {id_.episode for id_, _ in before} == set(range(16))
-    again = ProgressScorer(store, model)  # after a restart
+    again = FrameScorer(store, model)  # after a restart
     assert again.turn() == 0
     rows = episode(17, success=True)
     for row in rows:  # and as it comes in, frame by frame
@@ -193,4 +194,4 @@ def test_the_page_shows_what_misleads_first_and_holds_everything(
     html = page.read_text()
     assert "&lt;model&gt;" in html and "<model>" not in html
     assert html.count('class="strip-row"') == 5 and html.count("data:image/png") == 50
-    assert "src=\"http" not in html and "href=\"http" not in html
+    assert 'src="http' not in html and 'href="http' not in html

@@ -26,7 +26,7 @@ from robot_rl.learn.success import (
 )
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.ports import RewardResult
-from robot_rl.reward.classifier import ClassifierReward, SuccessModel
+from robot_rl.reward.classifier import ClassifierReward, SuccessModel, Where
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.store.samples import episode_rows
@@ -174,7 +174,7 @@ def test_what_is_no_model_or_sees_other_cameras_is_refused(
         SuccessModel.load(folder, SPEC)
     model.save(folder)
     larger = SPEC.observation | {IMAGE: TensorSpec((32, 32, 3), "uint8")}
-    with pytest.raises(ConfigError, match="other cameras"):
+    with pytest.raises(ConfigError, match="looks at something else"):
         SuccessModel.load(folder, replace(SPEC, observation=larger))
     facts = json.loads((folder / FACTS).read_text())
     for key, value in (("hidden", [9]), ("sha256", "0" * 64), ("format", 9), ("encoder", {"x": 1})):
@@ -234,6 +234,42 @@ def test_success_has_to_be_held_and_evaluation_asks_the_task(model: SuccessModel
     truth.says = True
     last = reward.score(None, no)
     assert last.success and last.score is None
+
+
+def test_k_of_n_ticks_and_the_state_have_to_agree(model: SuccessModel) -> None:
+    spec = replace(SPEC, state_layout=(("gripper", 1, "m"), ("speed", 1, "m/s")))
+    where = Where.of({"gripper": (0.0, 0.02)}, spec)
+    reward: Any = ClassifierReward(model, Truth(), hold_steps=3, agree=2, where=where)
+    rng = np.random.default_rng(0)
+    closed, wide = np.array([0.01, 9.0], np.float32), np.array([0.5, 9.0], np.float32)
+
+    def seen(success: bool, state: np.ndarray = closed) -> bool:
+        return reward.score(None, {IMAGE: picture(success, rng), "state": state}).success
+
+    reward.begin_episode("train")
+    assert [seen(x) for x in (True, False, True)] == [False, False, True]
+    reward.begin_episode("train")
+    assert [seen(x) for x in (True, True, False)] == [False, True, False]  # this moment shows none
+    reward.begin_episode("train")
+    assert [seen(True, wide) for _ in range(3)] == [False] * 3
+    assert seen(True)
+
+
+@pytest.mark.parametrize(
+    ("named", "match"),
+    [
+        ({"griper": (0, 1)}, "no single number"),
+        ({"tcp": (0, 1)}, "no single number"),
+        ({"tcp.3": (0, 1)}, "no single number"),
+        ({"tcp.1": (1, 0)}, "lowest and a highest"),
+        ({"gripper": (1,)}, "lowest and a highest"),
+    ],
+)
+def test_a_bound_on_what_the_state_does_not_hold_is_refused(named: Any, match: str) -> None:
+    spec = replace(SPEC, state_layout=(("gripper", 1, "m"), ("tcp", 3, "m")))
+    with pytest.raises(ConfigError, match=match):
+        Where.of(named, spec)
+    assert Where.of({"tcp.2": (0, 1)}, spec).bounds == ((3, 0.0, 1.0),)
 
 
 def test_scores_beside_the_steps_change_nothing_that_is_learned(store: Store) -> None:

@@ -19,7 +19,13 @@ SIMULATORS = ("mujoco", "isaacsim", "omni", "pxr")
 # the composition roots: they put ports and implementations together, by late imports
 ROOTS = ("cli", "train", "evaluate", "record", "lockstep", "actor", "video", "loop_bench")
 ROOTS += ("operate.devices", "console_bench")
-TORCH_REWARDS = ("reward.model", "reward.classifier", "reward.progress")
+TORCH_REWARDS = (
+    "reward.model",
+    "reward.classifier",
+    "reward.progress",
+    "reward.preference",
+    "reward.scorer",
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,65 @@
+"""A model of frames beside the learner: what it says of every frame of a store becomes a label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from robot_rl.reward.preference import PreferenceModel
+from robot_rl.reward.progress import Past, ProgressModel
+from robot_rl.store.store import Store
+from robot_rl.types import EpisodeId, EpisodeStart, Frame, Label
+
+ROWS_PER_READ = 2048
+
+
+class FrameScorer:
+    """Writes what a model says of every frame of a store that has no label from it.
+
+    What was recorded before (demonstrations, imported data) is scored like what comes in; after a
+    restart it goes on where it was. Evaluation episodes are left alone.
+    """
+
+    def __init__(self, store: Store, model: ProgressModel | PreferenceModel) -> None:
+        self._store, self._model, self._cursor = store, model, 0
+        self._running: dict[EpisodeId, Past] = {}
+        self._known = {
+            (x.id, x.step)
+            for x in store.all_labels()
+            if (x.kind, x.author) == (model.label, model.author)
+        }
+
+    def turn(self) -> int:
+        """Score what has come in; returns the frames."""
+        done = 0
+        while True:
+            rows, self._cursor = self._store.rows_since(self._cursor, ROWS_PER_READ)
+            if not rows:
+                return done
+            frames: dict[EpisodeId, list[Frame]] = {}
+            for row in rows:
+                if isinstance(row, EpisodeStart) and row.purpose != "eval":
+                    self._running[row.id] = Past()
+                elif isinstance(row, Frame) and row.id in self._running:
+                    frames.setdefault(row.id, []).append(row)
+            for id_, some in frames.items():
+                done += self._score(id_, some)
+
+    def _score(self, id_: EpisodeId, frames: Sequence[Frame]) -> int:
+        model = self._model
+        if not model.needs_past:
+            frames = [f for f in frames if (id_, f.frame) not in self._known]
+        if not frames:
+            return 0
+        seen = {k: np.stack([f.observation[k] for f in frames]) for k in model.net.keys}
+        labels = [
+            # the number of the label is that of the frame: said twice it is the same row
+            Label(
+                id_, f.frame, f.frame, model.label, float(v), model.kind, model.author, f.stamp_ns
+            )
+            for f, v in zip(frames, model.curve(seen, self._running[id_]), strict=True)
+            if (id_, f.frame) not in self._known
+        ]
+        self._store.append(labels)
+        return len(labels)
