@@ -28,7 +28,7 @@ VERBS = {
     "replay": "play recorded episodes once more in the simulator, through the gate",
     "report": "write report.html of a run",
     "export": "episodes for other programs: LeRobot dataset, MCAP bags, Rerun",
-    "reward": "learn what success looks like from recorded pictures, and measure it",
+    "reward": "learn what recorded episodes are worth: success, progress, preferences; measure it",
     "filter": "leave steps that undo progress out of what is cloned",
     "import": "demonstrations of another program (LeRobot dataset) into a folder to learn from",
     "study": "learn a task with parts of the method left out: the ablation table",

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
 from robot_rl.cli.progress import Progress
-from robot_rl.errors import ConfigError
+from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.experiment import Experiment
 
 TEXT = """
-Learn from the pictures of recorded episodes what success looks like (--kind success), or how far
-the task is (--kind progress), and measure how well that works on others. `train` needs runs with
-successes and failures, and holds some episodes of each back; `eval` judges a model on other runs,
-tries to deceive it, and writes a page with strips of episodes that a person checks in a minute. A
-run of reward=classifier then learns without ground truth; reward.progress shapes any reward.
+Learn from recorded episodes what they are worth, and measure how well that works on others:
+  train    from pictures: what success looks like (--kind success), how far the task is (progress)
+  eval     a model on other runs: figures, attempts to deceive it, a page with strips of episodes
+  prefer   from answers to "which of two moments is nearer to the goal?", asked of a vision-language
+           model; recorded rewards are not looked at
+A run of reward=classifier then learns without ground truth; reward.progress shapes any reward;
+reward.preference replaces it.
 """
 EXAMPLES = """
 robot-rl record experiment=lift_pixels --demos 30 reward.hold_steps=5 run_dir=runs/good
@@ -28,6 +30,27 @@ robot-rl reward train runs/good runs/poor --kind progress --out runs/lift_reward
 robot-rl reward eval runs/other --model runs/lift_reward
 robot-rl train experiment=lift_pixels reward=classifier reward.model=runs/lift_reward \\
     reward.progress=runs/lift_reward reward.shaping=0.5
+"""
+TRAIN = """
+Learn from runs with successes and failures; some episodes of each are held back, and the figures
+are about these.
+"""
+EVAL = """
+Judge a model on runs that it has not learned from, try to deceive it, and write a page with strips
+of episodes that a person checks in a minute: what it got wrong comes first.
+"""
+PREFER = """
+Learn a reward for recorded episodes of mixed quality that nobody has labelled: ask a
+vision-language model which of two moments is nearer to the goal, most about what is unclear, and
+learn what the answers share. With --train, learn the task from these episodes and this reward at
+once: the words are those of `robot-rl train`.
+"""
+PREFER_EXAMPLES = """
+robot-rl reward prefer runs/mixed --out runs/worth --task "lift the red cube" \\
+    --server http://127.0.0.1:8000/v1 --vlm Qwen/Qwen3-VL-8B-Instruct --camera image/front
+robot-rl reward prefer runs/mixed --out runs/worth --truth 0.1      the simulator says, 10 % wrong
+robot-rl reward prefer runs/mixed --out runs/worth --truth 0 \\
+    --train experiment=lift algo=iql learner.pretrain_updates=20000
 """
 NAMES = {
     "success": {
@@ -47,61 +70,167 @@ NAMES = {
         "kendall_a": "Kendall tau-a of ends, true progress",
         "kendall_b": "Kendall tau-b of the same",
     },
+    "preference": {
+        "agreement": "agrees with answers not learned from",
+        "voc_truth": "order of true progress in an episode",
+        "kendall_a": "Kendall tau-a of ends, true progress",
+        "kendall_b": "Kendall tau-b of the same",
+    },
 }
+KINDS = ("success", "progress")
 SHOWN = 24  # episodes on the page; what is wrong comes first
 
 
 def run(argv: Sequence[str]) -> int:
-    """Train or evaluate; return 0."""
-    parser = Parser("reward", TEXT, EXAMPLES).with_json()
-    parser.add_argument("what", choices=("train", "eval"))
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
-    parser.add_argument(
-        "--kind", choices=tuple(NAMES), help="default: success; eval: what is there"
-    )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="train: where the model goes")
-    parser.add_argument("--model", type=Path, metavar="FOLDER", help="eval: the model")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="eval: default FOLDER/KIND.html")
+    """Do one of the three; return 0."""
+    if not argv or argv[0] in ("-h", "--help"):
+        Parser("reward", TEXT, EXAMPLES).read(["--help"])
+    if argv[0] not in VERBS:
+        raise ConfigError(
+            f"unknown word '{argv[0]}'",
+            expected="robot-rl reward " + "|".join(VERBS),
+            got=argv[0],
+            fix=did_you_mean(argv[0], VERBS),
+        )
+    return VERBS[argv[0]](argv[1:])
+
+
+def _train(argv: Sequence[str]) -> int:
+    parser = _parser("train", TRAIN, EXAMPLES)
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the model")
+    parser.add_argument("--kind", choices=KINDS, default="success", help="default: success")
     parser.add_argument("--updates", type=int, default=1500, help="gradient steps (default: 1500)")
-    parser.add_argument("--positives", type=int, default=5, metavar="N", help="default: 5")
-    parser.add_argument("--margin", type=int, default=5, metavar="N", help="default: 5")
     parser.add_argument("--hold-steps", type=int, default=3, metavar="N", help="success: default 3")
-    parser.add_argument("--way", help="progress: value (default), pair or distance")
-    parser.add_argument("--discount", type=float, help="progress: of the steps that are left; default: 1, linear")
+    parser.add_argument("--way", default="value", help="progress: value (default), pair, distance")
+    parser.add_argument(
+        "--discount", type=float, default=1.0, help="progress: per step left; default: 1, linear"
+    )
+    parser.add_argument(
+        "--failures", type=float, default=0.0, help="progress: share of a batch (default: 0)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     args = parser.read(argv)
-    needed, other = (args.out, args.model) if args.what == "train" else (args.model, args.out)
-    if needed is None or other is not None:
-        parser.error("train needs --out FOLDER, eval needs --model FOLDER")
-    names = ("updates", "positives", "margin", "hold_steps", "seed")
-    try:
-        film: Any = engine("robot_rl.learn.success:SuccessConfig")(
-            **{name: getattr(args, name) for name in names}
-        )
-        ways = {k: v for k in ("way", "discount") if (v := getattr(args, k)) is not None}
-        progress: Any = engine("robot_rl.learn.progress_model:ProgressConfig")(
-            updates=args.updates, seed=args.seed, **ways
-        )
-    except ValueError as error:
-        parser.error(str(error))
-    if args.what == "train":
-        kinds, act = (args.kind or "success",), _train
-    else:
-        there = [k for k in NAMES if (args.model / f"{k}.json").is_file()]
-        kinds, act = ((args.kind,) if args.kind else tuple(there) or ("success",)), _evaluate
+    film = _film(parser, args, "updates", "hold_steps", "seed")
+    config, learn = film, "success:learn_success"
+    if args.kind == "progress":
+        names = ("updates", "seed", "way", "discount", "failures")
+        config = _config(parser, "progress_model:ProgressConfig", args, names)
+        learn = "progress_model:learn_progress"
     spec, episodes = _episodes(args.runs, film)
-    told: dict[str, Any] = {}
-    for kind in kinds:
-        figures = act(kind, args, spec, episodes, film if kind == "success" else progress)
-        told |= figures
-        words = as_words(kind, figures)
-        head = f"{figures['episodes']} episodes not learned from, {figures['successes']} succeed"
-        say("\n".join([head, *(f"{name:<38}{value:>8}" for name, value in words.items())]))
-    write_json(args.json, told)
-    if args.what == "train":
-        use = "reward=classifier reward.model" if kinds[0] == "success" else "reward.progress"
-        say(f"model in {args.out}; learn with it: {use}={args.out}")
+    with Progress("updates") as progress:
+        source = [str(run) for run in args.runs]
+        model = engine(f"robot_rl.learn.{learn}")(
+            episodes, spec, config, source=source, told=progress
+        )
+    model.save(args.out)
+    _tell(args.kind, model.figures)
+    write_json(args.json, model.figures)
+    use = {"success": "reward=classifier reward.model", "progress": "reward.progress"}[args.kind]
+    say(f"model in {args.out}; learn with it: {use}={args.out}")
     return 0
+
+
+def _eval(argv: Sequence[str]) -> int:
+    parser = _parser("eval", EVAL, EXAMPLES)
+    parser.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="of `train`")
+    parser.add_argument("--kind", choices=KINDS, help="default: whatever the folder holds")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="default: FOLDER/KIND.html")
+    args = parser.read(argv)
+    there = [k for k in KINDS if (args.model / f"{k}.json").is_file()]
+    spec, episodes = _episodes(args.runs, _film(parser, args))
+    told: dict[str, Any] = {}
+    for kind in [args.kind] if args.kind else there or ["success"]:
+        model, figures, strips = JUDGED[kind](args.model, spec, episodes)
+        page = engine("robot_rl.report.rewards:write_reward_page")(
+            args.page or args.model / f"{kind}.html",
+            name=f"{args.model.name}: {model.title} {model.version}",
+            subtitle=f"on {len(episodes)} episodes of {', '.join(str(r) for r in args.runs)}",
+            figures=as_words(kind, figures),
+            strips=strips,
+        )
+        _tell(kind, figures)
+        say(f"look at it: {page}")
+        told |= figures
+    write_json(args.json, told)
+    return 0
+
+
+def _judge_success(folder: Path, spec: Any, episodes: list[Any]) -> tuple[Any, dict, Any]:
+    kind: Any = engine("robot_rl.reward.classifier:SuccessModel")
+    model = kind.load(folder, spec)
+    figures = engine("robot_rl.learn.success:judge")(model, episodes)
+    figures["hacks"] = engine("robot_rl.learn.success:deceive")(model, episodes)
+    return model, figures, engine("robot_rl.learn.success:strips")(model, episodes, SHOWN)
+
+
+def _judge_progress(folder: Path, spec: Any, episodes: list[Any]) -> tuple[Any, dict, Any]:
+    kind: Any = engine("robot_rl.reward.progress:ProgressModel")
+    model = kind.load(folder, spec)
+    judge = engine("robot_rl.learn.progress_model:judge_progress")
+    figures = judge(model, episodes, spec.control_hz)
+    figures["controls"] = engine("robot_rl.learn.progress_model:controls")(model, episodes)
+    return model, figures, engine("robot_rl.learn.progress_model:strips")(model, episodes, SHOWN)
+
+
+def _prefer(argv: Sequence[str]) -> int:
+    parser = _parser("prefer", PREFER, PREFER_EXAMPLES, several=False)
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the model")
+    parser.add_argument("--task", default="", metavar="TEXT", help="what the robot shall do")
+    parser.add_argument("--server", default="", metavar="URL", help="OpenAI-compatible, .../v1")
+    parser.add_argument("--vlm", default="", metavar="NAME", help="the model, as the server says")
+    parser.add_argument("--camera", default="", help="image entry (default: the first)")
+    parser.add_argument("--cache", default="", metavar="FILE", help="keep answers there")
+    parser.add_argument(
+        "--truth", type=float, metavar="NOISE", help="ask the simulator; this share of lies"
+    )
+    parser.add_argument("--pairs", type=int, default=500, help="questions (default: 500)")
+    parser.add_argument("--rounds", type=int, default=4, help="of questions (default: 4)")
+    parser.add_argument("--updates", type=int, default=1000, help="gradient steps (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--train", nargs="+", metavar="key=value", help="then learn the task")
+    args = parser.read(argv)
+    if (args.truth is None) == (not args.server):
+        parser.error("give --server URL with --vlm and --task, or --truth NOISE")
+    names = ("pairs", "rounds", "updates", "seed")
+    config = _config(parser, "preference:PreferenceConfig", args, names)
+    spec = Experiment.load(args.runs).spec
+    keys = [k for k in spec.observation if not k.startswith("base/")]
+    with (
+        engine("robot_rl.store.dataset:open_store")(args.runs) as store,
+        Progress(f"episodes of {args.runs}") as progress,
+    ):
+        episodes = list(engine("robot_rl.learn.preference:reels")(store, keys, progress))
+    if args.truth is not None:
+        judge = engine("robot_rl.learn.preference:truthful")(args.truth, args.seed)
+        model = _learn_preference(args, episodes, spec, judge, config)
+    else:
+        asking = engine("robot_rl.reward.vlm.prefer:asking")
+        words = {"server": args.server, "model": args.vlm, "task": args.task}
+        with asking(args.runs, **words, camera=args.camera, cache=args.cache) as judge:
+            model = _learn_preference(args, episodes, spec, judge, config)
+    model.save(args.out)
+    _tell("preference", model.figures)
+    write_json(args.json, model.figures)
+    words = [f"train.dataset={args.runs}", f"reward.preference={args.out}"]
+    if not args.train:
+        say(f"model in {args.out}; learn with it: {' '.join(words)}")
+        return 0
+    offline = ["runtime=lockstep", "train.demos=0", "train.max_env_steps=0", *words]
+    return engine("robot_rl.cli.train:run")([*offline, *args.train])
+
+
+def _learn_preference(args: Any, episodes: Any, spec: Any, judge: Any, config: Any) -> Any:
+    with Progress("updates") as progress:
+        learn = engine("robot_rl.learn.preference:learn_preference")
+        return learn(episodes, spec, judge, config, source=[str(args.runs)], told=progress)
+
+
+VERBS: dict[str, Callable[[Sequence[str]], int]] = {
+    "train": _train,
+    "eval": _eval,
+    "prefer": _prefer,
+}
+JUDGED = {"success": _judge_success, "progress": _judge_progress}
 
 
 def as_words(kind: str, figures: Mapping[str, Any]) -> dict[str, str]:
@@ -113,40 +242,38 @@ def as_words(kind: str, figures: Mapping[str, Any]) -> dict[str, str]:
     return {k: "-" if math.isnan(v) else f"{v:.3f}" for k, v in shown.items()}
 
 
-def _train(kind: str, args: Any, spec: Any, episodes: list[Any], config: Any) -> dict[str, Any]:
-    targets = {"success": "success:learn_success", "progress": "progress_model:learn_progress"}
-    learn = engine(f"robot_rl.learn.{targets[kind]}")
-    with Progress("updates") as progress:
-        source = [str(run) for run in args.runs]
-        model = learn(episodes, spec, config, source=source, told=progress)
-    model.save(args.out)
-    return model.figures
-
-
-def _evaluate(kind: str, args: Any, spec: Any, episodes: list[Any], config: Any) -> dict[str, Any]:
-    write = engine("robot_rl.report.rewards:write_reward_page")
-    if kind == "success":
-        model: Any = engine("robot_rl.reward.classifier:SuccessModel")
-        model = model.load(args.model, spec)
-        figures = engine("robot_rl.learn.success:judge")(model, episodes)
-        figures["hacks"] = engine("robot_rl.learn.success:deceive")(model, episodes)
-        strips = engine("robot_rl.learn.success:strips")(model, episodes, SHOWN)
+def _tell(kind: str, figures: Mapping[str, Any]) -> None:
+    if kind == "preference":
+        say(f"{figures['asked']} questions: {figures['answers']} answers to learn from,")
+        say(f"  {figures['ties']} ties, {figures['silent']} not answered")
     else:
-        model = engine("robot_rl.reward.progress:ProgressModel")
-        model = model.load(args.model, spec)
-        judge = engine("robot_rl.learn.progress_model:judge_progress")
-        figures = judge(model, episodes, spec.control_hz)
-        figures["controls"] = engine("robot_rl.learn.progress_model:controls")(model, episodes)
-        strips = engine("robot_rl.learn.progress_model:strips")(model, episodes, SHOWN)
-    page = write(
-        args.page or args.model / f"{kind}.html",
-        name=f"{args.model.name}: {model.title} {model.version}",
-        subtitle=f"on {len(episodes)} episodes of {', '.join(str(r) for r in args.runs)}",
-        figures=as_words(kind, figures),
-        strips=strips,
-    )
-    say(f"look at it: {page}")
-    return figures
+        say(f"{figures['episodes']} episodes not learned from, {figures['successes']} succeed")
+    for name, value in as_words(kind, figures).items():
+        say(f"{name:<38}{value:>8}")
+
+
+def _parser(what: str, text: str, examples: str, several: bool = True) -> Parser:
+    parser = Parser(f"reward {what}", text, examples).with_json()
+    if several:
+        parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
+        parser.add_argument("--positives", type=int, default=5, metavar="N", help="default: 5")
+        parser.add_argument("--margin", type=int, default=5, metavar="N", help="default: 5")
+    else:
+        parser.add_argument("runs", type=Path, metavar="RUN", help="run folder")
+    return parser
+
+
+def _config(parser: Parser, target: str, args: Any, names: Sequence[str]) -> Any:
+    """Of a kind of `robot_rl.learn`, from the arguments of these names."""
+    try:
+        return engine(f"robot_rl.learn.{target}")(**{n: getattr(args, n) for n in names})
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def _film(parser: Parser, args: Any, *more: str) -> Any:
+    """How episodes are read."""
+    return _config(parser, "success:SuccessConfig", args, ("positives", "margin", *more))
 
 
 def _episodes(runs: Sequence[Path], config: Any) -> tuple[Any, list[Any]]:

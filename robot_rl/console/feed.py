@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 import zmq
 
 from robot_rl.console.telemetry import Figures, word_of
-from robot_rl.errors import LinkError
+from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.link.panel import Panel, socket_address
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ POLL_S = 0.004  # between two questions for a picture that is not there yet
 DUE, LONGEST_S = 0.8, 0.1  # nothing is asked for this share of a camera's period, or this long
 IDLE_S = 2.0  # a camera nobody asks for is not fetched
 AWAY_S = 0.5  # between two tries while the robot side is away
+SCORE_S = 0.3  # between two looks for the classifier's newest score
 FROZEN_S = 1.0  # a camera that shows the same picture this long is called frozen
 DEFECT = {"word": "OFFLINE", "reason": "the console has a defect; see its log", "robot": {}}
 NOTHING_YET: dict[str, Any] = {"learning": 0, "figures": {}, "findings": [], "curves": {}}
@@ -61,13 +62,22 @@ class _Camera:
 class Feed:
     """Telemetry, pictures and control of one run.
 
+    Args:
+        score: reads what the run's classifier says now.
+
     Attributes:
         about: what does not change while the run lasts (task, cameras, key map).
         panel: questions to the robot side.
     """
 
-    def __init__(self, run_dir: Path, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        about: Mapping[str, Any],
+        score: Callable[[], dict[str, Any] | None] = lambda: None,
+    ) -> None:
         self.about = dict(about)
+        self._read_score, self._score = score, None
         self._run_dir = run_dir
         self._figures = Figures(run_dir)
         self._learning = NOTHING_YET  # "learning" counts lines read: a slow reader misses none
@@ -85,11 +95,11 @@ class Feed:
         self._control.setsockopt(zmq.SNDHWM, 4)  # old input is worth nothing
         self._control.setsockopt(zmq.IMMEDIATE, 1)
         self._control.connect(socket_address(self._run_dir, "control"))
-        gather = asyncio.create_task(self._gather())
+        own = [asyncio.create_task(work) for work in (self._gather(), self._watch_score())]
         try:
             yield
         finally:
-            tasks = [gather, *(c.task for c in self._cameras.values() if c.task)]
+            tasks = [*own, *(c.task for c in self._cameras.values() if c.task)]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -153,6 +163,13 @@ class Feed:
             due_s = taken_s + min(DUE * period_s, LONGEST_S)
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
 
+    async def _watch_score(self) -> None:
+        """Beside the telemetry: a store that is busy with a review must not keep the word."""
+        while True:
+            with suppress(RobotRLError):  # nothing has been recorded yet
+                self._score = await asyncio.to_thread(self._read_score)
+            await asyncio.sleep(SCORE_S)
+
     async def _gather(self) -> None:
         """Robot side and figures, ten times a second, whatever goes wrong with one of them."""
         deadline_s = time.monotonic()
@@ -183,4 +200,4 @@ class Feed:
                 "curves": {k: list(v) for k, v in self._figures.curves.items() if v},
             }
         word, reason = word_of(view)
-        return {"word": word, "reason": reason, "robot": view or {}}
+        return {"word": word, "reason": reason, "robot": view or {}, "score": self._score}

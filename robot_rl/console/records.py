@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -19,14 +19,24 @@ from robot_rl.errors import StoreError
 from robot_rl.experiment import Experiment
 from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
-from robot_rl.store.review import check_label, review
+from robot_rl.store.review import FOLDED, Review, check_label, review
 from robot_rl.store.scenes import SCENES, Scenes
 from robot_rl.store.store import Store
-from robot_rl.types import EpisodeId, Frame, Label, RobotState
+from robot_rl.types import (
+    PREDICATE,
+    PROGRESS,
+    SUCCESS_SCORE,
+    EpisodeId,
+    Frame,
+    Label,
+    RobotState,
+)
 
 SCENE = "scene"  # the camera of a simulated run without cameras: drawn when somebody looks
 STORES = ("actor.sqlite", "store.sqlite")  # of a run over ROS 2; of a lockstep run
 KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through them
+CLASSIFIER = "classifier"  # source of its scores
+LONGEST_S = 60.0  # what may be labelled at once
 
 
 class Records:
@@ -53,7 +63,11 @@ class Records:
                     got="neither",
                     fix="wait until the run has started",
                 )
-            self._store = Store(found)
+            store = Store(found)
+            if store.spec is None:  # opened between its making and the run's first word
+                store.close()
+                raise StoreError("the run has just begun", expected="its spec", got="none yet")
+            self._store = store
         return self._store
 
     def close(self) -> None:
@@ -66,8 +80,10 @@ class Records:
         """All episodes, newest first; without observations."""
         store = self.store
         labels: dict[EpisodeId, list[Label]] = {}
-        for label in store.all_labels():
+        for label in store.all_labels(FOLDED):
             labels.setdefault(label.id, []).append(label)
+        reviews = {id_: review(said) for id_, said in labels.items()}
+        truths = {id_: x.value > 0.0 for id_, x in store.last_scores(PREDICATE).items()}
         return [
             {
                 "run": r.id.run,
@@ -79,7 +95,8 @@ class Records:
                 "ending": r.ending,
                 "success": r.success,
                 "stamp_ns": r.stamp_ns,
-                "review": _verdict(labels.get(r.id, [])),
+                "review": _verdict(said := reviews.get(r.id, Review())),
+                "voices": _voices(said, r.success, truths.get(r.id)),
             }
             for r in reversed(store.episode_summaries())
         ]
@@ -90,8 +107,14 @@ class Records:
         steps = store.steps(id_)
         if not steps and not store.events(id_):
             raise _missing(id_)
-        labels = store.labels(id_)
-        spec = store.spec
+        labels, spec = store.labels(id_), store.spec
+        said, end = review(labels), steps[-1] if steps else None
+        ends = {
+            x.source: x.value > 0.0
+            for x in labels
+            if end is not None and (x.kind, x.step) == (SUCCESS_SCORE, end.step)
+        }
+        by = CLASSIFIER if CLASSIFIER in ends else "recorded"
         return {
             "cameras": self._cameras(spec, id_),
             "control_hz": spec.control_hz if spec else None,
@@ -116,9 +139,11 @@ class Records:
             "labels": [
                 {"label": x.label, "author": x.author, "kind": x.kind, "value": x.value,
                  "step": x.step, "stamp_ns": x.stamp_ns}
-                for x in labels
+                for x in labels if x.kind in FOLDED
             ],
-            "review": _verdict(labels),
+            "scores": _scores(labels),
+            "review": _verdict(said),
+            "voices": _voices(said, end.success if end else None, ends.get(PREDICATE), by),
         }  # fmt: skip
 
     def _cameras(self, spec: Spec | None, id_: EpisodeId) -> list[str]:
@@ -155,38 +180,49 @@ class Records:
     def label(self, said: Mapping[str, Any], author: str) -> dict[str, Any]:
         """Append what a person says about an episode; without "episode": about the newest one.
 
+        "last_s" in the place of "step": the same of each step of the last so many seconds.
+
         Raises:
             StoreError: it says nothing that can be understood, or the disk is full; nothing is
                 stored.
         """
         store = self.store
         id_, steps = self._meant(said)
-        step = said.get("step")
-        if not isinstance(said.get("value", 1.0), int | float) or not (
-            step is None or isinstance(step, int)
-        ):
+        step, value, last_s = said.get("step"), said.get("value", 1.0), said.get("last_s")
+        if not isinstance(value, int | float) or not (step is None or isinstance(step, int)):
             raise StoreError("a label needs a number", expected="value: number", got=str(said)[:80])
+        meant = (step,) if last_s is None else self._last_steps(steps, last_s)
         with self._turn:
-            label = Label(
-                id=id_,
-                label=store.next_label(id_, author),
-                step=step,
-                kind=str(said.get("kind")),
-                value=float(said.get("value", 1.0)),
-                source="person",
-                author=author,
-                stamp_ns=time.time_ns(),
-            )
-            store.append([check_label(label, steps)])
-        words = f"{label.kind} {label.value:g} of episode {id_.episode}"
+            first, stamp_ns = store.next_label(id_, author), time.time_ns()
+            labels = [
+                Label(
+                    id=id_,
+                    label=first + i,
+                    step=which,
+                    kind=str(said.get("kind")),
+                    value=float(value),
+                    source="person",
+                    author=author,
+                    stamp_ns=stamp_ns,  # one for all: they are taken back together
+                )
+                for i, which in enumerate(meant)
+            ]
+            store.append(check_label(label, steps) for label in labels)
+        words = f"{said['kind']} {value:g} of episode {id_.episode}"
+        words += "" if last_s is None else f", steps {meant[0]} to {meant[-1]}"
         return {
-            "label": label.label,
+            "label": first,
             "run": id_.run,
             "actor": id_.actor,
             "episode": id_.episode,
             "said": words,
-            "review": _verdict(store.labels(id_)),
+            "review": _verdict(review(store.labels(id_))),
         }
+
+    def score(self) -> dict[str, Any] | None:
+        """What the run's classifier says now; None without one."""
+        found = self.store.newest_score(CLASSIFIER)
+        return None if found is None else {"author": found.author, "value": found.value}
 
     def _meant(self, said: Mapping[str, Any]) -> tuple[EpisodeId, int]:
         """The episode that is spoken about, and how many steps it has."""
@@ -202,6 +238,17 @@ class Records:
                 return id_, steps
         raise StoreError("there is no episode to label yet", expected="an episode", got="none")
 
+    def _last_steps(self, steps: int, last_s: object) -> Sequence[int]:
+        """Those of the last so many seconds, one at least."""
+        spec = self.store.spec
+        if spec is None or not isinstance(last_s, int | float) or not 0.0 < last_s <= LONGEST_S:
+            raise StoreError(
+                "nobody can look back so far",
+                expected=f"last_s: seconds, at most {LONGEST_S:g}",
+                got=str(last_s)[:80],
+            )
+        return range(max(0, steps - max(1, round(last_s * spec.control_hz))), steps)
+
     def _read_frames(self, id_: EpisodeId) -> dict[int, Frame]:
         return {frame.frame: frame for frame in self.store.frames(id_)}
 
@@ -211,8 +258,7 @@ def _jpeg(rgb: NDArray[np.uint8]) -> bytes:
     return data.tobytes()
 
 
-def _verdict(labels: list[Label]) -> dict[str, Any]:
-    folded = review(labels)
+def _verdict(folded: Review) -> dict[str, Any]:
     return {
         "excluded": folded.excluded,
         "neutral": folded.neutral,
@@ -220,6 +266,27 @@ def _verdict(labels: list[Label]) -> dict[str, Any]:
         "first": folded.first,
         "last": folded.last,
     }
+
+
+def _voices(
+    said: Review, recorded: bool | None, truth: bool | None, by: str = "recorded"
+) -> dict[str, bool]:
+    """Who says that the episode succeeded, and who that it failed; first who counts most."""
+    voices = {"person": said.success, PREDICATE: truth, by: recorded, "vlm": said.model_success}
+    return {who: success for who, success in voices.items() if success is not None}
+
+
+def _scores(labels: Sequence[Label]) -> list[dict[str, Any]]:
+    """The lines of the models: who, what, and [frame, value] of each point."""
+    lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for x in labels:
+        if x.step is not None and x.kind in (SUCCESS_SCORE, PROGRESS):
+            frame = x.step + (x.kind == SUCCESS_SCORE)  # a step's score is of the frame it led to
+            lines.setdefault((x.author, x.kind), []).append((frame, round(x.value, 3)))
+    return [
+        {"author": author, "kind": kind, "points": sorted(points)}
+        for (author, kind), points in sorted(lines.items())
+    ]
 
 
 def _missing(id_: EpisodeId, what: str = "that episode") -> StoreError:

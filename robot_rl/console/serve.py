@@ -60,7 +60,8 @@ def server_of(run_dir: Path, host: str, port: int) -> tuple[uvicorn.Server, Acce
     experiment, access = Experiment.load(run_dir), Access(Seat(seat_file(run_dir)))
     names = {host, "localhost"} if host in ("127.0.0.1", "::1") else {host}
     hosts = frozenset(f"[{n}]:{port}" if ":" in n else f"{n}:{port}" for n in names)
-    feed, records = Feed(run_dir, about(experiment)), Records(run_dir)
+    records = Records(run_dir)
+    feed = Feed(run_dir, about(experiment), records.score)
     cookie = f"robot_rl_console_{port}"  # cookies ignore ports, and a host may have two consoles
     console = Console(feed, records, access, hosts, cookie)
     config = uvicorn.Config(

@@ -71,7 +71,8 @@ async ([from, to, learnt]) => {  // what a run says, as fast as the page takes i
     now.word = at < 40 ? "POLICY" : at < 60 ? "HUMAN" : at < 100 ? "POLICY" : "RESETTING";
     now.reason = at < 100 ? "" : `hands off: episode ${Math.floor(i / 120)}`;
     Object.assign(now.robot, { force_n: 20 * Math.random(), speed_mm_s: 100 * Math.random(),
-      gripper_mm: 40 * Math.random(), reward: Math.random() });
+      gripper_mm: 40 * Math.random() });
+    now.score = { author: "success-0", value: Math.random() };
     if (i % learnt === 0) {
       now.learning += 1;
       for (const name of names) {

@@ -6,6 +6,9 @@
                 `margin` frames before the first success
     neither     the frames between, and episodes about which nobody has said anything
 
+What a person says of a moment (`shows`) stands above all that, for that frame: a failure that looks
+like a success, said to be none, teaches more than a hundred that do not.
+
 Recorded in simulation with `reward.hold_steps` above 1, or with a classifier as reward, each step
 carries the predicate's own score of its moment, and these decide: a success that is lost again is
 one while it lasts, and what a classifier took for one is none. On a robot a person says so.
@@ -43,7 +46,7 @@ from robot_rl.reward.metrics import auc, calibration_error, held, operating_poin
 from robot_rl.spec import Spec
 from robot_rl.store.review import review
 from robot_rl.store.store import Store
-from robot_rl.types import PREDICATE, PROGRESS, SUCCESS_SCORE, EpisodeId
+from robot_rl.types import PREDICATE, PROGRESS, SUCCESS_SCORE, EpisodeId, Label
 
 EARLY = 10  # frames: taken for a success so long before it is one, an episode is not judged wrongly
 
@@ -104,7 +107,8 @@ def footage(
     config: SuccessConfig,
     told: Told = lambda done, total: None,
 ) -> Iterator[Footage]:
-    """The episodes of a store that ended in a success or a failure: said by a person, or recorded.
+    """The episodes of a store that ended in a success or a failure (`Review.outcome`), and those of
+    which a person has said what some of their frames show.
 
     Evaluation episodes are left alone: they are there to judge what comes of this.
     """
@@ -113,25 +117,37 @@ def footage(
         told(done, len(starts))
         steps, labels = store.steps(start.id), store.labels(start.id)
         said = review(labels)
-        last = steps[-1] if steps else None
-        recorded = None if last is None or said.neutral else last.success
-        success = recorded if said.success is None else said.success
+        success = said.outcome(steps[-1].success if steps else None)
         frames = sorted(store.frames(start.id), key=lambda f: f.frame)
-        if success is None or said.excluded or len(frames) <= config.positives:
+        unknown = success is None and not said.shows
+        if unknown or said.excluded or len(frames) <= config.positives:
             continue
         images = {k: np.stack([f.observation[k] for f in frames]) for k in keys}
         now = {x.step: x.value for x in labels if (x.kind, x.source) == (SUCCESS_SCORE, PREDICATE)}
-        shows = np.zeros(len(frames), np.int8)
+        shows = np.full(len(frames), -1 if success is None else 0, np.int8)
         if now:
             at = {s.next_frame: now.get(s.step, -1) for s in steps}
             shows[:] = [at.get(f.frame, 0) for f in frames]
             success = bool((shows == 1).any())
         elif success:
             shows[-config.positives :] = 1
-        true = {x.step: x.value for x in labels if (x.kind, x.source) == (PROGRESS, PREDICATE)}
-        progress = np.array([true.get(f.frame, np.nan) for f in frames])
-        yield Footage(start.id, images, success, _with_margin(shows, config.margin), progress)
+        told_of = {s.next_frame: said.shows[s.step] for s in steps if s.step in said.shows}
+        words = np.array([told_of.get(f.frame, -1) for f in frames], np.int8)
+        shows = np.where(words < 0, shows, words)
+        if told_of:
+            success = bool((shows == 1).any())
+        shows = np.where(words < 0, _with_margin(shows, config.margin), words)
+        progress = true_progress(labels, [f.frame for f in frames])
+        yield Footage(start.id, images, bool(success), shows, progress)
     told(len(starts), max(len(starts), 1))
+
+
+def true_progress(labels: Sequence[Label], frames: Sequence[int]) -> NDArray[np.float64]:
+    """How far the task was in each of these frames as the simulator recorded it, NaN where it did
+    not; the first frame of an episode is where progress is counted from."""
+    known = {x.step: x.value for x in labels if (x.kind, x.source) == (PROGRESS, PREDICATE)}
+    begin = {0: 0.0} if known else {}
+    return np.array([(begin | known).get(f, np.nan) for f in frames])
 
 
 def _with_margin(shows: NDArray[np.int8], margin: int) -> NDArray[np.int8]:

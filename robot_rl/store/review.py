@@ -1,7 +1,8 @@
 """What people said about an episode after it was recorded: labels folded into one verdict.
 
 Rows are never changed. A correction is one more label, an undo is a label that names another one of
-the same author; the newest word stands. The kinds, with what `value` and `step` hold:
+the same author; the newest word stands. Who counts more: person > predicate > classifier > vlm; see
+`Review.outcome`. The kinds, with what `value` and `step` hold:
 
     reward       value of step `step`; gives an unlabelled step its reward, or corrects it
     success      1 the episode succeeded, 0 it failed
@@ -11,7 +12,13 @@ the same author; the newest word stands. The kinds, with what `value` and `step`
     keep_from    steps before `step` are trimmed; value is not used
     keep_to      steps after `step` are trimmed; value is not used
     leave_out    1 step `step` is left out of training, 0 it is taken back in; exports keep it
-    undo         value is the number of the author's label that does not count any more
+    shows        1 the moment that step `step` led to shows success, 0 it does not
+    undo         value is the number of the author's label that does not count any more; of `shows`
+                 it takes back all that was said at once
+
+One is no person's:
+
+    vlm_success  1 the episode succeeded, 0 it failed, as a vision-language model says
 """
 
 from __future__ import annotations
@@ -22,9 +29,15 @@ from dataclasses import dataclass, field
 from robot_rl.errors import StoreError
 from robot_rl.types import Label
 
-OF_A_STEP = ("reward", "keep_from", "keep_to", "leave_out")
+SHOWS = "shows"
+VLM_SUCCESS = "vlm_success"
+OF_A_STEP = ("reward", "keep_from", "keep_to", "leave_out", SHOWS)
 OF_AN_EPISODE = ("success", "neutral", "exclude", "undo")
 KINDS = OF_A_STEP + OF_AN_EPISODE
+"""What a person may say."""
+
+FOLDED = (*KINDS, VLM_SUCCESS)
+"""What `review` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +45,11 @@ class Review:
     """The newest word on an episode.
 
     excluded: out of training and exports, because somebody wants it so or it is neutral;
-    success: None = nobody has said; neutral: somebody has said that it is neither, so that what was
-    recorded does not hold; first, last: steps that are kept, last None = to the end; rewards: step
-    -> reward that was said afterwards; left_out: steps inside that nobody shall learn from.
+    success: None = no person has said; neutral: somebody has said that it is neither, so that what
+    was recorded does not hold; first, last: steps that are kept, last None = to the end; rewards:
+    step -> reward that was said afterwards; left_out: steps inside that nobody shall learn from;
+    shows: step -> whether what it led to shows success; model_success: the newest word of a
+    vision-language model, None = it has said nothing.
     """
 
     excluded: bool = False
@@ -44,6 +59,18 @@ class Review:
     last: int | None = None
     rewards: Mapping[int, float] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
+    shows: Mapping[int, bool] = field(default_factory=dict)
+    model_success: bool | None = None
+
+    def outcome(self, recorded: bool | None) -> bool | None:
+        """Whether the episode succeeded; None = nobody knows, or it is neutral.
+
+        recorded: of its last step, by predicate, classifier or a person's key; counts more than a
+        vision-language model, and less than what people said.
+        """
+        if self.success is not None or self.neutral:
+            return self.success
+        return self.model_success if recorded is None else recorded
 
     def keeps(self, step: int) -> bool:
         """Whether a step survives exclusion and trimming; `left_out` is another question."""
@@ -58,12 +85,18 @@ def review(labels: Iterable[Label]) -> Review:
     """
     said = sorted(labels, key=lambda x: (x.stamp_ns, x.label))
     undone = {(x.author, round(x.value)) for x in said if x.kind == "undo"}
+    moments = {(x.author, x.stamp_ns) for x in said if (x.author, x.label) in undone}
+
+    def stands(x: Label) -> bool:  # of `shows` one press is many labels: a step each, one stamp
+        taken_back = x.kind == SHOWS and (x.author, x.stamp_ns) in moments
+        return not taken_back and (x.author, x.label) not in undone
+
     excluded, success, neutral, first, last = False, None, False, 0, None
     rewards: dict[int, float] = {}
     left_out: set[int] = set()
-    for label in said:
-        if (label.author, label.label) in undone:
-            continue
+    shows: dict[int, bool] = {}
+    model_success = None
+    for label in filter(stands, said):
         match label.kind, label.step:
             case "exclude", _:
                 excluded = label.value > 0.0
@@ -79,9 +112,23 @@ def review(labels: Iterable[Label]) -> Review:
                 rewards[step] = label.value
             case "leave_out", int(step):
                 (left_out.add if label.value > 0.0 else left_out.discard)(step)
+            case "shows", int(step):
+                shows[step] = label.value > 0.0
+            case "vlm_success", _:
+                model_success = label.value > 0.0
             case _:
                 pass
-    return Review(excluded or neutral, success, neutral, first, last, rewards, frozenset(left_out))
+    return Review(
+        excluded or neutral,
+        success,
+        neutral,
+        first,
+        last,
+        rewards,
+        frozenset(left_out),
+        shows,
+        model_success,
+    )
 
 
 def check_label(label: Label, steps: int) -> Label:

@@ -39,7 +39,17 @@ from robot_rl.store.rows import (
     restore,
 )
 from robot_rl.store.summary import EpisodeRecord, episode_ending, episode_records
-from robot_rl.types import Ending, EpisodeId, EpisodeStart, Event, Frame, Label, Row, Step
+from robot_rl.types import (
+    SUCCESS_SCORE,
+    Ending,
+    EpisodeId,
+    EpisodeStart,
+    Event,
+    Frame,
+    Label,
+    Row,
+    Step,
+)
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +57,16 @@ RESERVE_BYTES = 2_000_000_000  # room to finish any running episode, checkpoints
 RESERVE_VARIABLE = "ROBOT_RL_DISK_RESERVE_BYTES"
 ACKED = "acked_seq"  # meta key of the sent cursor
 EPISODE_ABORTED = "episode_aborted"  # event name: the process died before it ended the episode
+NEWEST_ROWS = 200  # how far back the newest score may lie: some seconds of a run
+
+# the loop says up to two things of a step, so an episode's last score is among its last two labels
+_LAST_TWO = """
+SELECT x.seq FROM episodes AS e CROSS JOIN labels AS x
+ON x.run=e.run AND x.actor=e.actor AND x.episode=e.episode AND x.author=?1 AND x.label >= -1 + (
+  SELECT max(label) FROM labels AS y
+  WHERE y.run=e.run AND y.actor=e.actor AND y.episode=e.episode AND y.author=?1
+)
+"""
 
 
 class Store:
@@ -204,9 +224,26 @@ class Store:
         """Labels of an episode, in commit order per author."""
         return self._of(Kind.LABEL, id)
 
-    def all_labels(self) -> list[Label]:
-        """Labels of all episodes in commit order."""
-        return self._rows(Kind.LABEL, "1", (), "seq")
+    def all_labels(self, kinds: Sequence[str] = ()) -> list[Label]:
+        """Labels of all episodes in commit order; kinds: only these, () = all."""
+        clause = f"kind IN ({', '.join('?' * len(kinds))})" if kinds else "1"
+        return self._rows(Kind.LABEL, clause, tuple(kinds), "seq")
+
+    def newest_score(self, source: str) -> Label | None:
+        """The newest success score of a source, if it is among the newest rows of the store."""
+        clause = "seq > ? AND kind=? AND source=?"
+        values = (self.last_seq() - NEWEST_ROWS, SUCCESS_SCORE, source)
+        found = self._rows(Kind.LABEL, clause, values, "seq DESC LIMIT 1")
+        return found[0] if found else None
+
+    def last_scores(self, author: str) -> dict[EpisodeId, Label]:
+        """The success score with which an author ended each episode.
+
+        Found by its number, not by its kind: of 10,000 episodes the other scores are not read.
+        """
+        clause = f"seq IN ({_LAST_TWO}) AND kind=?2"
+        found = self._rows(Kind.LABEL, clause, (author, SUCCESS_SCORE), "seq")
+        return {label.id: label for label in found}
 
     def ending(self, id: EpisodeId) -> Ending | None:
         """Why the episode ended; ABORTED if it was cut short; None while nobody has ended it."""

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,14 @@ import pytest
 
 from robot_rl.console_bench.page import VIEW
 from robot_rl.types import (
+    PROGRESS,
+    SUCCESS_SCORE,
     Driver,
     Ending,
     EpisodeId,
     EpisodeStart,
     Frame,
+    Label,
     Outcome,
     Step,
 )
@@ -127,6 +130,17 @@ def rows_of(spec: Any, run: str, episode: int, steps: int, success: bool) -> lis
             Frame(id_, i + 1, stamp_ns + (i + 1) * 10**8, observation),
         ]  # fmt: skip
     return rows
+
+
+def scores_of(
+    episode: int, values: Sequence[float], source: str, author: str, kind: str = SUCCESS_SCORE
+) -> list[Label]:
+    """What a model says of the steps of a made-up episode, numbered as the loop does."""
+    id_, of_frame = EpisodeId("run", "actor-0", episode), int(kind == PROGRESS)
+    return [
+        Label(id_, 2 * i + of_frame, i + of_frame, kind, value, source, author, i)
+        for i, value in enumerate(values)
+    ]
 
 
 def write_figures(run_dir: Path, episodes: int = 40) -> None:

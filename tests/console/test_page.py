@@ -14,8 +14,8 @@ from robot_rl.console.access import Role
 from robot_rl.learn.replay import Replay
 from robot_rl.store.review import review
 from robot_rl.store.store import Store
-from robot_rl.types import EpisodeId
-from tests.console.served import until
+from robot_rl.types import PREDICATE, PROGRESS, EpisodeId, Label
+from tests.console.served import scores_of, until
 
 HOLD_AFTER_S = 0.09  # operator_timeout_s of every configs/safety
 SHOTS = os.environ.get("ROBOT_RL_SCREENSHOTS")
@@ -193,6 +193,41 @@ def test_labels_by_key_with_undo(page: Any, run_dir: Path) -> None:
     with Store(run_dir / "actor.sqlite") as store:
         said = [(x.kind, x.value) for x in store.labels(EpisodeId("run", "actor-0", 4))]
     assert said == [("success", 1.0), ("undo", 0.0), ("success", 0.0), ("exclude", 1.0)]
+
+
+def test_the_last_second_is_said_to_be_not_done_and_the_episode_goes_on(
+    page: Any, robot: Any, run_dir: Path
+) -> None:
+    said, id_ = page.locator("#said-text"), EpisodeId("run", "actor-0", 4)
+    page.keyboard.press("t")
+    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    page.keyboard.press("b")
+    until(lambda: said.inner_text() == "episode 4: the last second is not done")
+    with Store(run_dir / "actor.sqlite") as store:
+        labels = store.labels(id_)
+    assert {(x.kind, x.value) for x in labels} == {("shows", 0.0)} and len(labels) == 10
+    assert {word for _, heard in robot.heard for word in heard["held"]} <= {"arm"}  # nothing ends
+    page.keyboard.press("Control+z")
+    until(lambda: said.inner_text() == "episode 4: taken back")
+    with Store(run_dir / "actor.sqlite") as store:
+        assert review(store.labels(id_)) == review([])
+    page.locator("[data-label='not done']").click()
+    until(lambda: said.inner_text() == "episode 4: the last second is not done")
+
+
+def test_the_score_of_the_model_that_pays_is_shown_while_there_is_one(
+    page: Any, run_dir: Path
+) -> None:
+    gauge = page.locator("#score")
+    page.wait_for_timeout(500)
+    assert not gauge.is_visible()
+    with Store(run_dir / "actor.sqlite", reserve_bytes=0) as store:
+        store.append(scores_of(4, [0.42], "classifier", "success-3f2a91c04d77"))
+    until(lambda: gauge.is_visible() and page.locator("#v-score").inner_text() == "0.42")
+    assert gauge.locator("label").inner_text() == "success-3f2a91c04d77"
+    assert page.evaluate(OUTSIDE) == []
+    page.wait_for_timeout(700)
+    shoot(page, "console_score")
 
 
 def learned_from(run_dir: Path) -> int:
@@ -470,7 +505,7 @@ def test_review_scrubs_relabels_trims_and_takes_back(
     )
     until(lambda: page.evaluate(loaded))
     page.keyboard.press("Enter")
-    until(lambda: "the reward said failure" in page.locator("#verdict").inner_text())
+    until(lambda: page.locator("#voices").inner_text() == "person: success; recorded: failure")
     page.keyboard.press("BracketLeft")
     until(lambda: "keeps steps 4 to 11" in page.locator("#verdict").inner_text())
     shoot(page, "review")
@@ -481,3 +516,57 @@ def test_review_scrubs_relabels_trims_and_takes_back(
     with Store(run_dir / "actor.sqlite") as store:
         said = [x.kind for x in store.labels(EpisodeId("run", "actor-0", 3))]
     assert said == ["success", "keep_from", "undo"]
+
+
+def test_review_draws_what_models_say_and_queues_where_they_differ(
+    page: Any, console: Any, run_dir: Path
+) -> None:
+    """Episodes 4, 2 and 0 are recorded as successes, 3 and 1 as failures."""
+    ramp = [i / 11 for i in range(12)]
+    with Store(run_dir / "actor.sqlite", reserve_bytes=0) as store:
+        store.append(scores_of(4, [x**3 for x in ramp], "classifier", "success-3f2a91c04d77"))
+        store.append(scores_of(4, [0.0] * 12, PREDICATE, PREDICATE))
+        store.append(scores_of(4, [0.6 * x for x in ramp], PREDICATE, PREDICATE, PROGRESS))
+        store.append(scores_of(4, [0.8 * x**2 for x in ramp], "progress", "progress-1", PROGRESS))
+        asked = [Label(EpisodeId("run", "actor-0", 4), i, 10 * i, PROGRESS, 0.9 * i, "vlm",
+                       "model-x progress@1f", i) for i in range(2)]  # fmt: skip
+        vlm = Label(EpisodeId("run", "actor-0", 1), 0, None, "vlm_success", 1.0, "vlm", "m", 7)
+        store.append([*asked, vlm])
+    page.goto(console.url + "/review")
+    voices, shown = page.locator("#voices"), page.locator("#count")
+    says = "predicate: failure; classifier: success"
+    until(lambda: voices.inner_text() == f"{says}; nobody has looked")
+    assert page.locator("#scores").inner_text().split("\n") == [
+        "progress, model-x progress@1f",
+        "progress, predicate",
+        "success, predicate",
+        "progress, progress-1",
+        "success, success-3f2a91c04d77",
+    ]
+    assert page.locator("#words li").count() == 0
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    for _ in range(7):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("b")
+    until(lambda: "shows 0 step 6" in page.locator("#words").inner_text())
+    page.wait_for_timeout(300)
+    shoot(page, "review_scores")
+    page.locator("[data-filter=disagree]").click()
+    until(lambda: shown.inner_text() == "2 of 5 episodes")
+    page.keyboard.press("n")
+    until(lambda: "neutral" in page.locator("#verdict").inner_text())
+    page.locator("[data-filter=disagree]").click()
+    until(lambda: shown.inner_text() == "1 of 5 episodes")
+    until(lambda: voices.inner_text() == "recorded: failure; vlm: success; nobody has looked")
+    assert page.locator("#scores").inner_text() == ""
+    page.keyboard.press("s")  # nothing has led to the first picture
+    until(lambda: "no step has led" in page.locator("#toast").inner_text())
+    page.keyboard.press("End")
+    page.keyboard.press("s")
+    until(lambda: "shows 1 step 11" in page.locator("#words").inner_text())
+    page.keyboard.press("u")
+    until(lambda: "undo" in page.locator("#words").inner_text())
+    with Store(run_dir / "actor.sqlite") as store:
+        folded = [review(store.labels(EpisodeId("run", "actor-0", i))) for i in (4, 1)]
+    assert folded[0].shows == {6: False} and folded[0].neutral
+    assert folded[1].shows == {} and folded[1].model_success is True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,10 @@ from robot_rl.console.records import Records
 from robot_rl.console.serve import AuditLog
 from robot_rl.errors import StoreError
 from robot_rl.experiment import Experiment
+from robot_rl.store.review import Review, review
 from robot_rl.store.store import Store
-from robot_rl.types import EpisodeId
-from tests.console.served import CAMERAS, Served, rows_of
+from robot_rl.types import PREDICATE, PROGRESS, Ending, EpisodeId, Label
+from tests.console.served import CAMERAS, Served, rows_of, scores_of, until
 
 
 def enter(console: Any, role: Role = Role.OPERATOR) -> httpx.Client:
@@ -250,6 +253,13 @@ def test_labels_are_appended_with_their_author_and_can_be_taken_back(
         {"kind": "success", "episode": "four", "run": "run", "actor": "actor-0"},
         {"kind": "neutral", "step": 3},
         {"kind": "reward", "step": "3"},
+        {"kind": "shows"},
+        {"kind": "shows", "step": 12},
+        {"kind": "shows", "last_s": "1"},
+        {"kind": "shows", "last_s": -1.0},
+        {"kind": "shows", "last_s": 1e9},
+        {"kind": "success", "last_s": 1.0},
+        {"kind": "vlm_success"},
     ],
 )
 def test_a_label_that_says_nothing_is_explained_and_not_stored(
@@ -259,6 +269,88 @@ def test_a_label_that_says_nothing_is_explained_and_not_stored(
     assert answer.status_code == 409 and "expected" in answer.json()["error"]
     with Store(run_dir / "actor.sqlite") as store:
         assert store.all_labels() == []
+
+
+def test_the_last_second_is_labelled_at_once_and_taken_back_at_once(
+    console: Any, run_dir: Path
+) -> None:
+    client, id_ = enter(console), EpisodeId("run", "actor-0", 4)
+    word = {"kind": "shows", "value": 0, "last_s": 1.0}
+    for _ in range(2):
+        said = client.post("/api/label", json=word).json()
+        assert said["said"] == "shows 0 of episode 4, steps 2 to 11"
+        with Store(run_dir / "actor.sqlite") as store:
+            assert store.spec and store.spec.control_hz == 10.0
+            assert review(store.labels(id_)).shows == dict.fromkeys(range(2, 12), False)
+            assert store.ending(id_) is Ending.TERMINATED  # as it was
+        undo = {"kind": "undo", "value": said["label"]}
+        assert client.post("/api/label", json=undo).status_code == 200
+        with Store(run_dir / "actor.sqlite") as store:
+            assert review(store.labels(id_)) == Review()
+    longer = client.post("/api/label", json=word | {"last_s": 9.0}).json()
+    assert longer["said"].endswith("steps 0 to 11") and longer["label"] == 22
+
+
+def test_scores_are_lines_and_no_words(console: Any, run_dir: Path) -> None:
+    id_ = EpisodeId("run", "actor-0", 3)
+    with Store(run_dir / "actor.sqlite", reserve_bytes=0) as store:
+        store.append(scores_of(3, [0.25, 0.9], "classifier", "success-1"))
+        store.append(scores_of(3, [0.125], "progress", "progress-1", PROGRESS))
+        store.append([Label(id_, 0, None, "vlm_success", 1.0, "vlm", "model-x", 7)])
+    found = enter(console).get("/api/episode", params={**asdict(id_)}).json()
+    assert found["scores"] == [
+        {"author": "progress-1", "kind": "progress", "points": [[1, 0.125]]},
+        {"author": "success-1", "kind": "success_score", "points": [[1, 0.25], [2, 0.9]]},
+    ]
+    assert [(x["author"], x["kind"]) for x in found["labels"]] == [("model-x", "vlm_success")]
+
+
+def test_who_says_what_of_an_episode(console: Any, run_dir: Path) -> None:
+    """Episodes 4, 2 and 0 are recorded as successes, 3 and 1 as failures."""
+    with Store(run_dir / "actor.sqlite", reserve_bytes=0) as store:
+        store.append(scores_of(4, [0.0] * 12, PREDICATE, PREDICATE))
+        store.append(scores_of(4, [0.9] * 12, "classifier", "success-1"))
+        store.append(scores_of(3, [0.5] * 12, PREDICATE, PREDICATE, PROGRESS))
+        store.append(scores_of(2, [0.0] * 11 + [1.0], PREDICATE, PREDICATE))
+        store.append(scores_of(2, [0.5] * 12, PREDICATE, PREDICATE, PROGRESS))
+        vlm = Label(EpisodeId("run", "actor-0", 1), 0, None, "vlm_success", 1.0, "vlm", "m", 7)
+        store.append([vlm])
+    client = enter(console)
+    client.post("/api/label", json={"kind": "success", "value": 0})
+    listed = {e["episode"]: e["voices"] for e in client.get("/api/episodes").json()}
+    assert listed == {
+        4: {"person": False, "predicate": False, "recorded": True},
+        3: {"recorded": False},
+        2: {"predicate": True, "recorded": True},
+        1: {"recorded": False, "vlm": True},
+        0: {"recorded": True},
+    }
+    where = {"run": "run", "actor": "actor-0", "episode": 4}
+    voices = client.get("/api/episode", params=where).json()["voices"]
+    assert voices == {"person": False, "predicate": False, "classifier": True}
+
+
+def test_the_score_of_this_moment_is_told(console: Any, robot: Any, run_dir: Path) -> None:
+    def told() -> Any:
+        with socket_of(console, client, "/ws/telemetry") as line:
+            return json.loads(line.recv(timeout=3))["score"]
+
+    client = enter(console)
+    until(lambda: told() is None)
+    with Store(run_dir / "actor.sqlite", reserve_bytes=0) as store:
+        store.append(scores_of(4, [0.5, 0.75], "classifier", "success-1"))
+        store.append(scores_of(4, [0.0], PREDICATE, PREDICATE))
+    until(lambda: told() == {"author": "success-1", "value": 0.75})
+
+
+def test_a_store_that_the_run_has_just_made_is_opened_later(tmp_path: Path) -> None:
+    folder = Experiment.compose([f"run_dir={tmp_path / 'new'}"]).save()
+    records = Records(folder)
+    Store(folder / "actor.sqlite", reserve_bytes=0).close()  # before its spec is there
+    with pytest.raises(StoreError, match="just begun"):
+        records.score()
+    Store(folder / "actor.sqlite", spec=Experiment.load(folder).spec, reserve_bytes=0).close()
+    assert records.score() is None and records.store.spec is not None
 
 
 def test_review_reads_steps_pictures_and_says_what_is_missing(console: Any) -> None:

@@ -123,6 +123,43 @@ def test_the_predicates_own_score_of_each_moment_counts_where_it_was_recorded(st
     assert film.success is False and not film.shows.any()
 
 
+def shows(number: int, words: dict[int, float]) -> list[Label]:
+    """What a person says of the moments after some steps."""
+    id_ = EpisodeId("run", "actor", number)
+    return [
+        Label(id_, i, s, "shows", v, "person", "ada", i) for i, (s, v) in enumerate(words.items())
+    ]
+
+
+def test_what_a_person_says_of_a_moment_stands_above_everything_else(store: Store) -> None:
+    """Step s leads to frame s + 1."""
+    store.append(shows(0, {8: 0.0, 11: 0.0}))  # of a success: its end, and what looks like it
+    store.append(shows(1, {5: 1.0, 4: 0.0}))  # of a failure: one moment was a success
+    store.append(shows(2, {9: 0.0, 10: 0.0, 11: 0.0}))  # all that was taken for a success was none
+    id_ = EpisodeId("run", "actor", 4)  # the rule of the task, too, is overruled
+    rule = (float(s == 11) for s in range(STEPS))
+    store.append(Label(id_, s, s, SUCCESS_SCORE, v, "predicate", "predicate", 1)
+                 for s, v in enumerate(rule))  # fmt: skip
+    store.append(shows(4, {11: 0.0, 2: 1.0}))
+    found = {film.id.episode: film for film in films(store)}
+    assert found[0].success and found[0].shows.tolist() == [0] * 8 + [-1, 0, 1, 1, 0]
+    assert found[1].success and found[1].shows.tolist() == [0] * 4 + [-1, 0, 1] + [0] * 6
+    assert not found[2].success and found[2].shows.tolist() == [0] * (STEPS + 1)
+    assert found[4].success and found[4].shows.tolist() == [0, -1, -1, 1] + [0] * 9
+
+
+def test_of_an_episode_that_nobody_has_judged_only_what_was_said_is_known(store: Store) -> None:
+    unknown = [replace(r, success=None) if isinstance(r, Step) else r for r in episode(16, True)]
+    store.append(unknown)
+    assert 16 not in {film.id.episode for film in films(store)}
+    store.append(shows(16, {3: 0.0, 4: 0.0}))
+    film = films(store)[-1]
+    assert film.shows.tolist() == [-1] * 4 + [0, 0] + [-1] * 7 and not film.success
+    store.append([Label(film.id, 0, None, "vlm_success", 1.0, "vlm", "model-x", 1)])
+    film = films(store)[-1]  # a model's word counts where there is no other
+    assert film.shows.tolist() == [0] * 8 + [-1] * 2 + [1] * 3 and film.success
+
+
 def test_whole_episodes_of_both_kinds_are_held_out(store: Store) -> None:
     episodes = films(store)
     learned, held_out = split(episodes, 0.3, np.random.default_rng(0))
@@ -303,7 +340,8 @@ def test_a_run_learns_what_success_looks_like_and_another_is_paid_by_it(tmp_path
     assert main([*train, "--updates", "20", "--hold-steps", "2", "--json", str(told)]) == 0
     assert json.loads(told.read_text())["episodes"] >= 2
     evaluate = ["reward", "eval", str(good), str(poor), "--model", str(model), "--json", str(told)]
-    assert main([*evaluate, "--positives", "3", "--hold-steps", "2"]) == 0
+    assert main([*evaluate, "--positives", "3"]) == 0
+    assert (model / "success.html").stat().st_size > 10_000
     paid = tmp_path / "paid"
     reward = ["reward=classifier", f"reward.model={model}", "algo.encoder.channels=[8]"]
     assert Experiment.compose([*words, *reward]).reward
@@ -323,7 +361,7 @@ def test_a_wrong_word_says_what_is_missing(tmp_path: Path, capsys: Any) -> None:
     assert main(["reward", "train", str(run), "--out", str(tmp_path / "model")]) == 2
     assert "has no cameras" in capsys.readouterr().err
     assert main(["reward", "train", str(run)]) == 2
-    assert "train needs --out" in capsys.readouterr().err
+    assert "--out" in capsys.readouterr().err
     more = ["--out", "x", "--hold-steps", "9"]
     assert main(["reward", "train", str(run), *more]) == 2
     assert "hold_steps must not be more" in capsys.readouterr().err

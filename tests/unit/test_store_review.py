@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -60,9 +61,42 @@ def test_scores_of_models_are_no_word_of_a_person() -> None:
     assert review(said(("classifier", 0.9, 4), ("reward", 1.0, 4))) == Review(rewards={4: 1.0})
 
 
+def test_what_a_moment_shows_is_said_for_many_steps_at_once_and_taken_back_at_once() -> None:
+    press = [replace(x, stamp_ns=5) for x in said(*(("shows", 0, s) for s in (3, 4, 5)))]
+    later = said(("shows", 1, 4), start=7)
+    assert review([*press, *later]).shows == {3: False, 4: True, 5: False}
+    for number in (0, 2):
+        undo = said(("undo", number, None), start=9)
+        assert review([*press, *later, *undo]) == Review(shows={4: True})
+    other = [replace(x, author="ben") for x in press]
+    assert review([*other, *press, *undo]).shows == {3: False, 4: False, 5: False}
+
+
+def test_a_model_counts_only_where_nothing_else_is_known() -> None:
+    """person > predicate or classifier, as recorded > vlm"""
+    model = [Label(ID, 0, None, "vlm_success", 1.0, "vlm", "model-x", 10**12)]  # newer than people
+    silent = review(model)
+    assert silent == Review(model_success=True) and silent.success is None
+    assert [silent.outcome(x) for x in (None, False, True)] == [True, False, True]
+    person = review([*model, *said(("success", 0, None))])
+    assert [person.outcome(x) for x in (None, False, True)] == [False] * 3
+    neutral = review([*model, *said(("neutral", 1, None))])
+    assert [neutral.outcome(x) for x in (None, False, True)] == [None] * 3
+    newer = [Label(ID, 1, None, "vlm_success", 0.0, "vlm", "model-x", 10**13)]
+    assert review([*newer, *model]).model_success is False
+
+
 @pytest.mark.parametrize(
     ("kind", "step"),
-    [("sucess", None), ("reward", None), ("reward", 9), ("keep_to", -1), ("exclude", 2)],
+    [
+        ("sucess", None),
+        ("reward", None),
+        ("reward", 9),
+        ("keep_to", -1),
+        ("exclude", 2),
+        ("shows", None),
+        ("vlm_success", None),
+    ],
 )
 def test_a_label_that_says_nothing_is_refused(kind: str, step: int | None) -> None:
     with pytest.raises(StoreError, match="says nothing"):

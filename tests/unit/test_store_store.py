@@ -19,7 +19,19 @@ from robot_rl.store.samples import (
     step_row,
 )
 from robot_rl.store.store import EPISODE_ABORTED, RESERVE_VARIABLE, Store
-from robot_rl.types import Driver, Ending, EpisodeId, Event, Frame, Label, Row, Step
+from robot_rl.types import (
+    PREDICATE,
+    PROGRESS,
+    SUCCESS_SCORE,
+    Driver,
+    Ending,
+    EpisodeId,
+    Event,
+    Frame,
+    Label,
+    Row,
+    Step,
+)
 
 SPEC = sample_spec(images=1, image_size=8)
 ID = EpisodeId("run", "actor-0", 0)
@@ -81,6 +93,43 @@ def test_two_authors_label_the_same_step_without_conflict(store: Store) -> None:
     labels = [Label(ID, 0, 1, "success", v, "person", who, 1) for v, who in ((1, "ada"), (0, "bo"))]
     assert store.append(labels) == 2
     assert store.next_label(ID, "ada") == 1 and store.next_label(ID, "eve") == 0
+
+
+def scores(id_: EpisodeId, values: list[float], author: str = PREDICATE) -> list[Label]:
+    """As the loop numbers them: of each step its score, and of the frame its progress."""
+    return [
+        Label(id_, 2 * i + of_frame, i + of_frame, kind, value, author, author, i)
+        for i, value in enumerate(values)
+        for of_frame, kind in enumerate((SUCCESS_SCORE, PROGRESS))
+    ]
+
+
+def test_labels_are_chosen_by_their_kind(store: Store) -> None:
+    said = Label(ID, 0, None, "success", 1.0, "person", "ada", 6)
+    store.append([*scores(ID, [0.5, 0.25]), said])
+    assert store.all_labels(["success", "exclude"]) == [said]
+    assert [x.value for x in store.all_labels([PROGRESS])] == [0.5, 0.25]
+    assert len(store.all_labels()) == 5 and store.all_labels(["neutral"]) == []
+
+
+def test_the_score_that_ended_each_episode(store: Store) -> None:
+    other, silent = (EpisodeId("run", "actor-0", number) for number in (1, 2))
+    for id_ in (ID, other, silent):
+        store.append([start_row(SPEC, id_)])
+    without_progress = [x for x in scores(other, [1.0, 0.0, 1.0]) if x.kind == SUCCESS_SCORE]
+    store.append([*scores(ID, [0.0, 1.0, 0.0]), *without_progress])
+    store.append(scores(ID, [0.5] * 9, "classifier"))  # of another author, and longer
+    found = store.last_scores(PREDICATE)
+    assert {id_: (x.step, x.value) for id_, x in found.items()} == {ID: (2, 0.0), other: (2, 1.0)}
+
+
+def test_the_newest_score_is_of_this_moment(store: Store) -> None:
+    assert store.newest_score("classifier") is None
+    store.append([*scores(ID, [0.5, 0.75], "classifier"), *scores(ID, [0.0] * 5)])
+    newest = store.newest_score("classifier")
+    assert newest is not None and (newest.step, newest.value) == (1, 0.75)
+    store.append(scores(EpisodeId("run", "actor-0", 1), [0.0] * 100))
+    assert store.newest_score("classifier") is None  # nobody has scored anything for some time
 
 
 def test_paging_over_tables_keeps_commit_order(store: Store) -> None:

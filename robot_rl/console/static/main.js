@@ -88,10 +88,17 @@ function drawRobot(robot, figures) {
   gauge("force", robot.force_n, `${robot.force_n?.toFixed(1)} N`);
   gauge("speed", robot.speed_mm_s, `${robot.speed_mm_s?.toFixed(0)} mm/s`);
   gauge("gripper", robot.gripper_mm, `${robot.gripper_mm?.toFixed(0)} mm`);
-  gauge("reward", robot.reward, robot.reward?.toFixed(2));
   gauge("q", figures["critic/q_mean"], figures["critic/q_mean"]?.toFixed(2)
     + (figures["critic/q_std"] == null ? "" : ` ± ${figures["critic/q_std"].toFixed(2)}`));
   $("phase-word").textContent = figures.state ? `${figures.state}${robot.episode?.purpose ? `, episode: ${robot.episode.purpose}` : ""}` : "";
+}
+
+function drawScore(score) { // of the model that pays: nobody else has one
+  $("score").hidden = !score;
+  if (!score) return;
+  const name = $("score").querySelector("label");
+  name.textContent = name.title = score.author;
+  gauge("score", score.value, score.value.toFixed(2));
 }
 
 function drawLearning(figures, curves) {
@@ -142,19 +149,23 @@ function onTelemetry(text) {
     drawFindings(now.findings);
   }
   drawRobot(now.robot, page.figures);
+  drawScore(now.score);
 }
 
 // --- what the person does -----------------------------------------------------------------------
 
-const LABELS = { success: ["success", 1], failure: ["success", 0], neutral: ["neutral", 1], exclude: ["exclude", 1] };
+const LABELS = {
+  success: { kind: "success", value: 1 }, failure: { kind: "success", value: 0 }, neutral: { kind: "neutral", value: 1 },
+  exclude: { kind: "exclude", value: 1 }, "not done": { kind: "shows", value: 0, last_s: 1 },
+};
+const SAID = { exclude: "left out", "not done": "the last second is not done" };
 const ENDS = ["success", "failure"]; // said from the seat, these also end the episode
 
 async function label(word) {
-  const [kind, value] = LABELS[word];
   if (ENDS.includes(word) && page.lease.mine) control.pulse(word);
-  const answer = await post("/api/label", { kind, value });
+  const answer = await post("/api/label", LABELS[word]);
   page.said = { ...answer, word, ends: ENDS.includes(word) && page.lease.mine };
-  $("said-text").textContent = `episode ${answer.episode}: ${word === "exclude" ? "left out" : word}`;
+  $("said-text").textContent = `episode ${answer.episode}: ${SAID[word] ?? word}`;
   $("undo").hidden = false;
   clearTimeout(label.timer);
   label.timer = setTimeout(() => { $("undo").hidden = true; }, UNDO_MS);
@@ -185,7 +196,7 @@ const ACTIONS = {
   Escape: () => post("/api/command/hold"),
   KeyT: toggleLease,
   KeyF: ready, KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
-  Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyN: () => label("neutral"), KeyX: () => label("exclude"),
+  Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyN: () => label("neutral"), KeyX: () => label("exclude"), KeyB: () => label("not done"),
   KeyM: async () => mute(), KeyV: async () => open("/review", "_blank", "noopener"),
 };
 

@@ -7,12 +7,17 @@ const $ = (id) => document.getElementById(id);
 const COLOURS = { policy: "#0b6bcb", correction: "#d9631a", recovery: "#7d57cf", demo: "#1f7a3d", reset: "#888" };
 const page = { about: null, list: [], shown: [], at: 0, data: null, step: 0, filter: "all", playing: null };
 const ROW_PX = 34, EXTRA_ROWS = 12;
+const TRACK_PX = 92, SCORES_PX = 64; // drivers, actions, reward; below them what models say, where they do
+const SCORE_COLOURS = ["#2f86e0", "#e0702a", "#8f6ee0", "#0d9aa3", "#d4528f", "#b58a1a"];
+const PREDICATE = "predicate"; // the task's own rule: dashed
 
 const key = (e) => ({ run: e.run, actor: e.actor, episode: e.episode });
 const query = (e) => new URLSearchParams(key(e)).toString();
 const said = (e) => (e.review.neutral ? null : e.review.success ?? e.success);
 const leftOut = (e) => e.review.excluded && !e.review.neutral;
-const disagree = (e) => e.review.success != null && e.success != null && e.review.success !== e.success;
+const looked = (e) => e.review.success != null || e.review.excluded; // neutral is a word, too
+const differ = (e) => new Set(Object.values(e.voices)).size > 1;
+const disagree = (e) => (looked(e) ? e.review.success != null && e.success != null && e.review.success !== e.success : differ(e));
 const FILTERS = {
   all: () => true, unlabelled: (e) => said(e) == null, disagree, human: (e) => e.human_steps > 0, excluded: leftOut,
 };
@@ -70,31 +75,81 @@ async function open(index) {
   if (!page.data.cameras.length) $("frames").innerHTML = `<p class="none">This run recorded no pictures.</p>`;
   $("scrub").max = page.data.steps.length;
   drawVerdict();
-  drawTrack();
+  drawLegend();
   goto(0);
 }
 
 function drawVerdict() {
   const e = page.shown[page.at], r = page.data.review, last = page.data.steps.at(-1);
-  e.review = r;
+  [e.review, e.voices] = [r, page.data.voices];
   $("name").textContent = `episode ${e.episode}`;
   const parts = [`${e.purpose}, ${e.steps} steps`, last?.ending ?? "running",
     r.neutral ? "neutral: counts as failed, kept out until labelled" : r.excluded ? "left out" : said(e) == null ? "no label: counts as failed, kept out until labelled" : said(e) ? "success" : "failure"];
   if (r.first || r.last != null) parts.push(`keeps steps ${r.first} to ${r.last ?? e.steps - 1}`);
-  if (disagree(e)) parts.push(`the reward said ${e.success ? "success" : "failure"}`);
   $("verdict").textContent = parts.join(" · ");
-  $("words").replaceChildren(...page.data.labels.slice().reverse().map((x) => {
+  const voices = Object.entries(e.voices).map(([who, success]) => `${who}: ${success ? "success" : "failure"}`);
+  $("voices").textContent = voices.length > 1 ? [...voices, ...(looked(e) ? [] : ["nobody has looked"])].join("; ") : "";
+  $("words").replaceChildren(...atOnce(page.data.labels).reverse().map(([x, ...more]) => {
     const item = document.createElement("li");
     const when = new Date(x.stamp_ns / 1e6).toLocaleTimeString();
-    item.textContent = `${when} ${x.author}: ${x.kind}${x.kind === "undo" ? ` of number ${x.value}` : x.step != null ? ` step ${x.step}` : x.kind === "neutral" ? "" : ` ${x.value}`} (number ${x.label})`;
+    const steps = x.step == null ? "" : more.length ? ` steps ${x.step} to ${more.at(-1).step}` : ` step ${x.step}`;
+    const value = x.kind === "undo" ? ` of number ${x.value}` : ["neutral", "keep_from", "keep_to"].includes(x.kind) ? "" : ` ${x.value}`;
+    item.textContent = `${when} ${x.author}: ${x.kind}${value}${steps} (number ${x.label})`;
     return item;
   }));
+}
+
+function atOnce(labels) { // one press may be a label of each of many steps
+  const groups = new Map();
+  for (const x of labels) {
+    const said = x.kind === "shows" ? `${x.author} ${x.stamp_ns}` : `${x.author} number ${x.label}`;
+    groups.set(said, [...(groups.get(said) ?? []), x]);
+  }
+  return [...groups.values()];
+}
+
+const scoreColour = (i) => SCORE_COLOURS[i % SCORE_COLOURS.length];
+
+function drawLegend() {
+  $("scores").replaceChildren(...page.data.scores.map(({ author, kind }, i) => {
+    const item = document.createElement("span");
+    const dash = author === PREDICATE ? "4 3" : "none";
+    item.innerHTML = `<svg viewBox="0 0 26 8" aria-hidden="true"><path d="M0 4H26" stroke="${scoreColour(i)}" stroke-width="2.500" stroke-dasharray="${dash}"/></svg>`;
+    item.append(`${kind === "progress" ? "progress" : "success"}, ${author}`);
+    return item;
+  }));
+}
+
+function drawScores(pen, width, w, soft) {
+  const top = TRACK_PX + 6, height = SCORES_PX - 10;
+  pen.strokeStyle = soft;
+  pen.globalAlpha = 0.35;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  for (const y of [top, top + height]) { pen.moveTo(0, y); pen.lineTo(width, y); } // one and zero
+  pen.stroke();
+  pen.globalAlpha = 1;
+  page.data.scores.forEach(({ author, points }, line) => {
+    pen.strokeStyle = scoreColour(line);
+    pen.lineWidth = 1.8;
+    pen.setLineDash(author === PREDICATE ? [5, 4] : []);
+    pen.beginPath();
+    points.forEach(([frame, value], i) => pen[i ? "lineTo" : "moveTo"](frame * w, top + height * (1 - Math.max(0, Math.min(1, value)))));
+    pen.stroke();
+    pen.fillStyle = scoreColour(line);
+    if (points.length > page.data.steps.length / 2) return;
+    for (const [frame, value] of points) pen.fillRect(frame * w - 2, top + height * (1 - value) - 2, 4, 4); // asked now and then
+  });
+  pen.setLineDash([]);
+  pen.lineWidth = 1;
 }
 
 function drawTrack() {
   const canvas = $("track"), pen = canvas.getContext("2d"), steps = page.data.steps, r = page.data.review;
   canvas.width = canvas.clientWidth * devicePixelRatio;
-  canvas.height = 92 * devicePixelRatio;
+  const height = TRACK_PX + (page.data.scores.length ? SCORES_PX : 0);
+  canvas.style.height = `${height}px`;
+  canvas.height = height * devicePixelRatio;
   pen.scale(devicePixelRatio, devicePixelRatio);
   const width = canvas.clientWidth, w = width / Math.max(steps.length, 1);
   const soft = getComputedStyle(document.body).getPropertyValue("--soft");
@@ -114,10 +169,11 @@ function drawTrack() {
     steps.forEach((s, i) => pen[i ? "lineTo" : "moveTo"]((i + 0.5) * w, 52 - s.action[axis] * 26));
     pen.stroke();
   });
+  if (page.data.scores.length) drawScores(pen, width, w, soft);
   pen.strokeStyle = soft;
   pen.beginPath();
   pen.moveTo(((page.step) + 0.5) * w, 0);
-  pen.lineTo(((page.step) + 0.5) * w, 92);
+  pen.lineTo(((page.step) + 0.5) * w, height);
   pen.stroke();
 }
 
@@ -135,17 +191,26 @@ function goto(step) {
 
 // --- what the person says -----------------------------------------------------------------------
 
+const shownStep = () => Math.min(page.step, page.data.steps.length - 1);
+const stepBefore = () => { // the picture is what this step led to
+  if (!page.step) throw new Error("no step has led to the first picture");
+  return page.step - 1;
+};
 const SAY = {
   success: () => ({ kind: "success", value: 1 }), failure: () => ({ kind: "success", value: 0 }),
   neutral: () => ({ kind: "neutral" }),
   exclude: () => ({ kind: "exclude", value: leftOut(page.data) ? 0 : 1 }),
-  keep_from: () => ({ kind: "keep_from", step: Math.min(page.step, page.data.steps.length - 1) }),
-  keep_to: () => ({ kind: "keep_to", step: Math.min(page.step, page.data.steps.length - 1) }),
+  keep_from: () => ({ kind: "keep_from", step: shownStep() }),
+  keep_to: () => ({ kind: "keep_to", step: shownStep() }),
+  shows: () => ({ kind: "shows", value: 1, step: stepBefore() }),
+  shows_not: () => ({ kind: "shows", value: 0, step: stepBefore() }),
   undo: () => {
-    const undone = new Set(page.data.labels.filter((x) => x.kind === "undo" && x.author === page.about.you).map((x) => x.value));
-    const last = page.data.labels.filter((x) => x.author === page.about.you && x.kind !== "undo" && !undone.has(x.label)).at(-1);
+    const mine = page.data.labels.filter((x) => x.author === page.about.you);
+    const undone = new Set(mine.filter((x) => x.kind === "undo").map((x) => x.value));
+    const words = atOnce(mine.filter((x) => x.kind !== "undo"));
+    const last = words.filter((said) => !said.some((x) => undone.has(x.label))).at(-1);
     if (!last) throw new Error("nothing of yours to take back");
-    return { kind: "undo", value: last.label };
+    return { kind: "undo", value: last[0].label };
   },
 };
 
@@ -171,7 +236,7 @@ const ACTIONS = {
   ArrowRight: () => goto(page.step + 1), ArrowLeft: () => goto(page.step - 1), ArrowDown: () => open(page.at + 1), ArrowUp: () => open(page.at - 1),
   Home: () => goto(0), End: () => goto(page.data.steps.length), Space: play,
   Enter: () => say("success"), Backspace: () => say("failure"), KeyN: () => say("neutral"), KeyX: () => say("exclude"),
-  BracketLeft: () => say("keep_from"), BracketRight: () => say("keep_to"), KeyU: () => say("undo"),
+  KeyS: () => say("shows"), KeyB: () => say("shows_not"), BracketLeft: () => say("keep_from"), BracketRight: () => say("keep_to"), KeyU: () => say("undo"),
 };
 
 async function start() {
