@@ -16,6 +16,7 @@ Measure speed on this machine:
   heads    what a head costs per decision beside its base, on one core
   link     steps per second and round trip of the encrypted link
   loop     jitter of the control loop in real time
+  reward   what a vision-language model costs on this side, through a stand-in that is none
   console  the operator's page beside its targets: key to gate, server killed, video, memory, review
            (a real browser and, for key and kill, the whole ROS 2 graph; 12 minutes in all)
 """
@@ -23,6 +24,7 @@ EXAMPLES = """
 robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
 robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
+robot-rl bench reward --frames 2000
 robot-rl bench console --only video,review --seconds 60
 robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
 """
@@ -40,6 +42,9 @@ def run(argv: Sequence[str]) -> int:
         "--peer-python", default="", metavar="PYTHON", help="learner: one with LeRobot in it"
     )
     parser.add_argument("--compile", action="store_true", help="learner: with torch.compile")
+    parser.add_argument(
+        "--frames", type=int, default=10_000, help="reward: 0 = for --seconds (10000)"
+    )
     console = parser.add_argument_group("console")
     console.add_argument(
         "--only",
@@ -65,6 +70,7 @@ def run(argv: Sequence[str]) -> int:
             "peer_python": args.peer_python,
             "compiled": args.compile,
         },
+        "reward": {"frames": args.frames},
         "console": {name: getattr(args, name) for name in ("only", *(c[0] for c in CONSOLE))},
     }
     figures = BENCHES[args.what](args.seconds, **options.get(args.what, {}))
@@ -80,13 +86,15 @@ def run(argv: Sequence[str]) -> int:
 
 def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Figure -> the most it may be and whether it is met, for those that have a target."""
-    if what != "console":
+    if what == "console":
+        from robot_rl.console_bench import TARGETS as limits  # noqa: N811
+    elif what == "reward":
+        from robot_rl.reward.vlm.bench import TARGETS as limits  # noqa: N811
+    else:
         return {}
-    from robot_rl.console_bench import TARGETS
-
     return {
         name: {"at_most": limit, "met": bool(figures[name] <= limit)}  # NaN is not met
-        for name, limit in TARGETS.items()
+        for name, limit in limits.items()
         if name in figures
     }
 
@@ -134,6 +142,7 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "heads": _from("robot_rl.learn.bench_heads:bench"),
     "link": _from("robot_rl.link.bench:bench"),
     "loop": _from("robot_rl.loop_bench:bench"),
+    "reward": _from("robot_rl.reward.vlm.bench:bench"),
     "console": _from("robot_rl.console_bench:bench"),
 }
 """name -> function(seconds) returning {figure: number}; names carry units ("updates_per_s")."""

@@ -1,0 +1,110 @@
+"""Pictures of which the answer is known, asked first and again every few minutes.
+
+A server may answer every question and still be wrong: other weights behind the name, an adapter
+that did not load, pictures that were lost on the way. It cannot tell, but a few pictures can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.errors import ConfigError
+from robot_rl.reward.vlm.client import VlmClient, needed
+from robot_rl.reward.vlm.questions import Kind, Question
+from robot_rl.store.store import Store
+from robot_rl.types import EpisodeId
+
+SUFFIXES = (".png", ".jpg", ".jpeg")
+MIN_SPREAD = 1e-3  # answers nearer to each other than this are one answer
+
+
+@dataclass(frozen=True, eq=False)
+class Canary:
+    """good, bad: uint8 [H, W, 3] pictures in which the task is and is not done; needed: share of
+    the pairs of one of each in which the good one has to have the higher score.
+    """
+
+    good: tuple[NDArray[np.uint8], ...]
+    bad: tuple[NDArray[np.uint8], ...]
+    task: str
+    needed: float = 0.8
+
+    def __post_init__(self) -> None:
+        """Check that there is something to ask."""
+        if not self.good or not self.bad or not 0.5 < self.needed <= 1.0:
+            raise ConfigError(
+                "a canary needs pictures of both kinds",
+                expected="at least one good and one bad picture, needed in (0.5, 1]",
+                got=f"{len(self.good)} good, {len(self.bad)} bad, needed {self.needed}",
+                fix="save some frames of the task done and not done: FOLDER/good, FOLDER/bad",
+            )
+
+    def check(self, client: VlmClient) -> str:
+        """What is wrong with the answers, "" = nothing. The cache is not asked.
+
+        Raises:
+            ConfigError: see `VlmClient.ask`.
+        """
+        images = self.good + self.bad
+        asked = [Question(Kind.SUCCESS, (image,), self.task) for image in images]
+        answers = client.ask(asked, fresh=True)
+        missing = next((a for a in answers if a.value is None), None)
+        if missing is not None:
+            return f"unlabelled: {missing.problem}"
+        values = np.array([a.value for a in answers], np.float64)
+        if np.ptp(values) < MIN_SPREAD:
+            return f"all answers are equal ({values[0]:.3f})"
+        good, bad = values[: len(self.good), None], values[None, len(self.good) :]
+        right = float(((good > bad) + 0.5 * (good == bad)).mean())
+        if right < self.needed:
+            return f"order wrong: the good picture wins {right:.0%} of the pairs"
+        return ""
+
+    @classmethod
+    def from_folder(cls, folder: Path, task: str) -> Self:
+        """Pictures in FOLDER/good and FOLDER/bad, PNG or JPEG.
+
+        Raises:
+            ConfigError: there are none, or one cannot be read.
+        """
+        return cls(_pictures(folder / "good"), _pictures(folder / "bad"), task)
+
+    @classmethod
+    def from_store(cls, store: Store, camera: str, task: str, count: int = 3) -> Self:
+        """Last frames of the first `count` successes, and the first frames of the same episodes.
+
+        Raises:
+            ConfigError: no recorded episode has succeeded.
+        """
+        found = [r.id for r in store.episode_summaries() if r.success and r.purpose != "eval"]
+        pairs = [_ends(store, id_, camera) for id_ in found[:count]]
+        good, bad = tuple(last for _, last in pairs), tuple(first for first, _ in pairs)
+        return cls(good, bad, task)
+
+
+def _ends(store: Store, id_: EpisodeId, camera: str) -> Sequence[NDArray[np.uint8]]:
+    frames = store.frames(id_)
+    return frames[0].observation[camera], frames[-1].observation[camera]
+
+
+def _pictures(folder: Path) -> tuple[NDArray[np.uint8], ...]:
+    cv2 = needed("cv2")
+    paths = sorted(p for p in folder.glob("*") if p.suffix.lower() in SUFFIXES)
+    found = []
+    for path in paths:
+        image = cv2.imread(str(path), cv2.IMREAD_COLOR)
+        if image is None:
+            raise ConfigError(
+                f"{path} is no picture",
+                expected="PNG or JPEG",
+                got="something else, or a damaged file",
+                fix="remove it, or save the frame again",
+            )
+        found.append(np.ascontiguousarray(image[:, :, ::-1]))
+    return tuple(found)

@@ -1,0 +1,149 @@
+"""What keeps questions from a server: it is down (`Breaker`), it costs too much (`Budget`), or the
+answer is known (`Cache`)."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from robot_rl.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+HOUR_S = 3600.0
+
+
+class Breaker:
+    """After `failures` in a row nothing is sent for `pause_s`, then one question tries again."""
+
+    def __init__(self, failures: int, pause_s: float, now_s: Callable[[], float]) -> None:
+        self._limit, self._pause_s, self._now_s = failures, pause_s, now_s
+        self._count, self._until_s = 0, -float("inf")
+        self._since_s: float | None = None
+
+    def worked(self) -> None:
+        """The server answered, whatever it said."""
+        self._count, self._since_s = 0, None
+
+    def failed(self, not_before_s: float = 0.0) -> None:
+        """It did not. not_before_s: for how long it asks to be left alone."""
+        now_s = self._now_s()
+        self._count += 1
+        self._since_s = now_s if self._since_s is None else self._since_s
+        if self._count >= self._limit:
+            self._until_s = now_s + self._pause_s
+        if not_before_s:
+            self._until_s = max(self._until_s, now_s + not_before_s)
+
+    @property
+    def wait_s(self) -> float:
+        """Until the next question may be sent; 0 = now."""
+        return max(self._until_s - self._now_s(), 0.0)
+
+    @property
+    def doubts(self) -> bool:
+        """It was open and nothing has worked since: one question first."""
+        return self._count >= self._limit
+
+    @property
+    def silent_s(self) -> float | None:
+        """How long the server has not answered; None = it has."""
+        return None if self._since_s is None else self._now_s() - self._since_s
+
+
+class Budget:
+    """At most so much in any hour; 0 = no limit. What is taken is a guess until it is settled."""
+
+    def __init__(self, per_hour: float, now_s: Callable[[], float]) -> None:
+        self._limit, self._now_s = per_hour, now_s
+        self._spent: deque[list[float]] = deque()  # [when, how much], of the last hour
+        self.used = 0.0
+
+    def take(self, cost: float) -> list[float] | None:
+        """An entry to settle; None = not now."""
+        now_s = self._now_s()
+        while self._spent and self._spent[0][0] <= now_s - HOUR_S:
+            self.used -= self._spent.popleft()[1]
+        if self._limit and self.used + cost > self._limit:
+            return None
+        entry = [now_s, cost]
+        if self._limit:
+            self._spent.append(entry)
+            self.used += cost
+        return entry
+
+    def settle(self, entry: list[float], cost: float) -> None:
+        """What it really was."""
+        if self._limit:
+            self.used += cost - entry[1]
+            entry[1] = cost
+
+    @property
+    def wait_s(self) -> float:
+        """Until the oldest expense is an hour old."""
+        return max(self._spent[0][0] + HOUR_S - self._now_s(), 0.0) if self._spent else 0.0
+
+
+class Cache:
+    """Answers by what was asked, in a SQLite file ("" = in memory). Never the reason of a failure:
+    what cannot be read is asked, what cannot be written is forgotten.
+
+    Raises:
+        ConfigError: the file is something else.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self._lock = threading.Lock()
+        try:
+            if path:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(
+                path or ":memory:", isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, value REAL NOT NULL,"
+                " sure REAL, text TEXT NOT NULL, stamp_ns INTEGER NOT NULL) WITHOUT ROWID"
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise ConfigError(
+                f"{path} cannot keep answers",
+                expected="a file of an earlier run, or none",
+                got=str(error),
+                fix="give vlm.cache another name, or delete the file: it is asked again",
+            ) from error
+
+    def get(self, key: bytes) -> tuple[float, float | None, str] | None:
+        """(value, sure, text) of an earlier answer."""
+        try:
+            with (
+                self._lock,
+                closing(
+                    self._db.execute("SELECT value, sure, text FROM answers WHERE key=?", (key,))
+                ) as found,
+            ):
+                return found.fetchone()
+        except sqlite3.Error as error:
+            log.warning("no earlier answers: %s", error)
+            return None
+
+    def put(self, key: bytes, value: float, sure: float | None, text: str) -> None:
+        """Keep one."""
+        row = (key, value, sure, text, time.time_ns())
+        try:
+            with self._lock:
+                self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", row)
+        except (sqlite3.Error, UnicodeError) as error:
+            log.warning("an answer is not kept: %s", error)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()

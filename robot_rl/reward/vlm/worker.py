@@ -1,0 +1,357 @@
+"""Labels recorded episodes with what a vision-language model says, beside everything else.
+
+    worker = RewardWorker(store, client, canary, WorkerConfig(),
+                          task="put the peg into the hole", camera="image/front")
+    worker.start()                                  # or worker.turn() now and then
+    worker.status                                   # one line for people
+
+Of each finished episode, newest first, it asks whether the last frames show success, and how far
+the task is once a second. What it writes (source "vlm", author "MODEL PROMPT@HASH"):
+
+    success_score   step s: p that the frame it led to shows success
+    vlm_success     the episode: 1 or 0, where k of the last n frames agree
+    progress        frame f: phi(f); with `fill` also, by author "MODEL PROMPT@HASH held", of every
+                    frame: the newest phi that was known there, 0 at the start
+
+What is unlabelled writes no row. What is in the store is never asked again, so a restart goes on.
+Evaluation episodes are left alone, and so is what was aborted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.errors import RobotRLError, SpecError, did_you_mean
+from robot_rl.reward.vlm.canary import Canary
+from robot_rl.reward.vlm.client import VlmClient
+from robot_rl.reward.vlm.questions import Answer, Kind, Question
+from robot_rl.store.review import VLM_SUCCESS
+from robot_rl.store.store import Store
+from robot_rl.types import PROGRESS, SUCCESS_SCORE, Ending, EpisodeId, Label, Step
+
+log = logging.getLogger(__name__)
+
+SOURCE = "vlm"
+HELD = " held"  # ends the author of what was filled in
+MAX_LOOKED_AT = 100  # episodes per turn: bounds the first turn after a restart
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerConfig:
+    """How much is asked, and when."""
+
+    success_frames: int = 5  # n last frames; 0 = do not ask about success
+    success_needed: int = 3  # k of them
+    threshold: float = 0.5  # p from which a frame shows success
+    period_s: float = 1.0  # between two frames whose progress is asked; 0 = do not ask
+    fill: bool = True  # progress of the frames between, too
+    questions_per_turn: int = 64
+    tries: int = 2  # turns in which a question that has no answer is asked
+    canary_every_s: float = 600.0
+    again_s: float = 30.0  # after a canary that failed, or an error
+    poll_s: float = 1.0  # of the thread, when there is nothing to do
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        k, n = self.success_needed, self.success_frames
+        if n and not n < 2 * k <= 2 * n:
+            raise ValueError(
+                "success_needed must be more than half of success_frames, and not more"
+            )
+        if self.period_s < 0.0 or not 0.0 < self.threshold < 1.0:
+            raise ValueError("period_s must not be negative, threshold lies in (0, 1)")
+        if min(self.questions_per_turn, self.tries) < 1 or self.success_frames < 0:
+            raise ValueError("questions_per_turn and tries must be at least 1")
+        if min(self.canary_every_s, self.again_s, self.poll_s) <= 0.0:
+            raise ValueError("canary_every_s, again_s and poll_s must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A label that is missing. number: the label's step; frame: what is looked at."""
+
+    id: EpisodeId
+    kind: Kind
+    number: int
+    frame: int
+
+
+class RewardWorker:
+    """See the module. `turn` and `status` may be called from different threads.
+
+    Args:
+        canary: None = nobody checks the server.
+        task: what the robot shall do, in words.
+        camera: key of the observation.
+        now_s, stamp_ns: for tests.
+
+    Raises:
+        SpecError: the store has no such camera.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        client: VlmClient,
+        canary: Canary | None,
+        config: WorkerConfig,
+        *,
+        task: str,
+        camera: str,
+        now_s: Callable[[], float] = time.monotonic,
+        stamp_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        known = store.spec.observation if store.spec else {}
+        if store.spec is None or camera not in known or len(known[camera].shape) != 3:
+            raise SpecError(
+                "nothing to show a vision-language model",
+                expected="a camera of the run",
+                got=f"'{camera}' in {store.path.name}",
+                fix=did_you_mean(camera, [k for k, v in known.items() if len(v.shape) == 3]),
+            )
+        self._store, self._client, self._canary, self._config = store, client, canary, config
+        self._task, self._camera, self._now_s, self._stamp_ns = task, camera, now_s, stamp_ns
+        self._stride = max(round(config.period_s * store.spec.control_hz), 1)
+        self._seq, self._finished = -1, list[EpisodeId]()
+        self._done, self._given_up = set[EpisodeId](), set[EpisodeId]()
+        self._unanswered: Counter[_Wanted] = Counter()
+        self._canary_due_s, self._canary_problem = -float("inf"), ""
+        self._resume_s, self._trouble, self._said = -float("inf"), "", ""
+        self._busy = False  # more to do at once
+        self._stop, self._thread = threading.Event(), None
+        self.written = 0
+
+    # -- for the owner ---------------------------------------------------------------------------
+
+    def turn(self) -> int:
+        """A bounded amount of work; returns how many labels it wrote. Never raises."""
+        self._busy = False
+        try:
+            if self._now_s() < self._resume_s:
+                return 0
+            self._trouble, written = "", self._turn()
+        except RobotRLError as error:
+            self._rest(f"{error.summary}; {error.got}; {error.fix}")
+            return 0
+        except Exception as error:
+            log.exception("reward worker")
+            self._rest(f"{type(error).__name__}: {error}")
+            return 0
+        self.written += written
+        return written
+
+    @property
+    def waiting(self) -> int:
+        """Episodes that are not labelled yet."""
+        return sum(id_ not in self._done for id_ in self._finished)
+
+    @property
+    def status(self) -> str:
+        """What it does, in one line."""
+        count = self.waiting
+        what = f"{count} episode{'s wait' if count != 1 else ' waits'}" if count else "all labelled"
+        if self._given_up:
+            what += f" ({len(self._given_up)} without an answer)"
+        return f"{what}; {self.trouble}" if self.trouble else what
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is labelled now, "" = it is; for people."""
+        trouble = self._client.trouble or self._trouble
+        if not trouble and self._canary_problem:
+            trouble = f"canary failed: {self._canary_problem}; nothing is labelled"
+        return " ".join(trouble.split())
+
+    def start(self) -> None:
+        """Take turns in a thread until `close`."""
+        assert self._thread is None
+        self._thread = threading.Thread(target=self._run, name="vlm-worker", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; what is being asked is given up. The client and the store stay open."""
+        self._stop.set()
+        while self._thread is not None and self._thread.is_alive():
+            self._client.interrupt()
+            self._thread.join(0.05)
+        self._thread = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- a turn ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if not self.turn() and not self._busy:
+                self._stop.wait(self._config.poll_s)
+
+    def _turn(self) -> int:
+        self._look()
+        first = self._canary_due_s == -float("inf")
+        if not (first or self.waiting) or not self._trusted():
+            return 0
+        looked = 0
+        for id_ in self._finished:
+            if id_ in self._done:
+                continue
+            looked += 1
+            steps = self._store.steps(id_)
+            wanted = self._wanted(id_, steps)
+            frames = self._frames(id_) if wanted else {}
+            if wanted and steps[-1].next_frame not in frames:
+                continue  # it comes behind the step
+            if wanted:
+                return self._label(
+                    wanted[: self._config.questions_per_turn], frames, steps[0].frame
+                )
+            written = self._conclude(id_, steps)
+            if written or looked >= MAX_LOOKED_AT:
+                self._busy = True
+                return written
+        return 0
+
+    def _look(self) -> None:
+        """Which episodes are finished; newest first."""
+        seq = self._store.last_seq()
+        if seq == self._seq:
+            return
+        ends = (Ending.TERMINATED, Ending.TRUNCATED)
+        records = self._store.episode_summaries()
+        finished = [r.id for r in records if r.ending in ends and r.purpose != "eval"]
+        self._finished, self._seq = finished[::-1], seq
+
+    def _trusted(self) -> bool:
+        """Whether the canary is well; asks it when it is due."""
+        now_s = self._now_s()
+        if self._canary is not None and now_s >= self._canary_due_s:
+            was = self._canary_problem
+            self._canary_problem = self._canary.check(self._client)
+            well = not self._canary_problem
+            self._canary_due_s = now_s + (
+                self._config.canary_every_s if well else self._config.again_s
+            )
+            if not well and self._canary_problem != was and not self._stop.is_set():
+                log.warning("canary failed: %s; nothing is labelled", self._canary_problem)
+        return not self._canary_problem
+
+    def _wanted(self, id_: EpisodeId, steps: Sequence[Step]) -> list[_Wanted]:
+        """Labels that this model has not given and that are worth asking for."""
+        config = self._config
+        have = {(x.author, x.kind, x.step) for x in self._store.labels(id_)}
+        last = steps[-config.success_frames :] if config.success_frames else []
+        wanted = [_Wanted(id_, Kind.SUCCESS, s.step, s.next_frame) for s in last]
+        if config.period_s:
+            frames = sorted({s.next_frame for s in steps})
+            keyframes = {*frames[self._stride - 1 :: self._stride], *frames[-1:]}
+            wanted += [_Wanted(id_, Kind.PROGRESS, f, f) for f in sorted(keyframes)]
+        return [
+            w
+            for w in wanted
+            if (self._client.author(w.kind), _LABEL[w.kind], w.number) not in have
+            and self._unanswered[w] < config.tries
+        ]
+
+    def _frames(self, id_: EpisodeId) -> dict[int, NDArray[np.uint8]]:
+        return {f.frame: f.observation[self._camera] for f in self._store.frames(id_)}
+
+    def _label(
+        self, asked: Sequence[_Wanted], frames: Mapping[int, NDArray[np.uint8]], start: int
+    ) -> int:
+        """Ask, and write what was answered."""
+        questions = []
+        for w in asked:
+            seen = (start, w.frame) if w.kind is Kind.PROGRESS else (w.frame,)
+            questions.append(Question(w.kind, tuple(frames[f] for f in seen), self._task))
+        answers = self._client.ask(questions)
+        rows = self._rows(asked, answers)
+        self._store.append(rows)
+        for w, answer in zip(asked, answers, strict=True):
+            if answer.value is None and not answer.later:
+                self._unanswered[w] += 1
+        late = next((a for a in answers if a.later), None)
+        if late is not None:
+            self._rest(late.problem, max(self._client.wait_s, self._config.poll_s))
+        self._busy = late is None
+        return len(rows)
+
+    def _rows(self, asked: Sequence[_Wanted], answers: Sequence[Answer]) -> list[Label]:
+        numbers: dict[str, int] = {}
+        rows = []
+        for w, answer in zip(asked, answers, strict=True):
+            if answer.value is None:
+                continue
+            author = answer.author
+            number = numbers.setdefault(author, self._store.next_label(w.id, author))
+            numbers[author] = number + 1
+            kind, value = _LABEL[w.kind], answer.value
+            rows.append(
+                Label(w.id, number, w.number, kind, value, SOURCE, author, self._stamp_ns())
+            )
+        return rows
+
+    def _conclude(self, id_: EpisodeId, steps: Sequence[Step]) -> int:
+        """Everything was asked: what the episode's answers come to."""
+        labels = self._store.labels(id_)
+        rows = self._verdict(id_, steps, labels)
+        if self._config.fill and self._config.period_s:
+            rows += self._filled(id_, steps, labels)
+        self._store.append(rows)
+        self._done.add(id_)
+        if any(w.id == id_ and n >= self._config.tries for w, n in self._unanswered.items()):
+            self._given_up.add(id_)
+        return len(rows)
+
+    def _verdict(
+        self, id_: EpisodeId, steps: Sequence[Step], labels: Sequence[Label]
+    ) -> list[Label]:
+        author, config = self._client.author(Kind.SUCCESS), self._config
+        own = [x for x in labels if x.author == author]
+        if not config.success_frames or any(x.kind == VLM_SUCCESS for x in own):
+            return []
+        last = {s.step for s in steps[-config.success_frames :]}
+        shows = [x.value >= config.threshold for x in own if x.step in last]
+        needed = min(config.success_needed, len(last))
+        yes, no = sum(shows), len(shows) - sum(shows)
+        if max(yes, no) < needed:
+            return []
+        number = self._store.next_label(id_, author)
+        value = float(yes >= needed)
+        return [Label(id_, number, None, VLM_SUCCESS, value, SOURCE, author, self._stamp_ns())]
+
+    def _filled(
+        self, id_: EpisodeId, steps: Sequence[Step], labels: Sequence[Label]
+    ) -> list[Label]:
+        """phi of every frame, held: a potential needs all of them, and may not look ahead."""
+        author = self._client.author(Kind.PROGRESS)
+        known = {x.step: x.value for x in labels if (x.kind, x.author) == (PROGRESS, author)}
+        if not known or any(x.author == author + HELD for x in labels):
+            return []
+        rows, phi = [], 0.0  # at its start nothing of an episode is done, by the question's words
+        for number, frame in enumerate([steps[0].frame, *(s.next_frame for s in steps)]):
+            phi = known.get(frame, phi)
+            rows.append(
+                Label(id_, number, frame, PROGRESS, phi, SOURCE, author + HELD, self._stamp_ns())
+            )
+        return rows
+
+    def _rest(self, trouble: str, pause_s: float = 0.0) -> None:
+        if trouble != self._said and not self._stop.is_set():
+            log.warning("no labels now: %s", trouble)
+        self._trouble = self._said = trouble
+        self._resume_s = self._now_s() + (pause_s or self._config.again_s)
+
+
+_LABEL = {Kind.SUCCESS: SUCCESS_SCORE, Kind.PROGRESS: PROGRESS}

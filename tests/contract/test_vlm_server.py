@@ -1,0 +1,643 @@
+"""The client of a vision-language model against the stand-in: what it sends, and that whatever the
+server does ends as the truth or as unlabelled, never as another number."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robot_rl.errors import ConfigError, RobotRLError
+from robot_rl.reward.vlm.bench import bench
+from robot_rl.reward.vlm.canary import Canary
+from robot_rl.reward.vlm.client import VlmClient, VlmConfig
+from robot_rl.reward.vlm.guards import Cache
+from robot_rl.reward.vlm.questions import Answer, Kind, Question
+from robot_rl.reward.vlm.standin import MODEL, StandIn, Truth, brightness, serving, table
+
+for package in ("httpx", "fastapi", "uvicorn"):
+    pytest.importorskip(package)
+cv2 = pytest.importorskip("cv2")
+
+TASK = "put the peg into the hole"
+
+
+def picture(level: float, height: int = 24, width: int = 32) -> np.ndarray:
+    """A grey one: its brightness is what is true of it."""
+    return np.full((height, width, 3), round(255 * level), np.uint8)
+
+
+def success(level: float) -> Question:
+    return Question(Kind.SUCCESS, (picture(level),), TASK)
+
+
+def progress(level: float) -> Question:
+    return Question(Kind.PROGRESS, (picture(0.0), picture(level)), TASK)
+
+
+class Time:
+    """A clock that sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now_s, self.slept = 0.0, []
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_s += seconds
+
+
+class Line:
+    """A stand-in, its url, and clients of it that never really sleep."""
+
+    def __init__(self, stand_in: StandIn, url: str) -> None:
+        self.stand_in, self.url, self.time = stand_in, url, Time()
+        self.clients: list[VlmClient] = []
+
+    def client(self, **changes: Any) -> VlmClient:
+        words = {"url": self.url, "model": MODEL, "retries": 2, "timeout_s": 5.0, **changes}
+        made = VlmClient(VlmConfig(**words), now_s=lambda: self.time.now_s, sleep=self.time.sleep)
+        self.clients.append(made)
+        return made
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[StandIn, str]]:
+    stand_in = StandIn(brightness)
+    with serving(stand_in) as url:
+        yield stand_in, url
+
+
+@pytest.fixture
+def line(served: tuple[StandIn, str]) -> Iterator[Line]:
+    stand_in, url = served
+    vars(stand_in).update(vars(StandIn(brightness)))  # as new
+    made = Line(stand_in, url)
+    yield made
+    for client in made.clients:
+        client.close()
+
+
+def one(client: VlmClient, question: Question, **more: Any) -> Answer:
+    (answer,) = client.ask([question], **more)
+    assert (answer.value is None) == bool(answer.problem)
+    return answer
+
+
+# -- what is sent, what comes back -----------------------------------------------------------------
+
+
+def test_the_request_is_what_such_servers_take(line: Line) -> None:
+    client = line.client(image_px=64, extra={"chat_template_kwargs": {"enable_thinking": False}})
+    wide = np.zeros((100, 200, 3), np.uint8)
+    wide[:, :, 0] = 255  # red: channels are not swapped on the way
+    one(client, Question(Kind.PROGRESS, (wide, wide[:, ::-1]), TASK))
+    heard = line.stand_in.heard
+    assert heard["model"] == MODEL and heard["temperature"] == 0 and heard["max_tokens"] <= 8
+    assert heard["logprobs"] is True and heard["top_logprobs"] == 20
+    assert heard["chat_template_kwargs"] == {"enable_thinking": False}
+    system, user = heard["messages"]
+    assert system["role"] == "system" and isinstance(system["content"], str)
+    assert user["role"] == "user"
+    kinds = [part["type"] for part in user["content"]]
+    assert kinds == ["text", "image_url", "text", "image_url", "text"]
+    assert TASK in user["content"][-1]["text"]
+    head, _, data = user["content"][1]["image_url"]["url"].partition(",")
+    assert head == "data:image/jpeg;base64"
+    image = cv2.imdecode(np.frombuffer(base64.b64decode(data), np.uint8), cv2.IMREAD_COLOR)
+    assert image[..., :2].max() < 20
+    assert image.shape == (32, 64, 3) and image[..., 2].min() > 240
+
+
+def test_each_kind_comes_back_as_what_is_true(line: Line) -> None:
+    client = line.client()
+    dark, mid, bright = picture(0.2), picture(0.4), picture(0.95)
+    asked = [
+        success(0.95),
+        success(0.2),
+        progress(0.4),
+        Question(Kind.CHANGE, (dark, mid), TASK),
+        Question(Kind.CHANGE, (mid, dark), TASK),
+        Question(Kind.PREFERENCE, (dark, bright), TASK),
+        Question(Kind.PREFERENCE, (bright, dark), TASK),
+        Question(Kind.PREFERENCE, (dark, dark), TASK),
+    ]
+    answers = client.ask(asked)
+    assert [a.problem for a in answers] == [""] * len(asked)
+    expected = [0.97, 0.03, 0.4, 0.25, -0.5, 1.0, -1.0, 0.0]
+    np.testing.assert_allclose([a.value for a in answers], expected, atol=0.01)
+    assert all(a.sure is not None and 0.0 <= a.sure <= 1.0 for a in answers)
+    assert answers[0].author == client.author(Kind.SUCCESS) == f"{MODEL} success@8c472dca69"
+
+
+def test_no_more_than_so_many_are_under_way(line: Line) -> None:
+    line.stand_in.latency_s = 0.05
+    client = line.client(in_flight=3)
+    answers = client.ask([progress(i / 20) for i in range(12)])
+    assert all(a.value is not None for a in answers)
+    np.testing.assert_allclose([a.value for a in answers], [i / 20 for i in range(12)], atol=0.01)
+    assert line.stand_in.most_at_once == 3
+
+
+def test_pictures_are_known_by_what_the_client_makes_of_them(line: Line) -> None:
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 255, (300, 400, 3), np.uint8) for _ in range(2)]
+    line.stand_in.knows = table(zip(images, [Truth(True, 1.0), Truth(False, 0.3)], strict=True))
+    client = line.client()
+    asked = [Question(Kind.SUCCESS, (image,), TASK) for image in (*images, images[0][::-1])]
+    yes, no, stranger = client.ask(asked)
+    assert yes.value == pytest.approx(0.97) and no.value == pytest.approx(0.03)
+    assert stranger.value is None and stranger.problem.startswith("not an answer")
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+PROBLEMS = {
+    "malformed": "not an answer: no JSON",
+    "prose": "not an answer: 'Well",
+    "empty": "not an answer: not a chat",
+    "refusal": "refused: ",
+    "nan": "not an answer: not a chat",
+    "oversized": "not an answer: reply too large",
+    "429": "server is busy: status 429",
+    "500": "server is busy: status 500",
+}
+
+
+@pytest.mark.parametrize("fault", PROBLEMS)
+def test_a_fault_leaves_the_question_unlabelled_and_the_next_is_answered(
+    line: Line, fault: str
+) -> None:
+    client = line.client()
+    assert one(client, success(0.1)).value is not None
+    line.stand_in.faults, before = {fault: 1.0}, client.requests
+    answer = one(client, success(0.95))
+    assert answer.problem.startswith(PROBLEMS[fault])
+    tries = {"429": 3, "500": 3, "refusal": 1}.get(fault, 2)  # no answer: asked once more
+    assert client.requests - before == tries and line.stand_in.asked[fault] == tries
+    assert answer.later == (fault in ("429", "500"))
+    line.stand_in.faults = {}
+    assert one(client, success(0.95)).value == pytest.approx(0.97)
+
+
+def test_the_second_try_asks_for_the_form_alone(line: Line) -> None:
+    client = line.client()
+    one(client, success(0.1))
+    line.stand_in.faults = {"prose": 1.0}
+    one(client, success(0.95))
+    last = line.stand_in.heard["messages"][-1]["content"][-1]["text"]
+    assert last.endswith(client.prompts[Kind.SUCCESS].again)
+
+
+@pytest.mark.parametrize("how", ["hang", "slow"])
+def test_a_server_that_takes_too_long_is_given_up(line: Line, how: str) -> None:
+    client = line.client(timeout_s=0.5, retries=1)
+    one(client, success(0.1))
+    line.time.slept.clear()
+    line.stand_in.faults = {"hang": float(how == "hang")}
+    line.stand_in.latency_s = 1.5 * (how == "slow")
+    began_s = time.monotonic()
+    answer = one(client, success(0.95))
+    assert answer.problem == "timeout: 0.5 s" and answer.later
+    assert time.monotonic() - began_s < 2.5 and len(line.time.slept) == 1
+    line.stand_in.faults, line.stand_in.latency_s = {}, 0.0
+    assert one(client, success(0.95)).value == pytest.approx(0.97)
+
+
+@contextmanager
+def raw_server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Whatever `answer` writes to a connection."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.settimeout(0.05)
+    stop = threading.Event()
+
+    def serve() -> None:
+        while not stop.is_set():
+            try:
+                talk, _ = listening.accept()
+            except TimeoutError:
+                continue
+            with talk:
+                talk.settimeout(1.0)
+                try:
+                    talk.recv(1 << 16)
+                    answer(talk)
+                    talk.shutdown(socket.SHUT_WR)
+                    while talk.recv(1 << 16):  # or what was sent might be lost in a reset
+                        pass
+                except OSError:
+                    pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+    finally:
+        stop.set()
+        thread.join()
+        listening.close()
+
+
+def test_a_reply_that_drips_is_cut_off_by_the_whole_time() -> None:
+    def drip(talk: socket.socket) -> None:
+        talk.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        for _ in range(100):
+            talk.sendall(b" ")
+            time.sleep(0.03)
+
+    config = VlmConfig(url="", model=MODEL, timeout_s=0.3, retries=0)
+    with raw_server(drip) as url, VlmClient(_at(config, url)) as client:
+        began_s = time.monotonic()
+        assert one(client, success(0.5)).problem.startswith("timeout")
+        assert time.monotonic() - began_s < 2.0
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "server does not answer"),
+        (b"", "server does not answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "server does not answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xfe", "not an answer: no JSON"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[[[[", "not an answer: no JSON"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n3", "not an answer"),
+        (b"HTTP/1.1 503 Later\r\nRetry-After: x\r\nContent-Length: 0\r\n\r\n", "server is busy"),
+    ],
+)
+def test_something_else_at_the_port_is_no_answer(sent: bytes, problem: str) -> None:
+    config = VlmConfig(url="", model=MODEL, timeout_s=2.0, retries=0)
+    with (
+        raw_server(lambda talk: talk.sendall(sent)) as url,
+        VlmClient(_at(config, url)) as client,
+    ):
+        assert one(client, success(0.5)).problem.startswith(problem)
+
+
+def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would carry pictures elsewhere."""
+    went = []
+    with raw_server(lambda talk: went.append(1)) as elsewhere:
+        sent = f"HTTP/1.1 307 Go\r\nLocation: {elsewhere}/x\r\nContent-Length: 0\r\n\r\n".encode()
+        with raw_server(lambda talk: talk.sendall(sent)) as url:
+            config = _at(VlmConfig(url="", model=MODEL, retries=0), url)
+            with VlmClient(config) as client, pytest.raises(ConfigError, match="refuses"):
+                one(client, success(0.5))
+    assert not went
+
+
+def _at(config: VlmConfig, url: str) -> VlmConfig:
+    return VlmConfig(**{**vars(config), "url": url})
+
+
+# -- patience --------------------------------------------------------------------------------------
+
+
+def test_retry_after_is_waited_for(line: Line) -> None:
+    client = line.client()
+    one(client, success(0.1))
+    line.stand_in.faults, line.stand_in.retry_after_s = {"429": 1.0}, 7
+    one(client, success(0.95))
+    assert len(line.time.slept) == 2 and min(line.time.slept) >= 7.0
+
+
+def test_a_long_retry_after_leaves_the_server_alone(line: Line) -> None:
+    client = line.client()
+    one(client, success(0.1))
+    line.stand_in.faults, line.stand_in.retry_after_s = {"429": 1.0}, 300
+    assert one(client, success(0.95)).problem.startswith("server is busy")
+    asked = client.requests
+    assert one(client, success(0.96)).problem == "breaker open"
+    assert client.requests == asked and client.wait_s == pytest.approx(300)
+    line.time.now_s += 301
+    line.stand_in.faults = {}
+    assert one(client, success(0.96)).value is not None
+
+
+def test_waits_grow_and_differ(line: Line) -> None:
+    client = line.client(retries=5, breaker_failures=100)
+    one(client, success(0.1))
+    line.stand_in.faults = {"500": 1.0}
+    one(client, success(0.95))
+    waits = line.time.slept
+    assert len(waits) == 5 and waits[0] <= 0.5 and all(w <= 20.0 for w in waits)
+    assert all(0.25 * 2**n <= wait <= 0.5 * 2**n for n, wait in enumerate(waits))
+
+
+def test_the_breaker_opens_tries_with_one_and_closes(line: Line) -> None:
+    client = line.client(retries=1, breaker_failures=4, breaker_pause_s=30.0)
+    one(client, success(0.1))
+    line.stand_in.faults = {"500": 1.0}
+    many = [success(0.9 + i / 255) for i in range(8)]
+    assert all(a.value is None and a.later for a in client.ask(many))
+    assert "server does not answer since" in client.trouble and client.wait_s > 0
+    asked = client.requests
+    assert {a.problem for a in client.ask(many)} == {"breaker open"}
+    assert client.requests == asked  # left alone
+
+    line.time.now_s += 31  # still broken: one question finds out
+    assert all(a.value is None for a in client.ask(many))
+    assert client.requests == asked + 1 and client.wait_s == pytest.approx(30)
+
+    line.time.now_s += 31
+    line.stand_in.faults = {}
+    assert all(a.value is not None for a in client.ask(many))
+    assert client.trouble == "" and client.wait_s == 0
+    line.stand_in.faults = {"500": 1.0}  # and it counts from 0 again
+    assert one(client, success(0.5)).problem.startswith("server is busy") and client.wait_s == 0
+
+
+def test_a_server_that_is_away_is_found_again() -> None:
+    stand_in, clock = StandIn(brightness), Time()
+    with serving(stand_in) as url:
+        config = VlmConfig(url=url, model=MODEL, retries=1, breaker_failures=2)
+        client = VlmClient(config, now_s=lambda: clock.now_s, sleep=clock.sleep)
+        assert one(client, success(0.95)).value is not None
+    with client:
+        answer = one(client, success(0.1))
+        assert answer.problem.startswith("server does not answer") and answer.later
+        clock.now_s += 40
+        assert client.trouble.startswith("server does not answer since 40 s")
+        with serving(stand_in, int(url.rsplit(":", 1)[1].removesuffix("/v1"))):
+            assert one(client, success(0.1)).value is not None
+
+
+def test_what_is_asked_can_be_given_up(line: Line) -> None:
+    client = line.client()
+    one(client, success(0.1))
+    line.stand_in.faults = {"hang": 1.0}
+    threading.Timer(0.1, client.interrupt).start()
+    answers = client.ask([success(0.95), success(0.9)])
+    assert {a.problem for a in answers} == {"stopped"} and all(a.later for a in answers)
+    line.stand_in.faults = {}
+    assert one(client, success(0.95)).value is not None
+    client.close()
+    assert one(client, success(0.95)).problem == "stopped"
+
+
+# -- money, memory ---------------------------------------------------------------------------------
+
+
+def test_a_budget_of_requests_lasts_for_the_hour(line: Line) -> None:
+    client = line.client(budget_per_hour=5, in_flight=1)  # the first goes into getting acquainted
+    answers = client.ask([progress(i / 10) for i in range(7)])
+    assert [a.problem for a in answers] == [""] * 4 + ["over budget"] * 3
+    assert sum(line.stand_in.asked.values()) == 5
+    assert "over budget, next question in 3600 s" in client.trouble and client.wait_s == 3600
+    line.time.now_s += 3601
+    assert one(client, progress(0.9)).value is not None and client.trouble == ""
+
+
+def test_a_budget_of_tokens_counts_what_the_server_says(line: Line) -> None:
+    client = line.client(budget_per_hour=2000, budget_unit="tokens", in_flight=1)
+    answers = client.ask([success(i / 255) for i in range(40)])
+    done = sum(a.value is not None for a in answers)
+    assert client.budget.used == 101 * (done + 1) <= 2000 and done > 10
+    assert answers[-1].problem == "over budget"
+
+
+def test_what_was_answered_is_not_asked_again(line: Line, tmp_path: Path) -> None:
+    file = str(tmp_path / "a" / "cache.sqlite")
+    with line.client(cache=file) as client:
+        first = client.ask([success(0.95), progress(0.5)])
+        asked = client.requests
+        again = client.ask([success(0.95), progress(0.5)])
+        assert client.requests == asked
+        assert [(a.value, a.sure) for a in again] == [(a.value, a.sure) for a in first]
+        assert all(a.latency_s == 0.0 for a in again)
+        assert one(client, success(0.95), fresh=True).value is not None
+        assert client.requests == asked + 1
+        one(client, success(0.3), fresh=True)
+        one(client, success(0.3))
+        assert client.requests == asked + 3  # what was asked freshly was not kept
+    with line.client(cache=file) as other:
+        assert [a.value for a in other.ask([success(0.95), progress(0.5)])] == [
+            a.value for a in first
+        ]
+        assert other.requests == 0
+        others = (
+            Question(Kind.SUCCESS, (picture(0.95),), "another task"),
+            Question(Kind.SUCCESS, (picture(0.95, 32, 24),), TASK),
+            Question(Kind.SUCCESS, (picture(0.95), picture(0.95)), TASK),
+            success(0.9),
+        )
+        for number, question in enumerate(others, 1):
+            before = other.requests
+            assert one(other, question).value is not None, number
+            assert other.requests > before, number
+    line.stand_in.model = "another"
+    with line.client(cache=file, model="another") as other:
+        one(other, success(0.95))
+        assert other.requests == 2
+
+
+def test_what_is_unlabelled_is_not_remembered(line: Line) -> None:
+    client = line.client()
+    one(client, success(0.1))
+    line.stand_in.faults = {"prose": 1.0}
+    assert one(client, success(0.95)).value is None
+    line.stand_in.faults = {}
+    assert one(client, success(0.95)).value is not None
+
+
+def test_a_cache_that_is_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"not a database" * 100)
+    with pytest.raises(ConfigError, match="cannot keep answers"):
+        Cache(tmp_path / "x")
+    cache = Cache("")
+    cache.close()
+    cache.put(b"k", 1.0, None, "yes")  # too late: forgotten, not raised
+    assert cache.get(b"k") is None
+
+
+# -- set up wrongly: said before anything is asked -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "match"),
+    [
+        ({"logprobs": False}, {}, "log-probabilities"),
+        ({"model": "qwen-vl"}, {"model": "qwen-v1"}, "did you mean 'qwen-vl'"),
+        ({"key": "secret"}, {}, "vlm.key_file"),
+        ({"max_images": 1}, {}, "limit-mm-per-prompt"),
+    ],
+)
+def test_a_server_that_cannot_do_it_is_an_error_with_a_fix(
+    line: Line, settings: dict[str, Any], changes: dict[str, Any], match: str
+) -> None:
+    for name, value in settings.items():
+        setattr(line.stand_in, name, value)
+    client = line.client(**changes)
+    for _ in range(2):  # and it stays one
+        with pytest.raises(ConfigError, match=match) as error:
+            client.ask([progress(0.5)])
+        assert error.value.fix
+    assert client.trouble == ""
+
+
+def test_words_do_not_do_where_probabilities_are_required(line: Line) -> None:
+    client = line.client()
+    one(client, success(0.1))
+    line.stand_in.logprobs = False  # another server behind the name
+    assert one(client, success(0.95)).problem == "not an answer: no logprobs"
+
+
+def test_words_do_where_the_config_says_so(line: Line) -> None:
+    line.stand_in.logprobs = False
+    for mode in ("prefer", "never"):
+        client = line.client(logprobs=mode)
+        yes, far = client.ask([success(0.95), progress(0.42)])
+        assert yes.value == 1.0 and yes.sure is None and far.value == pytest.approx(0.4)
+    assert "logprobs" not in line.stand_in.heard
+    line.stand_in.logprobs = True
+    assert one(line.client(logprobs="prefer"), progress(0.42)).value == pytest.approx(
+        0.42, abs=0.01
+    )
+
+
+def test_the_key_comes_from_a_file_or_the_environment_and_is_shown_nowhere(
+    line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line.stand_in.key = "sk-secret"
+    file = tmp_path / "key"
+    file.write_text("sk-secret\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("MY_KEY", "sk-secret")
+    for where in ({"key_file": str(file)}, {"key_env": "MY_KEY"}):
+        client = line.client(**where)
+        assert one(client, success(0.95)).value is not None
+        assert "sk-secret" not in repr(VlmConfig(**where)) + json.dumps(line.stand_in.heard)
+    line.stand_in.key = "changed"
+    answer = one(client, success(0.5))
+    assert answer.problem.startswith("server refuses: status 401") and answer.later
+    with pytest.raises(ConfigError, match="key_file"):
+        one(client, success(0.5))
+
+
+def test_a_key_that_cannot_be_used_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    monkeypatch.setenv("BAD_KEY", "two words\n")
+    file = tmp_path / "key"
+    file.write_text("sk-secret")
+    file.chmod(0o644)
+    empty = tmp_path / "empty"
+    empty.touch(mode=0o600)
+    for words, got in (
+        ({"key_env": "NO_SUCH_KEY"}, "no variable NO_SUCH_KEY"),
+        ({"key_env": "BAD_KEY"}, "no key"),
+        ({"key_file": str(file)}, "others may read"),
+        ({"key_file": str(empty)}, "empty"),
+        ({"key_file": str(tmp_path / "none")}, "FileNotFoundError"),
+        ({"key_file": str(file), "key_env": "BAD_KEY"}, "say one"),
+    ):
+        with pytest.raises(ConfigError, match="no key") as error:
+            VlmClient(VlmConfig(model=MODEL, **words))
+        assert got in error.value.got and "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"url": "http://gpu-box:8000/v1"},
+        {"url": "http://192.168.1.5:8000/v1"},
+        {"url": "https://me:key@host/v1"},
+        {"url": "ftp://127.0.0.1/v1"},
+        {"url": "127.0.0.1:8000"},
+        {"url": "http://127.0.0.1:99999/v1"},
+        {"url": "https://host/v1?key=1"},
+        {"model": ""},
+        {"prompts": "pyproject.toml", "cache": "/dev/null/x"},
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused(words: dict[str, Any]) -> None:
+    with pytest.raises(RobotRLError) as error:
+        VlmClient(VlmConfig(**{"model": MODEL, **words}))
+    assert error.value.fix and "me:key" not in str(error.value)
+
+
+def test_http_beyond_this_machine_has_to_be_asked_for() -> None:
+    VlmClient(VlmConfig(url="http://192.168.1.5:8000/v1", model=MODEL, plain_http=True)).close()
+    VlmClient(VlmConfig(url="http://[::1]:8000/v1/", model=MODEL)).close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"timeout_s": 0.0},
+        {"retries": -1},
+        {"in_flight": 0},
+        {"image_px": 8},
+        {"jpeg_quality": 101},
+        {"logprobs": "yes"},
+        {"budget_unit": "euros"},
+        {"budget_per_hour": -1.0},
+        {"extra": {"temperature": 1}},
+    ],
+)
+def test_values_out_of_range_are_refused(words: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must|\w"):
+        VlmConfig(**words)
+
+
+# -- lies ------------------------------------------------------------------------------------------
+
+
+def test_the_canary_knows_a_liar_and_a_server_that_always_says_the_same(
+    line: Line, tmp_path: Path
+) -> None:
+    canary = Canary((picture(0.95), picture(0.92)), (picture(0.1), picture(0.3)), TASK)
+    client = line.client(cache=str(tmp_path / "cache"))
+    assert canary.check(client) == ""
+    line.stand_in.lying = True
+    assert "order wrong" in canary.check(client)  # what was said before does not help
+    line.stand_in.lying, line.stand_in.knows = False, lambda data: Truth(True, 1.0)
+    assert "equal" in canary.check(client)
+    line.stand_in.faults = {"prose": 1.0}
+    assert "unlabelled: not an answer" in canary.check(client)
+    line.stand_in.faults, line.stand_in.knows = {}, brightness
+    assert canary.check(client) == ""
+
+
+def test_canary_pictures_come_from_a_folder(line: Line, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="both kinds"):
+        Canary.from_folder(tmp_path, TASK)
+    for name, level in (("good", 0.95), ("bad", 0.2)):
+        (tmp_path / name).mkdir()
+        cv2.imwrite(str(tmp_path / name / "a.png"), picture(level))
+    assert Canary.from_folder(tmp_path, TASK).check(line.client()) == ""
+    (tmp_path / "bad" / "b.png").write_text("no picture")
+    with pytest.raises(ConfigError, match="is no picture"):
+        Canary.from_folder(tmp_path, TASK)
+
+
+# -- everything at once ----------------------------------------------------------------------------
+
+
+def test_a_third_of_everything_going_wrong_never_becomes_a_number(line: Line) -> None:
+    each = 0.3 / 8
+    line.stand_in.faults = dict.fromkeys(PROBLEMS, each)
+    client = line.client(breaker_failures=1000, in_flight=8)
+    levels = np.arange(100) / 255
+    answers = client.ask([progress(x) for x in levels])
+    told = [(a.value, x) for a, x in zip(answers, levels, strict=True) if a.value is not None]
+    assert 60 < len(told) <= 100
+    for value, truth in told:
+        assert value == pytest.approx(truth, abs=1e-6)
+    assert all(a.problem for a in answers if a.value is None)
+    assert sum(line.stand_in.asked[f] for f in PROBLEMS) > 25  # it was broken indeed
+
+
+def test_the_bench_measures_what_it_says() -> None:
+    figures = bench(0.0, frames=64, batch=16, latency_ms=20.0)
+    assert figures["images"] == 64 and figures["unlabelled"] == 0
+    assert 0.0 < figures["images_per_s"] <= figures["bound_images_per_s"] * 1.1
+    assert figures["cached_images_per_s"] > figures["images_per_s"]
