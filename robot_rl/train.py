@@ -48,11 +48,14 @@ def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[st
 
 def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
     run_dir, spec = experiment.run_dir, experiment.spec
-    with Store(run_dir / "store.sqlite", spec=spec) as store:
+    with (
+        Store(run_dir / "store.sqlite", spec=spec) as store,
+        experiment.reward.beside(store) as trouble,
+    ):
         store.recover(run_dir.name, ACTOR)
         policy = PolicyRuntime.of(experiment)
         take_dataset(experiment, store, policy)
-        learner = Learner.of(experiment, store)
+        learner = Learner.of(experiment, store, trouble)
         learner.publish_period_s = 0.0  # publish whenever something was learned: deterministic
         learner.load()
         student = _Student(learner, policy)

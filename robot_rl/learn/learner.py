@@ -18,7 +18,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +34,15 @@ from robot_rl.errors import CheckpointError, RobotRLError, SetupError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
-from robot_rl.learn.diagnostics import PROBE_ROWS, Diagnostics, Figures, Setup, as_line, probe
+from robot_rl.learn.diagnostics import (
+    PROBE_ROWS,
+    Diagnostics,
+    Figures,
+    Finding,
+    Setup,
+    as_line,
+    probe,
+)
 from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.mirror import Mirror
@@ -57,6 +65,7 @@ WATCH_UPDATES = 10  # between two looks at that count: each waits for the device
 MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
 PROBE_UPDATES = 1000  # gradient steps between looks into the networks, of a few ms each
 IDLE_LINE_S = 10.0  # without updates a line now and then says why
+REWARD_FIX = "what is known is learned from; look at the server (docs/vlm.md)"
 MAX_ROLLBACKS = 3  # restored this often without progress: the data or the config is at fault
 
 
@@ -146,6 +155,7 @@ class Learner:
         mirror: what `config.mirror` needs: signs of each part of the state, from the task.
         assembly: how rewards come of what was recorded.
         scorers: add their models' labels to the store, before its rows are read.
+        trouble: what keeps labels from coming in, "" = nothing; for people.
         clock: paces publication and the lines of an idle learner only.
     """
 
@@ -161,6 +171,7 @@ class Learner:
         mirror: Mapping[str, Sequence[int]] | None = None,
         assembly: Assembly | None = None,
         scorers: Sequence[Scorer] = (),
+        trouble: Callable[[], str] = lambda: "",
         clock: Clock | None = None,
     ) -> None:
         torch.set_num_threads(config.threads)
@@ -175,7 +186,7 @@ class Learner:
             recent_steps=config.recent_steps,
             assembly=assembly or Assembly(),
         )
-        self._scorers = tuple(scorers)
+        self._scorers, self._trouble = tuple(scorers), trouble
         places = {"disk": on_disk(run_dir / "replay"), "device": on_device(self.algo.device)}
         keys = self.algo.net.observation_keys
         digest = self.algo.net.digest(self.algo.actor_state())
@@ -227,8 +238,10 @@ class Learner:
         return self.replay.env_steps
 
     @classmethod
-    def of(cls, experiment: Experiment, store: Store) -> Self:
-        """The learner of a run, on its store.
+    def of(
+        cls, experiment: Experiment, store: Store, trouble: Callable[[], str] = lambda: ""
+    ) -> Self:
+        """The learner of a run, on its store; trouble: of `reward.beside`.
 
         Raises:
             RobotRLError: see `Experiment.check`; or the store or a checkpoint is a stranger's.
@@ -247,6 +260,7 @@ class Learner:
             mirror=experiment.mirror_signs,
             assembly=assembly,
             scorers=scorers,
+            trouble=trouble,
         )
 
     def ingest(self) -> int:
@@ -467,7 +481,10 @@ class Learner:
             new |= probe(self.algo, self.replay.sample(PROBE_ROWS, 0.5, draws))
             self._probed_updates = self.updates
         self._figures |= new
-        values, text = as_line(self._diagnostics.judge(self._diagnose()))
+        found = self._diagnostics.judge(self._diagnose())
+        if trouble := self._trouble():
+            found += (Finding("reward_model", "warning", trouble, REWARD_FIX),)
+        values, text = as_line(found)
         values |= new | {
             "learner/updates": self.updates,
             "learner/utd": self.updates / max(self.env_steps, 1),

@@ -52,7 +52,8 @@ def run(run_dir: Path) -> None:
             if ranks.rank() == 0:
                 keys = keys_for(experiment.link, run_dir, "learner")
                 server = stack.enter_context(LinkServer(experiment.link, keys, spec, store))
-            learner = Learner.of(experiment, store)
+            trouble = stack.enter_context(experiment.reward.beside(store))
+            learner = Learner.of(experiment, store, trouble)
             learner.load()
             learner.ingest()
             try:

@@ -11,7 +11,8 @@ What may be sampled:
     driver RESET                       never
     ending STALE                       not that step
     ending ABORTED                     not one step of that episode
-    reward None                        once a person's label for the step arrives
+    reward None                        once a person's label for the step arrives, or one that says
+                                       how the episode ended (then the other steps are worth 0)
     excluded, trimmed, left out        not while that label stands (`store.review`)
     frame not here yet                 once it arrives
     progress of a frame not here yet   once it arrives, where rewards are shaped by it
@@ -43,7 +44,7 @@ from robot_rl.errors import SpecError
 from robot_rl.learn.frames import Allocate, in_memory
 from robot_rl.reward.assembly import Assembly, potential_based
 from robot_rl.spec import BASE_AGE, Spec, TensorSpec
-from robot_rl.store.review import KINDS, Review, review
+from robot_rl.store.review import FOLDED, Review, review
 from robot_rl.types import (
     MODEL_REWARD,
     PROGRESS,
@@ -162,7 +163,7 @@ class _Episode:
     worth: dict[int, float] = field(default_factory=dict)  # frame number -> a model's reward
     last: int = -1  # number of the step that ended it
     goes_on: bool = True  # after that step, as recorded: a time limit
-    success: bool = False  # as recorded
+    success: bool | None = None  # as recorded
     gripper: int = 0  # last commanded direction: -1 closed, +1 open, 0 none yet
     segment: int = 0  # of the newest step
     over: bool = False
@@ -462,6 +463,7 @@ class Replay:
         self._connect(episode, row, slot)
         if row.ending is not None:
             episode.last, episode.goes_on = row.step, row.ending is not Ending.TERMINATED
+            episode.success = row.success
         self._judge(episode, review(episode.said), row.step)
         for number, column in ((row.frame, self._frame), (row.next_frame, self._next)):
             column[slot] = episode.frames.get(number, -1 - number - 1)
@@ -469,7 +471,10 @@ class Replay:
                 episode.waiting.setdefault(number, []).append(slot)
         self._offer(episode, slot)
         if row.ending is not None:
-            episode.success = bool(row.success)
+            if np.isnan(self._recorded[list(episode.steps.values())]).any():
+                self._judge_all(
+                    episode
+                )  # unlabelled steps: how it ended may say what they are worth
             self._close(episode)
             kind = episode.purpose if episode.purpose in OFFLINE else "train"
             over = self._over.setdefault(kind, deque(maxlen=RECENT_EPISODES))
@@ -490,9 +495,8 @@ class Replay:
     def _close(self, episode: _Episode) -> None:
         """The episode is over: returns to go, and its place among the successes."""
         episode.over, rest = True, 0.0
-        said = review(episode.said).success
-        success = episode.success if said is None else said
-        episode.alone = success and not self._human[list(episode.steps.values())].any()
+        success = review(episode.said).outcome(episode.success)
+        episode.alone = bool(success) and not self._human[list(episode.steps.values())].any()
         for number in sorted(episode.steps, reverse=True):
             slot = episode.steps[number]
             rest = float(self._reward[slot]) + self.view.gamma * rest
@@ -515,15 +519,18 @@ class Replay:
             self._add_progress(episode, row)
         if row.kind == MODEL_REWARD and row.author == assembly.rewards:
             self._add_worth(episode, row)
-        if row.kind not in KINDS:
+        if row.kind not in FOLDED:
             return
         episode.said.append(row)
+        self._judge_all(episode)
+        if episode.over:
+            self._close(episode)
+
+    def _judge_all(self, episode: _Episode) -> None:
         verdict = review(episode.said)
         for number, slot in episode.steps.items():
             self._judge(episode, verdict, number)
             self._offer(episode, slot)
-        if episode.over:
-            self._close(episode)
 
     def _add_progress(self, episode: _Episode, row: Label) -> None:
         assert row.step is not None
@@ -552,10 +559,14 @@ class Replay:
         """Reward of a step as recorded, or as people say; success pays 1 on the last step."""
         slot = episode.steps[number]
         reward = verdict.rewards.get(number, float(self._recorded[slot]))
-        if number == episode.last and verdict.success is not None:
-            reward = float(verdict.success)
+        success = verdict.outcome(episode.success)
+        if np.isnan(reward) and success is not None and not self.view.assembly.rewards:
+            reward = 0.0
         if number == episode.last:
-            self._mask[slot] = episode.goes_on and not verdict.success
+            said = verdict.success is not None or np.isnan(self._recorded[slot])
+            if said and success is not None:
+                reward = float(success)
+            self._mask[slot] = episode.goes_on and not (said and success)
         self._labelled[slot] = not np.isnan(reward)
         cost = self.view.assembly.step_cost
         self._reward[slot] = reward - cost if self._labelled[slot] else 0.0

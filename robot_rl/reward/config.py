@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from robot_rl.config import register
+from robot_rl.errors import ConfigError
 from robot_rl.ports import RewardSource, Task
 from robot_rl.reward.assembly import Assembly
 from robot_rl.reward.predicate import PredicateReward
+from robot_rl.reward.vlm.client import VlmConfig
+from robot_rl.reward.vlm.questions import Kind, load_prompts
+from robot_rl.reward.vlm.worker import HELD, WorkerConfig
 
 if TYPE_CHECKING:
     from robot_rl.reward.scorer import FrameScorer
@@ -29,6 +35,10 @@ class RewardConfig(Protocol):
         """A source for one actor."""
         ...
 
+    def beside(self, store: Store) -> AbstractContextManager[Callable[[], str]]:
+        """What labels a run's store while it lasts; yields what troubles it, "" = nothing."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class ShapedConfig:
@@ -39,11 +49,13 @@ class ShapedConfig:
     step_cost: float = 0.0  # charged each step
     preference: str = ""  # folder of a reward learned from preferences, in the place of this one
 
+    tells_progress: ClassVar[bool] = False  # whether the source itself gives phi
+
     def __post_init__(self) -> None:
         """Check ranges."""
         if min(self.shaping, self.step_cost) < 0.0:
             raise ValueError("shaping and step_cost must not be negative")
-        if self.shaping and not self.progress:
+        if self.shaping and not self.progress and not self.tells_progress:
             raise ValueError(
                 "shaping needs progress=FOLDER, of robot-rl reward train --kind progress"
             )
@@ -52,6 +64,10 @@ class ShapedConfig:
     def assembly(self) -> Assembly:
         """See `RewardConfig`; without the author."""
         return Assembly(shaping=self.shaping, step_cost=self.step_cost)
+
+    def beside(self, store: Store) -> AbstractContextManager[Callable[[], str]]:
+        """See `RewardConfig`."""
+        return nullcontext(lambda: "")
 
     def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
         """The assembly, and what scores the frames of a store for it.
@@ -129,3 +145,56 @@ class ClassifierRewardConfig(ShapedConfig):
             agree=self.agree,
             where=Where.of(self.where, task.spec),
         )
+
+
+@register("reward", "vlm")
+@dataclass(frozen=True, kw_only=True)
+class VlmRewardConfig(ShapedConfig):
+    """A vision-language model says how episodes ended, some time later; docs/vlm.md."""
+
+    server: VlmConfig = field(default_factory=VlmConfig)
+    worker: WorkerConfig = field(default_factory=WorkerConfig)
+    task: str = ""  # what the robot shall do, in words; there is no default
+    camera: str = ""  # image entry; "" = the first
+    canary: str = ""  # folder with good/ and bad/ pictures; "" = nobody checks the model
+
+    tells_progress = True
+
+    def open(self, task: Task) -> RewardSource:
+        """See `RewardConfig`.
+
+        Raises:
+            ConfigError: nobody has said what the task is, or there is nothing to look at.
+        """
+        from robot_rl.reward.vlm.source import VlmReward
+
+        self._check(task.spec)
+        return VlmReward(PredicateReward(task, tells=True))
+
+    def beside(self, store: Store) -> AbstractContextManager[Callable[[], str]]:
+        """See `ShapedConfig`. Raises as `vlm.source.labelling`."""
+        from robot_rl.reward.vlm.source import labelling
+
+        if store.spec is not None:
+            self._check(store.spec)
+        return labelling(self, store)
+
+    def _check(self, spec: Spec) -> None:
+        if not self.task.strip() or not spec.cameras:
+            raise ConfigError(
+                "a vision-language model has to see the task, and to be told what it is",
+                expected="reward.task='put the peg into the hole', and a camera",
+                got=f"task {self.task!r}, cameras {', '.join(spec.cameras) or 'none'}",
+                fix="reward.task='...'; an experiment that ends in _pixels, or task.images=[front]",
+            )
+
+    def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
+        """See `ShapedConfig`; without a progress model of ours phi is the server's."""
+        assembly, scorers = super().shaped_by(store, spec)
+        if self.shaping and not self.progress:
+            prompts = (
+                load_prompts(Path(self.server.prompts)) if self.server.prompts else load_prompts()
+            )
+            author = f"{self.server.model} {prompts[Kind.PROGRESS].id}{HELD}"
+            assembly = replace(assembly, author=author)
+        return assembly, scorers

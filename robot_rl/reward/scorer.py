@@ -25,9 +25,7 @@ class FrameScorer:
         self._store, self._model, self._cursor = store, model, 0
         self._running: dict[EpisodeId, Past] = {}
         self._known = {
-            (x.id, x.step)
-            for x in store.all_labels()
-            if (x.kind, x.author) == (model.label, model.author)
+            (x.id, x.step) for x in store.all_labels([model.label]) if x.author == model.author
         }
 
     def turn(self) -> int:

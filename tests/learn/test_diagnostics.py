@@ -318,7 +318,9 @@ def test_the_replay_counts_its_episodes_by_purpose() -> None:
 def test_unlabelled_episodes_are_counted_as_such() -> None:
     store, replay = FakeStore(), Replay(SPEC, 10_000)
     practise(store, 2)
-    replay.ingest(replace(r, reward=None) if isinstance(r, Step) else r for r in store.rows)
+    replay.ingest(
+        replace(r, reward=None, success=None) if isinstance(r, Step) else r for r in store.rows
+    )
     assert replay.summary().practice == EpisodeCounts(episodes=2, truncated=2)
     assert Replay(SPEC, 10).summary() == ReplaySummary()
 

@@ -105,7 +105,8 @@ def test_a_cost_of_each_step_is_part_of_every_return() -> None:
 
 def test_what_is_unlabelled_stays_so() -> None:
     rows = [
-        replace(r, reward=None) if isinstance(r, Step) else r for r in episode(Ending.TRUNCATED)
+        replace(r, reward=None, success=None) if isinstance(r, Step) else r
+        for r in episode(Ending.TRUNCATED)
     ]
     labels = [said(f, float(p)) for f, p in enumerate(PHI)]
     assert replay_of([*rows, *labels], replace(SHAPED, step_cost=0.1)).len_online == 0

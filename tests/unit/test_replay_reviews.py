@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from robot_rl.learn.replay import Replay
-from robot_rl.types import Driver, Label, Row
+from robot_rl.store.samples import episode_rows, sample_spec
+from robot_rl.types import Driver, Ending, EpisodeId, Label, Row, Step
 from tests.unit.test_replay import SPEC, episode_id
 from tests.unit.test_replay_views import corrected
 
@@ -108,3 +110,56 @@ def test_views_shrink_and_grow_with_the_words_and_other_episodes_stay() -> None:
     assert (replay.len_online, replay.len_demo) == (6, 2)
     replay.ingest([back])
     assert (replay.len_online, replay.len_demo) == (12, 4)
+
+
+def test_a_model_speaks_where_nothing_else_is_known_and_a_person_overrules_it() -> None:
+    spec, id_ = sample_spec(), EpisodeId("run", "actor", 0)
+
+    def unlabelled(row: Row) -> Row:
+        if not isinstance(row, Step):
+            return row
+        ending = Ending.TRUNCATED if row.ending else None
+        return replace(row, reward=None, success=None, ending=ending)
+
+    rows = [unlabelled(row) for row in episode_rows(spec, id_, 5)]
+    replay = Replay(spec, 100)
+    replay.ingest(rows)
+    assert replay.len_online == 0
+
+    def said(kind: str, value: float, source: str, label: int) -> list[float]:
+        replay.ingest([Label(id_, label, None, kind, value, source, source, label)])
+        (episode,) = replay._episodes.values()
+        slots = [episode.steps[n] for n in range(5)]
+        assert replay.len_online == 5
+        return [*replay._reward[slots].tolist(), float(replay._mask[slots[-1]])]
+
+    assert said("vlm_success", 1.0, "vlm", 1) == [0, 0, 0, 0, 1, 0]  # over: no bootstrap
+    assert said("success", 0.0, "person", 2) == [0, 0, 0, 0, 0, 1]
+    assert said("vlm_success", 1.0, "vlm", 3) == [0, 0, 0, 0, 0, 1]
+    replay.ingest([Label(id_, 4, None, "neutral", 1.0, "person", "person", 4)])
+    assert replay.len_online == 0
+
+
+def test_a_model_changes_nothing_that_was_recorded() -> None:
+    spec, id_ = sample_spec(), EpisodeId("run", "actor", 0)
+    replay = Replay(spec, 100)
+    replay.ingest(episode_rows(spec, id_, 5))
+    before = replay._reward.copy(), replay._mask.copy()
+    replay.ingest([Label(id_, 1, None, "vlm_success", 1.0, "vlm", "vlm", 1)])
+    np.testing.assert_array_equal(replay._reward, before[0])
+    np.testing.assert_array_equal(replay._mask, before[1])
+
+
+def test_a_word_at_the_end_labels_the_steps_that_were_not() -> None:
+    spec, id_ = sample_spec(), EpisodeId("run", "actor", 0)
+
+    def pressed(row: Row) -> Row:  # a person's key ends the episode; nothing else gives rewards
+        if not isinstance(row, Step):
+            return row
+        return replace(row, reward=1.0 if row.ending else None, success=row.ending and True)
+
+    replay = Replay(spec, 100)
+    replay.ingest([pressed(row) for row in episode_rows(spec, id_, 5)])
+    (episode,) = replay._episodes.values()
+    assert replay.len_online == 5
+    assert replay._reward[[episode.steps[n] for n in range(5)]].tolist() == [0, 0, 0, 0, 1]
