@@ -19,7 +19,9 @@ from robot_rl.report import svg
 
 PICTURES = 10  # of an episode
 BOX = svg.Box(820.0, 110.0)
+STYLES = ("accent", "human", "second")
 STYLE = """
+.card { margin: 0 0 18px; } .card h2 { margin: 0 0 10px; }
 .strip-row { margin: 0 0 18px; } .strip-row h3 .bad { color: var(--bad); }
 .pictures { display: grid; grid-template-columns: repeat(10, 1fr); gap: 2px; }
 .pictures img { width: 100%; image-rendering: pixelated; border-radius: 3px; display: block; }
@@ -55,6 +57,12 @@ def write_reward_page(
     ordered = sorted(strips, key=lambda s: not s.wrong)
     body = f'<section class="card"><h2>Figures</h2><table class="figures">{rows}</table></section>'
     body += '<section class="card"><h2>Episodes, what it got wrong first</h2>'
+    names = next((s.curves for s in strips), {})
+    legend = "".join(
+        f'<span><i class="{style}"></i> {escape(name)}</span>'
+        for name, style in zip(names, STYLES, strict=False)
+    )
+    body += f'<p class="legend">{legend}</p>'
     body += "".join(_strip(s) for s in ordered) + "</section>"
     html = Template((assets / "page.html").read_text()).substitute(
         title=escape(f"{name} - robot-rl"),
@@ -84,10 +92,9 @@ def _strip(strip: Strip) -> str:
         for t in shown
     )
     steps = np.arange(length, dtype=np.float64)
-    styles = ("accent", "human", "second")
     curves = [
         svg.Curve(name, steps[np.isfinite(y)], y[np.isfinite(y)], style)
-        for (name, y), style in zip(strip.curves.items(), styles, strict=False)
+        for (name, y), style in zip(strip.curves.items(), STYLES, strict=False)
         if np.isfinite(y).any()
     ]
     chart = svg.chart(
