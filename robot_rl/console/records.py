@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from robot_rl.errors import StoreError
 from robot_rl.experiment import Experiment
 from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
-from robot_rl.store.review import FOLDED, Review, check_label, review
+from robot_rl.store.review import FOLDED, VLM_SUCCESS, Review, check_label, review
 from robot_rl.store.scenes import SCENES, Scenes
 from robot_rl.store.store import Store
 from robot_rl.types import (
@@ -34,6 +34,12 @@ from robot_rl.types import (
 
 SCENE = "scene"  # the camera of a simulated run without cameras: drawn when somebody looks
 STORES = ("actor.sqlite", "store.sqlite")  # of a run over ROS 2; of a lockstep run
+LEARNER_STORE = "learner.sqlite"  # beside the actor's, where both are on one machine
+LEARNER_SOURCES = (
+    "vlm",
+    "progress",
+    "preference",
+)  # of labels that are written there and stay there
 KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through them
 CLASSIFIER = "classifier"  # source of its scores
 LONGEST_S = 60.0  # what may be labelled at once
@@ -45,6 +51,7 @@ class Records:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._store: Store | None = None
+        self._learner_store: Store | None = None
         self._frames = lru_cache(maxsize=KEPT)(self._read_frames)
         self._scenes = Scenes(run_dir / SCENES)
         self._artist = ThreadPoolExecutor(1, "scene", initializer=priority.step_back)
@@ -70,6 +77,15 @@ class Records:
             self._store = store
         return self._store
 
+    def _learner_labels(self, read: Callable[[Store], list[Label]]) -> list[Label]:
+        """What models beside the learner have said, in a run over ROS 2."""
+        path = self._run_dir / LEARNER_STORE
+        if self._learner_store is None and self.store.path.name != LEARNER_STORE and path.is_file():
+            self._learner_store = Store(path)
+        if self._learner_store is None:
+            return []
+        return [x for x in read(self._learner_store) if x.source in LEARNER_SOURCES]
+
     def close(self) -> None:
         """Free what drew, in its thread."""
         if self._mirror is not None:
@@ -80,7 +96,9 @@ class Records:
         """All episodes, newest first; without observations."""
         store = self.store
         labels: dict[EpisodeId, list[Label]] = {}
-        for label in store.all_labels(FOLDED):
+        words = store.all_labels(FOLDED)
+        words += self._learner_labels(lambda learner: learner.all_labels((VLM_SUCCESS,)))
+        for label in words:
             labels.setdefault(label.id, []).append(label)
         reviews = {id_: review(said) for id_, said in labels.items()}
         truths = {id_: x.value > 0.0 for id_, x in store.last_scores(PREDICATE).items()}
@@ -108,6 +126,7 @@ class Records:
         if not steps and not store.events(id_):
             raise _missing(id_)
         labels, spec = store.labels(id_), store.spec
+        labels += self._learner_labels(lambda learner: learner.labels(id_))
         said, end = review(labels), steps[-1] if steps else None
         ends = {
             x.source: x.value > 0.0

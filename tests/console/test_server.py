@@ -412,6 +412,24 @@ def test_cameras_that_ask_at_once_read_an_episode_once(
     assert asked == [id_]
 
 
+def test_what_models_said_beside_the_learner_is_shown(run_dir: Path) -> None:
+    id_ = EpisodeId("run", "actor-0", 1)
+    words = [
+        Label(id_, 0, None, "vlm_success", 0.0, "vlm", "model prompt@1", 1),
+        Label(id_, 1, 3, PROGRESS, 0.25, "vlm", "model prompt@1", 1),
+        Label(id_, 0, None, "success", 0.0, "person", "ada", 1),  # came from the actor's store
+    ]
+    records = Records(run_dir)
+    before = len(records.episode(id_)["labels"])
+    with Store(run_dir / "learner.sqlite", spec=records.store.spec, reserve_bytes=0) as learner:
+        learner.append(words)
+    found = records.episode(id_)
+    assert len(found["labels"]) == before + 1
+    assert "model prompt@1" in str(found["scores"])
+    (listed,) = (e for e in records.episodes() if e["episode"] == 1)
+    assert "vlm" in str(listed["voices"])
+
+
 def test_labels_said_at_the_same_moment_are_all_kept(run_dir: Path) -> None:
     records = Records(run_dir)
     with ThreadPoolExecutor(8) as pool:
