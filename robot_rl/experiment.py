@@ -24,7 +24,6 @@ from robot_rl.compose import compose
 from robot_rl.config import build, resolve
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.gym_task import GymTask, check_gym
-from robot_rl.reward.assembly import Assembly, widened
 
 if TYPE_CHECKING:
     from robot_rl.bases.spec import BaseConfig
@@ -207,9 +206,9 @@ class Experiment:
         Raises:
             ConfigError: it needs a base, and there is none that it can run.
         """
-        algo, assembly = self.algo, self.reward.assembly
-        if getattr(algo, "value_range", None) is not None and assembly != Assembly():
-            bounds = widened(algo.value_range, assembly, algo.gamma)
+        algo = self.algo
+        if getattr(algo, "value_range", None) is not None:
+            bounds = self.reward.value_range(algo.value_range, algo.gamma)
             algo = dataclasses.replace(algo, value_range=bounds)
         return algo.on(self.base, self.task.spec, self.seed) if hasattr(algo, "on") else algo
 

@@ -50,7 +50,6 @@ from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
-from robot_rl.reward.config import ShapedConfig
 from robot_rl.spec import Spec
 from robot_rl.types import Row, Weights
 
@@ -246,10 +245,7 @@ class Learner:
         Raises:
             RobotRLError: see `Experiment.check`; or the store or a checkpoint is a stranger's.
         """
-        reward = experiment.reward
-        assembly, scorers = Assembly(), []
-        if isinstance(reward, ShapedConfig):
-            assembly, scorers = reward.shaped_by(store, experiment.spec)
+        assembly, scorers = experiment.reward.shaped_by(store, experiment.spec)
         return cls(
             experiment.learner,
             experiment.algorithm,

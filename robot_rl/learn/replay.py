@@ -452,7 +452,7 @@ class Replay:
         self.refused_rows += not finite
         self._action[slot] = row.action
         self._recorded[slot] = np.nan if row.reward is None else row.reward
-        if self.view.assembly.rewards:
+        if self.view.assembly.rewards_by:
             self._recorded[slot] = episode.worth.get(row.next_frame, np.nan)
         self._mask[slot] = row.ending is not Ending.TERMINATED
         self._human[slot] = row.driver.is_human
@@ -515,9 +515,9 @@ class Replay:
         """A model's progress of a frame; or a person spoke: what they say now stands for all steps
         of the episode."""
         assembly = self.view.assembly
-        if row.kind == PROGRESS and row.author == assembly.author:
+        if row.kind == PROGRESS and row.author == assembly.progress_by:
             self._add_progress(episode, row)
-        if row.kind == MODEL_REWARD and row.author == assembly.rewards:
+        if row.kind == MODEL_REWARD and row.author == assembly.rewards_by:
             self._add_worth(episode, row)
         if row.kind not in FOLDED:
             return
@@ -560,7 +560,7 @@ class Replay:
         slot = episode.steps[number]
         reward = verdict.rewards.get(number, float(self._recorded[slot]))
         success = verdict.outcome(episode.success)
-        if np.isnan(reward) and success is not None and not self.view.assembly.rewards:
+        if np.isnan(reward) and success is not None and not self.view.assembly.rewards_by:
             reward = 0.0
         if number == episode.last:
             said = verdict.success is not None or np.isnan(self._recorded[slot])

@@ -1,14 +1,14 @@
 """From scores to a reward, when a transition is sampled: nothing is asked or recorded again.
 
     r_t                as recorded, or as a person says (`store.review`); unlabelled stays so;
-                       with `rewards` what that model says of the frame that the step leads to
+                       with `rewards_by` what that model says of the frame that the step leads to
     - step_cost        each step: success sooner is worth more, waiting near it is not
     + shaping F        F = gamma^k m phi(s_{t+k}) - phi(s_t) for a transition of k steps
 
 F is potential-based (Ng, Harada, Russell 1999): whatever phi says, the best policy stays the same.
 m = 0 after a terminal step, so there phi(s') counts as 0; after a time limit phi(s') is kept, as
-the value is. Both phi are one model's, named by `author`. A transition of which one phi is missing
-is not sampled before it arrives.
+the value is. Both phi are one model's, named by `progress_by`. A transition of which one phi is
+missing is not sampled before it arrives.
 
 Q then lies between -shaping - step_cost / (1 - gamma) and the greatest return, see `widened`.
 """
@@ -23,13 +23,13 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True, kw_only=True)
 class Assembly:
-    """shaping: weight of F, 0 = none; step_cost: see the module; author: whose progress is phi;
-    rewards: the author whose labels take the place of recorded rewards, "" = none."""
+    """shaping: weight of F, 0 = none; step_cost: see the module; progress_by: the author whose
+    labels are phi; rewards_by: whose labels take the place of recorded rewards, "" = nobody's."""
 
     shaping: float = 0.0
     step_cost: float = 0.0
-    author: str = ""
-    rewards: str = ""
+    progress_by: str = ""
+    rewards_by: str = ""
 
 
 def potential_based(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from robot_rl.config import register
 from robot_rl.errors import ConfigError
 from robot_rl.ports import RewardSource, Task
-from robot_rl.reward.assembly import Assembly
+from robot_rl.reward.assembly import Assembly, widened
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.reward.vlm.client import VlmConfig
 from robot_rl.reward.vlm.questions import Kind, load_prompts
@@ -23,26 +24,9 @@ if TYPE_CHECKING:
     from robot_rl.store.store import Store
 
 
-class RewardConfig(Protocol):
-    """A registered config that opens its source."""
-
-    @property
-    def assembly(self) -> Assembly:
-        """How a reward comes of what was recorded, as far as that is known without a model."""
-        ...
-
-    def open(self, task: Task) -> RewardSource:
-        """A source for one actor."""
-        ...
-
-    def beside(self, store: Store) -> AbstractContextManager[Callable[[], str]]:
-        """What labels a run's store while it lasts; yields what troubles it, "" = nothing."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
-class ShapedConfig:
-    """What every source's reward may be given on the way to the learner (`reward.assembly`)."""
+class RewardConfig(ABC):
+    """A source of reward, and how a reward comes of what was recorded (`reward.assembly`)."""
 
     shaping: float = 0.0  # weight of the potential; needs `progress`
     progress: str = ""  # folder of a progress model: labels each frame, beside the learner
@@ -60,13 +44,23 @@ class ShapedConfig:
                 "shaping needs progress=FOLDER, of robot-rl reward train --kind progress"
             )
 
+    @abstractmethod
+    def open(self, task: Task) -> RewardSource:
+        """A source for one actor."""
+
     @property
     def assembly(self) -> Assembly:
-        """See `RewardConfig`; without the author."""
+        """How a reward comes of what was recorded, as far as that is known without a model."""
         return Assembly(shaping=self.shaping, step_cost=self.step_cost)
 
+    def value_range(self, given: tuple[float, float], gamma: float) -> tuple[float, float]:
+        """Bounds of the value, from those that it has with what is recorded."""
+        if self.preference:  # rewards in [-1, 0]
+            given = (-1.0 / (1.0 - gamma), 0.0)
+        return widened(given, self.assembly, gamma)
+
     def beside(self, store: Store) -> AbstractContextManager[Callable[[], str]]:
-        """See `RewardConfig`."""
+        """What labels a run's store while it lasts; yields what troubles it, "" = nothing."""
         return nullcontext(lambda: "")
 
     def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
@@ -85,18 +79,18 @@ class ShapedConfig:
 
         if self.progress:
             phi = ProgressModel.load(Path(self.progress), spec)
-            assembly = replace(assembly, author=phi.author)
+            assembly = replace(assembly, progress_by=phi.author)
             scorers.append(FrameScorer(store, phi))
         if self.preference:
             worth = PreferenceModel.load(Path(self.preference), spec)
-            assembly = replace(assembly, rewards=worth.author)
+            assembly = replace(assembly, rewards_by=worth.author)
             scorers.append(FrameScorer(store, worth))
         return assembly, scorers
 
 
 @register("reward", "predicate")
 @dataclass(frozen=True, kw_only=True)
-class PredicateRewardConfig(ShapedConfig):
+class PredicateRewardConfig(RewardConfig):
     """The task's own rule on the measured state."""
 
     hold_steps: int = 1  # ticks in a row; more shows a success classifier what success looks like
@@ -114,7 +108,7 @@ class PredicateRewardConfig(ShapedConfig):
 
 @register("reward", "classifier")
 @dataclass(frozen=True, kw_only=True)
-class ClassifierRewardConfig(ShapedConfig):
+class ClassifierRewardConfig(RewardConfig):
     """A model of `robot-rl reward train`; evaluation is by the task's own rule."""
 
     model: str = ""  # its folder; there is no default
@@ -149,7 +143,7 @@ class ClassifierRewardConfig(ShapedConfig):
 
 @register("reward", "vlm")
 @dataclass(frozen=True, kw_only=True)
-class VlmRewardConfig(ShapedConfig):
+class VlmRewardConfig(RewardConfig):
     """A vision-language model says how episodes ended, some time later; docs/vlm.md."""
 
     server: VlmConfig = field(default_factory=VlmConfig)
@@ -172,7 +166,7 @@ class VlmRewardConfig(ShapedConfig):
         return VlmReward(PredicateReward(task, tells=True))
 
     def beside(self, store: Store) -> AbstractContextManager[Callable[[], str]]:
-        """See `ShapedConfig`. Raises as `vlm.source.labelling`."""
+        """See `RewardConfig`. Raises as `vlm.source.labelling`."""
         from robot_rl.reward.vlm.source import labelling
 
         if store.spec is not None:
@@ -189,12 +183,12 @@ class VlmRewardConfig(ShapedConfig):
             )
 
     def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
-        """See `ShapedConfig`; without a progress model of ours phi is the server's."""
+        """See `RewardConfig`; without a progress model of ours phi is the server's."""
         assembly, scorers = super().shaped_by(store, spec)
         if self.shaping and not self.progress:
             prompts = (
                 load_prompts(Path(self.server.prompts)) if self.server.prompts else load_prompts()
             )
             author = f"{self.server.model} {prompts[Kind.PROGRESS].id}{HELD}"
-            assembly = replace(assembly, author=author)
+            assembly = replace(assembly, progress_by=author)
         return assembly, scorers

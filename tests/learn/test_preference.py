@@ -112,7 +112,7 @@ def test_a_model_comes_back_from_its_folder(store: Store, tmp_path: Path) -> Non
 def test_its_rewards_take_the_place_of_what_was_recorded(store: Store) -> None:
     model = learn_preference(films(store), SPEC, truthful(0.0), replace(CONFIG, updates=4))
     rows, _ = store.rows_since(0, 10**6)
-    assembly = Assembly(rewards=model.author)
+    assembly = Assembly(rewards_by=model.author)
     empty = Replay(SPEC, 1000, view=View(assembly=assembly))
     empty.ingest(rows)
     assert not empty.can_sample  # nobody has labelled anything
@@ -130,7 +130,7 @@ def test_its_rewards_take_the_place_of_what_was_recorded(store: Store) -> None:
         for id_, one in replay._episodes.items():
             for number, slot in one.steps.items():
                 assert replay._reward[slot] == pytest.approx(said[id_, number + 1])
-    other = Replay(SPEC, 1000, view=View(assembly=Assembly(rewards="preference-other")))
+    other = Replay(SPEC, 1000, view=View(assembly=Assembly(rewards_by="preference-other")))
     other.ingest(every)
     assert not other.can_sample
 

@@ -18,7 +18,7 @@ from robot_rl.types import PROGRESS, Ending, EpisodeId, Label, Row, Step
 
 SPEC = sample_spec()
 STEPS, GAMMA = 6, 0.9
-SHAPED = Assembly(shaping=0.5, author="progress-1")
+SHAPED = Assembly(shaping=0.5, progress_by="progress-1")
 
 
 def episode(ending: Ending, number: int = 0) -> list[Row]:
@@ -32,7 +32,7 @@ def episode(ending: Ending, number: int = 0) -> list[Row]:
     return rows
 
 
-def said(frame: int, phi: float, author: str = SHAPED.author, number: int = 0) -> Label:
+def said(frame: int, phi: float, author: str = SHAPED.progress_by, number: int = 0) -> Label:
     id_ = EpisodeId("run", "actor", number)
     return Label(id_, frame, frame, PROGRESS, phi, "progress", author, 1)
 
@@ -154,6 +154,8 @@ def test_an_experiment_widens_the_range_of_its_critics(tmp_path: Path) -> None:
     assert Experiment.compose(words).algorithm.value_range == (0.0, 1.0)  # type: ignore[attr-defined]
     shaped = Experiment.compose([*words, "reward.shaping=0.5", "reward.progress=somewhere"])
     assert shaped.algorithm.value_range == (-0.5, 1.0)  # type: ignore[attr-defined]
+    learned = Experiment.compose([*words, "reward.preference=somewhere", "algo.gamma=0.9"])
+    assert learned.algorithm.value_range == pytest.approx((-10.0, 0.0))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("wrong", [{"shaping": 1.0}, {"shaping": -1.0}, {"step_cost": -0.1}])
