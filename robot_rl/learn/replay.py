@@ -351,7 +351,8 @@ class Replay:
         ready = frames & self._usable[slots] & self._labelled[slots] & self._kept[slots]
         if not self.view.assembly.shaping:
             return ready
-        before, after = self._progress[self._frame[slots]], self._progress[self._next[slots]]
+        places = (np.maximum(column[slots], 0) for column in (self._frame, self._next))
+        before, after = (self._progress[place] for place in places)
         return ready & ~np.isnan(before) & (~np.isnan(after) | (self._mask[slots] == 0.0))
 
     def _gather(self, slots: NDArray[np.int64]) -> Batch:

@@ -94,6 +94,13 @@ def test_progress_may_come_before_its_frame() -> None:
     np.testing.assert_array_equal(everything(late).reward, everything(early).reward)
 
 
+def test_a_frame_that_is_far_from_here_is_waited_for() -> None:
+    start, *rows = episode(Ending.TERMINATED)
+    far = [replace(r, frame=r.frame + 900, next_frame=r.next_frame + 900) if isinstance(r, Step)
+           else r for r in rows]  # fmt: skip
+    assert replay_of([start, *far], SHAPED).len_online == 0
+
+
 def test_a_cost_of_each_step_is_part_of_every_return() -> None:
     plain = everything(replay_of(episode(Ending.TERMINATED), Assembly()))
     cost = everything(replay_of(episode(Ending.TERMINATED), Assembly(step_cost=0.01)))
