@@ -105,6 +105,16 @@ def test_a_server_that_is_down_invents_nothing_and_the_run_goes_on(
     assert any("server does not answer" in what for what in said)
 
 
+def test_a_run_folder_comes_back_with_every_setting(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    where = "reward.where={tcp_twist.0: [-0.1, 0.1]}"
+    for chosen in (words(folder, "http://127.0.0.1:9/v1"), ["reward=classifier", where]):
+        experiment = Experiment.compose([*chosen, f"run_dir={folder}"])
+        experiment.save()
+        assert Experiment.load(folder).reward == experiment.reward
+        (folder / "run.json").unlink()
+
+
 def test_what_is_asked_has_to_be_said(tmp_path: Path, capsys: Any) -> None:
     wrong = [w for w in words(tmp_path / "run", "http://127.0.0.1:9/v1") if w != TASK]
     assert main(["train", *wrong]) == 2

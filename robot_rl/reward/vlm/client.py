@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -83,9 +83,9 @@ class VlmConfig:
     in_flight: int = 16  # requests at once
     image_px: int = 256  # longer side of what is sent; 32 x 32 are one token for Qwen3-VL
     jpeg_quality: int = 90
-    logprobs: Literal["require", "prefer", "never"] = "require"
+    logprobs: str = "require"  # | prefer | never
     budget_per_hour: float = 0.0  # of one robot; 0 = no limit
-    budget_unit: Literal["requests", "tokens"] = "requests"
+    budget_unit: str = "requests"  # | tokens
     breaker_failures: int = 8  # tries in a row without an answer
     breaker_pause_s: float = 30.0
     cache: str = ""  # file with earlier answers; "" = forget them at the end
