@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from robot_rl.learn.progress import Judged
 
 TEXT = """
-Leave those steps of people out of training that a critic thinks undo what was reached: hesitations,
-slips, ways back. The critic is that of another run which has learned from the same data, failures
-included. Nothing recorded is changed: the steps get labels, which a second call with another
-threshold moves and --undo takes back. Without --write it only says what it would do.
+Leave those steps of people out of training that a critic, or a progress model, thinks undo what was
+reached: hesitations, slips, ways back. The critic is that of another run which has learned from the
+same data, failures included. Nothing recorded is changed: the steps get labels, which a second call
+with another threshold moves and --undo takes back. Without --write it only says what it would do.
 """
 EXAMPLES = """
 robot-rl train experiment=peg_insert algo=calql train.dataset=RUN train.demos=0 \\
@@ -24,6 +24,7 @@ robot-rl train experiment=peg_insert algo=calql train.dataset=RUN train.demos=0 
 robot-rl filter RUN --critic runs/critic                       what it would leave out
 robot-rl filter RUN --critic runs/critic --drop 0.1 --write
 robot-rl train experiment=peg_insert algo=bc_flow train.dataset=RUN train.demos=0 ...
+robot-rl filter RUN --progress runs/reward --drop 0.2            by what the pictures look like
 robot-rl filter RUN --undo
 """
 BARS = " .:-=+*#%@"
@@ -35,26 +36,26 @@ def run(argv: Sequence[str]) -> int:
     """Judge and perhaps label; return 0."""
     parser = Parser("filter", TEXT, EXAMPLES).with_run("run folder, or a store file").with_json()
     parser.add_argument("--critic", type=Path, metavar="RUN", help="run whose critics judge")
+    parser.add_argument(
+        "--progress", type=Path, metavar="FOLDER", help="or a progress model judges, from pictures"
+    )
     parser.add_argument("--drop", type=float, default=0.1, help="fall of value (default: 0.1)")
     parser.add_argument("--ahead", type=int, default=5, metavar="N", help="steps (default: 5)")
     parser.add_argument("--write", action="store_true", help="leave them out")
     parser.add_argument("--undo", action="store_true", help="take all of them back in")
     args = parser.read(argv)
-    if args.undo == (args.critic is not None):
-        parser.error("give --critic RUN, or --undo")
+    if [args.undo, args.critic is not None, args.progress is not None].count(True) != 1:
+        parser.error("give --critic RUN, --progress FOLDER, or --undo")
     if args.drop <= 0.0 or args.ahead < 1:
         parser.error("--drop must be positive and --ahead at least 1")
-    critic_of, judge, label = (
-        engine(f"robot_rl.learn.progress:{name}") for name in ("critic_of", "judge", "leave_out")
-    )
+    judge, label = (engine(f"robot_rl.learn.progress:{x}") for x in ("judge", "leave_out"))
     with engine("robot_rl.store.dataset:open_store")(args.run) as store:
         if args.undo:
             judged = engine("robot_rl.learn.progress:nothing")(store)
         else:
             with Progress("episodes judged") as progress:
-                critic = critic_of(args.critic)
                 options: dict[str, Any] = {"drop": args.drop, "ahead": args.ahead}
-                judged = list(judge(store, critic, **options, progress=progress))
+                judged = list(judge(store, _phi(args), **options, progress=progress))
             for one in judged[:SHOWN]:
                 say(line(one))
         figures = {"episodes": len(judged), "steps": sum(len(one.harmful) for one in judged)}
@@ -66,6 +67,14 @@ def run(argv: Sequence[str]) -> int:
     else:
         say(f"{figures['steps']} steps in {figures['episodes']} episodes; --write leaves them out")
     return 0
+
+
+def _phi(args: Any) -> Any:
+    """Who judges."""
+    if args.progress is not None:
+        return engine("robot_rl.learn.progress:phi_of_model")(args.progress, args.run)
+    critic = engine("robot_rl.learn.progress:critic_of")(args.critic)
+    return engine("robot_rl.learn.progress:phi_of_critic")(critic)
 
 
 def line(one: Judged) -> str:

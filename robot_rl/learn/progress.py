@@ -1,11 +1,12 @@
 """Progress as a critic sees it, and the steps that undo it (GR-RL, arXiv 2512.01801).
 
-    progress   phi_t = mean_i Q_i(s_t, a_t), of a sparse 0/1 reward: how near success is
+    progress   phi_t = mean_i Q_i(s_t, a_t), of a sparse 0/1 reward: how near success is; or what a
+               progress model says of the frame (`reward.progress`)
     harmful    step t is, if phi falls by more than `drop` within the next `ahead` steps
 
 What a person did on the way to a success is not all worth cloning: hesitations, slips, ways back.
 Such steps are left out of training by labels of the author "critic", one per step, which can be
-taken back; nothing that was recorded is changed.
+taken back, whoever judged; nothing that was recorded is changed.
 
 Deviations: GR-RL's critic is distributional and of chunks; here it is any critic of single steps
 that a run has learned (`algo=calql` offline, say). Where a whole piece is bad, each of its steps
@@ -28,6 +29,9 @@ from robot_rl.experiment import Experiment
 from robot_rl.learn.checkpoint import CheckpointFolder
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, EpisodeId, Frame, Label, Step
+
+Phi = Callable[[Sequence[Step], dict[int, Frame]], NDArray[np.float32]]
+"""Steps of an episode [T] and its frames by number -> progress [T] of where each step begins."""
 
 AUTHOR, KIND, UNDO = "critic", "leave_out", "undo"
 
@@ -78,9 +82,29 @@ def critic_of(run: Path) -> Any:
     return algo
 
 
+def phi_of_model(folder: Path, run: Path) -> Phi:
+    """Progress as a model of `robot-rl reward train --kind progress` sees the frames of a run.
+
+    Raises:
+        CheckpointError: there is no model.
+        ConfigError: the run's cameras are others.
+    """
+    from robot_rl.reward.progress import ProgressModel
+
+    model = ProgressModel.load(folder, Experiment.load(run).spec)
+
+    def phi(steps: Sequence[Step], frames: dict[int, Frame]) -> NDArray[np.float32]:
+        seen = [frames[s.frame].observation for s in steps]
+        return model.curve({k: np.stack([o[k] for o in seen]) for k in model.net.keys}).astype(
+            np.float32
+        )
+
+    return phi
+
+
 def judge(
     store: Store,
-    algo: Any,
+    phi_of: Phi,
     *,
     drop: float,
     ahead: int,
@@ -98,7 +122,7 @@ def judge(
         steps = [s for s in steps if s.frame in frames and s.driver is not Driver.RESET]
         if not steps:
             continue
-        phi = _progress(algo, steps, frames)
+        phi = phi_of(steps, frames)
         human = {i for i, s in enumerate(steps) if s.driver is not Driver.POLICY}
         found = [steps[i].step for i in harmful(phi, drop, ahead) if i in human]
         yield Judged(start.id, phi, found)
@@ -110,11 +134,16 @@ def nothing(store: Store) -> list[Judged]:
     return [Judged(s.id, np.zeros(0, np.float32), []) for s in store.episodes()]
 
 
-def _progress(algo: Any, steps: Sequence[Step], frames: dict[int, Frame]) -> NDArray[np.float32]:
-    seen = [frames[s.frame].observation for s in steps]
-    algo.spec.check(seen[0])
-    batch = {k: np.stack([o[k] for o in seen]) for k in algo.net.observation_keys}
-    return algo.worth(batch, np.stack([s.action for s in steps])).cpu().numpy()
+def phi_of_critic(algo: Any) -> Phi:
+    """Progress as critics see it; algo: of `critic_of`."""
+
+    def phi(steps: Sequence[Step], frames: dict[int, Frame]) -> NDArray[np.float32]:
+        seen = [frames[s.frame].observation for s in steps]
+        algo.spec.check(seen[0])
+        batch = {k: np.stack([o[k] for o in seen]) for k in algo.net.observation_keys}
+        return algo.worth(batch, np.stack([s.action for s in steps])).cpu().numpy()
+
+    return phi
 
 
 def leave_out(store: Store, judged: Sequence[Judged]) -> tuple[int, int]:
