@@ -202,6 +202,19 @@ def test_the_base_stays_as_it_is_unless_it_is_taught() -> None:
         assert all(same.values())
 
 
+def test_the_base_learns_from_choices_when_critics_are_no_longer_new() -> None:
+    config, spec = head("pa_rl", distill_delay_updates=2)
+    algo = config.make(spec, seed=0)
+    before = algo.actor[OF_BASE + "velocity"].clone()
+    moved = []
+    for _ in range(4):
+        algo.update(Bandit(0.5))
+        moved.append(not torch.equal(algo.actor[OF_BASE + "velocity"], before))
+    assert not moved[0] and moved[-1]
+    with pytest.raises(ConfigError, match="distill_delay_updates"):
+        head("pa_rl", distill_delay_updates=-1)
+
+
 def test_steps_uphill_reach_what_no_candidate_did() -> None:
     values = []
     for climbs in (0, 20):

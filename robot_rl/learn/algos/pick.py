@@ -13,13 +13,14 @@ Papers: Q-chunking's best-of-N (arXiv 2507.07969), PA-RL (arXiv 2412.06685), EXP
     critic_loss    that of `chunked` with c' = c(s')
     actor_loss     SAC's: of EXPO's edits a = clip(a_1 + edit u), u ~ pi(s, a_1), of IBRL's a = u
     distill_loss   PA-RL: the base's own loss on (s, c(s)), and on what people did; with
-                   `distill_rate` > 0 the base goes on learning
+                   `distill_rate` > 0 the base goes on learning, after `distill_delay_updates`
 
 Deviations. PA-RL: steps uphill have a fixed size (the gradient's sign), as Q's scale differs from
-task to task; candidates are drawn anew each time instead of cached. EXPO: the base learns from all
-choices, not from successes alone. IBRL: chunks instead of actions, SAC instead of TD3. All: the
-mean of all critics chooses, the lowest of a random subset of slow ones is the target. Metrics:
-those of `hil_serl`, and distill/loss.
+task to task; candidates are drawn anew each time instead of cached; critics begin untrained (there:
+with Cal-QL), so the base has to wait. EXPO: the base learns from all choices, not from successes
+alone. IBRL: chunks instead of actions, SAC instead of TD3. All: the mean of all critics chooses,
+the lowest of a random subset of slow ones is the target. Metrics: those of `hil_serl`, and
+distill/loss.
 """
 
 from __future__ import annotations
@@ -52,10 +53,13 @@ class PickConfig(OnFlowConfig):
     own_actor: bool = False  # IBRL: an actor that does not see the base proposes, too
     choice_temperature: float = 0.0
     distill_rate: float = 0.0  # learning rate of the base; 0 = it stays as it is
+    distill_delay_updates: int = 0  # until it begins: what critics choose at first is worth nothing
 
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
+        if self.distill_delay_updates < 0:
+            raise ValueError("distill_delay_updates must not be negative")
         if min(self.candidates, self.climbers) < 1 or self.climbs < 0:
             raise ValueError("candidates and climbers must be at least 1, climbs >= 0")
         sizes = (self.climb_step, self.edit, self.choice_temperature, self.distill_rate)
@@ -146,7 +150,8 @@ class Pick(Chunked):
     def _actor_step(self, batch: Transitions) -> dict[str, Tensor]:
         learns = self.config.edit or self.config.own_actor
         metrics = super()._actor_step(batch) if learns else {}
-        if self.distill_optimizer is not None:
+        due = int(self.updates) >= self.config.distill_delay_updates
+        if self.distill_optimizer is not None and due:
             loss = self.distill_loss(batch)
             self.distill_optimizer.step(loss)
             metrics |= {"distill/loss": loss}
