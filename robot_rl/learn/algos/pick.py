@@ -25,6 +25,7 @@ distill/loss.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -107,10 +108,19 @@ class Pick(Chunked):
         super().__init__(config, spec, generator, device)
         adopt(self.actor, config.opened)
         self.actor["critic"] = self.critic
+        self._distill_delay = config.distill_delay_updates  # updates left of it
         self.distill_optimizer: Adam | None = None
         if config.distill_rate:
             learned = {OF_BASE + "velocity": self.actor[OF_BASE + "velocity"].requires_grad_()}
             self.distill_optimizer = Adam(learned, config.distill_rate)
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """As in `Trained`."""
+        super().load_state_dict(state)
+        delay = self.config.distill_delay_updates + self.config.actor_delay_updates
+        self._distill_delay = min(
+            self.config.distill_delay_updates, max(0, delay - int(self.updates))
+        )
 
     def _next_action(self, features: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
         chunk = self.net.pick(features, base, self.actor, greedy=True, generator=self.generator)
@@ -150,8 +160,9 @@ class Pick(Chunked):
     def _actor_step(self, batch: Transitions) -> dict[str, Tensor]:
         learns = self.config.edit or self.config.own_actor
         metrics = super()._actor_step(batch) if learns else {}
-        due = int(self.updates) >= self.config.distill_delay_updates
-        if self.distill_optimizer is not None and due:
+        if self._distill_delay:
+            self._distill_delay -= 1
+        elif self.distill_optimizer is not None:
             loss = self.distill_loss(batch)
             self.distill_optimizer.step(loss)
             metrics |= {"distill/loss": loss}
