@@ -35,11 +35,7 @@ from robot_rl.types import (
 SCENE = "scene"  # the camera of a simulated run without cameras: drawn when somebody looks
 STORES = ("actor.sqlite", "store.sqlite")  # of a run over ROS 2; of a lockstep run
 LEARNER_STORE = "learner.sqlite"  # beside the actor's, where both are on one machine
-LEARNER_SOURCES = (
-    "vlm",
-    "progress",
-    "preference",
-)  # of labels that are written there and stay there
+LEARNER_SOURCES = ("vlm", "progress", "preference")  # of labels that stay there
 KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through them
 CLASSIFIER = "classifier"  # source of its scores
 LONGEST_S = 60.0  # what may be labelled at once

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robot_rl.errors import ConfigError
-from robot_rl.learn.success import Footage, Pool, SuccessConfig, Told, changed, cover, split
+from robot_rl.learn.success import Footage, Pool, SuccessConfig, Told, changed, cover, fit, split
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.report.rewards import Strip
 from robot_rl.reward.metrics import auc, direction_accuracy, kendall, mean_known, spearman
@@ -113,19 +113,9 @@ def learn_progress(
     own = {"way": config.way, "bins": bins, "gap": gap, "centres": centres}
     net = ProgressModel.make_net(spec, config.encoder, config.hidden, **own)
     tensors = net.init(generator)
-    trained = [tensors[k].requires_grad_() for k in ("encoder", "head")]
-    optimizer = torch.optim.AdamW(trained, config.learning_rate, weight_decay=config.weight_decay)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.updates)
     loss_of = _pair_loss if config.way == "pair" else _value_loss
-    draw = loss_of(net, learned, config, rng, generator)
-    for update in range(config.updates):
-        told(update, config.updates)
-        loss = draw(tensors)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    told(config.updates, config.updates)
+    loss = loss_of(net, learned, config, rng, generator)
+    fit([tensors[k] for k in ("encoder", "head")], lambda: loss(tensors), config, told)
     tensors = {k: v.detach() for k, v in tensors.items()}
     if config.way == "distance":
         tensors |= _bank(net, tensors, learned, config, generator)

@@ -473,9 +473,8 @@ class Replay:
         self._offer(episode, slot)
         if row.ending is not None:
             if np.isnan(self._recorded[list(episode.steps.values())]).any():
-                self._judge_all(
-                    episode
-                )  # unlabelled steps: how it ended may say what they are worth
+                # unlabelled steps: how it ended may say what they are worth
+                self._judge_all(episode)
             self._close(episode)
             kind = episode.purpose if episode.purpose in OFFLINE else "train"
             over = self._over.setdefault(kind, deque(maxlen=RECENT_EPISODES))

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -203,27 +203,18 @@ def learn_success(
     net = PictureNet(spec, config.encoder, config.hidden)
     tensors = net.init(generator)
     yes, no = (Pool([(e, np.flatnonzero(e.shows == y)) for e in learned]) for y in (1, 0))
-    for tensor in tensors.values():
-        tensor.requires_grad_()
-    optimizer = torch.optim.AdamW(
-        tensors.values(), config.learning_rate, weight_decay=config.weight_decay
-    )
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.updates)
     half = config.batch_size // 2
     target = torch.cat((torch.ones(half), torch.zeros(half)))
-    for update in range(config.updates):
-        told(update, config.updates)
+
+    def loss() -> Tensor:
         drawn = [*yes.draw(half, rng), *no.draw(half, rng)]
         patched = half + round(config.covered * half)
         images = {k: changed(drawn, k, config, generator) for k in net.keys}
         for picture in (v[i] for v in images.values() for i in range(half, patched)):
             cover(picture, rng)
-        loss = binary_cross_entropy_with_logits(net(images, tensors)[:, 0], target)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    told(config.updates, config.updates)
+        return binary_cross_entropy_with_logits(net(images, tensors)[:, 0], target)
+
+    fit(list(tensors.values()), loss, config, told)
     tensors = {k: v.detach() for k, v in tensors.items()}
     model = SuccessModel(net, tensors, {}, tuple(source), hold_steps=config.hold_steps)
     _, _, ends, ways = scores(model, held_out)
@@ -231,6 +222,41 @@ def learn_success(
     model = replace(model, threshold=threshold)
     figures = judge(model, held_out) | {"learned_episodes": len(learned)}
     return replace(model, figures=figures)
+
+
+class Schedule(Protocol):
+    """How long something is fitted, and how fast: part of a config."""
+
+    @property
+    def updates(self) -> int:
+        """Gradient steps."""
+        ...
+
+    @property
+    def learning_rate(self) -> float:
+        """At the beginning; it falls to 0 as a cosine."""
+        ...
+
+    @property
+    def weight_decay(self) -> float:
+        """Of AdamW."""
+        ...
+
+
+def fit(trained: Sequence[Tensor], loss: Callable[[], Tensor], how: Schedule, told: Told) -> None:
+    """Move tensors down a loss that draws its own batches."""
+    for tensor in trained:
+        tensor.requires_grad_()
+    optimizer = torch.optim.AdamW(trained, how.learning_rate, weight_decay=how.weight_decay)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, how.updates)
+    for update in range(how.updates):
+        told(update, how.updates)
+        value = loss()
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        schedule.step()
+    told(how.updates, how.updates)
 
 
 def scores(

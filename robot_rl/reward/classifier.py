@@ -14,12 +14,10 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from robot_rl.errors import ConfigError, did_you_mean
-from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.picture import PictureNet
 from robot_rl.ports import RewardResult
 from robot_rl.reward.model import ScoreModel
@@ -34,31 +32,10 @@ class SuccessModel(ScoreModel):
 
     kind = "success"
     title = "success classifier"
+    net_type = PictureNet
 
     threshold: float = 0.0
     hold_steps: int = 1
-
-    @classmethod
-    def make_net(
-        cls,
-        spec: Spec,
-        encoder: EncoderConfig,
-        hidden: tuple[int, ...],
-        keys: tuple[str, ...] | None = None,
-        **own: Any,
-    ) -> PictureNet:
-        """See `ScoreModel`."""
-        return PictureNet(spec, encoder, hidden, keys=keys)
-
-    def own_facts(self) -> dict[str, Any]:
-        """See `ScoreModel`."""
-        return {"threshold": self.threshold, "hold_steps": self.hold_steps}
-
-    @classmethod
-    def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """See `ScoreModel`."""
-        threshold, hold_steps = float(facts["threshold"]), int(facts["hold_steps"])
-        return {"threshold": threshold, "hold_steps": hold_steps}
 
     @torch.no_grad()
     def logit(self, observation: Observation) -> float:

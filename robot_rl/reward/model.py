@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import Field, asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -33,10 +33,16 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class ScoreModel:
-    """A trained network. figures: on held-out episodes; source: the runs that it learned from."""
+    """A trained network. figures: on held-out episodes; source: the runs that it learned from.
+
+    A kind adds fields with defaults; they are saved with the rest. net_type: its network, which is
+    made with those of them that `net_fields` names.
+    """
 
     kind: ClassVar[str]
     title: ClassVar[str]
+    net_type: ClassVar[Callable[..., Any]]
+    net_fields: ClassVar[tuple[str, ...]] = ()
 
     net: Any  # with shapes, keys, encoder_config, hidden and init, as `nets.picture.PictureNet`
     tensors: dict[str, torch.Tensor]
@@ -52,17 +58,18 @@ class ScoreModel:
         keys: tuple[str, ...] | None = None,
         **own: Any,
     ) -> Any:
-        """The network of this kind; own: of `own_facts`."""
-        raise NotImplementedError
-
-    def own_facts(self) -> dict[str, Any]:
-        """What this kind adds: its further fields, plain."""
-        raise NotImplementedError
+        """The network of this kind; own: of its further fields, those in `net_fields` shape it."""
+        shape = {name: own[name] for name in cls.net_fields}
+        return cls.net_type(spec, encoder, hidden, keys=keys, **shape)
 
     @classmethod
     def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """The same read back. Raises LookupError, ValueError or TypeError for nonsense."""
-        raise NotImplementedError
+        """What this kind adds, as saved. Raises LookupError, ValueError, TypeError for nonsense."""
+        return {f.name: type(f.default)(facts[f.name]) for f in cls._own()}
+
+    @classmethod
+    def _own(cls) -> tuple[Field[Any], ...]:
+        return fields(cls)[len(fields(ScoreModel)) :]
 
     @cached_property
     def version(self) -> str:
@@ -85,7 +92,7 @@ class ScoreModel:
             "inputs": {k: list(v) for k, v in self.net.shapes.items()},
             "encoder": asdict(self.net.encoder_config),
             "hidden": list(self.net.hidden),
-            **self.own_facts(),
+            **{f.name: getattr(self, f.name) for f in self._own()},
             "source": list(self.source),
             "figures": self.figures,
         }

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,48 +25,6 @@ from robot_rl.reward.model import ScoreModel
 from robot_rl.reward.progress import Past
 from robot_rl.spec import BASE, Spec
 from robot_rl.types import MODEL_REWARD
-
-
-@dataclass(frozen=True)
-class PreferenceModel(ScoreModel):
-    """A trained ensemble. members: of it."""
-
-    kind = "preference"
-    title = "reward learned from preferences"
-    label = MODEL_REWARD
-    needs_past = False
-
-    members: int = 3
-
-    @classmethod
-    def make_net(
-        cls,
-        spec: Spec,
-        encoder: EncoderConfig,
-        hidden: tuple[int, ...],
-        keys: tuple[str, ...] | None = None,
-        **own: Any,
-    ) -> PreferenceNet:
-        """See `ScoreModel`."""
-        return PreferenceNet(spec, encoder, hidden, keys, **own)
-
-    def own_facts(self) -> dict[str, Any]:
-        """See `ScoreModel`."""
-        return {"members": self.members}
-
-    @classmethod
-    def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """See `ScoreModel`."""
-        return {"members": int(facts["members"])}
-
-    @torch.no_grad()
-    def curve(
-        self, observation: Mapping[str, NDArray], past: Past | None = None
-    ) -> NDArray[np.float64]:
-        """Rewards [T] for arriving in each of T frames."""
-        assert isinstance(self.net, PreferenceNet)
-        f = self.net.score(observation, self.tensors)
-        return ((f.mean(0) - 1.0) / 2.0).double().numpy()
 
 
 class PreferenceNet:
@@ -100,3 +57,25 @@ class PreferenceNet:
         """f [E, B] in (-1, 1) of observations with a batch axis."""
         features = self.net.look(observation, tensors)
         return torch.tanh(self.head(features, tensors["head"])[..., 0])
+
+
+@dataclass(frozen=True)
+class PreferenceModel(ScoreModel):
+    """A trained ensemble. members: of it."""
+
+    kind = "preference"
+    title = "reward learned from preferences"
+    net_type, net_fields = PreferenceNet, ("members",)
+    label = MODEL_REWARD
+    needs_past = False
+
+    members: int = 3
+
+    @torch.no_grad()
+    def curve(
+        self, observation: Mapping[str, NDArray], past: Past | None = None
+    ) -> NDArray[np.float64]:
+        """Rewards [T] for arriving in each of T frames."""
+        assert isinstance(self.net, PreferenceNet)
+        f = self.net.score(observation, self.tensors)
+        return ((f.mean(0) - 1.0) / 2.0).double().numpy()

@@ -35,6 +35,50 @@ WAYS = ("value", "pair", "distance")
 STEEP, MIDDLE = 10.0, 0.5  # of SRPO's sigmoid
 
 
+class ProgressNet(PictureNet):
+    """The network of each way."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        encoder: EncoderConfig,
+        hidden: tuple[int, ...],
+        keys: tuple[str, ...] | None = None,
+        *,
+        way: str,
+        bins: int,
+        gap: int,
+        centres: int,
+    ) -> None:
+        outputs = 1 if way == "pair" else bins
+        moments = 2 if way == "pair" else 1
+        super().__init__(spec, encoder, hidden, outputs=outputs, keys=keys, moments=moments)
+        self.way, self.gap, self.centres = way, gap, centres
+        self.histogram = HlGauss(0.0, 1.0, bins) if bins else None
+
+    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
+        """See `PictureNet`; with the bank of `distance`."""
+        tensors = super().init(generator)
+        if self.way == "distance":
+            tensors["centres"] = torch.zeros(self.centres, self.net.feature_size)
+            tensors["span"] = torch.tensor([0.0, 1.0])
+        return tensors
+
+    def judge(self, features: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """phi [B] in [0, 1] of features [B, F]; not of `pair`."""
+        if self.way == "distance":
+            far = torch.cdist(features, tensors["centres"]).amin(1)
+            low, high = tensors["span"]
+            share = ((far - low) / (high - low).clamp_min(1e-9)).clamp(0.0, 1.0)
+            return torch.sigmoid(STEEP * (MIDDLE - share))
+        assert self.histogram is not None
+        return self.histogram.value(self.answer(features, tensors)).clamp(0.0, 1.0)
+
+    def change(self, before: Tensor, now: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """c [B] in [-1, 1] between features [B, F] and [B, F]."""
+        return torch.tanh(self.answer(torch.cat((before, now), -1), tensors)[:, 0])
+
+
 @dataclass(frozen=True)
 class ProgressModel(ScoreModel):
     """A trained progress model. way: see the module; bins: of `value`'s histogram; gap: frames
@@ -43,6 +87,7 @@ class ProgressModel(ScoreModel):
 
     kind = "progress"
     title = "progress model"
+    net_type, net_fields = ProgressNet, ("way", "bins", "gap", "centres")
     label = PROGRESS
 
     way: str = "value"
@@ -51,27 +96,11 @@ class ProgressModel(ScoreModel):
     centres: int = 0
 
     @classmethod
-    def make_net(
-        cls,
-        spec: Spec,
-        encoder: EncoderConfig,
-        hidden: tuple[int, ...],
-        keys: tuple[str, ...] | None = None,
-        **own: Any,
-    ) -> ProgressNet:
-        """See `ScoreModel`."""
-        return ProgressNet(spec, encoder, hidden, keys, **own)
-
-    def own_facts(self) -> dict[str, Any]:
-        """See `ScoreModel`."""
-        return {"way": self.way, "bins": self.bins, "gap": self.gap, "centres": self.centres}
-
-    @classmethod
     def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:
         """See `ScoreModel`."""
         if facts["way"] not in WAYS:
             raise ValueError(f"way {facts['way']!r}")
-        return {"way": facts["way"]} | {k: int(facts[k]) for k in ("bins", "gap", "centres")}
+        return super().own_fields(facts)
 
     @property
     def needs_past(self) -> bool:
@@ -117,47 +146,3 @@ class Past:
         self.features.append(features)
         self.phi.append(phi)
         del self.features[: -gap or None], self.phi[: -gap or None]
-
-
-class ProgressNet(PictureNet):
-    """The network of each way."""
-
-    def __init__(
-        self,
-        spec: Spec,
-        encoder: EncoderConfig,
-        hidden: tuple[int, ...],
-        keys: tuple[str, ...] | None = None,
-        *,
-        way: str,
-        bins: int,
-        gap: int,
-        centres: int,
-    ) -> None:
-        outputs = 1 if way == "pair" else bins
-        moments = 2 if way == "pair" else 1
-        super().__init__(spec, encoder, hidden, outputs=outputs, keys=keys, moments=moments)
-        self.way, self.gap, self.centres = way, gap, centres
-        self.histogram = HlGauss(0.0, 1.0, bins) if bins else None
-
-    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """See `PictureNet`; with the bank of `distance`."""
-        tensors = super().init(generator)
-        if self.way == "distance":
-            tensors["centres"] = torch.zeros(self.centres, self.net.feature_size)
-            tensors["span"] = torch.tensor([0.0, 1.0])
-        return tensors
-
-    def judge(self, features: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
-        """phi [B] in [0, 1] of features [B, F]; not of `pair`."""
-        if self.way == "distance":
-            far = torch.cdist(features, tensors["centres"]).amin(1)
-            low, high = tensors["span"]
-            share = ((far - low) / (high - low).clamp_min(1e-9)).clamp(0.0, 1.0)
-            return torch.sigmoid(STEEP * (MIDDLE - share))
-        assert self.histogram is not None
-        return self.histogram.value(self.answer(features, tensors)).clamp(0.0, 1.0)
-
-    def change(self, before: Tensor, now: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
-        """c [B] in [-1, 1] between features [B, F] and [B, F]."""
-        return torch.tanh(self.answer(torch.cat((before, now), -1), tensors)[:, 0])
