@@ -176,7 +176,9 @@ class Actor:
             time.sleep(0.05)
 
     def _reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
-        """Arm, announce, go to the start."""
+        """Arm, announce, go to the start; practice waits while nobody could learn from it."""
+        if start.purpose == "train":
+            self.link.raise_if_refused()
         self.ports.announce(start)
         self._arm()
         self._motion(plan)

@@ -227,7 +227,7 @@ class Experiment:
         """Whether the ROS 2 graph brings a simulated arm."""
         return (self.config.get("ros") or {}).get("name") == "sim"
 
-    def mirror(self) -> Any:
+    def mirror(self, camera: str = "video", height: int = 480, width: int = 640) -> Any:
         """`robot_rl_sim.mirror.Mirror` of the task: draws what a `RobotState` says.
 
         Raises:
@@ -236,7 +236,7 @@ class Experiment:
         from robot_rl_sim.mirror import Mirror
 
         task: Any = self.task
-        return Mirror(task)
+        return Mirror(task, camera, height, width)
 
     @cached_property
     def learner(self) -> LearnerConfig:

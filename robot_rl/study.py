@@ -123,7 +123,11 @@ VARIANTS = {
     "dsrl": Variant("DSRL: choose its noise", ("algo=dsrl", *ON_BASE)),
     "zprl": Variant("ZPRL: shift its code", ("algo=zprl", *ON_BASE)),
     "qc": Variant("Q-chunking: best of 8 samples", ("algo=qc", *ON_BASE)),
-    "pa_rl": Variant("PA-RL: pick, improve, teach it", ("algo=pa_rl", *ON_BASE, "learner.utd=2")),
+    "pa_rl": Variant(
+        "PA-RL: pick, improve, teach it",
+        ("algo=pa_rl", *ON_BASE, "learner.utd=2"),
+        ("learner.pretrain_updates=3000",),
+    ),
     "expo": Variant("EXPO: pick among samples and edits", ("algo=expo", *ON_BASE)),
     "rlpd_data": Variant("RLPD from scratch, same demonstrations", DATA),
     "filtered_bc": Variant(

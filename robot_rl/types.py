@@ -199,6 +199,10 @@ SUCCESS_SCORE = "success_score"
 PROGRESS = "progress"
 """Kind of a frame's label: how far the task is, in [0, 1]; its `step` is the frame's number."""
 
+PROGRESS_CHANGE = "progress_change"
+"""Kind of a frame's label: share of the way left that was done since an earlier one (or undone, of
+what had been, below 0), in [-1, 1]; its `step` is the frame's number."""
+
 MODEL_REWARD = "model_reward"
 """Kind of a frame's label: what arriving there is worth to a model; its `step` is the frame."""
 

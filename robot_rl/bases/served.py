@@ -26,13 +26,20 @@ from typing import Any, Protocol, Self
 import numpy as np
 import zmq
 from numpy.typing import NDArray
-from zmq.auth.thread import ThreadAuthenticator
 
 from robot_rl.bases.mapping import RemoteConfig
 from robot_rl.bases.spec import BaseSpec
 from robot_rl.config import register
 from robot_rl.errors import ConfigError, LinkError, RobotRLError
-from robot_rl.link.auth import Keys, ensure_keys, load_keys, require_key_folder, role_of
+from robot_rl.link.auth import (
+    Keys,
+    ensure_keys,
+    guard,
+    listen,
+    load_keys,
+    require_key_folder,
+    role_of,
+)
 from robot_rl.link.config import LinkConfig
 from robot_rl.spec import PROTOCOL_VERSION, Spec, diff
 from robot_rl.store.codec import decode_tensors, encode_tensors
@@ -80,25 +87,15 @@ class PolicyServer:
         self._policy, self._spec = policy, spec
         self._allowed = {k for k, name in keys.peers.items() if role_of(name) == "actor"}
         self._context = zmq.Context()
-        self._guard = ThreadAuthenticator(self._context)
-        self._guard.start()
-        self._guard.configure_curve_callback(domain="robot-rl", credentials_provider=self)
+        self._guard = guard(self._context, self)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger, self._socket.maxmsgsize = 0, MAX_BYTES
-        self._socket.curve_server = True
-        self._socket.curve_publickey, self._socket.curve_secretkey = keys.public, keys.secret
-        self._socket.zap_domain = b"robot-rl"
+        self._socket.rcvhwm = self._socket.sndhwm = 16  # an asker waits for one answer at a time
         try:
-            self._socket.bind(where.endpoint if where.port else f"tcp://{where.host}:*")
-        except zmq.ZMQError as error:
+            self.port = listen(self._socket, where, keys, "--port, and base.port")
+        except LinkError:
             self.close()
-            raise LinkError(
-                f"the policy server cannot listen on {where.host}:{where.port}",
-                expected="a free port on an address of this machine",
-                got=str(error),
-                fix="end the other server, or choose another --port",
-            ) from error
-        self.port = int(self._socket.get_string(zmq.LAST_ENDPOINT).rsplit(":", 1)[1])
+            raise
 
     def callback(self, domain: str, key: bytes) -> bool:
         """Whether a public key (Z85) may come in; pyzmq asks."""
@@ -119,13 +116,16 @@ class PolicyServer:
         except RobotRLError as error:
             log.warning("refused a request: %s", error.summary)
             answer = [b"error", str(error).encode()[:2000]]
+        except Exception as error:  # e.g. a batch that does not fit: the other robots go on
+            log.exception("a request failed")
+            answer = [b"error", repr(error).encode()[:2000]]
         self._socket.send_multipart([routing, number, *answer])
         return True
 
     def close(self) -> None:
         """Close the sockets."""
-        self._guard.stop()
         self._socket.close(linger=0)
+        self._guard.stop()
         self._context.term()
 
     def __enter__(self) -> Self:

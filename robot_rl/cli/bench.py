@@ -18,7 +18,7 @@ Measure speed on this machine:
   loop     jitter of the control loop in real time
   reward   what a vision-language model costs on this side, through a stand-in that is none
   console  the operator's page beside its targets: key to gate, server killed, video, memory, review
-           (a real browser and, for key and kill, the whole ROS 2 graph; 12 minutes in all)
+           (a real browser and, for key, hand and kill, the whole ROS 2 graph; 14 minutes in all)
 """
 EXAMPLES = """
 robot-rl bench env

@@ -9,6 +9,7 @@ from robot_rl.cli.common import Parser, say, write_json
 
 if TYPE_CHECKING:
     from robot_rl.experiment import Experiment
+    from robot_rl.spec import Spec
 
 TEXT = """
 Compose and check experiments: every key, type and value, the limits against the task. Without
@@ -58,6 +59,7 @@ def describe(experiment: Experiment) -> str:
         (
             f"task {spec.task}: {state} state values, {images} images, {spec.action.size} action "
             f"entries at {spec.control_hz:g} Hz, at most {experiment.task.max_steps} steps",
+            f"state: {_named(spec)}",
             f"algo {choices['algo']}, operator {choices['operator']}, ros {choices['ros']}, "
             f"runtime {experiment.runtime}",
             f"{train.demos} demonstrations, then at most {train.max_env_steps} steps or "
@@ -67,6 +69,15 @@ def describe(experiment: Experiment) -> str:
             f"spec {spec.hash}, limits {experiment.limits.hash}",
         )
     )
+
+
+def _named(spec: Spec) -> str:
+    """The numbers of the state by name, with units."""
+    parts = [
+        f"{name} ({unit})" if size == 1 else f"{name}.0 to .{size - 1} ({unit})"
+        for name, size, unit in spec.state_layout
+    ]
+    return "; ".join(parts) or "nothing by name"
 
 
 def _settings(experiment: Experiment) -> str:

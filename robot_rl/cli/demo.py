@@ -37,7 +37,7 @@ simulation keeps to real time; without you the script does the teaching.
 """
 ALONE = ("operator=", "runtime=lockstep")  # then nobody sits at a page
 RUNTIMES = {
-    "ros": "five ROS 2 nodes (sim, gate, watchdog, operator, actor) and a learner behind an "
+    "ros": "the ROS 2 nodes (sim, gate, watchdog, operator, actor, view) and a learner behind an "
     "encrypted link",
     "lockstep": "simulator, gate, actor and learner in one process, faster than real time",
 }

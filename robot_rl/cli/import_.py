@@ -18,7 +18,7 @@ succeeds at its last step. The same command goes on where it was interrupted.
 """
 EXAMPLES = """
 robot-rl import datasets/peg --out runs/demos experiment=peg_insert
-robot-rl import recorded --out runs/demos experiment=peg_insert task.privileged=false \\
+robot-rl import recorded --out runs/demos experiment=peg_insert_easy_pixels \\
     --map observation.images.hand=image/wrist --map observation.images.top=image/front \\
     --success last
 robot-rl train experiment=peg_insert train.dataset=runs/demos

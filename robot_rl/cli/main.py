@@ -35,7 +35,7 @@ VERBS = {
     "keys": "make the keys with which actor and learner know each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",
-    "bench": "measure speed: env, learner, link, loop, console",
+    "bench": "measure speed: env, learner, heads, link, loop, reward, console",
 }
 
 HELP_HEAD = """\

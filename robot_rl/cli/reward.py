@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from robot_rl.experiment import Experiment
 TEXT = """
 Learn from recorded episodes what they are worth, and measure how well that works on others:
   train    from pictures: what success looks like (--kind success), how far the task is (progress)
+  clip     how far the task is, without training: CLIP compares frames with two sentences
   eval     a model on other runs: figures, attempts to deceive it, a page with strips of episodes
   prefer   from answers to "which of two moments is nearer to the goal?", asked of a vision-language
            model; recorded rewards are not looked at
@@ -52,6 +55,19 @@ robot-rl reward prefer runs/mixed --out runs/worth --truth 0.1      the simulato
 robot-rl reward prefer runs/mixed --out runs/worth --truth 0 \\
     --train experiment=lift algo=iql learner.pretrain_updates=20000
 """
+CLIP = """
+How far is the task? CLIP compares each frame with a sentence for the goal and one for what the
+scene looks like anyway (VLM-RM). Nothing is trained: recorded runs only set what counts as 0 and 1.
+Judge it on other runs before you use it: CLIP is poor at telling where things are.
+"""
+CLIP_EXAMPLES = """
+robot-rl reward clip runs/good runs/poor --clip models/clip-vit-large --out runs/lift_clip \\
+    --task "the red cube is lifted by a robot gripper" --baseline "a robot arm above a table"
+robot-rl reward clip runs/good --clip org/name --revision COMMIT --out runs/lift_clip \\
+    --task "..." --baseline "..." --camera image/front --alpha 0.8    from the hub, at one commit
+robot-rl reward eval runs/other --model runs/lift_clip
+robot-rl train experiment=lift_pixels reward.progress=runs/lift_clip reward.shaping=0.5
+"""
 NAMES = {
     "success": {
         "frame_auc": "AUC of frames",
@@ -77,12 +93,13 @@ NAMES = {
         "kendall_b": "Kendall tau-b of the same",
     },
 }
-KINDS = ("success", "progress")
+NAMES["clip"] = NAMES["progress"]
+KINDS = ("success", "progress")  # that are trained
 SHOWN = 24  # episodes on the page; what is wrong comes first
 
 
 def run(argv: Sequence[str]) -> int:
-    """Do one of the three; return 0."""
+    """Do one of them; return 0."""
     if not argv or argv[0] in ("-h", "--help"):
         Parser("reward", TEXT, EXAMPLES).read(["--help"])
     if argv[0] not in VERBS:
@@ -130,17 +147,62 @@ def _train(argv: Sequence[str]) -> int:
     return 0
 
 
+def _clip(argv: Sequence[str]) -> int:
+    parser = _parser("clip", CLIP, CLIP_EXAMPLES)
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the model")
+    parser.add_argument("--task", required=True, metavar="TEXT", help="what the goal looks like")
+    parser.add_argument(
+        "--baseline", required=True, metavar="TEXT", help="what the scene looks like anyway"
+    )
+    parser.add_argument(
+        "--clip", required=True, metavar="FOLDER", help="CLIP's weights; or org/name on the hub"
+    )
+    parser.add_argument("--revision", default="", metavar="COMMIT", help="of the hub; 40 digits")
+    parser.add_argument("--camera", default="", help="image entry (default: the first)")
+    parser.add_argument(
+        "--alpha", type=float, default=0.5, help="0 = ignore the baseline (default: 0.5)"
+    )
+    args = parser.read(argv)
+    net = engine("robot_rl.nets.clip:ClipNet")(args.clip, args.revision)
+    spec, episodes = _episodes(args.runs, _film(parser, args))
+    with Progress("episodes scored") as progress:
+        model = engine("robot_rl.reward.clip:make_clip")(
+            net,
+            spec,
+            [e.images for e in episodes],
+            **{n: getattr(args, n) for n in ("task", "baseline", "alpha", "camera")},
+            source=[str(run) for run in args.runs],
+            told=progress,
+        )
+    good = sum(e.success for e in episodes)
+    figures: dict[str, Any] = {"episodes": len(episodes), "successes": good}
+    if 0 < good < len(episodes):
+        judge = engine("robot_rl.learn.progress_model:judge_progress")
+        figures = judge(model, episodes, spec.control_hz)
+    replace(model, figures=figures).save(args.out)
+    say(f"R from {model.low:.4f} to {model.high:.4f} (5 % and 95 % of the frames) is 0 to 1")
+    _tell("clip", figures)
+    if "episode_auc" not in figures:
+        say("nothing more can be said: that takes episodes that succeed, and some that do not")
+    write_json(args.json, figures)
+    say(f"model in {args.out}; judge it on other runs, before you learn with it:")
+    say(f"  robot-rl reward eval RUN --model {args.out}")
+    say(f"  reward.progress={args.out} reward.shaping=0.5")
+    return 0
+
+
 def _eval(argv: Sequence[str]) -> int:
     parser = _parser("eval", EVAL, EXAMPLES)
-    parser.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="of `train`")
-    parser.add_argument("--kind", choices=KINDS, help="default: whatever the folder holds")
+    parser.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="the model's")
+    parser.add_argument("--kind", choices=tuple(JUDGED), help="default: whatever the folder holds")
     parser.add_argument("--page", type=Path, metavar="FILE", help="default: FOLDER/KIND.html")
     args = parser.read(argv)
-    there = [k for k in KINDS if (args.model / f"{k}.json").is_file()]
-    spec, episodes = _episodes(args.runs, _film(parser, args))
+    there = [k for k in JUDGED if (args.model / f"{k}.json").is_file()]
+    emptied: list[Any] = []
+    spec, episodes = _episodes(args.runs, _film(parser, args), emptied)
     told: dict[str, Any] = {}
     for kind in [args.kind] if args.kind else there or ["success"]:
-        model, figures, strips = JUDGED[kind](args.model, spec, episodes)
+        model, figures, strips = JUDGED[kind](args.model, spec, episodes, emptied)
         page = engine("robot_rl.report.rewards:write_reward_page")(
             args.page or args.model / f"{kind}.html",
             name=f"{args.model.name}: {model.title} {model.version}",
@@ -155,20 +217,29 @@ def _eval(argv: Sequence[str]) -> int:
     return 0
 
 
-def _judge_success(folder: Path, spec: Any, episodes: list[Any]) -> tuple[Any, dict, Any]:
+def _judge_success(
+    folder: Path, spec: Any, episodes: list[Any], emptied: list[Any]
+) -> tuple[Any, dict, Any]:
     kind: Any = engine("robot_rl.reward.classifier:SuccessModel")
     model = kind.load(folder, spec)
     figures = engine("robot_rl.learn.success:judge")(model, episodes)
-    figures["hacks"] = engine("robot_rl.learn.success:deceive")(model, episodes)
+    figures["hacks"] = engine("robot_rl.learn.success:deceive")(model, episodes, emptied)
     return model, figures, engine("robot_rl.learn.success:strips")(model, episodes, SHOWN)
 
 
-def _judge_progress(folder: Path, spec: Any, episodes: list[Any]) -> tuple[Any, dict, Any]:
-    kind: Any = engine("robot_rl.reward.progress:ProgressModel")
+def _judge_progress(
+    folder: Path,
+    spec: Any,
+    episodes: list[Any],
+    emptied: list[Any],
+    of: str = "progress:ProgressModel",
+) -> tuple[Any, dict, Any]:
+    kind: Any = engine(f"robot_rl.reward.{of}")
     model = kind.load(folder, spec)
     judge = engine("robot_rl.learn.progress_model:judge_progress")
     figures = judge(model, episodes, spec.control_hz)
-    figures["controls"] = engine("robot_rl.learn.progress_model:controls")(model, episodes)
+    controls = engine("robot_rl.learn.progress_model:controls")
+    figures["controls"] = controls(model, episodes, emptied)
     return model, figures, engine("robot_rl.learn.progress_model:strips")(model, episodes, SHOWN)
 
 
@@ -176,8 +247,13 @@ def _prefer(argv: Sequence[str]) -> int:
     parser = _parser("prefer", PREFER, PREFER_EXAMPLES, several=False)
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the model")
     parser.add_argument("--task", default="", metavar="TEXT", help="what the robot shall do")
-    parser.add_argument("--server", default="", metavar="URL", help="OpenAI-compatible, .../v1")
+    parser.add_argument(
+        "--server", default="", metavar="URL", help="address; OpenAI-compatible: .../v1"
+    )
     parser.add_argument("--vlm", default="", metavar="NAME", help="the model, as the server says")
+    parser.add_argument(
+        "--protocol", choices=("chat", "heads"), default="chat", help="default: chat; docs/vlm.md"
+    )
     parser.add_argument("--camera", default="", help="image entry (default: the first)")
     parser.add_argument("--cache", default="", metavar="FILE", help="keep answers there")
     parser.add_argument(
@@ -205,8 +281,8 @@ def _prefer(argv: Sequence[str]) -> int:
         model = _learn_preference(args, episodes, spec, judge, config)
     else:
         asking = engine("robot_rl.reward.vlm.prefer:asking")
-        words = {"server": args.server, "model": args.vlm, "task": args.task}
-        with asking(args.runs, **words, camera=args.camera, cache=args.cache) as judge:
+        words = {n: getattr(args, n) for n in ("server", "task", "camera", "cache", "protocol")}
+        with asking(args.runs, model=args.vlm, **words) as judge:
             model = _learn_preference(args, episodes, spec, judge, config)
     model.save(args.out)
     _tell("preference", model.figures)
@@ -227,15 +303,22 @@ def _learn_preference(args: Any, episodes: Any, spec: Any, judge: Any, config: A
 
 VERBS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
+    "clip": _clip,
     "eval": _eval,
     "prefer": _prefer,
 }
-JUDGED = {"success": _judge_success, "progress": _judge_progress}
+JUDGED: dict[str, Callable[..., tuple[Any, dict, Any]]] = {
+    "success": _judge_success,
+    "progress": _judge_progress,
+    "clip": partial(_judge_progress, of="clip:ClipModel"),
+}
 
 
 def as_words(kind: str, figures: Mapping[str, Any]) -> dict[str, str]:
     """What a person reads: name -> number; a dash where nothing could be measured."""
-    flat = dict(figures) | {f"kendall_{k}": v for k, v in figures.get("kendall_end", {}).items()}
+    ends = figures.get("kendall_end")  # NaN where nobody knows how far the task really was
+    known = ends if isinstance(ends, Mapping) else {}
+    flat = dict(figures) | {f"kendall_{k}": v for k, v in known.items()}
     shown = {name: flat[key] for key, name in NAMES[kind].items() if key in flat}
     shown |= {f"deceived by: {k}": v for k, v in figures.get("hacks", {}).items()}
     shown |= {f"control: {k.replace('_', ', ')}": v for k, v in figures.get("controls", {}).items()}
@@ -246,6 +329,8 @@ def _tell(kind: str, figures: Mapping[str, Any]) -> None:
     if kind == "preference":
         say(f"{figures['asked']} questions: {figures['answers']} answers to learn from,")
         say(f"  {figures['ties']} ties, {figures['silent']} not answered")
+    elif kind == "clip":
+        say(f"{figures['episodes']} episodes, {figures['successes']} succeed")
     else:
         say(f"{figures['episodes']} episodes not learned from, {figures['successes']} succeed")
     for name, value in as_words(kind, figures).items():
@@ -276,8 +361,11 @@ def _film(parser: Parser, args: Any, *more: str) -> Any:
     return _config(parser, "success:SuccessConfig", args, ("positives", "margin", *more))
 
 
-def _episodes(runs: Sequence[Path], config: Any) -> tuple[Any, list[Any]]:
-    """Spec of the first run, and the judged episodes of all of them."""
+def _episodes(
+    runs: Sequence[Path], config: Any, emptied: list[Any] | None = None
+) -> tuple[Any, list[Any]]:
+    """Spec of the first run, and the judged episodes of all of them. Into `emptied` go successes
+    drawn again without their objects."""
     footage = engine("robot_rl.learn.success:footage")
     open_store = engine("robot_rl.store.dataset:open_store")
     shapes = engine("robot_rl.nets.observation:image_shapes")
@@ -299,5 +387,8 @@ def _episodes(runs: Sequence[Path], config: Any) -> tuple[Any, list[Any]]:
                 fix="give runs of one experiment",
             )
         with open_store(path) as store, Progress(f"episodes of {path}") as progress:
-            episodes += footage(store, tuple(cameras), config, progress)
+            some = list(footage(store, tuple(cameras), config, progress))
+        episodes += some
+        if emptied is not None:
+            emptied += engine("robot_rl.reward.staged:without_objects")(path, some)
     return specs[0], episodes

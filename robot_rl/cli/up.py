@@ -29,7 +29,6 @@ def run(argv: Sequence[str]) -> int:
     """Start the graph; return when it is stopped, 1 when a critical node cannot be kept alive."""
     parser = Parser("up", TEXT, EXAMPLES).with_overrides()
     parser.add_argument("--print", action="store_true", help="show the graph and stop")
-    parser.add_argument("--domain", type=int, metavar="ID", help="ROS_DOMAIN_ID for all nodes")
     args = parser.read(argv)
     experiment = experiment_from(args)
     if experiment is None:
@@ -46,15 +45,15 @@ def run(argv: Sequence[str]) -> int:
     engine("rclpy:init")  # missing ROS ends here, not in five restart loops
     experiment.save()
     say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
-    return _supervise(graph, experiment, args.domain)
+    return _supervise(graph, experiment)
 
 
-def _supervise(graph: Graph, experiment: Experiment, domain_id: int | None) -> int:
+def _supervise(graph: Graph, experiment: Experiment) -> int:
     supervisor = engine("robot_rl.ros.supervise:Supervisor")
     stop: list[int] = []
     before = {s: signal.signal(s, lambda n, _: stop.append(n)) for s in _SIGNALS}
     try:
-        with supervisor(graph, experiment.run_dir, domain_id) as running:
+        with supervisor(graph, experiment.run_dir, experiment.ros.domain_id) as running:
             say(f"up: {', '.join(running.pids())}; Ctrl-C stops")
             while not stop:
                 for death in running.poll():

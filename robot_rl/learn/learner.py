@@ -280,12 +280,16 @@ class Learner:
 
     def updates_due(self) -> int:
         """Gradient steps that the data pays for now."""
-        if self._pretrain_left and self.replay.len_demo:
+        if self._pretrains:
             return self._pretrain_left
-        practised = self.env_steps >= self.config.min_steps and self.replay.len_online
+        practised = self.env_steps >= max(self.config.min_steps, 1)
         if not practised or not self.replay.can_sample:
             return 0
         return int(self._credit)
+
+    @property
+    def _pretrains(self) -> bool:
+        return bool(self._pretrain_left and self.replay.len_demo)
 
     def update(self, count: int) -> int:
         """Do up to `count` gradient steps (whole updates of the algorithm, at least one).
@@ -305,7 +309,7 @@ class Learner:
             if left % WATCH_UPDATES == 0:
                 self._watch(metrics)
         self.updates += done
-        if self._pretrain_left:
+        if self._pretrains:  # as in `updates_due`: without demonstrations practice pays
             self._pretrain_left = max(0, self._pretrain_left - done)
         else:
             self._credit -= done
@@ -317,7 +321,7 @@ class Learner:
             self._log(metrics)
         every = self.config.checkpoint_updates
         if every and self.updates - self._saved_updates >= every:
-            self._save_or_warn()
+            self.save_or_warn()
         return done
 
     def weights(self) -> Weights:
@@ -359,6 +363,14 @@ class Learner:
         self._good, self._rollbacks = tensors, 0
         self._saved_updates = self.updates
         return path
+
+    def save_or_warn(self) -> None:
+        """An automatic checkpoint that fails must not end the training."""
+        try:
+            self.save()
+        except CheckpointError as error:
+            self._saved_updates = self.updates
+            log.error("%s", error)
 
     def load(self) -> bool:
         """Continue from the newest usable checkpoint, replaying the store up to it.
@@ -461,14 +473,6 @@ class Learner:
             )
         log.error("%d bad steps in a row: back to the last good state", bad)
         self.algo.load_state_dict(self._good)
-
-    def _save_or_warn(self) -> None:
-        """An automatic checkpoint that fails must not end the training."""
-        try:
-            self.save()
-        except CheckpointError as error:
-            self._saved_updates = self.updates
-            log.error("%s", error)
 
     def _log(self, metrics: dict[str, Tensor]) -> None:
         new = {k: float(v) for k, v in metrics.items()}

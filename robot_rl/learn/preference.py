@@ -148,6 +148,7 @@ def learn_preference(
         silent += sum(y is None for y in answers)
         ties += sum(y == 0.0 for y in answers)
         said = [(a, b, y) for (a, b), y in zip(pairs, answers, strict=True) if y]
+        said = [said[i] for i in rng.permutation(len(said))]  # the least clear ones came first
         aside = round(config.held_out * len(said))
         kept, known = kept + said[:aside], known + said[aside:]
         if len(known) < FEWEST:
@@ -174,7 +175,8 @@ def _too_few(known: int, asked: int, ties: int, silent: int) -> ConfigError:
         "hardly any question got an answer",
         expected="a preference in most of the pairs",
         got=f"{known} preferences in {asked} questions: {ties} ties, {silent} not answered",
-        fix="is the goal to be seen in the pictures, and said in --task? Does the server answer?",
+        fix="is the goal to be seen in the pictures, and said in --task? Does the server answer? "
+        "With --truth: was the run recorded with reward.hold_steps=2, so that it knows the truth?",
     )
 
 

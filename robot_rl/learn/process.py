@@ -54,6 +54,7 @@ def run(run_dir: Path) -> None:
                 server = stack.enter_context(LinkServer(experiment.link, keys, spec, store))
             trouble = stack.enter_context(experiment.reward.beside(store))
             learner = Learner.of(experiment, store, trouble)
+            stack.callback(learner.close)
             learner.load()
             learner.ingest()
             try:
@@ -63,12 +64,11 @@ def run(run_dir: Path) -> None:
                     turn(learner, server)
                     due = learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S
                     if ranks.agree(bool(due)):
-                        learner.save()
+                        learner.save_or_warn()
                         saved_s = time.monotonic()
             finally:
                 if learner.updates:
-                    learner.save()
-                learner.close()
+                    learner.save_or_warn()
     finally:
         ranks.leave()
 
@@ -78,10 +78,10 @@ def turn(learner: Learner, server: LinkServer | None) -> int:
 
     server: None on every rank but the first, which decides how much is learned.
     """
-    due = learner.updates_due()
     if server is not None:
-        server.poll(0 if due else IDLE_MS)
+        server.poll(0 if learner.updates_due() else IDLE_MS)
         learner.ingest()
+    due = learner.updates_due()  # not before: a row may take the only data away
     due = ranks.agree(min(due, max(1, int(learner.updates_per_s * TURN_S))))
     if server is None:
         learner.ingest()  # after the first rank: it has committed what it counted

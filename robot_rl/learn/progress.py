@@ -95,9 +95,8 @@ def phi_of_model(folder: Path, run: Path) -> Phi:
 
     def phi(steps: Sequence[Step], frames: dict[int, Frame]) -> NDArray[np.float32]:
         seen = [frames[s.frame].observation for s in steps]
-        return model.curve({k: np.stack([o[k] for o in seen]) for k in model.net.keys}).astype(
-            np.float32
-        )
+        images = {k: np.stack([o[k] for o in seen]) for k in model.keys}
+        return model.curve(images).astype(np.float32)
 
     return phi
 

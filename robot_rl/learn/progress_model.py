@@ -107,6 +107,7 @@ def learn_progress(
         ConfigError: too few episodes of a kind.
     """
     rng, generator = np.random.default_rng(config.seed), torch.Generator().manual_seed(config.seed)
+    episodes = [e for e in episodes if e.success or e.failed]  # of the others nobody knows the end
     learned, held_out = split(episodes, config.held_out, rng)
     centres = config.centres if config.way == "distance" else 0
     bins, gap = (0, config.gap) if config.way == "pair" else (config.bins, 0)
@@ -147,7 +148,7 @@ def _value_loss(
     generator: torch.Generator,
 ) -> Any:
     longest = max(way_length(e) for e in episodes if e.success) or 1
-    goal = {e.id: targets(e, config.discount, longest) for e in episodes}
+    goal = {id(e): targets(e, config.discount, longest) for e in episodes}  # runs may share a name
     pools = [
         Pool([(e, np.arange(len(e.shows))) for e in episodes if e.success is success])
         for success in (True, False)
@@ -160,7 +161,7 @@ def _value_loss(
         drawn = [x for pool, n in zip(pools, sizes, strict=True) for x in pool.draw(n, rng)]
         order = rng.permutation(len(drawn))  # the first are covered, of either kind
         drawn = [drawn[i] for i in order]
-        y = torch.tensor([goal[e.id][t] for e, t in drawn])
+        y = torch.tensor([goal[id(e)][t] for e, t in drawn])
         images = _pictures(net, drawn, config, rng, generator)
         return net.histogram.loss(net(images, tensors)[None], y)  # type: ignore[union-attr]
 
@@ -237,8 +238,8 @@ def judge_progress(
     """
     curves = [model.curve(e.images) for e in episodes]
     good = [(c, e) for c, e in zip(curves, episodes, strict=True) if e.success]
-    poor = [(c, e) for c, e in zip(curves, episodes, strict=True) if not e.success]
-    if not good or not poor:
+    poor = [(c, e) for c, e in zip(curves, episodes, strict=True) if e.failed]
+    if not good or len(good) == len(episodes):
         raise ConfigError(
             "these episodes cannot tell a good progress model from a poor one",
             expected="successes and failures",
@@ -289,21 +290,37 @@ def _order_figures(
     return {"voc_success": voc, "voc_success_episodes": count} | right
 
 
-def controls(model: ProgressModel, episodes: Sequence[Footage]) -> dict[str, float]:
+def controls(
+    model: ProgressModel, episodes: Sequence[Footage], emptied: Sequence[Footage] = ()
+) -> dict[str, float]:
     """What a model must not be able to do, or must: VOC of successes (order of time) when ...
 
     ramp: a clock in its place (1 by construction, and its AUC of episodes beside); shuffled: frames
     in random order (0 wanted); reversed: from the end (the negative of its own wanted).
+
+    Besides, mean progress at the end of a success that is then run backwards (undone_progress: that
+    of where it began, start_progress, is wanted), and emptied_auc, of the highest of successes
+    against the same without their objects (`reward.staged`; 1 wanted).
     """
     good = [e for e in episodes if e.success and way_length(e) > 1]
     rng = np.random.default_rng(0)
     out: dict[str, list[float]] = {"shuffled": [], "reversed": []}
+    ends: list[tuple[float, float, float]] = []  # at the start, at most, after it was undone
     for episode in good:
         frames = np.arange(way_length(episode) + 1)
+        there_and_back = np.concatenate((frames, frames[-2::-1]))
+        curve = model.curve({k: v[there_and_back] for k, v in episode.images.items()})
+        ends.append((curve[0], curve.max(), curve[-1]))
         for name, order in (("shuffled", rng.permutation(frames)), ("reversed", frames[::-1])):
             curve = model.curve({k: v[order] for k, v in episode.images.items()})
             out[name].append(spearman(curve, frames))
-    ramps = [[len(e.shows) / 1000.0 for e in episodes if e.success is x] for x in (True, False)]
-    return {"ramp_voc": 1.0, "ramp_auc": auc(*ramps)} | {
-        f"{name}_voc": mean_known(values)[0] for name, values in out.items()
-    }
+    kinds = [[e for e in episodes if e.success], [e for e in episodes if e.failed]]
+    ramps = [[len(e.shows) / 1000.0 for e in kind] for kind in kinds]
+    found = {"ramp_voc": 1.0, "ramp_auc": auc(*ramps)}
+    found |= {f"{name}_voc": mean_known(values)[0] for name, values in out.items()}
+    if ends:
+        start, most, undone = np.array(ends).T
+        found |= {"start_progress": float(start.mean()), "undone_progress": float(undone.mean())}
+        if emptied:
+            found["emptied_auc"] = auc(most, [model.curve(e.images).max() for e in emptied])
+    return found

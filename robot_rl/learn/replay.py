@@ -10,7 +10,7 @@ What may be sampled:
     purpose "eval", other spec         never
     driver RESET                       never
     ending STALE                       not that step
-    ending ABORTED                     not one step of that episode
+    ending ABORTED, or cut short       not one step of that episode
     reward None                        once a person's label for the step arrives, or one that says
                                        how the episode ended (then the other steps are worth 0)
     excluded, trimmed, left out        not while that label stands (`store.review`)
@@ -45,6 +45,7 @@ from robot_rl.learn.frames import Allocate, in_memory
 from robot_rl.reward.assembly import Assembly, potential_based
 from robot_rl.spec import BASE_AGE, Spec, TensorSpec
 from robot_rl.store.review import FOLDED, Review, review
+from robot_rl.store.store import EPISODE_ABORTED
 from robot_rl.types import (
     MODEL_REWARD,
     PROGRESS,
@@ -52,6 +53,7 @@ from robot_rl.types import (
     Ending,
     EpisodeId,
     EpisodeStart,
+    Event,
     Frame,
     Label,
     Observation,
@@ -157,8 +159,9 @@ class _Episode:
     purpose: str
     frames: dict[int, int] = field(default_factory=dict)
     steps: dict[int, int] = field(default_factory=dict)
-    waiting: dict[int, list[int]] = field(default_factory=dict)  # frame number -> step slots
+    readers: dict[int, list[int]] = field(default_factory=dict)  # frame number -> step numbers
     said: list[Label] = field(default_factory=list)  # by people, about this episode
+    verdict: Review = field(default_factory=Review)  # what that comes to
     progress: dict[int, float] = field(default_factory=dict)  # frame number -> said before it came
     worth: dict[int, float] = field(default_factory=dict)  # frame number -> a model's reward
     last: int = -1  # number of the step that ended it
@@ -201,7 +204,7 @@ class _IndexSet:
 
 
 class Replay:
-    """Holds the newest `capacity` steps; when full, whole episodes go, oldest practice first.
+    """Holds the newest `capacity` steps; when full, whole episodes go, see `_evict`.
 
     Args:
         spec: of the run; rows of another spec are refused episode by episode, with a warning.
@@ -254,6 +257,7 @@ class Replay:
         self.weights_version = -1  # that drove the newest practice step
         self._over: dict[str, deque[tuple[EpisodeId, Ending, bool]]] = {}  # for `summary`
         self._gone: set[EpisodeId] = set()  # eval, foreign, aborted or evicted: never again
+        self._changed: set[EpisodeId] = set()  # rewards, since returns to go were added up
 
     @property
     def len_online(self) -> int:
@@ -282,9 +286,12 @@ class Replay:
         for row in rows:
             if isinstance(row, EpisodeStart):
                 self._begin(row)
-            elif isinstance(row, Frame | Step | Label) and row.id not in self._gone:
+            elif row.id not in self._gone:
                 episode = self._episodes.get(row.id)
-                if episode is None:
+                if isinstance(row, Event):
+                    if row.name == EPISODE_ABORTED and episode is not None and not episode.over:
+                        self._drop(row.id)
+                elif episode is None:
                     self.refused_rows += 1
                 elif isinstance(row, Frame):
                     self._add_frame(episode, row)
@@ -292,6 +299,10 @@ class Replay:
                     self._add_step(episode, row)
                 else:
                     self._add_label(episode, row)
+        for episode in map(self._episodes.get, self._changed):
+            if episode is not None and episode.over:
+                self._add_up(episode)
+        self._changed.clear()
         return self.env_steps - before
 
     def sample(self, batch_size: int, demo_fraction: float, rng: np.random.Generator) -> Batch:
@@ -423,16 +434,12 @@ class Replay:
             store[slot] = observation[key]
         episode.frames[row.frame] = slot
         self._progress[slot] = episode.progress.pop(row.frame, np.nan)
-        for step_slot in episode.waiting.pop(row.frame, []):
-            self._link(episode, step_slot, row.frame, slot)
-
-    def _link(self, episode: _Episode, step_slot: int, frame: int, slot: int) -> None:
-        """A frame that `step_slot` waited for is here."""
-        if self._frame[step_slot] == -1 - frame - 1:
-            self._frame[step_slot] = slot
-        if self._next[step_slot] == -1 - frame - 1:
-            self._next[step_slot] = slot
-        self._offer(episode, step_slot)
+        for number in episode.readers.get(row.frame, ()):
+            step_slot = episode.steps[number]
+            for column in (self._frame, self._next):
+                if column[step_slot] == -1 - row.frame - 1:  # it waited for this frame
+                    column[step_slot] = slot
+            self._offer(episode, step_slot)
 
     def _add_step(self, episode: _Episode, row: Step) -> None:
         if row.step in episode.steps:
@@ -465,17 +472,14 @@ class Replay:
         if row.ending is not None:
             episode.last, episode.goes_on = row.step, row.ending is not Ending.TERMINATED
             episode.success = row.success
-        self._judge(episode, review(episode.said), row.step)
+        self._judge(episode, row.step)
         for number, column in ((row.frame, self._frame), (row.next_frame, self._next)):
             column[slot] = episode.frames.get(number, -1 - number - 1)
-            if number not in episode.frames:
-                episode.waiting.setdefault(number, []).append(slot)
+            episode.readers.setdefault(number, []).append(row.step)
         self._offer(episode, slot)
         if row.ending is not None:
-            if np.isnan(self._recorded[list(episode.steps.values())]).any():
-                # unlabelled steps: how it ended may say what they are worth
-                self._judge_all(episode)
-            self._close(episode)
+            episode.over = True
+            self._judge_all(row.id)  # how it ended may say what the other steps are worth
             kind = episode.purpose if episode.purpose in OFFLINE else "train"
             over = self._over.setdefault(kind, deque(maxlen=RECENT_EPISODES))
             over.append((row.id, row.ending, bool(row.success)))
@@ -492,17 +496,13 @@ class Replay:
             self._before_takeover[before] = True
         episode.segment = row.segment
 
-    def _close(self, episode: _Episode) -> None:
-        """The episode is over: returns to go, and its place among the successes."""
-        episode.over, rest = True, 0.0
-        success = review(episode.said).outcome(episode.success)
-        episode.alone = bool(success) and not self._human[list(episode.steps.values())].any()
+    def _add_up(self, episode: _Episode) -> None:
+        """Returns to go."""
+        rest = 0.0
         for number in sorted(episode.steps, reverse=True):
             slot = episode.steps[number]
             rest = float(self._reward[slot]) + self.view.gamma * rest
             self._return_to_go[slot] = rest
-            if episode.alone:
-                self._offer(episode, slot)
 
     def _reversed_gripper(self, episode: _Episode, row: Step) -> bool:
         """True when this step commands the opposite of the last gripper command."""
@@ -522,15 +522,18 @@ class Replay:
         if row.kind not in FOLDED:
             return
         episode.said.append(row)
-        self._judge_all(episode)
-        if episode.over:
-            self._close(episode)
+        episode.verdict = review(episode.said)
+        self._judge_all(row.id)
 
-    def _judge_all(self, episode: _Episode) -> None:
-        verdict = review(episode.said)
+    def _judge_all(self, key: EpisodeId) -> None:
+        """Rewards of all steps, and whether the episode is one of the successes."""
+        episode = self._episodes[key]
+        won = episode.over and bool(episode.verdict.outcome(episode.success))
+        episode.alone = won and not self._human[list(episode.steps.values())].any()
         for number, slot in episode.steps.items():
-            self._judge(episode, verdict, number)
+            self._judge(episode, number)
             self._offer(episode, slot)
+        self._changed.add(key)
 
     def _add_progress(self, episode: _Episode, row: Label) -> None:
         assert row.step is not None
@@ -539,33 +542,34 @@ class Replay:
             episode.progress[row.step] = row.value
             return
         self._progress[slot] = row.value
-        steps = np.fromiter(episode.steps.values(), np.int64)
-        for step_slot in steps[(self._frame[steps] == slot) | (self._next[steps] == slot)]:
-            self._offer(episode, int(step_slot))
+        for number in episode.readers.get(row.step, ()):
+            self._offer(episode, episode.steps[number])
 
     def _add_worth(self, episode: _Episode, row: Label) -> None:
         assert row.step is not None
         episode.worth[row.step] = row.value
-        slot = episode.frames.get(row.step, -1)
-        for number, step_slot in episode.steps.items():
-            if self._next[step_slot] in (slot, -1 - row.step - 1):
-                self._recorded[step_slot] = row.value
-                self._judge(episode, review(episode.said), number)
-                self._offer(episode, step_slot)
-        if episode.over:
-            self._close(episode)
+        place = episode.frames.get(row.step, -1 - row.step - 1)
+        for number in episode.readers.get(row.step, ()):
+            slot = episode.steps[number]
+            if self._next[slot] == place:
+                self._recorded[slot] = row.value
+                self._judge(episode, number)
+                self._offer(episode, slot)
+        self._changed.add(row.id)
 
-    def _judge(self, episode: _Episode, verdict: Review, number: int) -> None:
+    def _judge(self, episode: _Episode, number: int) -> None:
         """Reward of a step as recorded, or as people say; success pays 1 on the last step."""
-        slot = episode.steps[number]
+        slot, verdict = episode.steps[number], episode.verdict
         reward = verdict.rewards.get(number, float(self._recorded[slot]))
         success = verdict.outcome(episode.success)
-        if np.isnan(reward) and success is not None and not self.view.assembly.rewards_by:
+        # a model's rewards may all be below 0: there the 0 of a failure would be the best
+        pays = success is not None and not self.view.assembly.rewards_by
+        if np.isnan(reward) and pays:
             reward = 0.0
         if number == episode.last:
             said = verdict.success is not None or np.isnan(self._recorded[slot])
-            if said and success is not None:
-                reward = float(success)
+            if said and pays:
+                reward = float(bool(success))
             self._mask[slot] = episode.goes_on and not (said and success)
         self._labelled[slot] = not np.isnan(reward)
         cost = self.view.assembly.step_cost
@@ -573,7 +577,7 @@ class Replay:
         self._kept[slot] = verdict.keeps(number) and number not in verdict.left_out
 
     def _offer(self, episode: _Episode, slot: int) -> None:
-        """Enter a step into the views if it is complete; take it out if people want it out."""
+        """Enter a step into the views where it belongs now, and take it out of the others."""
         if not self._ready(slot) or (self.view.decisions and not self._is_decision(slot)):
             self._online.discard(slot)
             self._demo.discard(slot)
@@ -584,6 +588,8 @@ class Replay:
         own = self.view.own_successes and episode.alone
         if self._human[slot] or own or episode.purpose == "data":
             self._demo.add(slot)
+        else:
+            self._demo.discard(slot)
 
     def _is_decision(self, slot: int) -> bool:
         """Whether the policy chose a base's noise there."""
@@ -591,9 +597,13 @@ class Replay:
         return not self._human[slot] and float(age[0]) == 0.0
 
     def _evict(self) -> None:
-        """Forget the oldest practice episode; demonstrations go only when nothing else is left."""
-        practice = (k for k, e in self._episodes.items() if e.purpose not in OFFLINE)
-        self._drop(next(practice, None) or next(iter(self._episodes)))
+        """Forget the oldest practice episode; then demonstrations and data; last of all the newest
+        practice of each actor: it may still run, and would go at its own next step for ever."""
+        practice = [k for k, e in self._episodes.items() if e.purpose not in OFFLINE]
+        newest = {(k.run, k.actor): k for k in practice}.values()
+        offline = (k for k, e in self._episodes.items() if e.purpose in OFFLINE)
+        old = next((k for k in practice if k not in newest), None)
+        self._drop(old or next(offline, None) or practice[0])
 
     def _drop(self, key: EpisodeId) -> None:
         episode = self._episodes.pop(key)

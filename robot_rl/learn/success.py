@@ -11,7 +11,9 @@ like a success, said to be none, teaches more than a hundred that do not.
 
 Recorded in simulation with `reward.hold_steps` above 1, or with a classifier as reward, each step
 carries the predicate's own score of its moment, and these decide: a success that is lost again is
-one while it lasts, and what a classifier took for one is none. On a robot a person says so.
+one while it lasts, and what a classifier took for one is none. On a robot a person says so, and
+whoever says the opposite of all these scores is believed. Where nobody ended an episode by its
+merits (ABORTED, STALE) nothing is learned from it.
 
 Whole episodes are held out, as many of either kind as their share, and never looked at before the
 end. On them the threshold is chosen: the highest rate of recognised successes at which no more than
@@ -46,7 +48,7 @@ from robot_rl.reward.metrics import auc, calibration_error, held, operating_poin
 from robot_rl.spec import Spec
 from robot_rl.store.review import review
 from robot_rl.store.store import Store
-from robot_rl.types import PREDICATE, PROGRESS, SUCCESS_SCORE, EpisodeId, Label
+from robot_rl.types import PREDICATE, PROGRESS, SUCCESS_SCORE, Ending, EpisodeId, Label
 
 EARLY = 10  # frames: taken for a success so long before it is one, an episode is not judged wrongly
 
@@ -100,6 +102,11 @@ class Footage:
     shows: NDArray[np.int8]
     progress: NDArray[np.float64]
 
+    @property
+    def failed(self) -> bool:
+        """Whether it is known to have; of some episodes nobody knows more than a few frames."""
+        return not self.shows.any()
+
 
 def footage(
     store: Store,
@@ -110,25 +117,32 @@ def footage(
     """The episodes of a store that ended in a success or a failure (`Review.outcome`), and those of
     which a person has said what some of their frames show.
 
-    Evaluation episodes are left alone: they are there to judge what comes of this.
+    Evaluation episodes are left alone: they are there to judge what comes of this. So are those
+    that were aborted, whose last step says success=False though nobody has judged them.
     """
     starts = [s for s in store.episodes() if s.purpose != "eval"]
     for done, start in enumerate(starts):
         told(done, len(starts))
+        if store.ending(start.id) in (Ending.ABORTED, Ending.STALE):
+            continue
         steps, labels = store.steps(start.id), store.labels(start.id)
-        said = review(labels)
-        success = said.outcome(steps[-1].success if steps else None)
+        said, recorded = review(labels), steps[-1].success if steps else None
+        success = said.outcome(recorded)
         frames = sorted(store.frames(start.id), key=lambda f: f.frame)
         unknown = success is None and not said.shows
         if unknown or said.excluded or len(frames) <= config.positives:
             continue
         images = {k: np.stack([f.observation[k] for f in frames]) for k in keys}
-        now = {x.step: x.value for x in labels if (x.kind, x.source) == (SUCCESS_SCORE, PREDICATE)}
+        scored = [x for x in labels if x.kind == SUCCESS_SCORE]
+        now = {x.step: x.value for x in scored if x.source == PREDICATE}
+        at = {s.next_frame: now.get(s.step, -1) for s in steps}
+        rule = np.array([at.get(f.frame, 0) for f in frames], np.int8)
+        # without a classifier, what was recorded against the rule was a person's key
+        key = recorded and not any(x.source == "classifier" for x in scored)
+        word = said.success if said.success is not None else (key or None)
         shows = np.full(len(frames), -1 if success is None else 0, np.int8)
-        if now:
-            at = {s.next_frame: now.get(s.step, -1) for s in steps}
-            shows[:] = [at.get(f.frame, 0) for f in frames]
-            success = bool((shows == 1).any())
+        if now and word in (None, bool((rule == 1).any())):
+            shows, success = rule, bool((rule == 1).any())
         elif success:
             shows[-config.positives :] = 1
         told_of = {s.next_frame: said.shows[s.step] for s in steps if s.step in said.shows}
@@ -313,21 +327,30 @@ def judge(model: SuccessModel, episodes: Sequence[Footage]) -> dict[str, Any]:
     }
 
 
-def deceive(model: SuccessModel, episodes: Sequence[Footage]) -> dict[str, float]:
+def deceive(
+    model: SuccessModel, episodes: Sequence[Footage], emptied: Sequence[Footage] = ()
+) -> dict[str, float]:
     """For each of `HACKS`: share of the episodes that it makes look like a success.
 
-    Only frames that show none are changed, of every camera alike.
+    Only frames that show none are changed, of every camera alike. emptied: successes drawn again
+    without their objects (`reward.staged`).
     """
     taken: dict[str, list[bool]] = {name: [] for name in HACKS}
+    taken |= {"objects not there": [_is_taken(model, e) for e in emptied]} if emptied else {}
     for episode in episodes:
         way = _with_margin(episode.shows, EARLY) == 0
         if way.sum() < model.hold_steps:
             continue
         for name, hack in HACKS.items():
             images = {k: hack(v[way]) for k, v in episode.images.items()}
-            score = logits(model, replace(episode, images=images))
-            taken[name].append(bool(held(score, model.hold_steps).max() >= model.threshold))
+            taken[name].append(_is_taken(model, replace(episode, images=images)))
     return {name: float(np.mean(found)) for name, found in taken.items()}
+
+
+def _is_taken(model: SuccessModel, episode: Footage) -> bool:
+    """Whether an episode is taken for a success at any moment."""
+    score = held(logits(model, episode), model.hold_steps)
+    return bool(score.max(initial=-np.inf) >= model.threshold)
 
 
 def strips(model: SuccessModel, episodes: Sequence[Footage], count: int) -> list[Strip]:

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import zmq
+from zmq.auth.thread import ThreadAuthenticator
 
 from robot_rl.errors import LinkError
 from robot_rl.link.config import LinkConfig
 
 NAMES = ("learner", "actor", "console")
 KEY_CHARS = 40  # Z85 of 32 bytes
+ZAP_DOMAIN = "robot-rl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,44 @@ def load_keys(folder: Path | str, name: str) -> Keys:
         )
     peers = {_read(p): p.stem for p in sorted(folder.glob("*.public"))}
     return Keys(name=name, public=zmq.curve_public(secret), secret=secret, peers=peers)
+
+
+def guard(context: zmq.Context, provider: object) -> ThreadAuthenticator:
+    """A thread that asks `provider.callback(domain, key)` about each public key (Z85) that comes.
+
+    Start it before `listen` and stop it after the socket is closed: without it libzmq lets
+    everybody in.
+    """
+    started = ThreadAuthenticator(context)
+    started.start()
+    started.configure_curve_callback(domain=ZAP_DOMAIN, credentials_provider=provider)
+    return started
+
+
+def listen(socket: zmq.Socket, where: LinkConfig, keys: Keys, option: str) -> int:
+    """Bind for peers that speak CURVE and pass a `guard`, and return the port.
+
+    option: how a person sets the port, for the error.
+
+    Raises:
+        LinkError: the address is taken, or none of this machine's.
+    """
+    socket.curve_server = True
+    socket.curve_publickey, socket.curve_secretkey = keys.public, keys.secret
+    socket.zap_domain = ZAP_DOMAIN.encode()
+    try:
+        socket.bind(where.endpoint if where.port else f"tcp://{where.host}:*")
+    except zmq.ZMQError as error:
+        in_use = error.errno == zmq.EADDRINUSE
+        raise LinkError(
+            f"the {keys.name} cannot listen on {where.host}:{where.port}",
+            expected="a free port on an address of this machine",
+            got="the port is in use" if in_use else str(error),
+            fix=f"end the other server, or set {option}"
+            if in_use
+            else "set the host to an IP address of this machine",
+        ) from error
+    return int(socket.get_string(zmq.LAST_ENDPOINT).rsplit(":", 1)[1])
 
 
 def _write(path: Path, key: bytes, mode: int) -> None:

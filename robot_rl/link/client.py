@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from robot_rl.errors import LinkError, RobotRLError
+from robot_rl.errors import LinkError, RobotRLError, StoreError
 from robot_rl.link.auth import Keys
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.session import Session
@@ -50,7 +50,8 @@ class LinkClient:
         self._config, self._keys, self._spec, self._path = config, keys, spec, Path(store_path)
         self._stopping = threading.Event()
         self._session: Session | None = None
-        self._failure: RobotRLError | None = None
+        self._failure: RobotRLError | None = None  # the thread has ended
+        self._trouble: StoreError | None = None  # why it begins anew; told once
         self._thread = threading.Thread(target=self._run, name="link-client", daemon=True)
 
     def start(self) -> None:
@@ -73,36 +74,45 @@ class LinkClient:
 
         After a learner restarts from an older checkpoint their version may be lower than before.
         """
-        return self._session.weights if self._session is not None else None
+        session = self._session  # the thread may take it away at any time
+        return None if session is None else session.weights
 
     def status(self) -> dict[str, Any]:
         """How the link is; keys as in `NOT_STARTED`, `learner` = the learner's own figures."""
-        status = dict(NOT_STARTED) | (self._session.status if self._session is not None else {})
-        if self._failure is not None:
-            status |= {"connected": False, "refused": str(self._failure)}
+        session, problem = self._session, self._failure
+        status = dict(NOT_STARTED) | ({} if session is None else session.status)
+        if problem is None and session is None:
+            problem = self._trouble
+        if problem is not None:
+            status |= {"connected": False, "refused": str(problem)}
         return status
 
     def raise_if_refused(self) -> None:
-        """Raise the `LinkError` (or `StoreError`) that a person must act on, if there is one.
+        """Raise the `LinkError` that a person must act on, if there is one.
 
-        A learner that is away, or whose disk is full for now, is no error: rows wait in the store.
+        A learner that is away, or a disk that is busy or full for now, on either side, is no error:
+        rows wait in the store.
         """
         if self._failure is not None:
             raise self._failure
-        refusal = self._session.refusal if self._session is not None else None
+        session = self._session
+        refusal = None if session is None else session.refusal
         if refusal is not None and refusal.permanent:
             raise refusal.error
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until every row committed before this call is acknowledged; False on time-out."""
         deadline_s = time.monotonic() + timeout_s
-        began: int | None = None
+        watched: Session | None = None
+        began = 0
         while time.monotonic() < deadline_s and self._failure is None:
             session = self._session
-            if session is not None:
-                began = session.ticks if began is None else began
-                if session.ticks >= began + 2 and session.status["pending_rows"] == 0:
-                    return True
+            if session is None:
+                watched = None
+            elif session is not watched:
+                watched, began = session, session.ticks
+            elif session.ticks >= began + 2 and session.status["pending_rows"] == 0:
+                return True
             time.sleep(0.005)
         return False
 
@@ -115,14 +125,11 @@ class LinkClient:
 
     def _run(self) -> None:
         try:
-            with Store(self._path, spec=self._spec) as store:
-                session = Session(self._config, self._keys, self._spec, store)
-                self._session = session
+            while not self._stopping.is_set():
                 try:
-                    while not self._stopping.is_set():
-                        session.tick()
-                finally:
-                    session.close()
+                    self._replicate()
+                except StoreError as error:  # a long commit of the control loop's rows, a full disk
+                    self._wait_out(error)
         except Exception as error:  # a thread that ends silently would look like a slow network
             log.exception("the link has stopped")
             own = isinstance(error, RobotRLError)
@@ -131,3 +138,22 @@ class LinkClient:
                 if own
                 else LinkError("the link has stopped", got=repr(error), fix="see the log")
             )
+
+    def _replicate(self) -> None:
+        """Until `stop`, or until the store fails."""
+        with Store(self._path, spec=self._spec) as store:
+            session = self._session = Session(self._config, self._keys, self._spec, store)
+            try:
+                while not self._stopping.is_set():
+                    session.tick()
+            finally:
+                session.close()
+
+    def _wait_out(self, error: StoreError) -> None:
+        """Say it once for as long as nothing gets through, and wait before the next try."""
+        session, self._session = self._session, None
+        has_worked = session is not None and session.status.get("last_ack_age_s") is not None
+        if self._trouble is None or has_worked:
+            log.error("the link begins anew, rows wait in the store: %s", error)
+        self._trouble = error
+        self._stopping.wait(self._config.backoff_max_s)

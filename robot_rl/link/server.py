@@ -1,25 +1,24 @@
 """The learner's end of the link: takes rows into the store, hands out weights and status.
 
-One ROUTER socket, CURVE always, no thread: `poll` does a bounded amount of work and returns, so the
-learner calls it between gradient updates. A peer is known by its key; what it may say follows from
-its role. Rows are acknowledged only after their transaction has committed.
+One ROUTER socket, CURVE always: `poll` does a bounded amount of work and returns, so the learner
+calls it between gradient updates. A peer is known by its key; what it may say follows from its
+role. Rows are acknowledged only after their transaction has committed. The one thread answers
+handshakes, so that a learner that loads or compiles for a minute does not look like a wrong one.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import zmq
-from zmq.utils import z85
 
 from robot_rl.errors import CodecError, ConflictError, LinkError, SpecError, StoreError
-from robot_rl.link.auth import Keys, require_key_folder, role_of
+from robot_rl.link.auth import Keys, guard, listen, require_key_folder, role_of
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import (
     REFUSALS,
@@ -43,6 +42,7 @@ from robot_rl.types import Weights
 log = logging.getLogger(__name__)
 
 MAX_STRIKES = 10  # malformed or forbidden messages before a key is ignored
+FRAME_BYTES = 1024  # more than what a frame and CURVE add to the weights
 MAX_SESSIONS = 64  # connections remembered; an evicted one is asked to say HELLO again
 ALLOWED: dict[str, tuple[type, ...]] = {
     "actor": (Hello, Rows, GetWeights, Status),
@@ -53,13 +53,12 @@ ALLOWED: dict[str, tuple[type, ...]] = {
 
 @dataclass(slots=True)
 class Peer:
-    """What the learner knows about one key. seen_s: monotonic time of its last message."""
+    """What the learner knows about one key."""
 
     name: str
     strikes: int = 0
     rows: int = 0
     duplicates: int = 0
-    seen_s: float = 0.0
     status: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
@@ -85,6 +84,7 @@ class LinkServer:
     def __init__(self, config: LinkConfig, keys: Keys, spec: Spec, store: Store) -> None:
         require_key_folder(config)
         self._spec, self._store = spec, store
+        self._max_weights_bytes = config.max_weights_bytes - FRAME_BYTES
         self._session = secrets.token_hex(8)
         self._weights: Weights | None = None
         self._status: dict[str, Scalar] = {}
@@ -92,18 +92,18 @@ class LinkServer:
         self._names = {k: n for k, n in keys.peers.items() if n in self._peers}
         self._sessions: OrderedDict[bytes, str] = OrderedDict()  # routing id -> peer name
         self._context = zmq.Context()
-        self._zap = self._context.socket(zmq.REP)
-        self._zap.linger = 0
-        self._zap.bind("inproc://zeromq.zap.01")  # before the ROUTER: nobody slips in unchecked
-        self._router = self._context.socket(zmq.ROUTER)
+        self._guard = guard(self._context, self)
+        self._router = router = self._context.socket(zmq.ROUTER)
+        router.maxmsgsize = config.max_message_bytes
+        router.rcvhwm = router.sndhwm = 16  # a peer has at most one request of each kind waiting
+        router.handshake_ivl = 5_000  # ms, all three
+        router.heartbeat_ivl = 5_000
+        router.heartbeat_timeout = 30_000  # long: weights on a slow network hold up the answers
         try:
-            self.port = self._bind(config, keys)
+            self.port = listen(router, config, keys, "link.port=... on both sides")
         except LinkError:
             self.close()
             raise
-        self._poller = zmq.Poller()
-        self._poller.register(self._zap, zmq.POLLIN)
-        self._poller.register(self._router, zmq.POLLIN)
         self._handlers: dict[type, Callable[[Peer, Any], Message]] = {
             Rows: self._take_rows,
             GetWeights: self._give_weights,
@@ -117,20 +117,24 @@ class LinkServer:
         told, it keeps them.
         """
         handled = 0
-        while handled < max_messages:
-            ready = dict(self._poller.poll(timeout_ms if handled == 0 else 0))
-            if self._zap in ready:
-                self._authenticate()
-            if self._router in ready:
-                self._handle(self._router.recv_multipart(copy=False))
-                handled += 1
-            if not ready:
-                break
-            timeout_ms = 0
+        while handled < max_messages and self._router.poll(0 if handled else timeout_ms):
+            self._handle(self._router.recv_multipart(copy=False))
+            handled += 1
         return handled
 
     def publish(self, weights: Weights) -> None:
-        """Make these the newest weights; actors fetch them when they ask."""
+        """Make these the newest weights; actors fetch them when they ask.
+
+        Raises:
+            LinkError: too large for an actor, whose socket would cut the connection each time.
+        """
+        if len(weights.data) > self._max_weights_bytes:
+            raise LinkError(
+                "the weights are too large for the link",
+                expected=f"at most {self._max_weights_bytes} bytes",
+                got=f"{len(weights.data)} bytes",
+                fix="raise link.max_weights_bytes on both sides, or use a smaller network",
+            )
         self._weights = weights
 
     def set_status(self, values: Mapping[str, Scalar]) -> None:
@@ -144,7 +148,7 @@ class LinkServer:
     def close(self) -> None:
         """Close the sockets; twice is fine."""
         self._router.close(linger=200)  # ms: the last ACKs may leave
-        self._zap.close()
+        self._guard.stop()
         self._context.term()
 
     def __enter__(self) -> Self:
@@ -155,49 +159,18 @@ class LinkServer:
 
     # -- connection ------------------------------------------------------------------------------
 
-    def _bind(self, config: LinkConfig, keys: Keys) -> int:
-        router = self._router
-        router.curve_server = True
-        router.curve_publickey, router.curve_secretkey = keys.public, keys.secret
-        router.zap_domain = b"robot-rl"
-        router.maxmsgsize = config.max_message_bytes
-        router.rcvhwm = router.sndhwm = 16  # a peer has at most one request of each kind waiting
-        router.heartbeat_ivl = 5_000
-        router.heartbeat_timeout = 30_000  # long: weights on a slow network hold up the answers
-        try:
-            router.bind(config.endpoint if config.port else f"tcp://{config.host}:*")
-        except zmq.ZMQError as error:
-            in_use = error.errno == zmq.EADDRINUSE
-            raise LinkError(
-                f"the learner cannot listen on {config.host}:{config.port}",
-                expected="a free port on an address of this machine",
-                got="the port is in use" if in_use else str(error),
-                fix="end the other learner, or set link.port=... on both sides"
-                if in_use
-                else "set link.host to an IP address of this machine",
-            ) from error
-        return int(router.get_string(zmq.LAST_ENDPOINT).rsplit(":", 1)[1])
-
-    def _authenticate(self) -> None:
-        """Answer one ZAP request (ZeroMQ RFC 27): is this public key on the list, and whose?"""
-        version, request, _domain, address, _id, mechanism, *credentials = (
-            self._zap.recv_multipart()
-        )
-        name = ""
-        if mechanism == b"CURVE" and len(credentials) == 1:
-            name = self._names.get(z85.encode(credentials[0]), "")
-        if not name:
-            log.warning("refused an unknown key from %s", address.decode(errors="replace"))
-        code, text = (b"200", b"OK") if name else (b"400", b"unknown key")
-        self._zap.send_multipart([version, request, code, text, name.encode(), b""])
+    def callback(self, _domain: str, key: bytes) -> bool:
+        """Whether a public key (Z85) may come in; pyzmq asks, in a thread of its own."""
+        if key not in self._names:
+            log.warning("refused an unknown key: %s", key.decode(errors="replace"))
+        return key in self._names
 
     # -- messages --------------------------------------------------------------------------------
 
     def _handle(self, parts: list[zmq.Frame]) -> None:
-        peer = self._peers[str(parts[-1].get("User-Id"))]
+        peer = self._peers[self._names[str(parts[-1].get("User-Id")).encode()]]  # its public key
         if peer.banned:
             return
-        peer.seen_s = time.monotonic()
         routing = parts[0].bytes
         sequence = 0
         try:

@@ -141,6 +141,7 @@ class Session:
         socket.sndhwm = socket.rcvhwm = 16
         socket.maxmsgsize = self._config.max_weights_bytes
         socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 1_000  # ms
+        socket.handshake_ivl = 5_000  # ms; one that a damaged byte left waiting ends
         socket.heartbeat_ivl, socket.heartbeat_timeout = 5_000, 30_000  # ms
         socket.curve_serverkey = self._learner_key
         socket.curve_publickey, socket.curve_secretkey = self._keys.public, self._keys.secret
@@ -159,21 +160,24 @@ class Session:
         self._socket.close(linger=0)
 
     def _watch(self) -> None:
-        """Follow the CURVE handshake. libzmq never retries after a refused key, so we reopen."""
+        """Follow the CURVE handshake; reopen after each end of a connection.
+
+        libzmq itself connects again after some, but never after a refused key or a damaged byte.
+        """
         while self._monitor.poll(0):
             event = parse_monitor_message(self._monitor.recv_multipart())["event"]
             self._forget()
             self._attached = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self._failed_handshakes, self._key_was_right = 0, True
-            elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            if self._attached:
+                self._failed_handshakes, self._key_was_right, self._reopen_s = 0, True, None
+                continue
+            if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
                 self._refuse("auth", "the learner does not know this key", self._keys.name)
-                self._reopen_s = time.monotonic() + self._next_backoff_s()
             elif event != zmq.EVENT_DISCONNECTED:
                 self._failed_handshakes += 1
                 if self._failed_handshakes >= FAILED_HANDSHAKES:
                     self._refuse("learner_key", "the handshake fails", "closed connections")
-                self._reopen_s = time.monotonic() + self._next_backoff_s()
+            self._reopen_s = time.monotonic() + self._next_backoff_s()
 
     def _forget(self) -> None:
         """Start over with HELLO; rows that were in flight are still in the store."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from robot_rl.learn.replay import Batch
 
 OF_BASE = "base_"  # tensors of a base policy that travels with the head begin so
+VELOCITY = OF_BASE + "velocity"  # of a flow: what PA-RL teaches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +172,7 @@ class _FlowNetHead(ChunkNet):
     def decode(self, condition: Tensor, noise: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """The first h actions [B, h A] that noise [B, h' A] becomes."""
         noise = noise.view(-1, *self.flow.noise_shape)
-        chunk = self.flow.decode(condition, noise, tensors[OF_BASE + "velocity"])
+        chunk = self.flow.decode(condition, noise, tensors[VELOCITY])
         return chunk[:, : self.chunk].flatten(1)
 
     def plain(self, base: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:

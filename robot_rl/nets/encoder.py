@@ -36,6 +36,7 @@ SHIFT_PX = 4  # DrQ, at 84 pixels; SERL keeps it at 128
 class EncoderConfig:
     """How images become features. Used only when the observation has images."""
 
+    cameras: tuple[str, ...] | None = None  # that are looked at; None: all; (): none
     trunk: str = "cnn"
     channels: tuple[int, ...] = (32, 64, 128)  # of the cnn; resnet10 doubles the first
     embeddings: int = 8  # learned pooling maps per channel

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robot_rl.errors import SpecError
+from robot_rl.errors import SpecError, did_you_mean
 from robot_rl.nets.encoder import Encoder, EncoderConfig
-from robot_rl.spec import Spec
+from robot_rl.spec import IMAGE, Spec
 from robot_rl.types import Observation
 
 SCALED_LIMIT = 10.0  # standard deviations; beyond, the input says "far away" and nothing more
@@ -54,6 +54,29 @@ def image_shapes(spec: Spec) -> dict[str, tuple[int, ...]]:
     return {k: v.shape for k, v in images.items()}
 
 
+def _looked_at(spec: Spec, encoder: EncoderConfig) -> dict[str, tuple[int, ...]]:
+    """`image_shapes` of those cameras that the encoder looks at."""
+    shapes = image_shapes(spec)
+    if encoder.cameras is None:
+        return shapes
+    for name in encoder.cameras:
+        if IMAGE + name not in shapes:
+            raise SpecError(
+                f"encoder.cameras names '{name}', which this run does not have",
+                expected=", ".join(spec.cameras) or "(no camera: leave encoder.cameras out)",
+                got=", ".join(encoder.cameras),
+                fix=did_you_mean(name, spec.cameras),
+            )
+    if not encoder.cameras and not state_keys(spec):
+        raise SpecError(
+            "encoder.cameras=[] leaves nothing to see",
+            expected="a state beside the images, or a camera",
+            got=", ".join(spec.observation),
+            fix="name a camera of " + ", ".join(spec.cameras),
+        )
+    return {IMAGE + name: shapes[IMAGE + name] for name in encoder.cameras}
+
+
 @dataclass(frozen=True, slots=True)
 class ObservationNet:
     """The front of every network. Features [B, F] are the scaled state, then the encoded images.
@@ -73,10 +96,12 @@ class ObservationNet:
         """Fit one to a run's observation.
 
         Raises:
-            SpecError: the observation holds something no network here reads.
+            SpecError: the observation holds something no network here reads, or not what
+                `encoder.cameras` names.
         """
-        keys, shapes = state_keys(spec), image_shapes(spec)
-        eyes = Encoder(encoder or EncoderConfig(), shapes, bf16) if shapes else None
+        encoder = encoder or EncoderConfig()
+        keys, shapes = state_keys(spec), _looked_at(spec, encoder)
+        eyes = Encoder(encoder, shapes, bf16) if shapes else None
         return cls(keys, eyes, sum(int(np.prod(spec.observation[k].shape)) for k in keys))
 
     @property

@@ -19,6 +19,7 @@ from robot_rl.types import Driver, RobotState
 log = logging.getLogger(__name__)
 
 TICK_S = 1e-6  # a newer reading has a newer stamp, even if the robot's state is still the old one
+PRESENT_S = 1.0  # a page in the seat speaks 50 times a second
 PATIENCE_S, TELL_S = 0.5, 5.0  # why a device refuses is logged after this long, then this often
 
 
@@ -74,6 +75,11 @@ class HeldDevice:
     def silent_s(self) -> float:
         """Seconds since the device was heard; infinity before."""
         return self._now_s() - self._heard_s if self._heard_s else math.inf
+
+    @property
+    def present(self) -> bool:
+        """Somebody is at the device: it has been heard lately. Simulated time then goes as ours."""
+        return self.silent_s < PRESENT_S
 
     def begin_episode(self, seed: int, purpose: str) -> None:
         """Forget the last episode; everything must be neutral again, or have been until now."""

@@ -25,7 +25,6 @@ from robot_rl.ports import InputDevice, OperatorInput, Task
 from robot_rl.types import RobotState
 
 MAX_BYTES = 2048  # of one message
-PRESENT_S = 1.0  # a page in the seat speaks 50 times a second
 KEPT = 16  # messages that may wait; older ones are worth nothing
 
 
@@ -98,8 +97,8 @@ class Either:
 
     @property
     def present(self) -> bool:
-        """Somebody has the seat: their page has been heard lately."""
-        return self.person.silent_s < PRESENT_S
+        """Of the person's device."""
+        return self.person.present
 
     def begin_episode(self, seed: int, purpose: str) -> None:
         """For both."""

@@ -52,7 +52,7 @@ class Where:
 
     @classmethod
     def of(cls, named: Mapping[str, Sequence[float]], spec: Spec) -> Where:
-        """From names of `Spec.state_layout`, "gripper" or, of a part of several numbers, "tcp.2".
+        """From names of `Spec.state_layout`: "gripper_width" or, of several numbers, "tcp.2".
 
         Raises:
             ConfigError: no such part, a part of several numbers without one's index, or no range.
@@ -92,6 +92,9 @@ class ClassifierReward:
     """`RewardSource` on a model. Evaluation episodes are judged by the task's own predicate.
 
     hold_steps: n, 0 = as the model was trained; agree: k, 0 = all n; where: see the module.
+
+    Raises:
+        ConfigError: k is more than n, and there would never be success.
     """
 
     def __init__(
@@ -104,8 +107,16 @@ class ClassifierReward:
         where: Where | None = None,
     ) -> None:
         self._model, self._truth, self._where = model, truth, where or Where()
-        self._seen: deque[bool] = deque(maxlen=hold_steps or model.hold_steps)
-        self._agree = agree or self._seen.maxlen or 1
+        hold_steps = hold_steps or model.hold_steps
+        if agree > hold_steps:
+            raise ConfigError(
+                "so many ticks can never agree",
+                expected=f"reward.agree at most {hold_steps}, the ticks that count",
+                got=f"reward.agree={agree}",
+                fix=f"reward.hold_steps={agree} (0 = as the model was trained), or a lower agree",
+            )
+        self._seen: deque[bool] = deque(maxlen=hold_steps)
+        self._agree = agree or hold_steps
         self._evaluates = False
 
     def begin_episode(self, purpose: str) -> None:

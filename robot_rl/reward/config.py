@@ -14,8 +14,8 @@ from robot_rl.errors import ConfigError
 from robot_rl.ports import RewardSource, Task
 from robot_rl.reward.assembly import Assembly, widened
 from robot_rl.reward.predicate import PredicateReward
-from robot_rl.reward.vlm.client import VlmConfig
-from robot_rl.reward.vlm.questions import Kind, load_prompts
+from robot_rl.reward.vlm.client import VlmConfig, author_of
+from robot_rl.reward.vlm.questions import Kind
 from robot_rl.reward.vlm.worker import HELD, WorkerConfig
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class RewardConfig(ABC):
     """A source of reward, and how a reward comes of what was recorded (`reward.assembly`)."""
 
     shaping: float = 0.0  # weight of the potential; needs `progress`
-    progress: str = ""  # folder of a progress model: labels each frame, beside the learner
+    progress: str = ""  # folder of a progress model or CLIP: labels each frame, beside the learner
     step_cost: float = 0.0  # charged each step
     preference: str = ""  # folder of a reward learned from preferences, in the place of this one
 
@@ -41,7 +41,8 @@ class RewardConfig(ABC):
             raise ValueError("shaping and step_cost must not be negative")
         if self.shaping and not self.progress and not self.tells_progress:
             raise ValueError(
-                "shaping needs progress=FOLDER, of robot-rl reward train --kind progress"
+                "shaping needs progress=FOLDER, of robot-rl reward train --kind progress, or of "
+                "robot-rl reward clip"
             )
 
     @abstractmethod
@@ -73,12 +74,12 @@ class RewardConfig(ABC):
         assembly, scorers = self.assembly, []
         if not self.progress and not self.preference:
             return assembly, scorers
+        from robot_rl.reward.clip import load_progress
         from robot_rl.reward.preference import PreferenceModel
-        from robot_rl.reward.progress import ProgressModel
         from robot_rl.reward.scorer import FrameScorer
 
         if self.progress:
-            phi = ProgressModel.load(Path(self.progress), spec)
+            phi = load_progress(Path(self.progress), spec)
             assembly = replace(assembly, progress_by=phi.author)
             scorers.append(FrameScorer(store, phi))
         if self.preference:
@@ -127,7 +128,7 @@ class ClassifierRewardConfig(RewardConfig):
 
         Raises:
             CheckpointError: `model` is no model.
-            ConfigError: it sees other cameras than the task has.
+            ConfigError: it sees other cameras than the task has, or is held shorter than `agree`.
         """
         from robot_rl.reward.classifier import ClassifierReward, SuccessModel, Where
 
@@ -153,6 +154,18 @@ class VlmRewardConfig(RewardConfig):
     canary: str = ""  # folder with good/ and bad/ pictures; "" = nobody checks the model
 
     tells_progress = True
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if self.shaping and not self.progress and not (self.worker.fill and self.worker.period_s):
+            raise ValueError(
+                "shaping needs progress of every frame: worker.fill=true and worker.period_s above "
+                "0, or progress=FOLDER; nothing could be learned from"
+            )
+
+        if self.worker.way == Kind.CHANGE and self.server.protocol == "heads":
+            raise ValueError("worker.way=change is for a chat model: a head counts from the start")
 
     def open(self, task: Task) -> RewardSource:
         """See `RewardConfig`.
@@ -186,9 +199,6 @@ class VlmRewardConfig(RewardConfig):
         """See `RewardConfig`; without a progress model of ours phi is the server's."""
         assembly, scorers = super().shaped_by(store, spec)
         if self.shaping and not self.progress:
-            prompts = (
-                load_prompts(Path(self.server.prompts)) if self.server.prompts else load_prompts()
-            )
-            author = f"{self.server.model} {prompts[Kind.PROGRESS].id}{HELD}"
+            author = author_of(self.server, Kind(self.worker.way)) + HELD
             assembly = replace(assembly, progress_by=author)
         return assembly, scorers

@@ -31,16 +31,55 @@ from robot_rl.types import Weights
 FORMAT = 2
 
 
+def check_inputs(title: str, inputs: Mapping[str, tuple[int, ...]], spec: Spec) -> None:
+    """Raise `ConfigError` unless a run observes what a model looks at: key -> shape."""
+    got = {k: spec.observation[k].shape for k in inputs if k in spec.observation}
+    if got != inputs:
+        raise ConfigError(
+            f"the {title} looks at something else than this run has",
+            expected=str(inputs),
+            got=str(got or "nothing of it"),
+            fix="task.images=[...] task.image_size=N as where it was trained, or train another",
+        )
+
+
+class Stored:
+    """What every model of frames is on disk: two files, named after its kind."""
+
+    kind: ClassVar[str]
+    version: cached_property[str]  # which model said it: digits, other for other numbers
+
+    @property
+    def author(self) -> str:
+        """Of its labels."""
+        return f"{self.kind}-{self.version}"
+
+    @classmethod
+    def is_in(cls, folder: Path) -> bool:
+        """Whether a folder holds one of this kind."""
+        return (folder / f"{cls.kind}.json").is_file()
+
+    def write(
+        self, folder: Path, form: int, tensors: dict[str, torch.Tensor], **facts: Any
+    ) -> None:
+        """The two files; form: version of what is in them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        data = safetensors.torch.save(tensors)
+        write_synced(folder / f"{self.kind}.safetensors", data)
+        told = {"format": form, "sha256": hashlib.sha256(data).hexdigest(), **facts}
+        write_synced(folder / f"{self.kind}.json", json.dumps(told, indent=2).encode())
+
+
 @dataclass(frozen=True)
-class ScoreModel:
+class ScoreModel(Stored):
     """A trained network. figures: on held-out episodes; source: the runs that it learned from.
 
     A kind adds fields with defaults; they are saved with the rest. net_type: its network, which is
     made with those of them that `net_fields` names.
     """
 
-    kind: ClassVar[str]
     title: ClassVar[str]
+    made_by: ClassVar[str] = ""  # the command, if it is not `robot-rl reward train`
     net_type: ClassVar[Callable[..., Any]]
     net_fields: ClassVar[tuple[str, ...]] = ()
 
@@ -77,18 +116,13 @@ class ScoreModel:
         return hashlib.sha256(safetensors.torch.save(self.tensors)).hexdigest()[:12]
 
     @property
-    def author(self) -> str:
-        """Of its labels."""
-        return f"{self.kind}-{self.version}"
+    def keys(self) -> tuple[str, ...]:
+        """Entries of the observation that it looks at."""
+        return self.net.keys
 
     def save(self, folder: Path) -> None:
         """Write the two files."""
-        folder.mkdir(parents=True, exist_ok=True)
-        data = safetensors.torch.save(self.tensors)
-        write_synced(folder / f"{self.kind}.safetensors", data)
         facts = {
-            "format": FORMAT,
-            "sha256": hashlib.sha256(data).hexdigest(),
             "inputs": {k: list(v) for k, v in self.net.shapes.items()},
             "encoder": asdict(self.net.encoder_config),
             "hidden": list(self.net.hidden),
@@ -96,12 +130,7 @@ class ScoreModel:
             "source": list(self.source),
             "figures": self.figures,
         }
-        write_synced(folder / f"{self.kind}.json", json.dumps(facts, indent=2).encode())
-
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether a folder holds one of this kind."""
-        return (folder / f"{cls.kind}.json").is_file()
+        self.write(folder, FORMAT, self.tensors, **facts)
 
     @classmethod
     def load(cls, folder: Path, spec: Spec) -> Self:
@@ -122,14 +151,7 @@ class ScoreModel:
             raise cls._unusable(folder, str(error)) from error
         if facts.get("format") != FORMAT:
             raise cls._unusable(folder, f"format {facts.get('format')}")
-        got = {k: spec.observation[k].shape for k in inputs if k in spec.observation}
-        if got != inputs:
-            raise ConfigError(
-                f"the {cls.title} looks at something else than this run has",
-                expected=str(inputs),
-                got=str(got or "nothing of it"),
-                fix="task.images=[...] task.image_size=N as where it was trained, or train another",
-            )
+        check_inputs(cls.title, inputs, spec)
         net = cls.make_net(spec, encoder, hidden, tuple(inputs), **own)
         like = net.init(torch.Generator().manual_seed(0))
         try:
@@ -142,7 +164,7 @@ class ScoreModel:
     def _unusable(cls, folder: Path, got: str) -> CheckpointError:
         return CheckpointError(
             f"{folder} is not a {cls.title}",
-            expected=f"{cls.kind}.json and {cls.kind}.safetensors of `robot-rl reward train`",
+            expected=f"{cls.kind}.json and {cls.kind}.safetensors in it",
             got=got,
-            fix=f"robot-rl reward train RUN --kind {cls.kind} --out FOLDER",
+            fix=f"{cls.made_by or f'robot-rl reward train RUN --kind {cls.kind}'} --out FOLDER",
         )

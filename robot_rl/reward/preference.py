@@ -65,6 +65,7 @@ class PreferenceModel(ScoreModel):
 
     kind = "preference"
     title = "reward learned from preferences"
+    made_by = "robot-rl reward prefer RUN"
     net_type, net_fields = PreferenceNet, ("members",)
     label = MODEL_REWARD
     needs_past = False

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from robot_rl.reward.clip import ClipModel
 from robot_rl.reward.preference import PreferenceModel
 from robot_rl.reward.progress import Past, ProgressModel
 from robot_rl.store.store import Store
@@ -21,7 +22,7 @@ class FrameScorer:
     restart it goes on where it was. Evaluation episodes are left alone.
     """
 
-    def __init__(self, store: Store, model: ProgressModel | PreferenceModel) -> None:
+    def __init__(self, store: Store, model: ProgressModel | PreferenceModel | ClipModel) -> None:
         self._store, self._model, self._cursor = store, model, 0
         self._running: dict[EpisodeId, Past] = {}
         self._known = {
@@ -50,7 +51,7 @@ class FrameScorer:
             frames = [f for f in frames if (id_, f.frame) not in self._known]
         if not frames:
             return 0
-        seen = {k: np.stack([f.observation[k] for f in frames]) for k in model.net.keys}
+        seen = {k: np.stack([f.observation[k] for f in frames]) for k in model.keys}
         labels = [
             # the number of the label is that of the frame: said twice it is the same row
             Label(

@@ -1,20 +1,67 @@
-"""From our graph to launch_ros actions. Imported by the launch files only (needs `launch_ros`)."""
+"""From a run's graph to launch_ros actions. Imported by the launch files only (needs `launch_ros`).
+
+A launch file starts the nodes that the run's own `ros` section asks for; what is given as a launch
+argument counts more.
+"""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
+from launch import LaunchDescription  # type: ignore[import-not-found]
+from launch.actions import DeclareLaunchArgument, OpaqueFunction  # type: ignore[import-not-found]
 from launch.substitutions import LaunchConfiguration  # type: ignore[import-not-found]
 from launch_ros.actions import Node  # type: ignore[import-not-found]
 
-from robot_rl.ros.graph import Graph, NodeSpec
+from robot_rl.errors import ConfigError
+from robot_rl.experiment import Experiment
+from robot_rl.ros.graph import NodeSpec
+from robot_rl.ros.run import graph_of
 from robot_rl.ros.supervise import node_environment
 
+AS_IN_RUN = ""
+READ = {bool: lambda word: word == "true", float: float, str: str}
 
-def argument(context: Any, name: str) -> str:
-    """Value of a launch argument."""
-    return LaunchConfiguration(name).perform(context)
+
+def of_run(ros: str, **arguments: str) -> LaunchDescription:
+    """What a launch file generates.
+
+    Args:
+        ros: kind of graph, `sim` or `real`.
+        arguments: key of the run's `ros` section -> what a person reads about it.
+    """
+
+    def nodes(context: Any) -> list[Any]:
+        run_dir = Path(LaunchConfiguration("run_dir").perform(context))
+        experiment = Experiment.load(run_dir)
+        if (made_for := experiment.config["ros"]["name"]) != ros:
+            raise ConfigError(
+                f"{run_dir} is a run of another graph",
+                expected=f"ros={ros}",
+                got=f"ros={made_for}",
+                fix=f"{made_for}.launch.py starts it; `robot-rl up ros={ros}` makes a run of this",
+            )
+        words = {k: LaunchConfiguration(k).perform(context) for k in arguments}
+        given = {
+            k: READ[type(getattr(experiment.ros, k))](word)
+            for k, word in words.items()
+            if word != AS_IN_RUN
+        }
+        return [_node(spec) for spec in graph_of(experiment, **given)]
+
+    run = DeclareLaunchArgument("run_dir", description="made by `robot-rl train` or `robot-rl up`")
+    return LaunchDescription(
+        [
+            run,
+            *(
+                DeclareLaunchArgument(key, default_value=AS_IN_RUN, description=text)
+                for key, text in arguments.items()
+            ),
+            OpaqueFunction(function=nodes),
+        ]
+    )
 
 
 def _node(spec: NodeSpec) -> Any:
@@ -31,8 +78,3 @@ def _node(spec: NodeSpec) -> Any:
         respawn_delay=1.0,
         output="screen",
     )
-
-
-def actions(graph: Graph) -> list[Any]:
-    """One launch_ros Node per entry, in start order."""
-    return [_node(spec) for spec in graph]

@@ -58,10 +58,13 @@ def with_console(experiment: Experiment) -> bool:
     return experiment.config["operator"]["name"] == "console"
 
 
-def graph_of(experiment: Experiment) -> Graph:
-    """The nodes of an experiment, without learner and console."""
+def graph_of(experiment: Experiment, **given: Any) -> Graph:
+    """The nodes of an experiment, without learner and console.
+
+    given: what counts more than its `ros` section.
+    """
     run_dir = str(experiment.run_dir.resolve())
-    config = experiment.ros
+    config = dataclasses.replace(experiment.ros, **given)
     if with_console(experiment):
         config = dataclasses.replace(config, with_view=True)
     if isinstance(config, RealGraphConfig):

@@ -1,12 +1,12 @@
-"""What a simulated scene looked like, beside the store: pictures for a run that recorded none.
+"""What a simulated scene looked like, beside the store: it can be drawn again, and altered.
 
     scenes = SceneLog(run_dir / SCENES)                      # a line of JSON, then fixed records
     scenes.saw(frame, state)                                 # nothing but memory in a tick
     scenes.flush()                                           # beside the loop, or between episodes
     Scenes(run_dir / SCENES).state(episode=3, frame=5)       # for the mirror to draw
 
-Nothing is learned from it, and it never leaves the robot's machine. A run without it is reviewed
-without pictures.
+Review draws runs that recorded no pictures, `reward eval` draws successes without their objects.
+Nothing is learned from it, and it never leaves the robot's machine.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ def _layout(joints: int, objects: int) -> np.dtype[np.void]:
 
 
 def scene_log(experiment: Experiment) -> SceneLog:
-    """The log of a run; it stays empty unless the run is simulated and looks through no camera."""
-    seen = not experiment.is_simulated or bool(getattr(experiment.task, "images", ()))
-    return SceneLog(None if seen else experiment.run_dir / SCENES)
+    """The log of a run; it stays empty unless the run is simulated."""
+    return SceneLog(experiment.run_dir / SCENES if experiment.is_simulated else None)
 
 
 class SceneLog:

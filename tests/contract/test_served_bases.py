@@ -539,6 +539,22 @@ def test_nonsense_neither_ends_the_server_nor_gets_an_answer_of_its_own(own: Own
     np.testing.assert_allclose(client(own).sample(OBSERVATION), OURS, rtol=1e-6)
 
 
+@pytest.mark.parametrize("error", [MemoryError("batch"), RuntimeError("CUDA out of memory")])
+def test_a_policy_that_fails_is_told_and_the_next_asker_is_served(
+    own: Own, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> NDArray[np.float32]:
+        raise error
+
+    base = client(own)
+    with monkeypatch.context() as patch:
+        patch.setattr(Fixed, "sample_many", fail)
+        with pytest.raises(LinkError, match=str(error)):
+            base.sample(OBSERVATION)
+    assert "Traceback" in caplog.text
+    np.testing.assert_allclose(client(own).sample(OBSERVATION), OURS, rtol=1e-6)
+
+
 def test_the_served_policy_listens_to_one_address_with_keys(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot listen"):
         served.serve_run(tmp_path, host="0.0.0.0", port=0, keys=None, stop=threading.Event())

@@ -1,10 +1,10 @@
 """The client of a vision-language model against the stand-in: what it sends, and that whatever the
-server does ends as the truth or as unlabelled, never as another number."""
+server does ends as the truth or as unlabelled, never as another number. What does not depend on the
+protocol is tested in both: in words (chat) and in numbers (heads)."""
 
 from __future__ import annotations
 
 import base64
-import json
 import socket
 import threading
 import time
@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.errors import ConfigError, RobotRLError
+from robot_rl.errors import ConfigError, RobotRLError, SpecError
 from robot_rl.reward.vlm.bench import bench
 from robot_rl.reward.vlm.canary import Canary
-from robot_rl.reward.vlm.client import VlmClient, VlmConfig
+from robot_rl.reward.vlm.client import VlmClient, VlmConfig, author_of
 from robot_rl.reward.vlm.guards import Cache
-from robot_rl.reward.vlm.questions import Answer, Kind, Question
+from robot_rl.reward.vlm.questions import Answer, Kind, Question, load_prompts
 from robot_rl.reward.vlm.standin import MODEL, StandIn, Truth, brightness, serving, table
 
 for package in ("httpx", "fastapi", "uvicorn"):
@@ -59,14 +59,21 @@ class Line:
     """A stand-in, its url, and clients of it that never really sleep."""
 
     def __init__(self, stand_in: StandIn, url: str) -> None:
-        self.stand_in, self.url, self.time = stand_in, url, Time()
+        self.stand_in, self.time, self.protocol = stand_in, Time(), stand_in.protocol
+        self.url = url if self.protocol == "chat" else url.removesuffix("/v1")
         self.clients: list[VlmClient] = []
 
     def client(self, **changes: Any) -> VlmClient:
-        words = {"url": self.url, "model": MODEL, "retries": 2, "timeout_s": 5.0, **changes}
+        words = {"url": self.url, "model": MODEL, "protocol": self.protocol, **changes}
+        words = {"retries": 2, "timeout_s": 5.0, **words}
         made = VlmClient(VlmConfig(**words), now_s=lambda: self.time.now_s, sleep=self.time.sleep)
         self.clients.append(made)
         return made
+
+    @property
+    def asked(self) -> int:
+        """Requests that the server has looked at."""
+        return sum(self.stand_in.asked.values())
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +83,19 @@ def served() -> Iterator[tuple[StandIn, str]]:
         yield stand_in, url
 
 
-@pytest.fixture
-def line(served: tuple[StandIn, str]) -> Iterator[Line]:
+@pytest.fixture(params=["chat", "heads"])
+def line(served: tuple[StandIn, str], request: pytest.FixtureRequest) -> Iterator[Line]:
     stand_in, url = served
-    vars(stand_in).update(vars(StandIn(brightness)))  # as new
+    vars(stand_in).update(vars(StandIn(brightness, protocol=request.param)))  # as new
     made = Line(stand_in, url)
     yield made
     for client in made.clients:
         client.close()
+
+
+in_words = pytest.mark.parametrize("line", ["chat"], indirect=True)
+in_numbers = pytest.mark.parametrize("line", ["heads"], indirect=True)
+in_both = pytest.mark.parametrize("protocol", ["chat", "heads"])
 
 
 def one(client: VlmClient, question: Question, **more: Any) -> Answer:
@@ -95,6 +107,7 @@ def one(client: VlmClient, question: Question, **more: Any) -> Answer:
 # -- what is sent, what comes back -----------------------------------------------------------------
 
 
+@in_words
 def test_the_request_is_what_such_servers_take(line: Line) -> None:
     client = line.client(image_px=64, extra={"chat_template_kwargs": {"enable_thinking": False}})
     wide = np.zeros((100, 200, 3), np.uint8)
@@ -117,6 +130,7 @@ def test_the_request_is_what_such_servers_take(line: Line) -> None:
     assert image.shape == (32, 64, 3) and image[..., 2].min() > 240
 
 
+@in_words
 def test_each_kind_comes_back_as_what_is_true(line: Line) -> None:
     client = line.client()
     dark, mid, bright = picture(0.2), picture(0.4), picture(0.95)
@@ -170,6 +184,12 @@ PROBLEMS = {
     "429": "server is busy: status 429",
     "500": "server is busy: status 500",
 }
+OF_HEADS = {
+    "prose": "not an answer: 'Well, 73' for a number",
+    "empty": "not an answer: no head for success",
+    "refusal": "refused: status 422",
+    "nan": "not an answer: nan for a number",
+}
 
 
 @pytest.mark.parametrize("fault", PROBLEMS)
@@ -178,23 +198,25 @@ def test_a_fault_leaves_the_question_unlabelled_and_the_next_is_answered(
 ) -> None:
     client = line.client()
     assert one(client, success(0.1)).value is not None
-    line.stand_in.faults, before = {fault: 1.0}, client.requests
+    line.stand_in.faults, before = {fault: 1.0}, line.asked
     answer = one(client, success(0.95))
-    assert answer.problem.startswith(PROBLEMS[fault])
+    problems = PROBLEMS | (OF_HEADS if line.protocol == "heads" else {})
+    assert answer.problem.startswith(problems[fault])
     tries = {"429": 3, "500": 3, "refusal": 1}.get(fault, 2)  # no answer: asked once more
-    assert client.requests - before == tries and line.stand_in.asked[fault] == tries
+    assert line.asked - before == tries and line.stand_in.asked[fault] == tries
     assert answer.later == (fault in ("429", "500"))
     line.stand_in.faults = {}
     assert one(client, success(0.95)).value == pytest.approx(0.97)
 
 
+@in_words
 def test_the_second_try_asks_for_the_form_alone(line: Line) -> None:
     client = line.client()
     one(client, success(0.1))
     line.stand_in.faults = {"prose": 1.0}
     one(client, success(0.95))
     last = line.stand_in.heard["messages"][-1]["content"][-1]["text"]
-    assert last.endswith(client.prompts[Kind.SUCCESS].again)
+    assert last.endswith(load_prompts()[Kind.SUCCESS].again)
 
 
 @pytest.mark.parametrize("how", ["hang", "slow"])
@@ -260,6 +282,7 @@ def test_a_reply_that_drips_is_cut_off_by_the_whole_time() -> None:
         assert time.monotonic() - began_s < 2.0
 
 
+@in_both
 @pytest.mark.parametrize(
     ("sent", "problem"),
     [
@@ -272,8 +295,8 @@ def test_a_reply_that_drips_is_cut_off_by_the_whole_time() -> None:
         (b"HTTP/1.1 503 Later\r\nRetry-After: x\r\nContent-Length: 0\r\n\r\n", "server is busy"),
     ],
 )
-def test_something_else_at_the_port_is_no_answer(sent: bytes, problem: str) -> None:
-    config = VlmConfig(url="", model=MODEL, timeout_s=2.0, retries=0)
+def test_something_else_at_the_port_is_no_answer(sent: bytes, problem: str, protocol: str) -> None:
+    config = VlmConfig(url="", model=MODEL, protocol=protocol, timeout_s=2.0, retries=0)
     with (
         raw_server(lambda talk: talk.sendall(sent)) as url,
         VlmClient(_at(config, url)) as client,
@@ -281,13 +304,14 @@ def test_something_else_at_the_port_is_no_answer(sent: bytes, problem: str) -> N
         assert one(client, success(0.5)).problem.startswith(problem)
 
 
-def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_both
+def test_a_redirect_is_not_followed(protocol: str) -> None:
     """It would carry pictures elsewhere."""
     went = []
     with raw_server(lambda talk: went.append(1)) as elsewhere:
         sent = f"HTTP/1.1 307 Go\r\nLocation: {elsewhere}/x\r\nContent-Length: 0\r\n\r\n".encode()
         with raw_server(lambda talk: talk.sendall(sent)) as url:
-            config = _at(VlmConfig(url="", model=MODEL, retries=0), url)
+            config = _at(VlmConfig(url="", model=MODEL, protocol=protocol, retries=0), url)
             with VlmClient(config) as client, pytest.raises(ConfigError, match="refuses"):
                 one(client, success(0.5))
     assert not went
@@ -313,9 +337,9 @@ def test_a_long_retry_after_leaves_the_server_alone(line: Line) -> None:
     one(client, success(0.1))
     line.stand_in.faults, line.stand_in.retry_after_s = {"429": 1.0}, 300
     assert one(client, success(0.95)).problem.startswith("server is busy")
-    asked = client.requests
+    asked = line.asked
     assert one(client, success(0.96)).problem == "breaker open"
-    assert client.requests == asked and client.wait_s == pytest.approx(300)
+    assert line.asked == asked and client.wait_s == pytest.approx(300)
     line.time.now_s += 301
     line.stand_in.faults = {}
     assert one(client, success(0.96)).value is not None
@@ -338,13 +362,13 @@ def test_the_breaker_opens_tries_with_one_and_closes(line: Line) -> None:
     many = [success(0.9 + i / 255) for i in range(8)]
     assert all(a.value is None and a.later for a in client.ask(many))
     assert "server does not answer since" in client.trouble and client.wait_s > 0
-    asked = client.requests
+    asked = line.asked
     assert {a.problem for a in client.ask(many)} == {"breaker open"}
-    assert client.requests == asked  # left alone
+    assert line.asked == asked  # left alone
 
     line.time.now_s += 31  # still broken: one question finds out
     assert all(a.value is None for a in client.ask(many))
-    assert client.requests == asked + 1 and client.wait_s == pytest.approx(30)
+    assert line.asked == asked + 1 and client.wait_s == pytest.approx(30)
 
     line.time.now_s += 31
     line.stand_in.faults = {}
@@ -354,10 +378,11 @@ def test_the_breaker_opens_tries_with_one_and_closes(line: Line) -> None:
     assert one(client, success(0.5)).problem.startswith("server is busy") and client.wait_s == 0
 
 
-def test_a_server_that_is_away_is_found_again() -> None:
-    stand_in, clock = StandIn(brightness), Time()
+@in_both
+def test_a_server_that_is_away_is_found_again(protocol: str) -> None:
+    stand_in, clock = StandIn(brightness, protocol=protocol), Time()
     with serving(stand_in) as url:
-        config = VlmConfig(url=url, model=MODEL, retries=1, breaker_failures=2)
+        config = VlmConfig(url=url, model=MODEL, protocol=protocol, retries=1, breaker_failures=2)
         client = VlmClient(config, now_s=lambda: clock.now_s, sleep=clock.sleep)
         assert one(client, success(0.95)).value is not None
     with client:
@@ -395,6 +420,7 @@ def test_a_budget_of_requests_lasts_for_the_hour(line: Line) -> None:
     assert one(client, progress(0.9)).value is not None and client.trouble == ""
 
 
+@in_words
 def test_a_budget_of_tokens_counts_what_the_server_says(line: Line) -> None:
     client = line.client(budget_per_hour=2000, budget_unit="tokens", in_flight=1)
     answers = client.ask([success(i / 255) for i in range(40)])
@@ -403,25 +429,43 @@ def test_a_budget_of_tokens_counts_what_the_server_says(line: Line) -> None:
     assert answers[-1].problem == "over budget"
 
 
+def test_a_budget_that_pays_for_no_question_is_refused(line: Line) -> None:
+    client = line.client(budget_per_hour=0.5)
+    with pytest.raises(ConfigError, match="more than the budget") as error:
+        client.ask([success(0.5)])
+    assert "budget_per_hour=1 or more" in error.value.fix and not line.asked
+
+
+@in_words
+def test_so_is_one_that_pays_for_the_first_look_alone(line: Line) -> None:
+    """The grey picture is cheaper than a question with the words of a long task."""
+    client = line.client(budget_per_hour=250, budget_unit="tokens", in_flight=2)
+    long = Question(Kind.SUCCESS, (picture(0.5),), "word " * 390)
+    with pytest.raises(ConfigError, match="more than the budget"):
+        client.ask([long, long])
+    assert line.asked == 1
+
+
 def test_what_was_answered_is_not_asked_again(line: Line, tmp_path: Path) -> None:
     file = str(tmp_path / "a" / "cache.sqlite")
     with line.client(cache=file) as client:
         first = client.ask([success(0.95), progress(0.5)])
-        asked = client.requests
+        asked = line.asked
         again = client.ask([success(0.95), progress(0.5)])
-        assert client.requests == asked
+        assert line.asked == asked
         assert [(a.value, a.sure) for a in again] == [(a.value, a.sure) for a in first]
         assert all(a.latency_s == 0.0 for a in again)
         assert one(client, success(0.95), fresh=True).value is not None
-        assert client.requests == asked + 1
+        assert line.asked == asked + 1
         one(client, success(0.3), fresh=True)
         one(client, success(0.3))
-        assert client.requests == asked + 3  # what was asked freshly was not kept
+        assert line.asked == asked + 3  # what was asked freshly was not kept
+    before = line.asked
     with line.client(cache=file) as other:
         assert [a.value for a in other.ask([success(0.95), progress(0.5)])] == [
             a.value for a in first
         ]
-        assert other.requests == 0
+        assert line.asked == before
         others = (
             Question(Kind.SUCCESS, (picture(0.95),), "another task"),
             Question(Kind.SUCCESS, (picture(0.95, 32, 24),), TASK),
@@ -429,13 +473,14 @@ def test_what_was_answered_is_not_asked_again(line: Line, tmp_path: Path) -> Non
             success(0.9),
         )
         for number, question in enumerate(others, 1):
-            before = other.requests
+            before = line.asked
             assert one(other, question).value is not None, number
-            assert other.requests > before, number
+            assert line.asked > before, number
     line.stand_in.model = "another"
     with line.client(cache=file, model="another") as other:
+        before = line.asked
         one(other, success(0.95))
-        assert other.requests == 2
+        assert line.asked == before + 2  # with getting acquainted
 
 
 def test_what_is_unlabelled_is_not_remembered(line: Line) -> None:
@@ -460,6 +505,19 @@ def test_a_cache_that_is_something_else_is_refused(tmp_path: Path) -> None:
 # -- set up wrongly: said before anything is asked -------------------------------------------------
 
 
+def refused(line: Line, settings: dict[str, Any], changes: dict[str, Any], match: str) -> None:
+    """A stand-in with these settings, asked by a client with these changes, is an error."""
+    for name, value in settings.items():
+        setattr(line.stand_in, name, value)
+    client = line.client(**changes)
+    for _ in range(2):  # and it stays one
+        with pytest.raises(ConfigError, match=match) as error:
+            client.ask([progress(0.5)])
+        assert error.value.fix
+    assert client.trouble == ""
+
+
+@in_words
 @pytest.mark.parametrize(
     ("settings", "changes", "match"),
     [
@@ -472,16 +530,10 @@ def test_a_cache_that_is_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_server_that_cannot_do_it_is_an_error_with_a_fix(
     line: Line, settings: dict[str, Any], changes: dict[str, Any], match: str
 ) -> None:
-    for name, value in settings.items():
-        setattr(line.stand_in, name, value)
-    client = line.client(**changes)
-    for _ in range(2):  # and it stays one
-        with pytest.raises(ConfigError, match=match) as error:
-            client.ask([progress(0.5)])
-        assert error.value.fix
-    assert client.trouble == ""
+    refused(line, settings, changes, match)
 
 
+@in_words
 def test_words_do_not_do_where_probabilities_are_required(line: Line) -> None:
     client = line.client()
     one(client, success(0.1))
@@ -489,6 +541,7 @@ def test_words_do_not_do_where_probabilities_are_required(line: Line) -> None:
     assert one(client, success(0.95)).problem == "not an answer: no logprobs"
 
 
+@in_words
 def test_words_do_where_the_config_says_so(line: Line) -> None:
     line.stand_in.logprobs = False
     for mode in ("prefer", "never"):
@@ -513,7 +566,7 @@ def test_the_key_comes_from_a_file_or_the_environment_and_is_shown_nowhere(
     for where in ({"key_file": str(file)}, {"key_env": "MY_KEY"}):
         client = line.client(**where)
         assert one(client, success(0.95)).value is not None
-        assert "sk-secret" not in repr(VlmConfig(**where)) + json.dumps(line.stand_in.heard)
+        assert "sk-secret" not in repr(VlmConfig(**where)) + repr(line.stand_in.heard)
     line.stand_in.key = "changed"
     answer = one(client, success(0.5))
     assert answer.problem.startswith("server refuses: status 401") and answer.later
@@ -581,11 +634,146 @@ def test_http_beyond_this_machine_has_to_be_asked_for() -> None:
         {"budget_unit": "euros"},
         {"budget_per_hour": -1.0},
         {"extra": {"temperature": 1}},
+        {"protocol": "heads", "budget_unit": "tokens"},
+        {"protocol": "heads", "prompts": "mine"},
+        {"protocol": "heads", "extra": {"use_frame_steps": True}},
     ],
 )
 def test_values_out_of_range_are_refused(words: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must|\w"):
         VlmConfig(**words)
+
+
+# -- a reward model with heads ---------------------------------------------------------------------
+
+
+@in_numbers
+def test_the_form_is_what_robometers_server_takes(line: Line) -> None:
+    client = line.client(image_px=64)
+    wide = np.zeros((100, 200, 3), np.uint8)
+    wide[:, :, 0] = 255  # red: channels are not swapped on the way
+    one(client, Question(Kind.PROGRESS, (wide, wide[:, ::-1], wide), TASK))
+    heard = line.stand_in.heard
+    frames = heard["sample_0_trajectory_frames"]
+    assert set(heard) == {"sample_0", "use_frame_steps", "sample_0_trajectory_frames"}
+    assert heard["use_frame_steps"] is False
+    assert frames.dtype == np.uint8 and frames.shape == (3, 32, 64, 3)
+    assert (frames == np.array([255, 0, 0])).all()
+    trajectory = {
+        "frames": {"__numpy_file__": "sample_0_trajectory_frames"},
+        "frames_shape": [3, 32, 64, 3],
+        "task": TASK,
+        "id": "0",
+        "metadata": {"subsequence_length": 3},
+        "video_embeddings": None,
+    }
+    assert heard["sample_0"] == {"sample_type": "progress", "trajectory": trajectory}
+
+    one(client, Question(Kind.PREFERENCE, (picture(0.1), picture(0.9)), TASK), fresh=True)
+    sample = line.stand_in.heard["sample_0"]
+    assert sample["sample_type"] == "preference"
+    assert {sample[f"{x}_trajectory"]["task"] for x in ("chosen", "rejected")} == {TASK}
+    levels = [
+        line.stand_in.heard[f"sample_0_{x}_trajectory_frames"].max() for x in ("chosen", "rejected")
+    ]
+    assert sorted(levels) == [26, 230]
+
+
+@in_numbers
+def test_each_head_comes_back_as_what_is_true(line: Line) -> None:
+    client = line.client()
+    dark, bright = picture(0.2), picture(0.95)
+    asked = [
+        success(0.95),
+        success(0.2),
+        progress(0.4),
+        Question(Kind.SUCCESS, (bright, dark), TASK),  # the last frame counts
+        Question(Kind.PREFERENCE, (dark, bright), TASK),
+        Question(Kind.PREFERENCE, (bright, dark), TASK),
+        Question(Kind.PREFERENCE, (dark, dark), TASK),
+        Question(Kind.PREFERENCE, (bright, dark, dark, bright), TASK),
+    ]
+    answers = client.ask(asked)
+    assert [a.problem for a in answers] == [""] * len(asked)
+    expected = [0.97, 0.03, 0.4, 0.03, 1.0, -1.0, 0.0, 1.0]
+    np.testing.assert_allclose([a.value for a in answers], expected, atol=0.01)
+    sure = [0.97, 0.97, None, 0.97, 0.97, 0.97, 0.5, 0.97]
+    assert [a.sure for a in answers] == [None if x is None else pytest.approx(x) for x in sure]
+    assert answers[2].text == "[0.0, 0.4]"
+    assert answers[0].author == client.author(Kind.SUCCESS) == f"{MODEL} success@heads-v1"
+    for kind in (Kind.SUCCESS, Kind.PROGRESS):
+        assert client.author(kind) == author_of(VlmConfig(model=MODEL, protocol="heads"), kind)
+
+
+@in_numbers
+def test_what_heads_cannot_be_asked_is_said_before_anything_is_sent(line: Line) -> None:
+    client = line.client()
+    change = Question(Kind.CHANGE, (picture(0.2), picture(0.4)), TASK)
+    with pytest.raises(ConfigError, match="knows no change") as error:
+        client.ask([success(0.5), change])
+    assert "protocol=chat" in error.value.fix
+    uneven = Question(Kind.PROGRESS, (picture(0.2), picture(0.4, 32, 24)), TASK)
+    with pytest.raises(SpecError, match="differ in size"):
+        client.ask([success(0.5), uneven])
+    assert line.asked == 0
+
+
+@in_numbers
+@pytest.mark.parametrize(
+    ("settings", "changes", "match"),
+    [
+        ({"lacks": frozenset({Kind.PROGRESS})}, {}, "no head for progress"),
+        ({"model": "robometer/4B"}, {"model": "robometer/4b"}, "did you mean 'robometer/4B'"),
+        ({"key": "secret"}, {}, "vlm.key_file"),
+        ({"max_images": 1}, {}, "at most 1 images"),
+        ({"protocol": "chat"}, {}, "without /v1"),
+    ],
+)
+def test_a_server_without_the_heads_that_are_needed_is_an_error_with_a_fix(
+    line: Line, settings: dict[str, Any], changes: dict[str, Any], match: str
+) -> None:
+    refused(line, settings, changes, match)
+
+
+@in_numbers
+def test_only_the_heads_that_are_asked_are_needed(line: Line) -> None:
+    line.stand_in.lacks = frozenset({Kind.SUCCESS, Kind.PREFERENCE})
+    client = line.client()
+    assert one(client, progress(0.5)).value == pytest.approx(0.5, abs=0.01)
+    pair = Question(Kind.PREFERENCE, (picture(0.1), picture(0.9)), TASK)
+    with pytest.raises(ConfigError, match="no head for preference"):
+        client.ask([pair])
+    line.stand_in.lacks = frozenset({Kind.PROGRESS})  # another server behind the address
+    assert one(client, progress(0.6)).problem == "not an answer: no head for progress"
+
+
+@pytest.mark.parametrize("protocol", ["chat", "heads"])
+def test_a_server_of_the_other_kind_is_recognised(
+    served: tuple[StandIn, str], protocol: str
+) -> None:
+    stand_in, url = served
+    vars(stand_in).update(vars(StandIn(brightness, protocol=protocol)))
+    other = "heads" if protocol == "chat" else "chat"
+    config = VlmConfig(url=url, model=MODEL, protocol=other, retries=0)
+    with VlmClient(config) as client, pytest.raises(ConfigError, match="refuses") as error:
+        one(client, success(0.5))
+    assert ("vlm.protocol=chat" in error.value.fix) == (protocol == "chat")
+
+
+def test_a_server_that_does_not_name_its_model_is_refused() -> None:
+    """Nobody would know whose labels they are."""
+    body = b'{"outputs_success": {"success_probs": [[0.5]]}}'
+    sent = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    with raw_server(lambda talk: talk.sendall(sent)) as url:
+        config = _at(VlmConfig(url="", model=MODEL, protocol="heads", retries=0), url)
+        with VlmClient(config) as client, pytest.raises(ConfigError, match="another one") as error:
+            one(client, success(0.5))
+    assert "no model_path" in error.value.got
+
+
+def test_a_protocol_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="did you mean 'heads'"):
+        VlmConfig(protocol="head")
 
 
 # -- lies ------------------------------------------------------------------------------------------
@@ -607,6 +795,7 @@ def test_the_canary_knows_a_liar_and_a_server_that_always_says_the_same(
     assert canary.check(client) == ""
 
 
+@in_words
 def test_canary_pictures_come_from_a_folder(line: Line, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="both kinds"):
         Canary.from_folder(tmp_path, TASK)

@@ -91,7 +91,7 @@ def raw_peer(
 
 
 def test_strangers_plain_clients_and_wrong_learner_keys_never_reach_the_decoder(
-    learner: Learner,
+    learner: Learner, caplog: pytest.LogCaptureFixture
 ) -> None:
     known, stranger = learner.keys("actor"), learner.keys("actor", "strangers")
     right = known.public_of("learner")
@@ -99,6 +99,8 @@ def test_strangers_plain_clients_and_wrong_learner_keys_never_reach_the_decoder(
         with raw_peer(learner, keys, learner_key) as peer:
             assert learner.ask(peer, HELLO, timeout_s=0.3) is None
     assert learner.decoded == 0
+    assert f"refused an unknown key: {stranger.public.decode()}" in caplog.text
+    assert known.public.decode() not in caplog.text
     with raw_peer(learner, known) as peer:
         assert isinstance(learner.ask(peer, HELLO), Welcome)
 
@@ -118,7 +120,10 @@ def test_an_unknown_actor_reads_why_and_gets_in_once_its_key_is_there(learner: L
     shutil.copy(learner.folder / "keys/learner.public", learner.folder / "mine")
     keys = load_keys(learner.folder / "mine", "actor-new")
     with LinkClient(learner.config, keys, SPEC, learner.folder / "actor.sqlite") as client:
-        learner.poll(0.3)
+        end_s = time.monotonic() + 5
+        while client.status()["refused"] is None:
+            learner.server.poll(5)
+            assert time.monotonic() < end_s
         with pytest.raises(LinkError, match="does not know this key"):
             client.raise_if_refused()
         assert learner.decoded == 0 and not client.status()["connected"]

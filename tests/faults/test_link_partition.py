@@ -35,6 +35,8 @@ class BadNetwork:
         self.port = self._listener.getsockname()[1]
         self.reset_chance = self.flip_chance = self.delay_s = 0.0
         self.resets = self.flips = 0
+        self.flip_answers = 0  # so many of the learner's next chunks arrive damaged
+        self._far: set[socket.socket] = set()  # the learner's ends
         self._up = True
         self._is_cut = threading.Event()
         self._pairs: dict[socket.socket, socket.socket] = {}
@@ -80,6 +82,7 @@ class BadNetwork:
         except OSError:
             near.close()
             return
+        self._far.add(far)
         for one, other in ((near, far), (far, near)):
             self._pairs[one] = other
             self._selector.register(one, selectors.EVENT_READ)
@@ -90,7 +93,9 @@ class BadNetwork:
             if not data or self._rng.random() < self.reset_chance:
                 self.resets += bool(data)
                 raise OSError("reset")
-            if self._rng.random() < self.flip_chance:
+            is_marked = self.flip_answers > 0 and source in self._far
+            self.flip_answers -= is_marked
+            if is_marked or self._rng.random() < self.flip_chance:
                 data[int(self._rng.integers(len(data)))] ^= 1 << int(self._rng.integers(8))
                 self.flips += 1
             time.sleep(self.delay_s)
@@ -101,6 +106,7 @@ class BadNetwork:
     def _drop(self, source: socket.socket) -> None:
         for one in (source, self._pairs[source]):
             del self._pairs[one]
+            self._far.discard(one)
             self._selector.unregister(one)
             one.close()
 
@@ -131,8 +137,12 @@ class Bench:
         while time.monotonic() < end_s:
             self.server.poll(5)
 
-    def drain(self, timeout_s: float = 20.0) -> None:
-        """Poll until everything has arrived; then compare both sides row by row."""
+    def drain(self, timeout_s: float = 60.0) -> None:
+        """Poll until everything has arrived; then compare both sides row by row.
+
+        timeout_s: more than the 35 s after which a connection that hangs in the middle of a message
+        is given up.
+        """
         end_s = time.monotonic() + timeout_s
         while self.actor.pending_count():
             self.server.poll(5)
@@ -180,6 +190,18 @@ def test_random_resets_and_flipped_bytes_lose_and_double_nothing(bench: Bench) -
     bench.drain()
     assert bench.network.resets > 3 and bench.network.flips > 0
     assert bench.server.peers()["actor"].strikes == 0  # damage never reaches the decoder
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_damaged_answers_end_a_connection_not_the_link(bench: Bench, is_connected: bool) -> None:
+    bench.network.flip_answers = 0 if is_connected else 3  # greetings and what follows
+    bench.record(0)
+    if is_connected:
+        bench.drain()
+        bench.network.flip_answers = 3
+        bench.record(1)
+    bench.drain()
+    assert bench.network.flip_answers == 0
 
 
 def test_lost_acknowledgements_make_duplicates_that_are_not_stored(

@@ -79,6 +79,23 @@ def test_learning_waits_for_min_steps_but_not_for_pre_training(
     assert learner.updates_due() == 0
 
 
+def test_practice_pays_for_its_updates_while_there_is_nothing_to_pre_train_on(
+    tmp_path: Path,
+) -> None:
+    store = FakeStore()
+    random_practice(store, 3)
+    learner = make(store, tmp_path, replace(CONFIG, utd=1.0, pretrain_updates=1000))
+    due = learner.ingest()
+    assert learner.updates_due() == due > 0
+    learner.update(due)
+    assert learner.updates_due() == 0
+    env = PointMass(1)
+    env.episodes = 100  # not those of practice
+    demonstrate(store, env, 1)
+    learner.ingest()
+    assert learner.updates_due() == 1000  # none of them was used up
+
+
 def test_resume_is_exact_to_the_bit(store: FakeStore, tmp_path: Path) -> None:
     learner = make(store, tmp_path)
     learner.ingest()

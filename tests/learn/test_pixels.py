@@ -73,6 +73,22 @@ class Sampler:
         )
 
 
+def test_networks_look_at_the_cameras_that_they_are_told_to() -> None:
+    seen = {c: replace(TINY, cameras=c) for c in (None, ("wrist",), ())}
+    nets = {c: HilSerlConfig(encoder=e).net(spec(), False) for c, e in seen.items()}
+    everything = nets[None].observation_keys
+    assert nets["wrist",].observation_keys == tuple(k for k in everything if k != "image/front")
+    assert nets[()].observation_keys == ("state",)
+    assert nets[()].encoder is None
+
+
+def test_a_camera_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(SpecError, match="did you mean 'wrist'"):
+        HilSerlConfig(encoder=replace(TINY, cameras=("wirst",))).net(spec(), False)
+    with pytest.raises(SpecError, match="leaves nothing to see"):
+        HilSerlConfig(encoder=replace(TINY, cameras=())).net(spec(state=False), False)
+
+
 def test_each_image_is_shifted_by_its_own_offset_and_edges_repeat() -> None:
     image = torch.arange(64 * 10 * 10 * 3).view(64, 10, 10, 3).remainder(251).to(torch.uint8)
     moved = random_shift(image, 2, generator())

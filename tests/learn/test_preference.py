@@ -92,6 +92,16 @@ def test_it_asks_about_what_is_unclear_and_leaves_out_what_nobody_answers(store:
         learn_preference(films(store)[:1], SPEC, truthful(0.0), CONFIG)
 
 
+def test_answers_that_are_held_out_are_as_unclear_as_the_others(store: Store) -> None:
+    """Pairs come sorted: it is wrong about the first fifth of each round, the least clear ones."""
+
+    def judge(pairs: Sequence[tuple[Moment, Moment]]) -> list[float | None]:
+        answers = truthful(0.0)(pairs)
+        return [-y if y and i < len(pairs) // 5 else y for i, y in enumerate(answers)]
+
+    assert learn_preference(films(store), SPEC, judge, CONFIG).figures["agreement"] > 0.6
+
+
 def test_a_model_comes_back_from_its_folder(store: Store, tmp_path: Path) -> None:
     config = replace(CONFIG, updates=4)
     model = learn_preference(films(store), SPEC, truthful(0.0), config, source=["runs/mixed"])

@@ -95,6 +95,36 @@ def test_targets_are_discounted_steps_to_the_next_success(store: Store) -> None:
     np.testing.assert_allclose(targets(undone, 0.5, 99), [0.5, 1.0, 0.0, 0.0])
 
 
+def test_an_episode_of_which_nobody_knows_the_end_is_no_failure(store: Store) -> None:
+    known = films(store)
+    unknown = [
+        replace(r, success=None) if isinstance(r, Step) else r for r in episode(20, success=True)
+    ]
+    store.append(unknown)
+    store.append([Label(EpisodeId("run", "actor", 20), 0, 3, "shows", 0.0, "person", "ada", 1)])
+    every = films(store)
+    assert len(every) == len(known) + 1
+    config = replace(CONFIG, updates=3, failures=0.5)
+    with_it, without = (learn_progress(some, SPEC, config) for some in (every, known))
+    assert with_it.version == without.version
+    figures = [judge_progress(without, some, SPEC.control_hz) for some in (every, known)]
+    assert figures[0]["episode_auc"] == figures[1]["episode_auc"]
+
+
+def test_episodes_of_two_runs_of_one_name_are_not_taken_for_each_other(store: Store) -> None:
+    every = films(store)
+    short = [
+        replace(
+            e,
+            images={k: v[:6] for k, v in e.images.items()},
+            shows=np.arange(6) >= 4 if e.success else e.shows[:6],
+            progress=e.progress[:6],
+        )
+        for e in every
+    ]
+    learn_progress([*every, *short], SPEC, replace(CONFIG, updates=5))  # lengths differ: it raised
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_learns_which_moment_is_further(store: Store, way: str) -> None:
     model = learn_progress(films(store), SPEC, replace(CONFIG, way=way, gap=3))
@@ -107,7 +137,8 @@ def test_each_way_learns_which_moment_is_further(store: Store, way: str) -> None
         assert curve.shape == (STEPS + 1,) and (curve >= 0.0).all() and (curve <= 1.0).all()
         assert not film.success or curve[-1] > curve[0]
     assert figures["voc_success_episodes"] == 6 and figures["episode_auc"] > 0.9
-    told = controls(model, others)
+    told = controls(model, others, [e for e in others if not e.success])
+    assert told["emptied_auc"] > 0.9
     assert told["ramp_voc"] == 1.0 and told["ramp_auc"] == 0.5  # a clock orders, and tells nothing
     if way == "distance":  # says how near the end is, and little of the way
         return
@@ -115,6 +146,7 @@ def test_each_way_learns_which_moment_is_further(store: Store, way: str) -> None
     assert figures["voc_success"] > least and figures["voc_truth_success"] > least
     if way == "value":  # a pair cannot go back from where it begins
         assert told["reversed_voc"] < -0.9 and abs(told["shuffled_voc"]) < 0.6
+        assert told["undone_progress"] == pytest.approx(told["start_progress"])
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -31,7 +31,7 @@ from robot_rl.reward.predicate import PredicateReward
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.store.samples import episode_rows
 from robot_rl.store.store import Store
-from robot_rl.types import SUCCESS_SCORE, Driver, EpisodeId, Frame, Label, Row, Step
+from robot_rl.types import SUCCESS_SCORE, Driver, Ending, EpisodeId, Frame, Label, Row, Step
 
 IMAGE = "image/eye"
 FACTS, TENSORS = "success.json", "success.safetensors"
@@ -115,12 +115,52 @@ def test_the_predicates_own_score_of_each_moment_counts_where_it_was_recorded(st
         for s in range(STEPS)
     )
     assert films(store)[0].shows.tolist() == [0, -1, -1, 1, 1, 0, 0, 0, 0, 0, -1, -1, 1]
-    deceived = EpisodeId("run", "actor", 2)  # said to be a success, and it is none
-    store.append(
-        Label(deceived, s, s, SUCCESS_SCORE, 0.0, "predicate", "predicate", 1) for s in range(STEPS)
-    )
-    film = next(film for film in films(store) if film.id == deceived)
+    scored(store, 2, 0.0, "predicate")  # the classifier took it for a success, and it is none
+    scored(store, 2, 0.9, "classifier")
+    film = films(store)[2]
     assert film.success is False and not film.shows.any()
+
+
+def scored(store: Store, number: int, value: float, source: str) -> None:
+    """Every moment of an episode."""
+    id_ = EpisodeId("run", "actor", number)
+    store.append(Label(id_, s, s, SUCCESS_SCORE, value, source, source, 1) for s in range(STEPS))
+
+
+def test_a_person_who_says_the_opposite_of_the_predicate_is_believed(store: Store) -> None:
+    end = [0] * 8 + [-1] * 2 + [1] * 3
+    for number in (0, 2, 3):
+        scored(store, number, 0.0, "predicate")
+        scored(store, number, 0.9, "classifier")
+    scored(store, 4, 0.0, "predicate")  # no classifier: a key has ended it as a success
+    scored(store, 6, 1.0, "predicate")
+    for number, value in ((2, 1.0), (3, 1.0), (6, 0.0)):
+        id_ = EpisodeId("run", "actor", number)
+        store.append([Label(id_, 0, None, "success", value, "person", "ada", 1)])
+    found = {film.id.episode: film for film in films(store)}
+    for number, success in ((0, False), (2, True), (3, True), (4, True), (6, False)):
+        film = found[number]
+        assert film.success is success, number
+        assert film.shows.tolist() == (end if success else [0] * (STEPS + 1)), number
+
+
+def test_where_a_person_agrees_the_predicate_says_which_moments(store: Store) -> None:
+    id_ = EpisodeId("run", "actor", 0)
+    scores = [float(s in (2, 11)) for s in range(STEPS)]
+    store.append(
+        Label(id_, s, s, SUCCESS_SCORE, v, "predicate", "predicate", 1)
+        for s, v in enumerate(scores)
+    )
+    store.append([Label(id_, 0, None, "success", 1.0, "person", "ada", 1)])
+    assert films(store)[0].shows.tolist() == [0, -1, -1, 1, 0, 0, 0, 0, 0, 0, -1, -1, 1]
+
+
+@pytest.mark.parametrize("ending", [Ending.ABORTED, Ending.STALE])
+def test_an_episode_that_did_not_come_to_an_end_is_no_failure(store: Store, ending: Ending) -> None:
+    for row in episode(16, success=False):
+        ended = isinstance(row, Step) and row.ending
+        store.append([replace(row, **({"ending": ending} if ended else {}))])
+    assert 16 not in {film.id.episode for film in films(store)}
 
 
 def shows(number: int, words: dict[int, float]) -> list[Label]:
@@ -154,7 +194,8 @@ def test_of_an_episode_that_nobody_has_judged_only_what_was_said_is_known(store:
     assert 16 not in {film.id.episode for film in films(store)}
     store.append(shows(16, {3: 0.0, 4: 0.0}))
     film = films(store)[-1]
-    assert film.shows.tolist() == [-1] * 4 + [0, 0] + [-1] * 7 and not film.success
+    assert film.shows.tolist() == [-1] * 4 + [0, 0] + [-1] * 7
+    assert not film.success and not film.failed and films(store)[1].failed
     store.append([Label(film.id, 0, None, "vlm_success", 1.0, "vlm", "model-x", 1)])
     film = films(store)[-1]  # a model's word counts where there is no other
     assert film.shows.tolist() == [0] * 8 + [-1] * 2 + [1] * 3 and film.success
@@ -230,7 +271,10 @@ def test_a_model_that_can_be_deceived_is_found_out(store: Store, model: SuccessM
     assert shares["lens covered"] == 0.0  # all glare is bright, as this task's successes are
     everything = deceive(replace(model, threshold=-np.inf), films(store))
     assert set(everything.values()) == {1.0}
-    before = films(store)[0].images[IMAGE]
+    good, poor = films(store)[:2]
+    emptied = deceive(model, films(store), [poor, poor, good])
+    assert emptied.pop("objects not there") == pytest.approx(1 / 3) and emptied == shares
+    before = good.images[IMAGE]
     for name, hack in HACKS.items():
         after = hack(before.copy())
         assert after.shape == before.shape and after.dtype == np.uint8, name
@@ -290,6 +334,14 @@ def test_k_of_n_ticks_and_the_state_have_to_agree(model: SuccessModel) -> None:
     reward.begin_episode("train")
     assert [seen(True, wide) for _ in range(3)] == [False] * 3
     assert seen(True)
+
+
+def test_more_ticks_than_are_held_can_never_agree(model: SuccessModel) -> None:
+    truth: Any = Truth()
+    with pytest.raises(ConfigError, match="never agree") as error:
+        ClassifierReward(model, truth, agree=CONFIG.hold_steps + 1)
+    assert "reward.hold_steps=4" in error.value.fix
+    ClassifierReward(model, truth, hold_steps=4, agree=4)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 from robot_rl.cli.main import main
 from robot_rl.experiment import Experiment
 from robot_rl.learn.learner import Learner
+from robot_rl.learn.preference import reels
+from robot_rl.reward.vlm.prefer import asking
 from robot_rl.reward.vlm.standin import MODEL, Following, StandIn, Truth, serving
 from robot_rl.store.review import VLM_SUCCESS
 from robot_rl.store.store import Store
@@ -103,6 +105,7 @@ def test_a_server_that_is_down_invents_nothing_and_the_run_goes_on(
     lines = [json.loads(x) for x in (folder / "learner.jsonl").read_text().splitlines()]
     said = {line.get("diagnostics/reward_model/what", "") for line in lines}
     assert any("server does not answer" in what for what in said)
+    assert lines[-1]["learner/updates"] > 0  # from demonstrations, which a person has judged
 
 
 def test_a_run_folder_comes_back_with_every_setting(tmp_path: Path) -> None:
@@ -131,9 +134,23 @@ def test_preferences_of_a_model_become_a_reward(tmp_path: Path) -> None:
     prefer = ["reward", "prefer", str(mixed), "--out", str(worth), "--pairs", "20"]
     prefer += ["--rounds", "1", "--updates", "20", "--json", str(tmp_path / "told.json")]
 
-    with serving(StandIn(lambda data: Truth(False, (sum(data) % 1000) / 1000))) as url:
+    def knows(data: bytes) -> Truth:
+        return Truth(False, (sum(data) % 1000) / 1000)
+
+    with serving(StandIn(knows)) as url:
         ask = ["--server", url, "--vlm", MODEL, "--task", "put the peg into the hole"]
         assert main([*prefer, *ask]) == 0
     told = json.loads((tmp_path / "told.json").read_text())
     assert told["asked"] == 20 and told["answers"] > 5
     assert (worth / "preference.safetensors").is_file()
+
+    with Store(mixed / "store.sqlite") as store:
+        reel = next(iter(reels(store, ["state"])))
+    pairs, answers = [((reel, 0), (reel, t)) for t in range(1, 6)], []
+    for protocol in ("chat", "heads"):  # one reward model or another: the same to who asks
+        with (
+            serving(StandIn(knows, protocol=protocol)) as url,
+            asking(mixed, server=url, model=MODEL, task="go", protocol=protocol) as judge,
+        ):
+            answers.append(judge(pairs))
+    assert answers[0] == answers[1] and set(answers[0]) == {-1.0, 1.0}

@@ -20,6 +20,7 @@ from conftest import HAS_ROS, NO_ROS
 
 from robot_rl.config import REGISTRY, resolve
 from robot_rl.errors import ConfigError, SetupError
+from robot_rl.experiment import Experiment
 from robot_rl.ros import docs, graph, parameters
 from robot_rl.ros.graph import (
     IMAGE_PROFILE,
@@ -33,6 +34,7 @@ from robot_rl.ros.graph import (
     sim_graph,
     stop_order,
 )
+from robot_rl.ros.run import graph_of
 from robot_rl.ros.topics import CLOCK, DIAGNOSTICS, SERVICES, TOPICS
 
 REPO = Path(__file__).resolve().parents[2]
@@ -243,28 +245,30 @@ def launched(name: str, given: dict[str, str]) -> list[Recorded]:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "graph"),
+    ("name", "words", "given"),
     [
-        ("sim", {"run_dir": "r"}, lambda: sim_graph(SimGraphConfig(), "r")),
+        ("sim", ["experiment=peg_insert"], {}),
+        ("sim", ["experiment=peg_insert_easy_pixels"], {}),
         (
             "sim",
-            {"run_dir": "r", "real_time_factor": "2", "camera_hz": "5", "namespace": "left"},
-            lambda: sim_graph(
-                SimGraphConfig(real_time_factor=2.0, camera_hz=5.0, namespace="left"), "r"
-            ),
+            ["experiment=peg_insert"],
+            {"real_time_factor": "2", "namespace": "left", "with_view": "true"},
         ),
-        ("real", {"run_dir": "r"}, lambda: real_graph(RealGraphConfig(), "r")),
-        (
-            "real",
-            {"run_dir": "r", "view": "true"},
-            lambda: real_graph(RealGraphConfig(with_view=True), "r"),
-        ),
+        ("real", ["ros=real", "ros.remaps={state: /fr3/state}"], {}),
+        ("real", ["ros=real"], {"stop_service": "crisp/stop"}),
     ],
 )
-def test_launch_files_start_exactly_the_graph(
-    launch_double: type[Recorded], name: str, given: dict[str, str], graph: Any
+def test_launch_files_start_exactly_the_graph_of_the_run(
+    launch_double: type[Recorded],
+    tmp_path: Path,
+    name: str,
+    words: list[str],
+    given: dict[str, str],
 ) -> None:
-    nodes, expected = launched(name, given), graph()
+    words = [*words, f"run_dir={tmp_path / 'run'}", "runtime=ros"]
+    Experiment.compose(words).save()
+    nodes = launched(name, given | {"run_dir": str(tmp_path / "run")})
+    expected = graph_of(Experiment.compose([*words, *(f"ros.{k}={v}" for k, v in given.items())]))
     assert [n.kwargs["name"] for n in nodes] == [s.name for s in expected]
     for node, spec in zip(nodes, expected, strict=True):
         assert isinstance(node, launch_double)
@@ -274,6 +278,9 @@ def test_launch_files_start_exactly_the_graph(
         assert node.kwargs["namespace"] == spec.namespace
         assert dict(node.kwargs["remappings"]) == dict(spec.remaps)
         assert node.kwargs["additional_env"][PROFILE_VARIABLE].endswith(".xml")
+    other = "real" if name == "sim" else "sim"
+    with pytest.raises(ConfigError, match="run of another graph"):
+        launched(other, {"run_dir": str(tmp_path / "run")})
 
 
 def test_ament_packages_have_the_version_of_the_pip_package() -> None:

@@ -14,7 +14,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FOLDERS = ("robot_rl", "sim", "hardware", "launch", "ros2_ws", "configs", "docs", "tests", ".ci")
 FOLDERS += (".github",)
 TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".xml", ".toml", ".css", ".js", ".html", ".cfg", ""}
-MACHINE_PATHS = re.compile(r"/(?:work|root|home/\w+)/|/tmp/\w*brief|/opt/(?!ros\b)\w+")
+MACHINE_PATHS = re.compile(rf"{re.escape(str(ROOT))}\b|/(?:root|home/\w+)/|/opt/(?!ros\b)\w+")
 
 
 def _anchor(heading: str) -> str:

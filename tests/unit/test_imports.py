@@ -22,6 +22,7 @@ ROOTS += ("operate.devices", "console_bench")
 TORCH_REWARDS = (
     "reward.model",
     "reward.classifier",
+    "reward.clip",
     "reward.progress",
     "reward.preference",
     "reward.scorer",

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import zmq
 
 from robot_rl.errors import LinkError, StoreError
 from robot_rl.link import server as server_module
@@ -17,8 +22,9 @@ from robot_rl.link.auth import keys_for, load_keys, make_keys
 from robot_rl.link.client import NOT_STARTED, LinkClient
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import Message, encode
-from robot_rl.link.server import MAX_STRIKES, LinkServer
+from robot_rl.link.server import FRAME_BYTES, MAX_STRIKES, LinkServer
 from robot_rl.spec import Spec
+from robot_rl.store import schema
 from robot_rl.store.rows import flatten
 from robot_rl.store.samples import episode_rows, sample_spec, start_row
 from robot_rl.store.store import Store
@@ -140,6 +146,19 @@ def test_weights_that_do_not_match_their_hash_are_rejected(pair: Pair) -> None:
     assert pair.client.newest_weights() == good
 
 
+def test_weights_too_large_for_an_actor_are_an_error_of_the_learner(tmp_path: Path) -> None:
+    limit = 100_000
+    config = dataclasses.replace(QUICK, max_weights_bytes=limit)
+    with closing(Pair(tmp_path, config=config)) as pair:
+        with pytest.raises(LinkError, match=r"raise link\.max_weights_bytes"):
+            pair.server.publish(weights(1, bytes(limit)))
+        largest = weights(2, bytes(limit - FRAME_BYTES))
+        pair.server.publish(largest)
+        pair.client.start()
+        pair.until(pair.client.newest_weights)
+        assert pair.client.newest_weights() == largest
+
+
 def test_a_restarted_learner_that_counts_lower_is_still_heard(pair: Pair) -> None:
     pair.server.publish(weights(100))
     pair.client.start()
@@ -246,6 +265,79 @@ def test_a_thread_that_fails_is_an_error_and_not_silence(
     pair.until(lambda: pair.client.status()["refused"])
     with pytest.raises(LinkError, match="the link has stopped"):
         pair.client.raise_if_refused()
+
+
+def test_a_store_that_is_busy_for_long_does_not_end_the_link(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened: list[Path] = []
+    connect = schema.connect
+
+    def count(path: Path, synchronous: str) -> sqlite3.Connection:
+        opened.append(path)
+        return connect(path, synchronous)
+
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(schema, "connect", count)
+    pair.server.publish(weights(1))
+    pair.client.start()
+    pair.until(pair.client.newest_weights)
+    pair.actor_store.append(episode_rows(SPEC, EpisodeId("run", "actor-0", 0), 5))
+    other = sqlite3.connect(pair.actor_store.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")  # the acknowledgement cannot be noted, nor the store opened
+    pair.until(lambda: "another process holds" in (pair.client.status()["refused"] or ""))
+    pair.until(lambda: len(opened) >= 3)
+    assert not pair.client.status()["connected"]
+    pair.client.raise_if_refused()  # passes by itself
+    other.execute("ROLLBACK")
+    other.close()
+    pair.until(lambda: pair.actor_store.pending_count() == 0)
+    assert pair.client.drain(2.0) and pair.client.status()["refused"] is None
+    pair.until(pair.client.newest_weights)
+    assert caplog.text.count("the link begins anew") == 1
+
+
+def test_practice_waits_while_the_learner_refuses_and_says_why(pair: Pair) -> None:
+    from robot_rl.actor import Actor
+
+    announced: list[str] = []
+    actor: Any = Actor.__new__(Actor)
+    actor.link = pair.client
+    actor.loop = SimpleNamespace(lease="lease")
+    actor.ports = SimpleNamespace(
+        announce=lambda start: announced.append(start.purpose),
+        gate=SimpleNamespace(arm=lambda _lease: True),
+    )
+    actor._motion = lambda _plan: None
+    start = start_row(SPEC, EpisodeId("run", "actor-0", 0))
+    demo, train, exam = (dataclasses.replace(start, purpose=p) for p in ("demo", "train", "eval"))
+    pair.client.start()
+    actor._reset(None, train)
+    pair.learner_store.append(episode_rows(SPEC, EpisodeId("run", "actor-0", 0), 9))
+    pair.actor_store.append(episode_rows(SPEC, EpisodeId("run", "actor-0", 0), 2))
+    pair.until(lambda: pair.client.status()["refused"])
+    with pytest.raises(LinkError, match="give this actor another name"):
+        actor._reset(None, train)
+    actor._reset(None, demo)
+    actor._reset(None, exam)
+    assert announced == ["train", "demo", "eval"]
+
+
+def test_a_learner_that_is_still_loading_does_not_fail_the_handshake(pair: Pair) -> None:
+    keys = keys_for(QUICK, pair.folder, "actor")
+    with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
+        peer.linger = 0
+        peer.curve_publickey, peer.curve_secretkey = keys.public, keys.secret
+        peer.curve_serverkey = keys.public_of("learner")
+        with peer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED) as monitor:
+            peer.connect(pair.config.endpoint)
+            assert monitor.poll(5_000)  # nobody polls the server
+            peer.disable_monitor()
+
+
+def test_a_server_may_be_closed_twice(pair: Pair) -> None:
+    pair.server.close()
+    pair.server.close()
 
 
 def test_poll_without_peers_returns_at_once(pair: Pair) -> None:

@@ -10,11 +10,13 @@ import pytest
 from robot_rl.errors import SpecError
 from robot_rl.learn.replay import Replay
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.store.store import EPISODE_ABORTED
 from robot_rl.types import (
     Driver,
     Ending,
     EpisodeId,
     EpisodeStart,
+    Event,
     Frame,
     Label,
     Outcome,
@@ -167,6 +169,18 @@ def test_aborted_episode_disappears_and_stale_step_alone() -> None:
     assert replay_of(*episode(0, length=5, ending=Ending.STALE)).len_online == 4
 
 
+def test_an_episode_that_was_cut_short_disappears_once_somebody_says_so() -> None:
+    def event(number: int, name: str) -> Event:
+        return Event(episode_id(number), 0, 2, name, "", 0)
+
+    torn, whole = episode(0)[:-4], episode(1)
+    replay = replay_of(*torn, *whole, event(0, "takeover"))
+    assert replay.len_online == 3 + 5
+    replay.ingest([event(0, EPISODE_ABORTED), event(1, EPISODE_ABORTED)])  # 1 has ended: as export
+    assert (replay.len_online, replay.env_steps, replay.refused_rows) == (5, 8, 0)
+    assert replay.ingest(torn) == 0 and replay.len_online == 5
+
+
 def test_evaluation_reset_and_foreign_spec_never_appear() -> None:
     assert replay_of(*episode(0, purpose="eval")).len_online == 0
     assert replay_of(*episode(0, driver=Driver.RESET)).len_online == 0
@@ -237,6 +251,30 @@ def test_full_replay_forgets_the_oldest_practice_and_keeps_demonstrations() -> N
     assert set(batch.action[~batch.human][:, 0]) == {27, 28, 29}
     assert set(batch.action[batch.human][:, 0]) == {0}
     assert replay.ingest(episode(1)) == 0  # a forgotten episode does not come back
+
+
+def test_practice_goes_on_although_demonstrations_and_data_fill_the_replay() -> None:
+    replay = Replay(SPEC, 20)
+    for number, purpose in enumerate(["demo", "data", "data", "demo"]):
+        replay.ingest(episode(number, purpose=purpose, driver=Driver.DEMO))
+    for number in (4, 5):
+        assert replay.ingest(episode(number)) == 5
+        assert replay.len_online == 5 and replay.len_demo == 15  # one of them made room, no more
+        batch = replay.sample(256, 0.5, np.random.default_rng(0))
+        assert set(batch.action[~batch.human][:, 0]) == {number}
+        assert set(batch.action[batch.human][:, 0]) == {1, 2, 3}
+
+
+def test_what_each_of_two_actors_is_at_stays_until_nothing_else_is_left() -> None:
+    def of(actor: str, row: Row) -> Row:
+        return replace(row, id=replace(row.id, actor=actor))
+
+    replay = replay_of(*episode(0, 10, "demo", Driver.DEMO), capacity=10)
+    left = [of("left", row) for row in episode(1, 4)]
+    right = [of("right", row) for row in episode(2, 4)]
+    for pair in zip(left, right, strict=True):  # at the same time
+        replay.ingest(pair)
+    assert (replay.len_online, replay.len_demo) == (8, 0)
 
 
 def test_gripper_reversals_are_marked() -> None:

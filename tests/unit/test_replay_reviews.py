@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from robot_rl.learn.replay import Replay
+from robot_rl.learn.replay import Replay, View
+from robot_rl.reward.assembly import Assembly
 from robot_rl.store.samples import episode_rows, sample_spec
-from robot_rl.types import Driver, Ending, EpisodeId, Label, Row, Step
+from robot_rl.types import MODEL_REWARD, Driver, Ending, EpisodeId, Label, Row, Step
 from tests.unit.test_replay import SPEC, episode_id
 from tests.unit.test_replay_views import corrected
 
@@ -163,3 +164,60 @@ def test_a_word_at_the_end_labels_the_steps_that_were_not() -> None:
     (episode,) = replay._episodes.values()
     assert replay.len_online == 5
     assert replay._reward[[episode.steps[n] for n in range(5)]].tolist() == [0, 0, 0, 0, 1]
+
+
+def worth(number: int, value: float, frames: int) -> list[Label]:
+    """A model's rewards of the frames of an episode."""
+    id_ = episode_id(number)
+    return [Label(id_, f, f, MODEL_REWARD, value, "m", "m", 1) for f in range(frames)]
+
+
+@pytest.mark.parametrize("success", [0.0, 1.0])
+def test_what_a_person_says_of_success_pays_nothing_where_a_model_gives_the_rewards(
+    success: float,
+) -> None:
+    replay = Replay(SPEC, 100, view=View(assembly=Assembly(rewards_by="m")))
+    replay.ingest([*corrected(0, DRIVERS), *said(("success", success, None))])
+    assert not replay.can_sample  # the model has not spoken
+    replay.ingest(worth(0, -0.5, 7))
+    assert offered(replay) == dict.fromkeys(range(5), (-0.5, 1.0)) | {5: (-0.5, 0.0)}
+
+
+def test_a_success_that_a_person_denies_is_no_demonstration_any_more() -> None:
+    replay = Replay(SPEC, 100, view=View(own_successes=True))
+    replay.ingest([*corrected(0, [P, P, P]), *corrected(1, [P, P])])
+    assert replay.len_demo == 5
+    denied, back = said(("success", 0, None), ("undo", 0, None))
+    replay.ingest([denied])
+    assert (replay.len_online, replay.len_demo) == (5, 2)
+    assert set(replay.sample(200, 1.0, np.random.default_rng(0)).action[:, 0]) == {1}
+    replay.ingest([back])
+    assert replay.len_demo == 5
+
+
+def test_a_models_rewards_are_added_up_once_whatever_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view = View(gamma=0.9, assembly=Assembly(rewards_by="m"))
+    one, other = Replay(SPEC, 100, view=view), Replay(SPEC, 100, view=view)
+    for replay in (one, other):
+        replay.ingest([*corrected(0, DRIVERS), *said(("success", 0, None))])
+    calls: list[str] = []
+
+    def counted(name: str) -> None:
+        plain = getattr(Replay, name)
+        monkeypatch.setattr(Replay, name, lambda *a: calls.append(name) or plain(*a))
+
+    monkeypatch.setattr("robot_rl.learn.replay.review", lambda _: pytest.fail("folded again"))
+    counted("_judge")
+    counted("_add_up")
+    labels = worth(0, -0.5, 7)
+    one.ingest(labels)
+    assert (calls.count("_judge"), calls.count("_add_up")) == (6, 1)
+    for label in labels:
+        other.ingest([label])
+    draws = [r.sample(300, 0.0, np.random.default_rng(0)) for r in (one, other)]
+    want = {n: -0.5 * (1 - 0.9 ** (6 - n)) / 0.1 for n in range(6)}
+    for batch in draws:
+        got = dict(zip(batch.action[:, 1].tolist(), batch.return_to_go.tolist(), strict=True))
+        assert got == pytest.approx(want)

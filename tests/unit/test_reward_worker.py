@@ -12,15 +12,24 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import ConfigError, SpecError
+from robot_rl.reward.config import VlmRewardConfig
 from robot_rl.reward.vlm.canary import Canary
 from robot_rl.reward.vlm.client import VlmClient, VlmConfig
 from robot_rl.reward.vlm.questions import Kind
 from robot_rl.reward.vlm.standin import MODEL, StandIn, Truth, brightness, recorded, serving, table
-from robot_rl.reward.vlm.worker import HELD, SOURCE, VLM_SUCCESS, RewardWorker, WorkerConfig
+from robot_rl.reward.vlm.worker import (
+    HELD,
+    MAX_FAILED,
+    SOURCE,
+    VLM_SUCCESS,
+    RewardWorker,
+    WorkerConfig,
+)
 from robot_rl.store.samples import sample_spec, start_row, step_row
 from robot_rl.store.store import EPISODE_ABORTED, Store
 from robot_rl.types import (
     PROGRESS,
+    PROGRESS_CHANGE,
     SUCCESS_SCORE,
     Ending,
     EpisodeId,
@@ -138,11 +147,14 @@ def finish(worker: RewardWorker, turns: int = 60) -> int:
 # -- what it writes --------------------------------------------------------------------------------
 
 
-def test_an_episode_gets_scores_progress_and_a_verdict(bench: Bench) -> None:
+@pytest.mark.parametrize("protocol", ["chat", "heads"])
+def test_an_episode_gets_scores_progress_and_a_verdict(bench: Bench, protocol: str) -> None:
     bench.store.append([*episode(0), *episode(1, top=0.5)])
-    worker = bench.worker()
+    bench.stand_in.protocol = protocol
+    url = bench.url if protocol == "chat" else bench.url.removesuffix("/v1")
+    worker = bench.worker(protocol=protocol, url=url)
     written = finish(worker)
-    assert worker.status == "all labelled" and worker.written == written
+    assert not worker.waiting and not worker.trouble
     assert written == len([x for n in (0, 1) for x in bench.store.labels(id_of(n))])
 
     truth = np.linspace(0.0, 1.0, STEPS + 1)
@@ -158,7 +170,8 @@ def test_an_episode_gets_scores_progress_and_a_verdict(bench: Bench) -> None:
     }
 
     (author,) = {x.author for x in bench.store.labels(id_of(0)) if x.kind == SUCCESS_SCORE}
-    assert author.startswith(f"{MODEL} success@")
+    version = {"chat": "", "heads": "heads-v1"}[protocol]
+    assert author.startswith(f"{MODEL} success@{version}")
     newest = max(x.stamp_ns for x in bench.store.labels(id_of(0)))
     assert abs(newest - time.time_ns()) < 60e9  # wall-clock: it is beside a person's word
 
@@ -174,6 +187,27 @@ def test_progress_between_is_held_and_never_looks_ahead(bench: Bench) -> None:
         assert x.step is not None
         before = [f for f in sorted(asked) if f <= x.step]
         assert x.value == (asked[before[-1]] if before else 0.0)
+
+
+def test_changes_add_up_to_progress_as_far_as_they_are_known(bench: Bench) -> None:
+    bench.store.append(episode(0))
+    finish(bench.worker(WorkerConfig(success_frames=0, way="change", fill=True)))
+    changes = bench.labels(0, PROGRESS_CHANGE)
+    assert sorted(changes) == [10, 20, 25] and not bench.labels(0, PROGRESS)
+    held = [x for x in bench.store.labels(id_of(0)) if x.author.endswith(HELD)]
+    truth = np.linspace(0.0, 1.0, STEPS + 1)
+    assert [x.step for x in held] == list(range(STEPS + 1)) and {x.kind for x in held} == {PROGRESS}
+    for x in held:
+        assert x.step is not None
+        before = max([f for f in changes if f <= x.step], default=0)
+        assert x.value == pytest.approx(truth[before], abs=0.02)
+    bench.store.append(episode(1))
+    worker = bench.worker(WorkerConfig(success_frames=0, way="change", questions_per_turn=1))
+    assert worker.turn() == 1  # the change up to frame 10
+    bench.stand_in.faults = {"refusal": 1.0}
+    finish(worker)
+    known = [x.step for x in bench.store.labels(id_of(1)) if x.kind == PROGRESS]
+    assert known == list(range(20))  # at 20 nobody knows what has changed
 
 
 def test_what_is_not_asked_is_not_written(bench: Bench) -> None:
@@ -243,7 +277,7 @@ def test_an_episode_waits_for_its_last_frame_and_holds_up_no_other(bench: Bench)
     worker = bench.worker()
     for _ in range(5):
         worker.turn()
-    assert worker.waiting == 1 and worker.status == "1 episode waits"
+    assert worker.waiting == 1 and not worker.trouble
     assert bench.labels(0, VLM_SUCCESS) and not bench.store.labels(id_of(1))
     bench.store.append([last])
     finish(worker)
@@ -287,7 +321,7 @@ def test_a_refused_question_writes_no_row_and_is_given_up(bench: Bench) -> None:
     worker.turn()
     bench.stand_in.faults = {"refusal": 1.0}
     finish(worker)
-    assert worker.status == "all labelled (1 without an answer)"
+    assert not worker.waiting and not worker.trouble
     assert not bench.store.labels(id_of(0)) and bench.labels(1, SUCCESS_SCORE)
     bench.stand_in.faults = {}
     finish(bench.worker())  # a new start, a new try
@@ -300,12 +334,12 @@ def test_while_the_canary_fails_nothing_is_labelled(bench: Bench) -> None:
     worker = bench.worker()
     for _ in range(3):
         assert worker.turn() == 0
-    assert "canary failed: order wrong" in worker.status and "1 episode waits" in worker.status
+    assert "canary failed: order wrong" in worker.trouble and worker.waiting == 1
     assert not bench.store.all_labels() and bench.asked == 3  # asked once, then left alone
     bench.stand_in.lying = False
     bench.now_s += CONFIG.again_s + 1
     finish(worker)
-    assert bench.labels(0, VLM_SUCCESS) == {None: 1.0} and worker.status == "all labelled"
+    assert bench.labels(0, VLM_SUCCESS) == {None: 1.0} and not worker.trouble
 
     bench.stand_in.lying = True  # later: found out when it is asked again
     bench.now_s += CONFIG.canary_every_s + 1
@@ -319,21 +353,55 @@ def test_a_server_that_is_down_is_a_line_and_the_work_waits(bench: Bench) -> Non
     bench.stand_in.faults = {"500": 1.0}
     assert worker.turn() == 0
     bench.now_s += 40
-    status = worker.status
-    assert status.startswith("2 episodes wait; server does not answer since 4")
-    assert status.endswith("next try in 20 s")
+    trouble = worker.trouble
+    assert trouble.startswith("server does not answer since 4") and worker.waiting == 2
+    assert trouble.endswith("next try in 20 s")
     assert worker.turn() == 0 and not bench.store.all_labels()
     bench.stand_in.faults = {}
     bench.now_s += 100
     finish(worker)
-    assert worker.status == "all labelled" and bench.labels(1, VLM_SUCCESS) == {None: 1.0}
+    assert not worker.waiting and bench.labels(1, VLM_SUCCESS) == {None: 1.0}
+
+
+def test_a_picture_on_which_the_server_always_fails_holds_up_no_other_episode(bench: Bench) -> None:
+    def knows(data: bytes) -> Truth:
+        if abs(brightness(data).progress - 0.7) < 0.005:
+            raise RuntimeError("a picture that breaks it")
+        return brightness(data)
+
+    bench.stand_in.knows = knows
+    bench.store.append([*episode(0), *episode(1), *episode(2, [*np.linspace(0, 0.5, 10), 0.7])])
+    worker = bench.worker(WorkerConfig(questions_per_turn=8), canary=False, breaker_failures=3)
+    for _ in range(8):
+        worker.turn()
+        bench.now_s += 40
+    assert worker.waiting == 1 and bench.labels(0, VLM_SUCCESS) == {None: 1.0}
+    assert len(bench.labels(2, SUCCESS_SCORE)) == 4 and not bench.labels(2, VLM_SUCCESS)
+    for number in range(3, 3 + MAX_FAILED):  # it answers others: it is the picture's fault
+        bench.store.append(episode(number))
+        for _ in range(4):
+            worker.turn()
+            bench.now_s += 40
+    assert not worker.waiting and bench.labels(2, VLM_SUCCESS) == {None: 0.0}
+
+
+def test_a_server_that_is_down_for_long_loses_no_question(bench: Bench) -> None:
+    bench.store.append(episode(0))
+    worker = bench.worker(canary=False, breaker_failures=2, breaker_pause_s=5.0)
+    bench.stand_in.faults = {"500": 1.0}
+    for _ in range(3 * MAX_FAILED):
+        assert worker.turn() == 0
+        bench.now_s += 60
+    bench.stand_in.faults = {}
+    finish(worker)
+    assert bench.labels(0, VLM_SUCCESS) == {None: 1.0} and len(bench.labels(0, PROGRESS)) == 3
 
 
 def test_the_budget_stops_it_for_a_while(bench: Bench) -> None:
     bench.store.append(episode(0))
     worker = bench.worker(budget_per_hour=7, in_flight=1)
     assert worker.turn() == 3  # 4 go into canary and getting acquainted
-    assert "1 episode waits; over budget, next question in 3600 s" in worker.status
+    assert worker.trouble == "over budget, next question in 3600 s" and worker.waiting == 1
     bench.now_s += 1800
     assert worker.turn() == 0
     bench.now_s += 1801
@@ -346,11 +414,11 @@ def test_what_is_set_up_wrongly_is_a_line_too(bench: Bench) -> None:
     worker = bench.worker(model="qwen")
     for _ in range(2):
         assert worker.turn() == 0
-    assert "refuses questions" in worker.status and "known: stand-in" in worker.status
+    assert "refuses questions" in worker.trouble and "known: stand-in" in worker.trouble
     bench.stand_in.model = "qwen"
     bench.now_s += CONFIG.again_s + 1
     finish(worker)
-    assert worker.status == "all labelled"
+    assert not worker.waiting and not worker.trouble
 
 
 def test_a_broken_store_and_a_broken_program_do_not_reach_the_owner(
@@ -359,11 +427,11 @@ def test_a_broken_store_and_a_broken_program_do_not_reach_the_owner(
     worker = bench.worker()
     bench.stand_in.knows = lambda data: 1 / 0  # type: ignore[assignment,return-value]
     bench.store.append(episode(0))
-    assert worker.turn() == 0 and worker.status
+    assert worker.turn() == 0 and worker.trouble
     bench.store.close()
     bench.now_s += 1000
     assert worker.turn() == 0
-    assert "store.sqlite" in worker.status or "closed" in worker.status
+    assert "store.sqlite" in worker.trouble or "closed" in worker.trouble
 
 
 def test_a_third_of_everything_going_wrong_leaves_only_the_truth_in_the_store(
@@ -376,7 +444,7 @@ def test_a_third_of_everything_going_wrong_leaves_only_the_truth_in_the_store(
     for _ in range(60):
         worker.turn()
         bench.now_s += 10
-    assert worker.status == "all labelled" and sum(bench.stand_in.asked[f] for f in faults) > 10
+    assert not worker.waiting and sum(bench.stand_in.asked[f] for f in faults) > 10
     for n in range(4):
         truth = np.linspace(0.0, 0.4 + 0.2 * n, STEPS + 1)
         for frame, value in bench.labels(n, PROGRESS).items():
@@ -423,6 +491,7 @@ def test_a_camera_that_is_not_there_is_refused(bench: Bench) -> None:
         {"period_s": -1.0},
         {"questions_per_turn": 0},
         {"poll_s": 0.0},
+        {"way": "pairs"},
     ],
 )
 def test_settings_without_sense_are_refused(words: dict[str, Any]) -> None:
@@ -430,12 +499,18 @@ def test_settings_without_sense_are_refused(words: dict[str, Any]) -> None:
         WorkerConfig(**words)
 
 
-def test_canary_and_stand_in_can_be_made_of_recorded_episodes(bench: Bench) -> None:
+@pytest.mark.parametrize("words", [{"fill": False}, {"period_s": 0.0}])
+def test_shaping_by_progress_that_nobody_writes_is_refused(words: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="shaping needs progress of every frame"):
+        VlmRewardConfig(shaping=0.5, worker=WorkerConfig(**words))
+    VlmRewardConfig(worker=WorkerConfig(**words))
+    VlmRewardConfig(shaping=0.5, progress="a/model", worker=WorkerConfig(**words))
+
+
+def test_a_stand_in_can_be_made_of_recorded_episodes(bench: Bench) -> None:
     with pytest.raises(ConfigError, match="both kinds"):
-        Canary.from_store(bench.store, CAMERA, TASK)
+        Canary((picture(0.95),), (), TASK)
     bench.store.append([*episode(0, top=0.93), *episode(1, ending=Ending.TRUNCATED, top=0.5)])
-    canary = Canary.from_store(bench.store, CAMERA, TASK)
-    assert canary.good[0].max() > 230 and canary.bad[0].max() == 0
     pictures = list(recorded(bench.store, CAMERA))
     assert len(pictures) == 2 * (STEPS + 1)
     assert sum(t.success for _, t in pictures) == 5 and pictures[-1][1] == Truth(False, 0.5)

@@ -54,7 +54,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -207,6 +207,11 @@ class HilSerl(Trained[ActorNet]):
     """State and losses. `init` makes one; `update` is all that a learner calls."""
 
     losses = ("critic_loss", "gripper_loss", "actor_loss", "_next_action", "see")
+    follows: ClassVar[Mapping[str, str]] = {  # slow copy -> what of the actor it follows
+        "policy_slow": "policy",
+        "encoder_slow": "encoder",
+        "gripper_slow": "gripper",
+    }
 
     def __init__(
         self, config: HilSerlConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
@@ -282,8 +287,8 @@ class HilSerl(Trained[ActorNet]):
 
     def start_from(self, state: Mapping[str, Tensor]) -> None:
         """As in `Trained`; slow copies that were not kept there begin as what they follow."""
-        follows = {"policy_slow": "policy", "encoder_slow": "encoder", "gripper_slow": "gripper"}
-        actor = {k: state[f"actor/{v}"] for k, v in follows.items() if f"actor/{v}" in state}
+        names = {k: f"actor/{v}" for k, v in self.follows.items()}
+        actor = {k: state[v] for k, v in names.items() if v in state}
         super().start_from(actor | dict(state))
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:

@@ -13,20 +13,24 @@ Papers: Q-chunking's best-of-N (arXiv 2507.07969), PA-RL (arXiv 2412.06685), EXP
     critic_loss    that of `chunked` with c' = c(s')
     actor_loss     SAC's: of EXPO's edits a = clip(a_1 + edit u), u ~ pi(s, a_1), of IBRL's a = u
     distill_loss   PA-RL: the base's own loss on (s, c(s)), and on what people did; with
-                   `distill_rate` > 0 the base goes on learning, after `distill_delay_updates`
+                   `distill_rate` > 0 a copy of the base, the student, learns from it, and becomes
+                   the base every `distill_period_updates`
+
+A base that learned at once from what it proposes itself would have nothing to hold on to: it drifts
+away within some hundred updates, whatever the critics say (docs/bases.md). PA-RL proposes from
+stored candidates, which are drawn again after thousands of updates, for the same effect.
 
 Deviations. PA-RL: steps uphill have a fixed size (the gradient's sign), as Q's scale differs from
-task to task; candidates are drawn anew each time instead of cached; critics begin untrained (there:
-with Cal-QL), so the base has to wait. EXPO: the base learns from all choices, not from successes
-alone. IBRL: chunks instead of actions, SAC instead of TD3. All: the mean of all critics chooses,
-the lowest of a random subset of slow ones is the target. Metrics: those of `hil_serl`, and
-distill/loss.
+task to task; critics begin untrained (there: with Cal-QL), but for `learner.pretrain_updates`.
+EXPO: the base does not learn. IBRL: chunks instead of actions, SAC instead of TD3. All: the mean of
+all critics chooses, the lowest of a random subset of slow ones is the target. Metrics: those of
+`hil_serl`, and distill/loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,7 +40,7 @@ from robot_rl.learn.algos.base import Adam
 from robot_rl.learn.algos.chunked import Chunked, OnFlowConfig, adopt
 from robot_rl.learn.algos.hil_serl import Transitions
 from robot_rl.nets.actor import ActorNet
-from robot_rl.nets.chunk import OF_BASE, PickNet
+from robot_rl.nets.chunk import VELOCITY, PickNet
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.spec import Spec
 
@@ -53,14 +57,14 @@ class PickConfig(OnFlowConfig):
     edit: float = 0.0  # EXPO: 0.2
     own_actor: bool = False  # IBRL: an actor that does not see the base proposes, too
     choice_temperature: float = 0.0
-    distill_rate: float = 0.0  # learning rate of the base; 0 = it stays as it is
-    distill_delay_updates: int = 0  # until it begins: what critics choose at first is worth nothing
+    distill_rate: float = 0.0  # learning rate of the student; 0 = the base stays as it is
+    distill_period_updates: int = 4000  # after which it becomes the base, and goes on from there
 
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
-        if self.distill_delay_updates < 0:
-            raise ValueError("distill_delay_updates must not be negative")
+        if self.distill_period_updates < 1:
+            raise ValueError("distill_period_updates must be at least 1")
         if min(self.candidates, self.climbers) < 1 or self.climbs < 0:
             raise ValueError("candidates and climbers must be at least 1, climbs >= 0")
         sizes = (self.climb_step, self.edit, self.choice_temperature, self.distill_rate)
@@ -99,6 +103,7 @@ class Pick(Chunked):
     """Critics as in `Chunked`."""
 
     losses = tuple(name for name in Chunked.losses if name != "_next_action")  # it takes gradients
+    follows: ClassVar = {**Chunked.follows, "student": VELOCITY}
     config: PickConfig  # type: ignore[reportIncompatibleVariableOverride]
     net: PickNet  # type: ignore[reportIncompatibleVariableOverride]
 
@@ -108,19 +113,10 @@ class Pick(Chunked):
         super().__init__(config, spec, generator, device)
         adopt(self.actor, config.opened)
         self.actor["critic"] = self.critic
-        self._distill_delay = config.distill_delay_updates  # updates left of it
-        self.distill_optimizer: Adam | None = None
+        self.student: Tensor | None = None
         if config.distill_rate:
-            learned = {OF_BASE + "velocity": self.actor[OF_BASE + "velocity"].requires_grad_()}
-            self.distill_optimizer = Adam(learned, config.distill_rate)
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """As in `Trained`."""
-        super().load_state_dict(state)
-        delay = self.config.distill_delay_updates + self.config.actor_delay_updates
-        self._distill_delay = min(
-            self.config.distill_delay_updates, max(0, delay - int(self.updates))
-        )
+            self.student = self.actor[VELOCITY].clone().requires_grad_()
+            self.distill_optimizer = Adam({"student": self.student}, config.distill_rate)
 
     def _next_action(self, features: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
         chunk = self.net.pick(features, base, self.actor, greedy=True, generator=self.generator)
@@ -140,7 +136,7 @@ class Pick(Chunked):
         return loss, log_prob, {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
 
     def distill_loss(self, batch: Transitions) -> Tensor:
-        """The flow's loss on the choices in s, and on what people did there."""
+        """The flow's loss of the student on the choices in s, and on what people did there."""
         net, flow = self.net, self.net.flow
         chosen = net.pick(
             batch.state, batch.base, self.actor, greedy=True, generator=self.generator
@@ -154,15 +150,16 @@ class Pick(Chunked):
         condition, _ = net.split(batch.base)
         noise = torch.randn(shape, generator=self.generator).to(self.device)
         t = torch.rand(len(target), generator=self.generator).to(self.device)
-        velocity = self.actor[OF_BASE + "velocity"]
-        return flow.loss(condition, velocity, chunk=chunk, valid=valid, noise=noise, t=t)
+        assert self.student is not None
+        return flow.loss(condition, self.student, chunk=chunk, valid=valid, noise=noise, t=t)
 
     def _actor_step(self, batch: Transitions) -> dict[str, Tensor]:
         learns = self.config.edit or self.config.own_actor
         metrics = super()._actor_step(batch) if learns else {}
-        if self._distill_delay:
-            self._distill_delay -= 1
-        elif self.distill_optimizer is not None:
+        if self.student is not None:
+            over = self.updates.remainder(self.config.distill_period_updates) == 0
+            base = self.actor[VELOCITY]
+            base.copy_(torch.where(over, self.student.detach(), base))
             loss = self.distill_loss(batch)
             self.distill_optimizer.step(loss)
             metrics |= {"distill/loss": loss}
@@ -171,7 +168,8 @@ class Pick(Chunked):
     def _tensors(self) -> dict[str, Tensor]:
         tensors = super()._tensors()
         del tensors["actor/critic"]  # the same as "critic"
-        if self.distill_optimizer is not None:
+        if self.student is not None:
             state = self.distill_optimizer.state_dict()
             tensors |= {f"distill_optimizer/{k}": v for k, v in state.items()}
+            tensors["student"] = self.student
         return tensors

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import SetupError
-from robot_rl.reward.vlm.client import VlmClient, VlmConfig, encoded, needed
+from robot_rl.reward.vlm.client import VlmClient, VlmConfig, needed
 from robot_rl.reward.vlm.questions import Question
 from robot_rl.reward.vlm.standin import MODEL
+from robot_rl.reward.vlm.wire import encoded
 
 TASK = "put the peg into the hole"
 TARGETS = {"cpu_ms_per_image": 5.0, "unlabelled": 0.0}

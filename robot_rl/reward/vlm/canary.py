@@ -6,7 +6,6 @@ that did not load, pictures that were lost on the way. It cannot tell, but a few
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -17,8 +16,6 @@ from numpy.typing import NDArray
 from robot_rl.errors import ConfigError
 from robot_rl.reward.vlm.client import VlmClient, needed
 from robot_rl.reward.vlm.questions import Kind, Question
-from robot_rl.store.store import Store
-from robot_rl.types import EpisodeId
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 MIN_SPREAD = 1e-3  # answers nearer to each other than this are one answer
@@ -74,23 +71,6 @@ class Canary:
             ConfigError: there are none, or one cannot be read.
         """
         return cls(_pictures(folder / "good"), _pictures(folder / "bad"), task)
-
-    @classmethod
-    def from_store(cls, store: Store, camera: str, task: str, count: int = 3) -> Self:
-        """Last frames of the first `count` successes, and the first frames of the same episodes.
-
-        Raises:
-            ConfigError: no recorded episode has succeeded.
-        """
-        found = [r.id for r in store.episode_summaries() if r.success and r.purpose != "eval"]
-        pairs = [_ends(store, id_, camera) for id_ in found[:count]]
-        good, bad = tuple(last for _, last in pairs), tuple(first for first, _ in pairs)
-        return cls(good, bad, task)
-
-
-def _ends(store: Store, id_: EpisodeId, camera: str) -> Sequence[NDArray[np.uint8]]:
-    frames = store.frames(id_)
-    return frames[0].observation[camera], frames[-1].observation[camera]
 
 
 def _pictures(folder: Path) -> tuple[NDArray[np.uint8], ...]:

@@ -1,16 +1,18 @@
-"""The client of an OpenAI-compatible server (vLLM, SGLang, or a vendor's) that sees pictures.
+"""The client of a server that sees pictures: what is patient, careful and the same for all of them.
 
     client = VlmClient(VlmConfig(url="http://127.0.0.1:8000/v1", model="Qwen/Qwen3-VL-8B-Instruct"))
     answers = client.ask([Question("success", (frame,), "put the peg into the hole")])
 
-`ask` blocks, so it is never called in a control loop. What goes wrong on the way makes an answer
-*unlabelled*, with the problem; what was set up wrongly raises before anything is asked.
+How a question is put is the protocol's (`config.protocol`): in words (`chat`), to an
+OpenAI-compatible server (vLLM, SGLang, or a vendor's), or in pictures alone, to a reward model that
+answers in numbers (`heads`). `ask` blocks, so it is never called in a control loop. What goes wrong
+on the way makes an answer *unlabelled*, with the problem; what was set up wrongly raises before
+anything is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import concurrent.futures
 import hashlib
 import ipaddress
@@ -28,10 +30,11 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.reward.vlm.chat import OURS, Chat
 from robot_rl.reward.vlm.guards import Breaker, Budget, Cache
+from robot_rl.reward.vlm.heads import Heads
 from robot_rl.reward.vlm.questions import (
     BREAKER_OPEN,
     BUSY,
@@ -39,7 +42,6 @@ from robot_rl.reward.vlm.questions import (
     MAX_TEXT,
     NOT_AN_ANSWER,
     OVER_BUDGET,
-    PROMPTS,
     REFUSED,
     SHUT,
     STOPPED,
@@ -49,23 +51,18 @@ from robot_rl.reward.vlm.questions import (
     Kind,
     Question,
     Reading,
-    Reply,
     both_orders,
-    load_prompts,
-    read,
-    reply_of,
 )
+from robot_rl.reward.vlm.wire import Request, Wire
 
 log = logging.getLogger(__name__)
 
 CONNECT_S = 5.0
 MAX_REPLY_BYTES = 1 << 20
-TOP_LOGPROBS = 20  # the most that servers give
 BACKOFF_S, MAX_BACKOFF_S = 0.5, 20.0
-PROBE_SIDE = 56  # pixels of the grey picture of the first question
 RETRIED = frozenset((408, 409, 425, 429))  # and all of 500 and above
 UNFIT = frozenset((400, 413, 415, 422))  # about this request; other refusals are about all of them
-OURS = frozenset(("model", "messages", "logprobs", "top_logprobs", "max_tokens", "temperature"))
+PROTOCOLS: dict[str, Callable[[VlmConfig], Wire]] = {"chat": Chat, "heads": Heads}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +71,7 @@ class VlmConfig:
 
     url: str = "http://127.0.0.1:8000/v1"
     model: str = ""  # as the server calls it; there is no default
+    protocol: str = "chat"  # | heads: a reward model that answers in numbers, as Robometer
     key_file: str = ""  # a file with the key, readable by its owner only
     key_env: str = ""  # or the name of the environment variable that holds it
     plain_http: bool = False  # allow http beyond this machine: pictures and key in clear
@@ -104,6 +102,14 @@ class VlmConfig:
             raise ValueError("logprobs must be require, prefer or never")
         if self.budget_unit not in ("requests", "tokens"):
             raise ValueError("budget_unit must be requests or tokens")
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(
+                f"protocol '{self.protocol}': {did_you_mean(self.protocol, PROTOCOLS)}"
+            )
+        if self.protocol == "heads" and (self.prompts or self.extra):
+            raise ValueError("protocol=heads asks without words: no prompts, no extra fields")
+        if self.protocol == "heads" and self.budget_unit == "tokens":
+            raise ValueError("protocol=heads has no tokens to count: budget_unit must be requests")
         if OURS & set(self.extra):
             raise ValueError(f"extra must not set {', '.join(sorted(OURS & set(self.extra)))}")
 
@@ -131,14 +137,11 @@ class VlmClient:
         logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per request is too much
         self._url = _checked_url(config)
         self._key = _read_key(config)
-        self.prompts = load_prompts(Path(config.prompts) if config.prompts else PROMPTS)
+        self._wire = PROTOCOLS[config.protocol](config)
         self.breaker = Breaker(config.breaker_failures, config.breaker_pause_s, now_s)
         self.budget = Budget(config.budget_per_hour, now_s)
-        self.requests = 0  # sent so far
         self._cache = Cache(config.cache)
         self._over_budget = False
-        self._probed = 0  # pictures at once that the server has taken
-        self._logprobs = config.logprobs != "never"
         self._http: Any = None
         self._room = asyncio.Semaphore(config.in_flight)
         self._turn = threading.Lock()
@@ -154,8 +157,10 @@ class VlmClient:
             fresh: ask even what was answered before, and do not keep the answers.
 
         Raises:
-            ConfigError: the server does not know the model or the key, or does not tell the
-                log-probabilities that the config requires; nothing was asked.
+            ConfigError: the server is of another kind, does not know the model or the key, or
+                lacks what the questions or the config require; or the budget of an hour does not
+                pay for one question.
+            SpecError: the pictures of a question do not go together; nothing was asked.
         """
         with self._turn:
             if self._loop.is_closed():
@@ -166,6 +171,8 @@ class VlmClient:
                 return self._running.result()
             except concurrent.futures.CancelledError:
                 return [self._unlabelled(q, STOPPED) for q in questions]
+            except ExceptionGroup as errors:  # of questions that were asked together
+                raise errors.exceptions[0] from errors
             except KeyboardInterrupt:
                 self._running.cancel()
                 raise
@@ -174,7 +181,7 @@ class VlmClient:
 
     def author(self, kind: Kind) -> str:
         """Of the labels that its answers make: MODEL PROMPT@HASH."""
-        return f"{self._config.model} {self.prompts[kind].id}"
+        return f"{self._config.model} {self._wire.prompt_id(kind)}"
 
     @property
     def trouble(self) -> str:
@@ -228,7 +235,8 @@ class VlmClient:
         left = [i for i, answer in enumerate(answers) if answer is None]
         if not left:
             return [a for a in answers if a is not None]
-        problem = await self._probe(max(len(questions[i].images) for i in left))
+        asked = [questions[i] for i in left]
+        problem = await self._wire.probe(asked, self._exchange, self._get)
         if problem:
             return [
                 a or self._unlabelled(q, problem) for q, a in zip(questions, answers, strict=True)
@@ -247,9 +255,8 @@ class VlmClient:
 
     def _digest(self, question: Question) -> bytes:
         """Digest of everything that an answer depends on."""
-        config, prompt = self._config, self.prompts[question.kind]
-        facts = [config.model, prompt.hash, question.task, config.image_px, config.jpeg_quality]
-        facts += [config.logprobs, sorted(config.extra.items()), [i.shape for i in question.images]]
+        facts = [self._config.model, *self._wire.facts(question)]
+        facts.append([image.shape for image in question.images])
         digest = hashlib.sha256(json.dumps(facts, default=str).encode())
         for image in question.images:
             digest.update(np.ascontiguousarray(image).data)
@@ -277,22 +284,15 @@ class VlmClient:
 
     async def _reading(self, question: Question) -> tuple[Reading, str, float]:
         """What the model says, its words, seconds; a reply that is no answer is asked once more."""
-        prompt, reading, text = self.prompts[question.kind], Reading(None, STOPPED), ""
+        reading, text = Reading(None, STOPPED), ""
         async with self._room:
             began_s = self._now_s()
-            pictures = [self._part(image) for image in question.images]
             for again in (False, True):
-                content = []
-                for tag, picture in zip(prompt.tags(question), pictures, strict=True):
-                    content += [{"type": "text", "text": tag}, picture]
-                content.append({"type": "text", "text": prompt.ask(question, again)})
-                reply = await self._complete(prompt.system, content, prompt.max_tokens)
-                if isinstance(reply, str):
-                    reading, text = Reading(None, reply), ""
-                elif self._config.logprobs == "require" and not reply.first:
-                    reading, text = Reading(None, f"{NOT_AN_ANSWER}: no logprobs"), reply.text
+                data, problem = await self._exchange(self._wire.request(question, again))
+                if problem:
+                    reading, text = Reading(None, problem), ""
                 else:
-                    reading, text = read(reply, prompt), reply.text
+                    reading, text = self._wire.reading(question, data)
                 if reading.problem.partition(":")[0] != NOT_AN_ANSWER:
                     break
             return reading, text[:MAX_TEXT], self._now_s() - began_s
@@ -300,102 +300,28 @@ class VlmClient:
     def _made(
         self, question: Question, reading: Reading, text: str = "", latency_s: float = 0.0
     ) -> Answer:
-        prompt = self.prompts[question.kind].id
+        prompt = self._wire.prompt_id(question.kind)
         value, problem, sure = reading.value, reading.problem, reading.sure
         return Answer(value, problem, sure, self._config.model, prompt, latency_s, text)
 
     def _unlabelled(self, question: Question, problem: str) -> Answer:
         return self._made(question, Reading(None, problem))
 
-    def _part(self, image: NDArray[np.uint8]) -> dict[str, Any]:
-        data = encoded(image, self._config.image_px, self._config.jpeg_quality)
-        url = "data:image/jpeg;base64," + base64.b64encode(data).decode()
-        return {"type": "image_url", "image_url": {"url": url}}
-
-    # -- the first question of all ---------------------------------------------------------------
-
-    async def _probe(self, images: int) -> str:
-        """Whether so many pictures and the model's probabilities can be had; a problem, or "".
-
-        Raises:
-            ConfigError: the server refuses, or lacks what the config requires.
-        """
-        if images <= self._probed:
-            return ""
-        grey = self._part(np.full((PROBE_SIDE, PROBE_SIDE, 3), 128, np.uint8))
-        content = [grey] * images + [{"type": "text", "text": "Are these grey? Say yes or no."}]
-        reply = await self._complete("", content, 4)
-        told = self._logprobs
-        if told and isinstance(reply, str) and reply.startswith(REFUSED):
-            self._logprobs = False  # is it the log-probabilities that it refuses?
-            without = await self._complete("", content, 4)
-            if isinstance(without, str):
-                self._logprobs = True
-            else:
-                reply = without
-        if isinstance(reply, str):
-            if reply.startswith((REFUSED, SHUT)):
-                raise await self._refusal(reply, images)
-            return reply
-        self._logprobs = told and bool(reply.first)
-        if self._config.logprobs == "require" and not self._logprobs:
-            self._logprobs = True
-            raise ConfigError(
-                "the server does not tell log-probabilities",
-                expected=f"logprobs and top_logprobs={TOP_LOGPROBS} in the reply",
-                got="a reply without",
-                fix="serve the model with vLLM or SGLang, or vlm.logprobs=prefer: words alone then",
-            )
-        self._probed = images
-        return ""
-
-    async def _refusal(self, problem: str, images: int) -> ConfigError:
-        fix = f"can it take {images} pictures at once (vLLM: --limit-mm-per-prompt)? see its log"
-        try:
-            status, models = await self._send("GET", "/models", None)
-        except _FailedError:
-            status, models = 0, b""
-        if "status 401" in problem or "status 403" in problem:
-            fix = "give its key: vlm.key_file=FILE or vlm.key_env=NAME"
-        elif status == 200:
-            try:
-                names = [str(entry["id"]) for entry in json.loads(models)["data"]]
-            except (ValueError, LookupError, TypeError, RecursionError):
-                names = []
-            if names and self._config.model not in names:
-                fix = f"vlm.model={names[0]}: {did_you_mean(self._config.model, names[:20])}"
-        return ConfigError(
-            "the server of the vision-language model refuses questions",
-            expected=f"answers of '{self._config.model}' at {self._url}",
-            got=problem,
-            fix=fix,
-        )
-
     # -- the wire --------------------------------------------------------------------------------
 
-    async def _complete(
-        self, system: str, content: list[dict[str, Any]], max_tokens: int
-    ) -> Reply | str:
-        """One chat completion, tried again as configured; or the problem."""
-        config = self._config
-        messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
-        if system:
-            messages.insert(0, {"role": "system", "content": system})
-        body = {"model": config.model, "messages": messages, "max_tokens": max_tokens}
-        body |= {"temperature": 0, **config.extra}
-        if self._logprobs:
-            body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
-        data, problem = json.dumps(body).encode(), ""
-        guess = 1.0 if config.budget_unit == "requests" else _tokens(config, content, max_tokens)
+    async def _exchange(self, request: Request) -> tuple[Any, str]:
+        """`wire.Exchange`: tried again as configured."""
+        config, problem = self._config, ""
+        guess = 1.0 if config.budget_unit == "requests" else request.tokens
         for attempt in range(config.retries + 1):
             if self.breaker.wait_s:
-                return problem or BREAKER_OPEN
+                return None, problem or BREAKER_OPEN
             paid = self.budget.take(guess)
             self._over_budget = paid is None
             if paid is None:
-                return problem or OVER_BUDGET
+                return None, problem or OVER_BUDGET
             try:
-                status, reply = await self._send("POST", "/chat/completions", data)
+                status, reply = await self._send("POST", request.path, request)
             except _FailedError as failure:
                 problem, wait_s = failure.problem, failure.wait_s
                 self.breaker.failed(wait_s if wait_s > MAX_BACKOFF_S else 0.0)
@@ -407,27 +333,33 @@ class VlmClient:
             if status != 200:
                 said = repr(reply[:MAX_TEXT].decode("utf-8", "replace"))
                 if status in UNFIT:
-                    return f"{REFUSED}: status {status} {said}"
-                self._probed = 0  # the next question finds out, and says, what is wrong
-                return f"{SHUT}: status {status} {said}"
+                    return None, f"{REFUSED}: status {status} {said}"
+                self._wire.forget()  # the next question finds out, and says, what is wrong
+                return None, f"{SHUT}: status {status} {said}"
             return self._replied(reply, paid)
-        return problem
+        return None, problem
 
-    def _replied(self, body: bytes, paid: list[float]) -> Reply | str:
+    def _replied(self, body: bytes, paid: list[float]) -> tuple[Any, str]:
         if len(body) > MAX_REPLY_BYTES:
-            return f"{NOT_AN_ANSWER}: {TOO_LARGE}"
+            return None, f"{NOT_AN_ANSWER}: {TOO_LARGE}"
         try:
             data = json.loads(body)
         except (ValueError, RecursionError):
-            return f"{NOT_AN_ANSWER}: no JSON"
+            return None, f"{NOT_AN_ANSWER}: no JSON"
         if self._config.budget_unit == "tokens":
-            usage = data.get("usage") if isinstance(data, dict) else None
-            total = usage.get("total_tokens") if isinstance(usage, dict) else None
-            if type(total) is int and 0 <= total < 10**9:
-                self.budget.settle(paid, float(total))
-        return reply_of(data)
+            spent = self._wire.spent(data)
+            if spent is not None:
+                self.budget.settle(paid, spent)
+        return data, ""
 
-    async def _send(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+    async def _get(self, path: str) -> tuple[int, bytes]:
+        """`wire.Get`."""
+        try:
+            return await self._send("GET", path, None)
+        except _FailedError as failure:
+            return 0, failure.problem.encode()
+
+    async def _send(self, method: str, path: str, request: Request | None) -> tuple[int, bytes]:
         """(status, body) of one request; no more than one byte above the limit is kept.
 
         Raises:
@@ -440,14 +372,16 @@ class VlmClient:
                 proxy=config.proxy or None,
                 timeout=httpx.Timeout(config.timeout_s, connect=min(CONNECT_S, config.timeout_s)),
                 limits=httpx.Limits(max_connections=config.in_flight + 1),
-                headers={"Content-Type": "application/json", "Accept-Encoding": "identity"}
+                headers={"Accept-Encoding": "identity"}
                 | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
             )
-        self.requests += 1
+        body, kind = (
+            (request.body, {"Content-Type": request.content_type}) if request else (None, {})
+        )
         try:
             async with (
                 asyncio.timeout(config.timeout_s),
-                self._http.stream(method, self._url + path, content=body) as reply,
+                self._http.stream(method, self._url + path, content=body, headers=kind) as reply,
             ):
                 status, wait_s = reply.status_code, _retry_after_s(reply.headers)
                 if status in RETRIED or status >= 500:
@@ -472,18 +406,9 @@ class _FailedError(Exception):
         self.problem, self.wait_s = problem, wait_s
 
 
-def encoded(image: NDArray[np.uint8], px: int, quality: int) -> bytes:
-    """JPEG of uint8 [H, W, 3] RGB, its longer side at most `px` pixels."""
-    import cv2
-
-    height, width = image.shape[:2]
-    if (side := max(height, width)) > px:
-        size = max(round(width * px / side), 1), max(round(height * px / side), 1)
-        image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
-    bgr = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2BGR)
-    done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
-    assert done
-    return data.tobytes()
+def author_of(config: VlmConfig, kind: Kind) -> str:
+    """`VlmClient.author`, without a client. Raises as the protocol does for its settings."""
+    return f"{config.model} {PROTOCOLS[config.protocol](config).prompt_id(kind)}"
 
 
 def needed(name: str, extra: str = "vlm") -> Any:
@@ -559,13 +484,6 @@ def _read_key(config: VlmConfig) -> str:
             fix="put it into a file, chmod 600 FILE, vlm.key_file=FILE; or vlm.key_env=NAME",
         )
     return key
-
-
-def _tokens(config: VlmConfig, content: Sequence[Mapping[str, Any]], max_tokens: int) -> float:
-    """A guess at what a request costs, rather high; settled when the server tells."""
-    images = sum(part["type"] == "image_url" for part in content)
-    text = sum(len(part.get("text", "")) for part in content)
-    return images * (config.image_px / 28) ** 2 + text / 3 + 100 + max_tokens
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float:

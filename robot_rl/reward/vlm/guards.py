@@ -4,6 +4,7 @@ answer is known (`Cache`)."""
 from __future__ import annotations
 
 import logging
+import math
 import sqlite3
 import threading
 import time
@@ -66,7 +67,19 @@ class Budget:
         self.used = 0.0
 
     def take(self, cost: float) -> list[float] | None:
-        """An entry to settle; None = not now."""
+        """An entry to settle; None = not now.
+
+        Raises:
+            ConfigError: never, since it alone is more than an hour may cost.
+        """
+        if self._limit and cost > self._limit:
+            raise ConfigError(
+                "one question may cost more than the budget of an hour",
+                expected=f"vlm.budget_per_hour of at least {math.ceil(cost)}",
+                got=f"{self._limit:g}",
+                fix=f"vlm.budget_per_hour={math.ceil(cost)} or more, 0 = no limit; in tokens a "
+                "smaller vlm.image_px costs less",
+            )
         now_s = self._now_s()
         while self._spent and self._spent[0][0] <= now_s - HOUR_S:
             self.used -= self._spent.popleft()[1]

@@ -14,6 +14,7 @@ from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.experiment import Experiment
 from robot_rl.reward.vlm.client import VlmClient, VlmConfig
 from robot_rl.reward.vlm.questions import Kind, Question
+from robot_rl.spec import IMAGE
 from robot_rl.store.scenes import SCENES, Scenes
 
 if TYPE_CHECKING:
@@ -24,10 +25,17 @@ Picture = NDArray[np.uint8]
 
 @contextmanager
 def asking(
-    run: Path, *, server: str, model: str, task: str, camera: str = "", cache: str = ""
+    run: Path,
+    *,
+    server: str,
+    model: str,
+    task: str,
+    camera: str = "",
+    cache: str = "",
+    protocol: str = "chat",
 ) -> Iterator[Judge]:
     """A judge of pairs of moments of a run. Pictures are the camera's, or drawn where a simulated
-    run recorded none.
+    run recorded none. protocol: see `VlmConfig`.
 
     Raises:
         ConfigError: no such camera, and nothing to draw; or see `VlmClient`.
@@ -35,7 +43,8 @@ def asking(
     """
     with ExitStack() as stack:
         look = _looking(run, camera, stack)
-        client = stack.enter_context(VlmClient(VlmConfig(url=server, model=model, cache=cache)))
+        config = VlmConfig(url=server, model=model, cache=cache, protocol=protocol)
+        client = stack.enter_context(VlmClient(config))
 
         def judge(pairs: Sequence[tuple[Moment, Moment]]) -> list[float | None]:
             questions = [
@@ -50,7 +59,7 @@ def asking(
 def _looking(run: Path, camera: str, stack: ExitStack) -> Callable[[Any, int], Picture]:
     """(reel, frame) -> its picture."""
     experiment = Experiment.load(run)
-    cameras = [k for k in experiment.spec.observation if k.startswith("image/")]
+    cameras = [IMAGE + name for name in experiment.spec.cameras]
     if cameras:
         name = camera or cameras[0]
         if name not in cameras:

@@ -16,6 +16,7 @@ from robot_rl.reward.predicate import PredicateReward
 from robot_rl.reward.vlm.canary import Canary
 from robot_rl.reward.vlm.client import VlmClient
 from robot_rl.reward.vlm.worker import RewardWorker
+from robot_rl.spec import IMAGE
 from robot_rl.store.store import Store
 from robot_rl.types import Observation, RobotState
 
@@ -56,8 +57,7 @@ def labelling(config: VlmRewardConfig, store: Store) -> Iterator[Callable[[], st
     with ExitStack() as stack:
         client = stack.enter_context(VlmClient(config.server))
         canary = Canary.from_folder(Path(config.canary), config.task) if config.canary else None
-        images = [k for k in (store.spec.observation if store.spec else ()) if k[:6] == "image/"]
-        camera = config.camera or next(iter(images), "")
+        camera = config.camera or (IMAGE + store.spec.cameras[0] if store.spec else "")
         worker = stack.enter_context(
             RewardWorker(store, client, canary, config.worker, task=config.task, camera=camera)
         )

@@ -2,8 +2,9 @@
 
 It looks up what is true of a picture, by the bytes that the client sends or by a function of its
 pixels, and says that in the words it is asked for, over the same protocol (`/v1/chat/completions`
-with log-probabilities, `/v1/models`). It can be noisy, slow, broken and dishonest on purpose; all
-of that is drawn from what was asked and how often, so that it does the same in every run.
+with log-probabilities, `/v1/models`), or in numbers, as `heads` describes (`/evaluate_batch_npy`,
+`/model_info`). It can be noisy, slow, broken and dishonest on purpose; all of that is drawn from
+what was asked and how often, so that it does the same in every run.
 
     python -m robot_rl.reward.vlm.standin --run runs/x --camera image/front --fault malformed=0.1
 """
@@ -14,8 +15,10 @@ import argparse
 import asyncio
 import base64
 import hashlib
+import io
 import json
 import math
+import re
 import socket
 import sys
 import threading
@@ -30,7 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError, did_you_mean
-from robot_rl.reward.vlm.client import VlmConfig, encoded, needed
+from robot_rl.reward.vlm.client import PROTOCOLS, VlmConfig, needed
+from robot_rl.reward.vlm.heads import FIELDS
+from robot_rl.reward.vlm.questions import Kind
+from robot_rl.reward.vlm.wire import encoded
 from robot_rl.store.dataset import open_store
 from robot_rl.store.store import Store
 from robot_rl.types import PREDICATE, PROGRESS, SUCCESS_SCORE, EpisodeId
@@ -40,6 +46,7 @@ MODEL = "stand-in"
 FAULTS = ("malformed", "prose", "empty", "refusal", "nan", "oversized", "429", "500", "hang")
 SURE = 0.97  # probability that it puts on what it says
 BINS = "ABCDEFGHIJK"
+_AS_SENT = VlmConfig().image_px, VlmConfig().jpeg_quality  # so that one `Knows` does for both
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +146,9 @@ class StandIn:
 
     knows: see `Knows`; flip: share of pictures about which it errs; lying: it says the opposite of
     everything; faults: name of `FAULTS` -> share of requests; latency_s: of each answer; logprobs:
-    whether it tells them; key: it wants to be shown; asked: requests so far, by what became of
-    them; most_at_once: requests that waited together.
+    whether it tells them; protocol: what it speaks; lacks: kinds that it has no head for; key: it
+    wants to be shown; asked: requests so far, by what became of them; most_at_once: requests that
+    waited together.
     """
 
     def __init__(self, knows: Knows, **settings: Any) -> None:
@@ -148,10 +156,11 @@ class StandIn:
         self.flip, self.latency_s, self.retry_after_s = 0.0, 0.0, 1
         self.faults: Mapping[str, float] = {}
         self.logprobs, self.lying, self.key, self.model = True, False, "", MODEL
+        self.protocol, self.lacks = "chat", frozenset[Kind]()
         self.max_images = 16
         self.asked: Counter[str] = Counter()
         self.at_once, self.most_at_once = 0, 0
-        self.heard: dict[str, Any] = {}  # the last request's body
+        self.heard: dict[str, Any] = {}  # the last request: JSON, or the form's fields and arrays
         self._times: Counter[bytes] = Counter()
         for name, value in settings.items():
             if name not in vars(self) or name.startswith("_"):
@@ -169,34 +178,85 @@ class StandIn:
             routes=[
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/models", self._models, methods=["GET"]),
+                Route("/evaluate_batch_npy", self._heads, methods=["POST"]),
+                Route("/model_info", self._model_info, methods=["GET"]),
             ],
         )
 
     # -- what it serves --------------------------------------------------------------------------
 
     async def _models(self, request: Any) -> Any:
-        return _json(200, {"object": "list", "data": [{"id": self.model, "object": "model"}]})
+        listed = {"object": "list", "data": [{"id": self.model, "object": "model"}]}
+        return self._refusal(request, "chat") or _json(200, listed)
 
-    async def _chat(self, request: Any) -> Any:
+    async def _model_info(self, request: Any) -> Any:
+        info = {"model_path": self.model, "num_gpus": 0, "experiment_config": {}}
+        return self._refusal(request, "heads") or _json(200, info)
+
+    def _refusal(self, request: Any, protocol: str) -> Any:
+        """None = it is admitted."""
+        if protocol != self.protocol:
+            return _json(404, {"detail": "Not Found"})
         if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
             return _json(401, {"error": {"message": "wrong key"}})
+        return None
+
+    async def _chat(self, request: Any) -> Any:
+        if (refusal := self._refusal(request, "chat")) is not None:
+            return refusal
         raw = await request.body()
         self.heard = asked = json.loads(raw)
         if asked["model"] != self.model:
             return _json(404, {"error": {"message": f"no model {asked['model']}"}})
         pictures, text = _contents(asked["messages"])
-        if len(pictures) > self.max_images:
-            return _json(400, {"error": {"message": f"at most {self.max_images} images"}})
+        instead, fault = await self._late(request, raw, len(pictures))
+        if instead is not None:
+            return instead
+        if fault:
+            return _json(200, self._wrong_words(fault))
+        shares = self._says(text, pictures)
+        return _json(200, self._completion(shares, bool(asked.get("logprobs"))))
+
+    async def _heads(self, request: Any) -> Any:
+        if (refusal := self._refusal(request, "heads")) is not None:
+            return refusal
+        raw = await request.body()
+        self.heard = _form(raw, request.headers["content-type"])
+        sample = self.heard["sample_0"]
+        names = [
+            n for n in ("trajectory", "chosen_trajectory", "rejected_trajectory") if n in sample
+        ]
+        clips = [self.heard[sample[name]["frames"]["__numpy_file__"]] for name in names]
+        instead, fault = await self._late(request, raw, sum(len(clip) for clip in clips))
+        if instead is not None:
+            return instead
+        if fault == "refusal":
+            return _json(422, {"detail": "I will not look at this."})
+        return _json(200, self._numbers(clips, fault))
+
+    async def _late(self, request: Any, raw: bytes, pictures: int) -> tuple[Any, str]:
+        """After its latency: (what is sent instead of an answer, None = nothing; else the fault
+        that an answer has)."""
+        if pictures > self.max_images:
+            return _json(400, {"error": {"message": f"at most {self.max_images} images"}}), ""
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(self.latency_s)
         self.at_once -= 1
         fault = self._fault(raw)
         self.asked[fault or "answered"] += 1
-        if fault:
-            return await self._faulty(fault, request)
-        shares = self._says(text, pictures)
-        return _json(200, self._completion(shares, bool(asked.get("logprobs"))))
+        if fault == "hang":
+            while not await request.is_disconnected():
+                await asyncio.sleep(0.02)
+        if fault in ("429", "500"):
+            headers = {"Retry-After": str(self.retry_after_s)} if fault == "429" else {}
+            return _json(int(fault), {"error": {"message": "later"}}, headers), ""
+        broken = {
+            "hang": b"",
+            "oversized": b'{"choices": "' + b"x" * (2 << 20) + b'"}',
+            "malformed": b'{"choices": [{"mess',
+        }
+        return (_raw(200, broken[fault]), "") if fault in broken else (None, fault)
 
     def _fault(self, raw: bytes) -> str:
         """Which of the faults befalls this request: a matter of what and how often was asked."""
@@ -208,26 +268,18 @@ class StandIn:
             point -= share
         return ""
 
-    async def _faulty(self, fault: str, request: Any) -> Any:
-        if fault == "hang":
-            while not await request.is_disconnected():
-                await asyncio.sleep(0.02)
-        if fault in ("429", "500"):
-            headers = {"Retry-After": str(self.retry_after_s)} if fault == "429" else {}
-            return _json(int(fault), {"error": {"message": "later"}}, headers)
+    def _wrong_words(self, fault: str) -> dict[str, Any]:
         if fault == "refusal":
             choice = {"message": {"content": None, "refusal": "I will not look at this."}}
-            return _json(200, {"choices": [choice]})
+            return {"choices": [choice]}
         if fault == "nan":
             token = {"token": "yes", "logprob": math.nan, "top_logprobs": []}
             choice = {"message": {"content": "yes"}, "logprobs": {"content": [token]}}
-            return _json(200, {"choices": [choice]})
-        if fault == "oversized":
-            return _raw(200, b'{"choices": "' + b"x" * (2 << 20) + b'"}')
+            return {"choices": [choice]}
         if fault == "prose":
             shares = {"Well": 0.9, "yes": 0.05, "A": 0.05}
-            return _json(200, self._completion(shares, True, text="Well, yes and no: 73 or A"))
-        return _raw(200, b'{"choices": []}' if fault == "empty" else b'{"choices": [{"mess')
+            return self._completion(shares, True, text="Well, yes and no: 73 or A")
+        return {"choices": []}
 
     def _says(self, text: str, pictures: Sequence[bytes]) -> dict[str, float]:
         """Word -> probability, in the words that the question asks for."""
@@ -249,6 +301,29 @@ class StandIn:
             return {"B": share, "A": 1.0 - share}
         share = SURE if known[-1].success else 1.0 - SURE
         return {"yes": share, "no": 1.0 - share}
+
+    def _numbers(self, clips: Sequence[NDArray[np.uint8]], fault: str) -> dict[str, Any]:
+        """Of every head; of a picture that nobody knows, null."""
+        truths = [[self._truth(encoded(frame, *_AS_SENT)) for frame in clip] for clip in clips]
+        last = [clip[-1] for clip in truths]
+        parts: dict[str, Any] = dict.fromkeys(part for part, _ in FIELDS.values())
+        if len(clips) == 1:
+            done = [t and (SURE if t.success else 1.0 - SURE) for t in truths[0]]
+            parts["outputs_progress"] = {"progress_pred": [[t and t.progress for t in truths[0]]]}
+            parts["outputs_success"] = {"success_probs": [done]}
+        else:
+            a, b = (math.nan if t is None else t.progress for t in last)
+            share = 0.5 if a == b else SURE if a > b else 1.0 - SURE
+            pair = [None if None in last else share]
+            parts["outputs_preference"] = {"prediction_probs": pair, "preference_labels": [1.0]}
+        for part, key in FIELDS.values():
+            if fault in ("nan", "prose") and parts[part]:
+                wrong = math.nan if fault == "nan" else "Well, 73"
+                row = [wrong] * len(clips[0])
+                parts[part] |= {key: [row] if len(clips) == 1 else [wrong]}
+            if fault == "empty":
+                parts[part] = None
+        return parts | {FIELDS[kind][0]: None for kind in self.lacks}
 
     def _truth(self, data: bytes) -> Truth | None:
         truth = self.knows(data)
@@ -302,6 +377,19 @@ def _contents(messages: Sequence[Mapping[str, Any]]) -> tuple[list[bytes], str]:
     return pictures, text
 
 
+def _form(raw: bytes, content_type: str) -> dict[str, Any]:
+    """The fields of multipart/form-data: arrays, and JSON."""
+    boundary = content_type.partition("boundary=")[2].encode()
+    found: dict[str, Any] = {}
+    for part in raw.split(b"--" + boundary)[1:-1]:
+        head, _, body = part.partition(b"\r\n\r\n")
+        name = re.search(rb'; name="([^"]*)"', head)
+        assert name is not None and body.endswith(b"\r\n")
+        body, is_file = body[:-2], b'filename="' in head
+        found[name[1].decode()] = np.load(io.BytesIO(body)) if is_file else json.loads(body)
+    return found
+
+
 def _uniform(digest: bytes) -> float:
     """In [0, 1), from bytes."""
     return int.from_bytes(hashlib.sha256(digest).digest()[:7], "big") / 2**56
@@ -329,7 +417,8 @@ def _server(stand_in: StandIn, port: int) -> tuple[Any, socket.socket, str]:
     config = uvicorn.Config(
         stand_in.app(), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
     )
-    return uvicorn.Server(config), listening, f"http://{HOST}:{listening.getsockname()[1]}/v1"
+    url = f"http://{HOST}:{listening.getsockname()[1]}"
+    return uvicorn.Server(config), listening, url + "/v1" * (stand_in.protocol == "chat")
 
 
 @contextmanager
@@ -356,6 +445,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--latency-ms", type=float, default=0.0)
     parser.add_argument("--flip", type=float, default=0.0, help="share of pictures it errs about")
     parser.add_argument("--fault", action="append", default=[], metavar="NAME=SHARE")
+    parser.add_argument("--protocol", choices=list(PROTOCOLS), default="chat")
     parser.add_argument("--no-logprobs", action="store_true")
     parser.add_argument("--lying", action="store_true")
     args = parser.parse_args(argv)
@@ -381,6 +471,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         latency_s=args.latency_ms / 1000.0,
         flip=args.flip,
         faults=faults,
+        protocol=args.protocol,
         logprobs=not args.no_logprobs,
         lying=args.lying,
     )

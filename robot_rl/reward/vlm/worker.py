@@ -3,7 +3,7 @@
     worker = RewardWorker(store, client, canary, WorkerConfig(),
                           task="put the peg into the hole", camera="image/front")
     worker.start()                                  # or worker.turn() now and then
-    worker.status                                   # one line for people
+    worker.trouble                                  # one line for people, "" = there is none
 
 Of each finished episode, newest first, it asks whether the last frames show success, and how far
 the task is once a second. What it writes (source "vlm", author "MODEL PROMPT@HASH"):
@@ -12,6 +12,11 @@ the task is once a second. What it writes (source "vlm", author "MODEL PROMPT@HA
     vlm_success     the episode: 1 or 0, where k of the last n frames agree
     progress        frame f: phi(f); with `fill` also, by author "MODEL PROMPT@HASH held", of every
                     frame: the newest phi that was known there, 0 at the start
+    progress_change with `way=change`, in the place of phi(f): what was done since the frame asked
+                    about before (VLAC); `fill` adds the changes up, as far as all are known
+
+An episode with a question on which the server fails (a timeout, 5xx) goes behind the others; where
+it does so again and again, and answers others in between, that question is given up.
 
 What is unlabelled writes no row. What is in the store is never asked again, so a restart goes on.
 Evaluation episodes are left alone, and so is what was aborted.
@@ -33,16 +38,19 @@ from numpy.typing import NDArray
 from robot_rl.errors import RobotRLError, SpecError, did_you_mean
 from robot_rl.reward.vlm.canary import Canary
 from robot_rl.reward.vlm.client import VlmClient
-from robot_rl.reward.vlm.questions import Answer, Kind, Question
+from robot_rl.reward.vlm.questions import BUSY, DOWN, TIMEOUT, Answer, Kind, Question, integrate
 from robot_rl.store.review import VLM_SUCCESS
 from robot_rl.store.store import Store
-from robot_rl.types import PROGRESS, SUCCESS_SCORE, Ending, EpisodeId, Label, Step
+from robot_rl.types import PROGRESS, PROGRESS_CHANGE, SUCCESS_SCORE, Ending, EpisodeId, Label, Step
 
 log = logging.getLogger(__name__)
 
 SOURCE = "vlm"
 HELD = " held"  # ends the author of what was filled in
 MAX_LOOKED_AT = 100  # episodes per turn: bounds the first turn after a restart
+MAX_FAILED = 10  # times that the server fails on one question, and then answers another
+WAYS = (Kind.PROGRESS, Kind.CHANGE)  # how progress may be asked
+FAILED = (TIMEOUT, BUSY, DOWN)  # of the server, or of this one question: who knows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +61,7 @@ class WorkerConfig:
     success_needed: int = 3  # k of them
     threshold: float = 0.5  # p from which a frame shows success
     period_s: float = 1.0  # between two frames whose progress is asked; 0 = do not ask
+    way: str = "progress"  # since the start of the episode; "change": since the one before (VLAC)
     fill: bool = True  # progress of the frames between, too
     questions_per_turn: int = 64
     tries: int = 2  # turns in which a question that has no answer is asked
@@ -67,6 +76,8 @@ class WorkerConfig:
             raise ValueError(
                 "success_needed must be more than half of success_frames, and not more"
             )
+        if self.way not in WAYS:
+            raise ValueError(f"way must be one of {', '.join(WAYS)}, got {self.way!r}")
         if self.period_s < 0.0 or not 0.0 < self.threshold < 1.0:
             raise ValueError("period_s must not be negative, threshold lies in (0, 1)")
         if min(self.questions_per_turn, self.tries) < 1 or self.success_frames < 0:
@@ -77,16 +88,16 @@ class WorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A label that is missing. number: the label's step; frame: what is looked at."""
+    """A label that is missing. number: the label's step; frames: what is shown, oldest first."""
 
     id: EpisodeId
     kind: Kind
     number: int
-    frame: int
+    frames: tuple[int, ...]
 
 
 class RewardWorker:
-    """See the module. `turn` and `status` may be called from different threads.
+    """See the module. `turn` and `trouble` may be called from different threads.
 
     Args:
         canary: None = nobody checks the server.
@@ -120,15 +131,18 @@ class RewardWorker:
             )
         self._store, self._client, self._canary, self._config = store, client, canary, config
         self._task, self._camera, self._now_s, self._stamp_ns = task, camera, now_s, stamp_ns
+        self._way = Kind(config.way)
         self._stride = max(round(config.period_s * store.spec.control_hz), 1)
         self._seq, self._finished = -1, list[EpisodeId]()
-        self._done, self._given_up = set[EpisodeId](), set[EpisodeId]()
+        self._done = set[EpisodeId]()
+        self._behind: Counter[EpisodeId] = Counter()  # turns in which the server failed
         self._unanswered: Counter[_Wanted] = Counter()
+        self._failed: Counter[_Wanted] = Counter()  # while others were answered
+        self._failing = set[_Wanted]()  # since the server last answered
         self._canary_due_s, self._canary_problem = -float("inf"), ""
         self._resume_s, self._trouble, self._said = -float("inf"), "", ""
         self._busy = False  # more to do at once
         self._stop, self._thread = threading.Event(), None
-        self.written = 0
 
     # -- for the owner ---------------------------------------------------------------------------
 
@@ -138,7 +152,8 @@ class RewardWorker:
         try:
             if self._now_s() < self._resume_s:
                 return 0
-            self._trouble, written = "", self._turn()
+            self._trouble = ""
+            return self._turn()
         except RobotRLError as error:
             self._rest(f"{error.summary}; {error.got}; {error.fix}")
             return 0
@@ -146,22 +161,11 @@ class RewardWorker:
             log.exception("reward worker")
             self._rest(f"{type(error).__name__}: {error}")
             return 0
-        self.written += written
-        return written
 
     @property
     def waiting(self) -> int:
         """Episodes that are not labelled yet."""
         return sum(id_ not in self._done for id_ in self._finished)
-
-    @property
-    def status(self) -> str:
-        """What it does, in one line."""
-        count = self.waiting
-        what = f"{count} episode{'s wait' if count != 1 else ' waits'}" if count else "all labelled"
-        if self._given_up:
-            what += f" ({len(self._given_up)} without an answer)"
-        return f"{what}; {self.trouble}" if self.trouble else what
 
     @property
     def trouble(self) -> str:
@@ -204,9 +208,8 @@ class RewardWorker:
         if not (first or self.waiting) or not self._trusted():
             return 0
         looked = 0
-        for id_ in self._finished:
-            if id_ in self._done:
-                continue
+        left = (id_ for id_ in self._finished if id_ not in self._done)
+        for id_ in sorted(left, key=lambda i: self._behind[i]):
             looked += 1
             steps = self._store.steps(id_)
             wanted = self._wanted(id_, steps)
@@ -214,9 +217,7 @@ class RewardWorker:
             if wanted and steps[-1].next_frame not in frames:
                 continue  # it comes behind the step
             if wanted:
-                return self._label(
-                    wanted[: self._config.questions_per_turn], frames, steps[0].frame
-                )
+                return self._label(wanted[: self._config.questions_per_turn], frames)
             written = self._conclude(id_, steps)
             if written or looked >= MAX_LOOKED_AT:
                 self._busy = True
@@ -252,35 +253,48 @@ class RewardWorker:
         config = self._config
         have = {(x.author, x.kind, x.step) for x in self._store.labels(id_)}
         last = steps[-config.success_frames :] if config.success_frames else []
-        wanted = [_Wanted(id_, Kind.SUCCESS, s.step, s.next_frame) for s in last]
-        if config.period_s:
-            frames = sorted({s.next_frame for s in steps})
-            keyframes = {*frames[self._stride - 1 :: self._stride], *frames[-1:]}
-            wanted += [_Wanted(id_, Kind.PROGRESS, f, f) for f in sorted(keyframes)]
-        return [
+        wanted = [_Wanted(id_, Kind.SUCCESS, s.step, (s.next_frame,)) for s in last]
+        wanted += self._keyframes(id_, steps)
+        wanted = [
             w
             for w in wanted
             if (self._client.author(w.kind), _LABEL[w.kind], w.number) not in have
             and self._unanswered[w] < config.tries
+            and self._failed[w] < MAX_FAILED
         ]
+        # what failed goes last: the first one finds out whether a server is back
+        return sorted(wanted, key=lambda w: self._failed[w] + (w in self._failing))
+
+    def _keyframes(self, id_: EpisodeId, steps: Sequence[Step]) -> list[_Wanted]:
+        """Where progress is asked, oldest first."""
+        if not self._config.period_s:
+            return []
+        frames, start = sorted({s.next_frame for s in steps}), steps[0].frame
+        chosen = sorted({*frames[self._stride - 1 :: self._stride], *frames[-1:]})
+        before = [start, *chosen[:-1]] if self._way is Kind.CHANGE else [start] * len(chosen)
+        return [_Wanted(id_, self._way, f, (b, f)) for b, f in zip(before, chosen, strict=True)]
 
     def _frames(self, id_: EpisodeId) -> dict[int, NDArray[np.uint8]]:
         return {f.frame: f.observation[self._camera] for f in self._store.frames(id_)}
 
-    def _label(
-        self, asked: Sequence[_Wanted], frames: Mapping[int, NDArray[np.uint8]], start: int
-    ) -> int:
+    def _label(self, asked: Sequence[_Wanted], frames: Mapping[int, NDArray[np.uint8]]) -> int:
         """Ask, and write what was answered."""
-        questions = []
-        for w in asked:
-            seen = (start, w.frame) if w.kind is Kind.PROGRESS else (w.frame,)
-            questions.append(Question(w.kind, tuple(frames[f] for f in seen), self._task))
+        questions = [
+            Question(w.kind, tuple(frames[f] for f in w.frames), self._task) for w in asked
+        ]
         answers = self._client.ask(questions)
         rows = self._rows(asked, answers)
         self._store.append(rows)
         for w, answer in zip(asked, answers, strict=True):
-            if answer.value is None and not answer.later:
-                self._unanswered[w] += 1
+            if answer.problem.partition(":")[0] in FAILED:
+                self._failing.add(w)
+            elif not answer.later:
+                self._failing.discard(w)
+                self._unanswered[w] += answer.value is None
+        self._behind[asked[0].id] += not self._failing.isdisjoint(asked)
+        if not all(a.later for a in answers):  # it is there: what failed, failed of itself
+            self._failed.update(self._failing)
+            self._failing.clear()
         late = next((a for a in answers if a.later), None)
         if late is not None:
             self._rest(late.problem, max(self._client.wait_s, self._config.poll_s))
@@ -310,8 +324,6 @@ class RewardWorker:
             rows += self._filled(id_, steps, labels)
         self._store.append(rows)
         self._done.add(id_)
-        if any(w.id == id_ and n >= self._config.tries for w, n in self._unanswered.items()):
-            self._given_up.add(id_)
         return len(rows)
 
     def _verdict(
@@ -335,13 +347,18 @@ class RewardWorker:
         self, id_: EpisodeId, steps: Sequence[Step], labels: Sequence[Label]
     ) -> list[Label]:
         """phi of every frame, held: a potential needs all of them, and may not look ahead."""
-        author = self._client.author(Kind.PROGRESS)
-        known = {x.step: x.value for x in labels if (x.kind, x.author) == (PROGRESS, author)}
+        author, way = self._client.author(self._way), self._way
+        known = {x.step: x.value for x in labels if (x.kind, x.author) == (_LABEL[way], author)}
         if not known or any(x.author == author + HELD for x in labels):
             return []
+        if way is Kind.CHANGE:
+            asked = [w.number for w in self._keyframes(id_, steps)]
+            curve = integrate([known.get(f) for f in asked])[1:]
+            known = dict(zip(asked, curve, strict=True))
         rows, phi = [], 0.0  # at its start nothing of an episode is done, by the question's words
         for number, frame in enumerate([steps[0].frame, *(s.next_frame for s in steps)]):
-            phi = known.get(frame, phi)
+            if (phi := known.get(frame, phi)) is None:
+                break  # what changed is not known, so nothing that comes later is
             rows.append(
                 Label(id_, number, frame, PROGRESS, phi, SOURCE, author + HELD, self._stamp_ns())
             )
@@ -354,4 +371,8 @@ class RewardWorker:
         self._resume_s = self._now_s() + (pause_s or self._config.again_s)
 
 
-_LABEL = {Kind.SUCCESS: SUCCESS_SCORE, Kind.PROGRESS: PROGRESS}
+_LABEL = {
+    Kind.SUCCESS: SUCCESS_SCORE,
+    Kind.PROGRESS: PROGRESS,
+    Kind.CHANGE: PROGRESS_CHANGE,
+}
