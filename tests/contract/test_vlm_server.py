@@ -229,7 +229,7 @@ def test_a_server_that_takes_too_long_is_given_up(line: Line, how: str) -> None:
     began_s = time.monotonic()
     answer = one(client, success(0.95))
     assert answer.problem == "timeout: 0.5 s" and answer.later
-    assert time.monotonic() - began_s < 2.5 and len(line.time.slept) == 1
+    assert time.monotonic() - began_s < 10.0 and len(line.time.slept) == 1
     line.stand_in.faults, line.stand_in.latency_s = {}, 0.0
     assert one(client, success(0.95)).value == pytest.approx(0.97)
 
@@ -271,7 +271,7 @@ def raw_server(answer: Callable[[socket.socket], None]) -> Iterator[str]:
 def test_a_reply_that_drips_is_cut_off_by_the_whole_time() -> None:
     def drip(talk: socket.socket) -> None:
         talk.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-        for _ in range(100):
+        for _ in range(1000):
             talk.sendall(b" ")
             time.sleep(0.03)
 
@@ -279,7 +279,7 @@ def test_a_reply_that_drips_is_cut_off_by_the_whole_time() -> None:
     with raw_server(drip) as url, VlmClient(_at(config, url)) as client:
         began_s = time.monotonic()
         assert one(client, success(0.5)).problem.startswith("timeout")
-        assert time.monotonic() - began_s < 2.0
+        assert time.monotonic() - began_s < 10.0  # 30 s if it were heard to the end
 
 
 @in_both

@@ -226,4 +226,4 @@ def test_a_slow_network_carries_a_robot_at_10_hz(bench: Bench) -> None:
     bench.record(0)
     began_s = time.monotonic()
     bench.drain()
-    assert time.monotonic() - began_s < 4.0  # 2 s of robot time
+    assert time.monotonic() - began_s < 10.0  # 1 s alone

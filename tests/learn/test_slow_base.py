@@ -167,7 +167,7 @@ def test_a_base_that_never_answers_its_first_question_stops_the_episode(base: Sl
     schedule.begin_episode()
     began_s = time.monotonic()
     look(schedule, 0)
-    assert schedule.problem and time.monotonic() - began_s < 1.0
+    assert schedule.problem and time.monotonic() - began_s < 5.0
     base.go.release()
     schedule.close()
 

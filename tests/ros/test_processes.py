@@ -62,14 +62,14 @@ def wait_moving(world: World, lease: str) -> None:
         8.0,
         lambda: f"the arm moves; {situation(world)}",
     )
-    wait_for(lambda: sum(m.lease == lease for m in probe.moves()) >= 3, 5.0, "the probe hears it")
+    wait_for(lambda: sum(m.lease == lease for m in probe.moves()) >= 3, 15.0, "the probe hears it")
 
 
 def at_rest(world: World) -> bool:
     """The impedance controller has settled: less than 0.1 mm in 0.2 s."""
     probe = world.probe
     before_m, before_s = probe.tcp().position_m, probe.now_s()
-    wait_for(lambda: probe.now_s() > before_s + 0.2, 5.0, "run time goes on")
+    wait_for(lambda: probe.now_s() > before_s + 0.2, 15.0, "run time goes on")
     return bool(np.linalg.norm(probe.tcp().position_m - before_m) < 0.0001)
 
 
@@ -79,10 +79,10 @@ def calm(world: World) -> None:
     if probe.stopped():
         assert probe.call(topics.SIM_RESUME).success
     if probe.report().mode == "protective_stop":
-        wait_for(lambda: probe.call(topics.GATE_ACKNOWLEDGE).success, 5.0, "acknowledged")
+        wait_for(lambda: probe.call(topics.GATE_ACKNOWLEDGE).success, 15.0, "acknowledged")
     probe.call(topics.GATE_HOLD)
     probe.wait_mode("hold")
-    wait_for(lambda: at_rest(world), 5.0, "the arm has come to rest")
+    wait_for(lambda: at_rest(world), 15.0, "the arm has come to rest")
     assert probe.call(topics.GATE_RESUME).success
 
 
@@ -106,11 +106,11 @@ def test_graph_comes_up_in_hold_and_reports_its_health(world: World) -> None:
     time.sleep(1.0)
     rate_hz = (len(probe.heard["current_pose"]) - before) / (time.monotonic() - began_s)
     assert 25 < rate_hz < 60  # 50, on a machine that may stall
-    wait_for(lambda: diagnostics(world, "/gate").get("mode") == "hold", 3.0, "gate diagnostics")
+    wait_for(lambda: diagnostics(world, "/gate").get("mode") == "hold", 15.0, "gate diagnostics")
     for node in ("/sim", "/gate", "/watchdog", "/operator"):
-        wait_for(lambda n=node: diagnostics(world, n), 3.0, f"diagnostics of {node}")
+        wait_for(lambda n=node: diagnostics(world, n), 15.0, f"diagnostics of {node}")
     rate = lambda: float(diagnostics(world, "/gate").get("joint_states/rate_hz", 0))  # noqa: E731
-    wait_for(lambda: rate() > 30, 4.0, "the gate sees joint_states at 50 Hz")
+    wait_for(lambda: rate() > 30, 15.0, "the gate sees joint_states at 50 Hz")
 
 
 def test_an_armed_request_moves_the_arm_and_is_answered(world: World) -> None:
@@ -160,7 +160,7 @@ def test_after_a_persons_hold_nothing_arms_until_a_person_lets_it_go_on(world: W
     probe.send(wire.ArmRequest("asks", probe.now_s()))
     answers = probe.answers("asks", 1.0)
     assert answers and not answers[-1].granted and answers[-1].reason.startswith("person")
-    wait_for(lambda: probe.report().waits, 2.0, "the gate says that it waits")
+    wait_for(lambda: probe.report().waits, 15.0, "the gate says that it waits")
     assert probe.call(topics.GATE_RESUME).success
     assert probe.report().mode == "hold"  # going on is not arming
     assert probe.arm("driver").granted
@@ -186,7 +186,7 @@ def test_garbage_on_the_request_topic_is_counted_and_ignored(world: World) -> No
     for text in garbage:
         probe.requests.publish(String(data=text))
         time.sleep(0.02)  # depth 10: a burst may be thinned out, which is not what is tested
-    wait_for(lambda: probe.report().rejected == before + len(garbage), 3.0, "all counted")
+    wait_for(lambda: probe.report().rejected == before + len(garbage), 15.0, "all counted")
     assert probe.report().mode == "hold"
     assert np.linalg.norm(probe.tcp().position_m - start_m) < STILL_M
     assert "gate" in world.supervisor.pids() and world.supervisor.restarts()["gate"] == 0
@@ -211,7 +211,7 @@ def killed_requester(world: World, lease: str) -> tuple[float, float]:
     def paused() -> list[tuple[float, wire.GateReport]]:
         return [(t, r) for t, r in probe.reports() if t > killed_s and r.mode == "pause"]
 
-    arrived_s, report = wait_for(paused, 5.0, "the gate pauses")[0]
+    arrived_s, report = wait_for(paused, 15.0, "the gate pauses")[0]
     moves = [r for r in probe.moves() if r.lease == lease]
     return report.stamp_s - moves[-1].stamp_s, arrived_s - killed_s
 
@@ -241,20 +241,22 @@ def test_a_second_publisher_stops_the_gate_and_is_ignored_by_the_arm(world: Worl
     rival = publisher(stranger.node, topics.TARGET_POSE)
     lure = convert.pose_to(pose(start.position_m + 0.05, start.quaternion_xyzw), 0.0, "base")
     try:
-        wait_for(lambda: probe.node.count_publishers("target_pose") == 2, 3.0, "both are seen")
+        wait_for(lambda: probe.node.count_publishers("target_pose") == 2, 15.0, "both are seen")
         assert "publishers" in probe.wait_mode("protective_stop").reason
         for _ in range(10):
             rival.publish(lure)
             time.sleep(0.05)
         assert np.linalg.norm(probe.tcp().position_m - start.position_m) < STILL_M
-        wait_for(lambda: "publishers" in diagnostics(world, "/sim").get("message", ""), 3.0, "told")
+        wait_for(
+            lambda: "publishers" in diagnostics(world, "/sim").get("message", ""), 15.0, "told"
+        )
         ignored = lambda: int(diagnostics(world, "/sim")["commands_ignored"])  # noqa: E731
-        wait_for(lambda: ignored() > 0, 3.0, "ignored commands are counted")
+        wait_for(lambda: ignored() > 0, 15.0, "ignored commands are counted")
         assert probe.call(topics.GATE_ACKNOWLEDGE).success
         assert not probe.arm("victim", timeout_s=0.5).granted  # still two
     finally:
         stranger.close()
-    wait_for(lambda: probe.node.count_publishers("target_pose") == 1, 5.0, "the rival is gone")
+    wait_for(lambda: probe.node.count_publishers("target_pose") == 1, 15.0, "the rival is gone")
     assert probe.arm("victim").granted
     calm(world)
 
@@ -267,7 +269,7 @@ def killed_gate(world: World, lease: str) -> float:
         wait_moving(world, lease)
         os.kill(world.supervisor.pids()["gate"], signal.SIGKILL)
         killed_s = time.monotonic()
-        wait_for(probe.stopped, 3.0, "the watchdog stops the controller")
+        wait_for(probe.stopped, 15.0, "the watchdog stops the controller")
         stops = probe.heard["controller/stopped"]
         return next(t for t, m in stops if t > killed_s and m.data) - killed_s
     finally:
@@ -280,7 +282,7 @@ def test_kill_9_of_the_gate_stops_the_controller_and_recovery_moves_nothing(worl
     for attempt in range(ATTEMPTS):
         restarts = world.supervisor.restarts()["gate"]
         took_s.append(killed_gate(world, f"orphan-{attempt}"))
-        wait_for(lambda: at_rest(world), 5.0, "the arm has come to rest")
+        wait_for(lambda: at_rest(world), 15.0, "the arm has come to rest")
         where_m = probe.tcp().position_m
         wait_for(lambda n=restarts: world.supervisor.restarts()["gate"] > n, 10.0, "restarted")
         before = len(probe.heard["gate/heartbeat"])
@@ -306,7 +308,7 @@ def test_sigterm_to_the_gate_ends_with_a_hold(world: World) -> None:
         pid = world.supervisor.pids()["gate"]
         asked_s = time.monotonic()
         os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: world.supervisor.pids().get("gate") != pid, 3.0, "it has ended")
+        wait_for(lambda: world.supervisor.pids().get("gate") != pid, 15.0, "it has ended")
         time.sleep(0.1)
         ended = [(t, r) for t, r in probe.reports() if t > asked_s]
         assert ended and ended[-1][1].reason == "gate: shutting down"
@@ -314,7 +316,7 @@ def test_sigterm_to_the_gate_ends_with_a_hold(world: World) -> None:
         measured = [m for t, m in probe.heard["current_pose"] if t <= sent_s][-1]
         gap_m = convert.pose_from(last).position_m - convert.pose_from(measured).position_m
         assert np.linalg.norm(gap_m) < 0.004  # the measured pose, not the 10 mm ahead of it
-        wait_for(lambda: world.supervisor.restarts()["gate"] > restarts, 5.0, "started again")
+        wait_for(lambda: world.supervisor.restarts()["gate"] > restarts, 15.0, "started again")
         before = len(probe.heard["gate/heartbeat"])
         wait_for(lambda: len(probe.heard["gate/heartbeat"]) > before, 10.0, "it beats")
     finally:

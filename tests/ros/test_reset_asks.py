@@ -48,7 +48,7 @@ class Waiting:
 
         thread = threading.Thread(target=work)
         thread.start()
-        wait_for(lambda: self.asked and self.asked[-1], 5.0, "the actor asks")
+        wait_for(lambda: self.asked and self.asked[-1], 15.0, "the actor asks")
         return thread
 
 
@@ -76,7 +76,7 @@ def test_the_actor_says_what_is_missing_and_waits_for_a_persons_word(waiting: Wa
     assert waiting.probe.call(topics.ACTOR_READY).success
     thread.join(3.0)
     assert not thread.is_alive() and waiting.error is None
-    wait_for(lambda: waiting.asked[-1] == "", 3.0, "the question is taken back")
+    wait_for(lambda: waiting.asked[-1] == "", 15.0, "the question is taken back")
     assert not waiting.probe.call(topics.ACTOR_READY).success  # one word, one start
 
 

