@@ -339,25 +339,28 @@ class _Episode:
 
     def _scores(self, step: Step, result: RewardResult) -> list[Label]:
         """What was said of the moment that a step led to, beside the step."""
-        said = []
+        at, after = step.step, step.step + 1
+        said = []  # of a step the even numbers, of a frame the odd ones: an author says either once
         if result.score is not None:
-            said.append((0, SUCCESS_SCORE, result.score, result.source, result.author))
+            said.append((2 * at, at, SUCCESS_SCORE, result.score, result.source, result.author))
         if result.truth is not None:
-            said.append((0, SUCCESS_SCORE, float(result.truth), PREDICATE, PREDICATE))
+            said.append((2 * at, at, SUCCESS_SCORE, float(result.truth), PREDICATE, PREDICATE))
         if result.progress is not None:
-            said.append((1, PROGRESS, result.progress, PREDICATE, PREDICATE))
-        return [  # an author says up to two things of a step: one of the step, one of its frame
+            known = [(0, 0.0)] if at == 0 else []  # from where the first step led
+            known.append((after, result.progress))
+            said += [(2 * f + 1, f, PROGRESS, v, PREDICATE, PREDICATE) for f, v in known]
+        return [
             Label(
                 id=step.id,
-                label=2 * step.step + of_frame,
-                step=step.step + of_frame,
+                label=number,
+                step=place,
                 kind=kind,
                 value=value,
                 source=source,
                 author=author,
                 stamp_ns=step.stamp_ns,
             )
-            for of_frame, kind, value, source, author in said
+            for number, place, kind, value, source, author in said
         ]
 
     def _ending(self, index: int, pending: _Pending, result: RewardResult) -> Ending | None:

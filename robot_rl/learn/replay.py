@@ -102,7 +102,8 @@ class Batch:
     rewards from here to the end of the episode, 0 while it runs; before_takeover: float32 [B], 1
     where a person took over after this step, discounted like the reward; chunk: float32 [B, h, A],
     this action and those that followed (`View.chunk` = h), zeros where the same driver did not go
-    on; valid: bool [B, h], where they did. Both None for h = 1.
+    on; valid: bool [B, h], where they did. Both None for h = 1. room: float32 [B, 2], how far the
+    value stays above its lowest bound in this state, and below its highest; None without shaping.
     """
 
     observation: Observation
@@ -117,6 +118,7 @@ class Batch:
     before_takeover: NDArray[np.float32]
     chunk: NDArray[np.float32] | None = None
     valid: NDArray[np.bool_] | None = None
+    room: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +164,7 @@ class _Episode:
     readers: dict[int, list[int]] = field(default_factory=dict)  # frame number -> step numbers
     said: list[Label] = field(default_factory=list)  # by people, about this episode
     verdict: Review = field(default_factory=Review)  # what that comes to
-    progress: dict[int, float] = field(default_factory=dict)  # frame number -> said before it came
+    progress: dict[int, float] = field(default_factory=dict)  # frame number -> what a model said
     worth: dict[int, float] = field(default_factory=dict)  # frame number -> a model's reward
     last: int = -1  # number of the step that ended it
     goes_on: bool = True  # after that step, as recorded: a time limit
@@ -383,11 +385,14 @@ class Replay:
             last = chain[np.arange(len(slots)), there.sum(1) - 1]
         now, after = self._frame[slots], self._next[last]
         return_to_go, assembly = self._return_to_go[slots], self.view.assembly
+        room = None
         if assembly.shaping:
             phi, discounts = self._progress[now], np.float32(self.view.gamma) ** steps
-            shaped = potential_based(phi, self._progress[after], self._mask[last], discounts)
-            reward = (reward + assembly.shaping * shaped).astype(np.float32)
-            return_to_go = (return_to_go - assembly.shaping * phi).astype(np.float32)
+            later = self._progress[after] - 1.0
+            gain = potential_based(phi - 1.0, later, self._mask[last], discounts)
+            reward = (reward + assembly.shaping * gain).astype(np.float32)
+            room = assembly.shaping * np.stack((1.0 - phi, phi), -1)
+            return_to_go = (return_to_go + room[:, 0]).astype(np.float32)
         chunk = valid = None
         if self.view.chunk > 1:
             along = self.read(slots, self.view.chunk)
@@ -406,6 +411,7 @@ class Replay:
             before_takeover=taken.astype(np.float32),
             chunk=chunk,
             valid=valid,
+            room=room,
         )
 
     def _begin(self, row: EpisodeStart) -> None:
@@ -433,7 +439,7 @@ class Replay:
         for key, store in self._frames.items():
             store[slot] = observation[key]
         episode.frames[row.frame] = slot
-        self._progress[slot] = episode.progress.pop(row.frame, np.nan)
+        self._progress[slot] = self._smooth(episode, row.frame)
         for number in episode.readers.get(row.frame, ()):
             step_slot = episode.steps[number]
             for column in (self._frame, self._next):
@@ -537,13 +543,23 @@ class Replay:
 
     def _add_progress(self, episode: _Episode, row: Label) -> None:
         assert row.step is not None
-        slot = episode.frames.get(row.step)
-        if slot is None:
-            episode.progress[row.step] = row.value
+        if not np.isfinite(row.value):
             return
-        self._progress[slot] = row.value
-        for number in episode.readers.get(row.step, ()):
-            self._offer(episode, episode.steps[number])
+        episode.progress[row.step] = row.value
+        for frame in range(row.step, row.step + self.view.assembly.smooth_steps):
+            if (slot := episode.frames.get(frame)) is None:
+                continue
+            self._progress[slot] = self._smooth(episode, frame)
+            for number in episode.readers.get(frame, ()):
+                self._offer(episode, episode.steps[number])
+
+    def _smooth(self, episode: _Episode, frame: int) -> float:
+        """phi of a frame: the mean of what is known of it and those before; NaN if it is not."""
+        if frame not in episode.progress:
+            return np.nan
+        window = range(frame, frame - self.view.assembly.smooth_steps, -1)
+        known = [episode.progress[f] for f in window if f in episode.progress]
+        return sum(known) / len(known)
 
     def _add_worth(self, episode: _Episode, row: Label) -> None:
         assert row.step is not None

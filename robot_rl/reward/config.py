@@ -17,6 +17,7 @@ from robot_rl.reward.predicate import PredicateReward
 from robot_rl.reward.vlm.client import VlmConfig, author_of
 from robot_rl.reward.vlm.questions import Kind
 from robot_rl.reward.vlm.worker import HELD, WorkerConfig
+from robot_rl.types import PREDICATE
 
 if TYPE_CHECKING:
     from robot_rl.reward.scorer import FrameScorer
@@ -30,6 +31,7 @@ class RewardConfig(ABC):
 
     shaping: float = 0.0  # weight of the potential; needs `progress`
     progress: str = ""  # folder of a progress model or CLIP: labels each frame, beside the learner
+    smooth_steps: int = 5  # progress is the mean of so many frames
     step_cost: float = 0.0  # charged each step
     preference: str = ""  # folder of a reward learned from preferences, in the place of this one
 
@@ -39,6 +41,8 @@ class RewardConfig(ABC):
         """Check ranges."""
         if min(self.shaping, self.step_cost) < 0.0:
             raise ValueError("shaping and step_cost must not be negative")
+        if self.smooth_steps < 1:
+            raise ValueError(f"smooth_steps must be at least 1, got {self.smooth_steps}")
         if self.shaping and not self.progress and not self.tells_progress:
             raise ValueError(
                 "shaping needs progress=FOLDER, of robot-rl reward train --kind progress, or of "
@@ -52,7 +56,9 @@ class RewardConfig(ABC):
     @property
     def assembly(self) -> Assembly:
         """How a reward comes of what was recorded, as far as that is known without a model."""
-        return Assembly(shaping=self.shaping, step_cost=self.step_cost)
+        return Assembly(
+            shaping=self.shaping, step_cost=self.step_cost, smooth_steps=self.smooth_steps
+        )
 
     def value_range(self, given: tuple[float, float], gamma: float) -> tuple[float, float]:
         """Bounds of the value, from those that it has with what is recorded."""
@@ -96,6 +102,8 @@ class PredicateRewardConfig(RewardConfig):
 
     hold_steps: int = 1  # ticks in a row; more shows a success classifier what success looks like
 
+    tells_progress = True
+
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
@@ -104,7 +112,14 @@ class PredicateRewardConfig(RewardConfig):
 
     def open(self, task: Task) -> PredicateReward:
         """See `RewardConfig`."""
-        return PredicateReward(task, self.hold_steps)
+        return PredicateReward(task, self.hold_steps, tells=self.shaping > 0.0)
+
+    def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
+        """See `RewardConfig`; without a progress model phi is the task's own progress."""
+        assembly, scorers = super().shaped_by(store, spec)
+        if self.shaping and not self.progress:
+            assembly = replace(assembly, progress_by=PREDICATE)
+        return assembly, scorers
 
 
 @register("reward", "classifier")

@@ -167,6 +167,18 @@ def test_value_range_bounds_the_target() -> None:
     assert float(metrics["critic/target_mean"]) == 1.0
 
 
+@pytest.mark.parametrize(("reward", "bound"), [(7.0, 1.4), (-7.0, 0.4)])
+def test_where_shaping_says_more_of_a_state_the_bounds_are_its_own(
+    reward: float, bound: float
+) -> None:
+    """Of a range that shaping by 0.5 has widened; here 0.8 of the way is left."""
+    algo = learner(replace(SMALL, value_range=(0.0, 1.5)))
+    batch = Fixed(6, reward=reward)(32, 0.0)
+    batch = replace(batch, room=np.tile(np.float32([0.4, 0.1]), (32, 1)))
+    _, metrics = algo.critic_loss(algo.transitions(batch))
+    assert float(metrics["critic/target_mean"]) == pytest.approx(bound)
+
+
 def test_states_are_standardised_once() -> None:
     algo = learner(replace(SMALL, standardize=True))
     algo.update(Fixed(6))

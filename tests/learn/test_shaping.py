@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.cli.main import main
 from robot_rl.experiment import Experiment
 from robot_rl.learn.replay import Batch, Replay, View
 from robot_rl.reward.assembly import Assembly, after_change, potential_based, widened
-from robot_rl.reward.config import PredicateRewardConfig
+from robot_rl.reward.config import ClassifierRewardConfig, PredicateRewardConfig
 from robot_rl.store.samples import episode_rows, sample_spec
+from robot_rl.store.store import Store
 from robot_rl.types import PROGRESS, Ending, EpisodeId, Label, Row, Step
 
 SPEC = sample_spec()
@@ -64,11 +66,14 @@ def test_a_shaped_reward_is_the_reward_and_the_gain_of_potential(
     for t in range(STEPS):
         span = min(n_step, STEPS - t)
         over = t + span == STEPS and ending is Ending.TERMINATED
-        gain = GAMMA**span * (0.0 if over else PHI[t + span]) - PHI[t]
+        gain = GAMMA**span * (0.0 if over else PHI[t + span] - 1.0) - (PHI[t] - 1.0)
         assert shaped.reward[t] == pytest.approx(plain.reward[t] + 0.5 * gain, abs=1e-6)
         assert shaped.return_to_go[t] == pytest.approx(
-            plain.return_to_go[t] - 0.5 * PHI[t], abs=1e-6
+            plain.return_to_go[t] + 0.5 * (1.0 - PHI[t]), abs=1e-6
         )
+        assert shaped.room is not None
+        np.testing.assert_allclose(shaped.room[t], [0.5 * (1.0 - PHI[t]), 0.5 * PHI[t]], atol=1e-6)
+    assert plain.room is None
     np.testing.assert_array_equal(shaped.mask, plain.mask)
     assert shaped.reward.dtype == shaped.return_to_go.dtype == np.float32
 
@@ -92,6 +97,23 @@ def test_progress_may_come_before_its_frame() -> None:
         replay_of([start, *labels, *rows], SHAPED),
     )
     np.testing.assert_array_equal(everything(late).reward, everything(early).reward)
+
+
+def test_progress_is_the_mean_of_the_last_frames_in_whatever_order_they_come() -> None:
+    smooth = replace(SHAPED, smooth_steps=3)
+    labels = [said(f, float(p)) for f, p in enumerate(PHI)]
+    mean = [PHI[max(t - 2, 0) : t + 1].mean() for t in range(len(PHI))]
+    for order in (labels, labels[::-1], [*labels[1::2], *labels[::2]]):
+        batch = everything(replay_of([*episode(Ending.TRUNCATED), *order], smooth))
+        assert batch.room is not None
+        np.testing.assert_allclose(batch.room[:, 1], 0.5 * np.array(mean[:-1]), atol=1e-6)
+    gap = [x for x in labels if x.step != 2]
+    replay = replay_of([*episode(Ending.TRUNCATED), *gap], smooth)
+    assert replay.len_online == STEPS - 2  # the steps from and to frame 2 wait, no other
+    replay.ingest([said(2, float("nan"))])
+    assert replay.len_online == STEPS - 2
+    replay.ingest([labels[2]])
+    np.testing.assert_allclose(everything(replay).room[:, 1], batch.room[:, 1], atol=1e-6)  # type: ignore[index]
 
 
 def test_a_frame_that_is_far_from_here_is_waited_for() -> None:
@@ -153,22 +175,44 @@ def test_no_potential_changes_the_best_policy(seed: int) -> None:
 def test_the_bounds_of_the_value_follow() -> None:
     assert widened((0.0, 1.0), Assembly(), 0.9) == (0.0, 1.0)
     low, high = widened((0.0, 1.0), Assembly(shaping=1.0, step_cost=0.01), 0.9)
-    assert low == pytest.approx(-1.1) and high == 1.0
+    assert low == pytest.approx(-0.1) and high == 2.0
 
 
 def test_an_experiment_widens_the_range_of_its_critics(tmp_path: Path) -> None:
     words = ["experiment=peg_insert_easy", f"run_dir={tmp_path}"]
     assert Experiment.compose(words).algorithm.value_range == (0.0, 1.0)  # type: ignore[attr-defined]
     shaped = Experiment.compose([*words, "reward.shaping=0.5", "reward.progress=somewhere"])
-    assert shaped.algorithm.value_range == (-0.5, 1.0)  # type: ignore[attr-defined]
+    assert shaped.algorithm.value_range == (0.0, 1.5)  # type: ignore[attr-defined]
     learned = Experiment.compose([*words, "reward.preference=somewhere", "algo.gamma=0.9"])
     assert learned.algorithm.value_range == pytest.approx((-10.0, 0.0))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("wrong", [{"shaping": 1.0}, {"shaping": -1.0}, {"step_cost": -0.1}])
-def test_shaping_without_a_model_and_negative_weights_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="shaping"):
+@pytest.mark.parametrize("wrong", [{"shaping": -1.0}, {"step_cost": -0.1}, {"smooth_steps": 0}])
+def test_negative_weights_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must"):
         PredicateRewardConfig(**wrong)
+
+
+def test_a_classifier_alone_cannot_shape() -> None:
+    with pytest.raises(ValueError, match="shaping needs progress=FOLDER"):
+        ClassifierRewardConfig(shaping=1.0)
+
+
+def test_the_tasks_own_progress_shapes_where_there_is_no_model(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["experiment=reach", "reward.shaping=0.5", "--demos", "2", f"run_dir={run}"]
+    assert main(["record", *words]) == 0
+    experiment = Experiment.load(run)
+    with Store(run / "store.sqlite") as store:
+        assembly, scorers = experiment.reward.shaped_by(store, experiment.spec)
+        rows, _ = store.rows_since(0, 100_000)
+    assert assembly.progress_by == "predicate" and not scorers
+    replay = Replay(experiment.spec, 1000, view=View(gamma=GAMMA, assembly=assembly))
+    replay.ingest(rows)
+    steps = [row for row in rows if isinstance(row, Step)]
+    assert steps and replay.len_demo == len(steps)  # none waits for what nobody says
+    first = replay._gather(np.array([e.steps[0] for e in replay._episodes.values()]))
+    np.testing.assert_allclose(first.room, [[0.5, 0.0]] * 2)  # at the start all is left
 
 
 def test_a_share_of_what_is_left_never_leaves_zero_to_one() -> None:

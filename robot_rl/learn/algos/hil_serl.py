@@ -6,7 +6,8 @@ pi; temperature alpha; a~ is drawn from the policy with the reparameterisation t
 
     critic_loss       y = r + gamma^n m min_{i in S} Q'_i(s', a'), a' ~ pi(s'), S a random subset,
                       r the discounted rewards of n steps (`n_step`; 1 = HIL-SERL)
-                      L = mean_i mean_B (Q_i(s, a) - y)^2     (y clipped to `value_range`, if given)
+                      L = mean_i mean_B (Q_i(s, a) - y)^2     (y clipped to `value_range`, if given,
+                      as far as it is possible in s: `Batch.room`)
                       with `value_bins` the critics predict histograms, L is a cross entropy
     gripper_loss      y = r - penalty toggle + gamma m Q'_g(s', argmax_k Q_g(s', k))
                       L = mean_B (Q_g(s, k) - y)^2                               (Double DQN)
@@ -191,6 +192,7 @@ class Transitions(NamedTuple):
     next_log_prob: Tensor
     discount: Tensor  # gamma^n
     return_to_go: Tensor
+    room: Tensor  # [B, 2]
     base: Tensor  # [B, ?]: what the net needs of the base in s, and in s' (`ActorNet.base`)
     next_base: Tensor
     images: dict[str, Tensor]  # camera key -> uint8 [B, H, W, C], shifted
@@ -331,6 +333,7 @@ class HilSerl(Trained[ActorNet]):
             for observation in (batch.observation, batch.next_observation)
         )
         next_action, next_log_prob = self._next_action(features, next_base)
+        nowhere = np.zeros((len(batch.mask), 2), np.float32)
         return Transitions(
             state=state,
             action=self._executed(batch),
@@ -343,6 +346,7 @@ class HilSerl(Trained[ActorNet]):
             next_log_prob=next_log_prob,
             discount=config.gamma ** self._tensor(batch.steps),
             return_to_go=self._tensor(batch.return_to_go),
+            room=self._tensor(nowhere if batch.room is None else batch.room),
             base=base,
             next_base=next_base,
             images=images,
@@ -370,9 +374,14 @@ class HilSerl(Trained[ActorNet]):
             if config.backup_entropy:
                 value -= softplus(self.temperature) * batch.next_log_prob
             target = batch.reward + batch.discount * batch.mask * value
-            if config.value_range is not None:
-                target = target.clamp(*config.value_range)
-        return self.td_loss(batch, target)
+        return self.td_loss(batch, self.possible(batch, target))
+
+    def possible(self, batch: Transitions, value: Tensor) -> Tensor:
+        """Values [B] in the states of a batch, clipped to what they can be there."""
+        if self.config.value_range is None:
+            return value
+        (low, high), (above, below) = self.config.value_range, batch.room.unbind(-1)
+        return torch.minimum(torch.maximum(value, low + above), high - below)
 
     def td_loss(self, batch: Transitions, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """How far every critic is from targets [B] on the recorded actions."""

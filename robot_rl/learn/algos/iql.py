@@ -67,9 +67,7 @@ class Iql(HilSerl):
         """TD error against V of the next state."""
         with torch.no_grad():
             target = batch.reward + batch.discount * batch.mask * self._v(batch.next_state)
-            if self.config.value_range is not None:
-                target = target.clamp(*self.config.value_range)
-        return self.td_loss(batch, target)
+        return self.td_loss(batch, self.possible(batch, target))
 
     def value_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
         """Expectile regression of V towards the slow critics; trains V alone."""
