@@ -11,6 +11,7 @@ from robot_rl.clock import ManualClock
 from robot_rl.geometry import pose
 from robot_rl.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS
 from robot_rl.ports import OperatorInput
+from robot_rl.store.review import review
 from robot_rl.types import (
     Command,
     Driver,
@@ -18,6 +19,7 @@ from robot_rl.types import (
     EpisodeStart,
     Event,
     Frame,
+    Label,
     Outcome,
     RobotState,
     Step,
@@ -135,6 +137,9 @@ def test_a_persons_word_ends_the_episode_and_is_its_reward(word: bool) -> None:
     assert summary.reason == ("operator: success" if word else "operator: failure")
     assert len(steps) == 4 and steps[-1].reward == float(word)
     assert all(s.reward == 0.0 for s in steps[:-1])
+    (label,) = [r for r in rows if isinstance(r, Label)]  # that a person said it, is kept, too
+    assert (label.kind, label.value, label.source) == ("success", float(word), "person")
+    assert label.step is None and review([label]).success is word
 
 
 def test_a_gate_that_is_gone_aborts_the_episode_and_nothing_was_executed() -> None:
