@@ -523,7 +523,7 @@ def refused(line: Line, settings: dict[str, Any], changes: dict[str, Any], match
     [
         ({"logprobs": False}, {}, "log-probabilities"),
         ({"model": "qwen-vl"}, {"model": "qwen-v1"}, "did you mean 'qwen-vl'"),
-        ({"key": "secret"}, {}, "vlm.key_file"),
+        ({"key": "secret"}, {}, "reward.server.key_file"),
         ({"max_images": 1}, {}, "limit-mm-per-prompt"),
     ],
 )
@@ -724,7 +724,7 @@ def test_what_heads_cannot_be_asked_is_said_before_anything_is_sent(line: Line) 
     [
         ({"lacks": frozenset({Kind.PROGRESS})}, {}, "no head for progress"),
         ({"model": "robometer/4B"}, {"model": "robometer/4b"}, "did you mean 'robometer/4B'"),
-        ({"key": "secret"}, {}, "vlm.key_file"),
+        ({"key": "secret"}, {}, "reward.server.key_file"),
         ({"max_images": 1}, {}, "at most 1 images"),
         ({"protocol": "chat"}, {}, "without /v1"),
     ],
@@ -757,7 +757,7 @@ def test_a_server_of_the_other_kind_is_recognised(
     config = VlmConfig(url=url, model=MODEL, protocol=other, retries=0)
     with VlmClient(config) as client, pytest.raises(ConfigError, match="refuses") as error:
         one(client, success(0.5))
-    assert ("vlm.protocol=chat" in error.value.fix) == (protocol == "chat")
+    assert ("reward.server.protocol=chat" in error.value.fix) == (protocol == "chat")
 
 
 def test_a_server_that_does_not_name_its_model_is_refused() -> None:

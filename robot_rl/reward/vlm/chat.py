@@ -109,7 +109,7 @@ class Chat:
                 "the server does not tell log-probabilities",
                 expected=f"logprobs and top_logprobs={TOP_LOGPROBS} in the reply",
                 got="a reply without",
-                fix="serve the model with vLLM or SGLang, or vlm.logprobs=prefer: words alone then",
+                fix="serve it with vLLM or SGLang; words alone: reward.server.logprobs=prefer",
             )
         self._probed = images
         return ""
@@ -129,7 +129,8 @@ class Chat:
             except (ValueError, LookupError, TypeError, RecursionError):
                 names = []
             if names and self._config.model not in names:
-                fix = f"vlm.model={names[0]}: {did_you_mean(self._config.model, names[:20])}"
+                meant = did_you_mean(self._config.model, names[:20])
+                fix = f"reward.server.model={names[0]}: {meant}"
         return ConfigError(
             "the server of the vision-language model refuses questions",
             expected=f"answers of '{self._config.model}' at {self._config.url.rstrip('/')}",

@@ -435,17 +435,18 @@ def _checked_url(config: VlmConfig) -> str:
     clean = parts.scheme in ("http", "https") and host and port != 0 and config.model
     if not clean or parts.username or parts.query or parts.fragment:
         raise ConfigError(
-            "vlm.url or vlm.model cannot be used",
-            expected="vlm.url=https://HOST/v1 without name, key or question in it, and vlm.model",
+            "reward.server.url or reward.server.model cannot be used",
+            expected="reward.server.url=https://HOST/v1, no name, key or question in it; a model",
             got=f"model '{config.model}', {parts.scheme or 'no'} url" if host else config.url,
-            fix="e.g. vlm.url=http://127.0.0.1:8000/v1 vlm.model=Qwen/Qwen3-VL-8B-Instruct",
+            fix="e.g. reward.server.url=http://127.0.0.1:8000/v1 "
+            "reward.server.model=Qwen/Qwen3-VL-8B-Instruct",
         )
     if parts.scheme == "http" and not config.plain_http and not _is_loopback(host):
         raise ConfigError(
             "pictures would cross the network in clear",
             expected="https, or a server on this machine",
             got=config.url,
-            fix=f"ssh -N -L 8000:127.0.0.1:{port or 80} {host}, then vlm.url=http://127.0.0.1:8000/v1",
+            fix=f"ssh -N -L 8000:127.0.0.1:{port or 80} {host}, then reward.server.url=http://127.0.0.1:8000/v1",
         )
     return config.url.rstrip("/")
 
@@ -481,7 +482,8 @@ def _read_key(config: VlmConfig) -> str:
             "no key for the server of the vision-language model",
             expected="one line of ASCII, in a file that its owner alone may read or a variable",
             got=got,
-            fix="put it into a file, chmod 600 FILE, vlm.key_file=FILE; or vlm.key_env=NAME",
+            fix="put it into a file, chmod 600 FILE, reward.server.key_file=FILE; "
+            "or reward.server.key_env=NAME",
         )
     return key
 

@@ -75,10 +75,10 @@ class Budget:
         if self._limit and cost > self._limit:
             raise ConfigError(
                 "one question may cost more than the budget of an hour",
-                expected=f"vlm.budget_per_hour of at least {math.ceil(cost)}",
+                expected=f"reward.server.budget_per_hour of at least {math.ceil(cost)}",
                 got=f"{self._limit:g}",
-                fix=f"vlm.budget_per_hour={math.ceil(cost)} or more, 0 = no limit; in tokens a "
-                "smaller vlm.image_px costs less",
+                fix=f"reward.server.budget_per_hour={math.ceil(cost)} or more, 0 = no limit; in "
+                "tokens a smaller reward.server.image_px costs less",
             )
         now_s = self._now_s()
         while self._spent and self._spent[0][0] <= now_s - HOUR_S:
@@ -130,7 +130,7 @@ class Cache:
                 f"{path} cannot keep answers",
                 expected="a file of an earlier run, or none",
                 got=str(error),
-                fix="give vlm.cache another name, or delete the file: it is asked again",
+                fix="give reward.server.cache another name, or delete the file: it is asked again",
             ) from error
 
     def get(self, key: bytes) -> tuple[float, float | None, str] | None:

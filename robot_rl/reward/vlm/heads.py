@@ -152,10 +152,10 @@ class Heads:
             name = None
         if name != self._config.model:
             got = f"status {status}, and no model_path"
-            fix = "vlm.model says whose labels they are: the server has to tell the same"
+            fix = "reward.server.model says whose labels they are: the server has to tell the same"
             if isinstance(name, str) and len(name) <= MAX_TEXT:
                 got = repr(name)
-                fix = f"vlm.model={name}: {did_you_mean(self._config.model, [name])}"
+                fix = f"reward.server.model={name}: {did_you_mean(self._config.model, [name])}"
             raise ConfigError(
                 "the reward model is another one",
                 expected=f"'{self._config.model}' as model_path of {self._config.url}/model_info",
@@ -170,7 +170,7 @@ class Heads:
         if "status 401" in problem or "status 403" in problem:
             fix = KEY_FIX
         elif (await get("/models"))[0] == 200:
-            fix = "this server speaks OpenAI's protocol: vlm.protocol=chat"
+            fix = "this server speaks OpenAI's protocol: reward.server.protocol=chat"
         return ConfigError(
             "the server of the reward model refuses questions",
             expected=f"numbers from {self._config.url.rstrip('/')}/evaluate_batch_npy",
@@ -243,7 +243,7 @@ def _check(question: Question) -> None:
             f"a reward model with heads knows no {question.kind}",
             expected=", ".join(FIELDS),
             got=question.kind,
-            fix="ask for progress, or ask a chat model: vlm.protocol=chat",
+            fix="ask for progress, or ask a chat model: reward.server.protocol=chat",
         )
     for clip in _clips(question):
         shapes = {image.shape for image in clip}
