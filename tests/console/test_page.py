@@ -497,6 +497,28 @@ def test_a_page_of_another_origin_gets_nothing(
     assert robot.commands == []
 
 
+def test_a_word_is_about_the_episode_on_the_page_while_the_next_one_loads(
+    page: Any, console: Any, run_dir: Path
+) -> None:
+    page.goto(console.url + "/review")
+    until(lambda: page.evaluate("!!globalThis.robotRL?.data"))
+    held: list[Any] = []
+    page.route("**/api/episode?*episode=3*", held.append)
+    page.keyboard.press("ArrowDown")
+    until(lambda: held)
+    assert page.locator("#name").inner_text() == "episode 4"
+    page.keyboard.press("Backspace")
+    until(lambda: "failure" in page.locator("#verdict").inner_text())
+    with Store(run_dir / "actor.sqlite") as store:
+        said = [review(store.labels(EpisodeId("run", "actor-0", n))).success for n in (4, 3)]
+    assert said[0] is False and said[1] is not False
+    page.locator("[data-filter=excluded]").click()  # leaves no episode while that one loads
+    until(lambda: page.locator("#count").inner_text() == "0 of 5 episodes")
+    held.pop(0).continue_()
+    page.wait_for_timeout(300)
+    assert page.locator("#name").inner_text() == "episode 4"
+
+
 def test_review_scrubs_relabels_trims_and_takes_back(
     page: Any, context: Any, console: Any, run_dir: Path
 ) -> None:

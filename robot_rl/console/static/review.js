@@ -5,7 +5,8 @@ import { toast } from "./toast.js";
 
 const $ = (id) => document.getElementById(id);
 const COLOURS = { policy: "#0b6bcb", correction: "#d9631a", recovery: "#7d57cf", demo: "#1f7a3d", reset: "#888" };
-const page = { about: null, list: [], shown: [], at: 0, data: null, step: 0, filter: "all", playing: null };
+// shown: what the filter leaves of the list; at: the row chosen there; episode: the one on the page, whose data it is
+const page = { about: null, list: [], shown: [], at: 0, episode: null, data: null, step: 0, filter: "all", playing: null };
 const ROW_PX = 34, EXTRA_ROWS = 12;
 const TRACK_PX = 92, SCORES_PX = 64; // drivers, actions, reward; below them what models say, where they do
 const SCORE_COLOURS = ["#2f86e0", "#e0702a", "#8f6ee0", "#0d9aa3", "#d4528f", "#b58a1a"];
@@ -64,7 +65,9 @@ async function open(index) {
   if (top < box.scrollTop) box.scrollTop = top;
   if (top + ROW_PX > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW_PX - box.clientHeight;
   drawRows();
-  page.data = await get(`/api/episode?${query(e)}`);
+  const data = await get(`/api/episode?${query(e)}`);
+  if (page.shown[page.at] !== e) return; // another has been chosen meanwhile
+  [page.episode, page.data] = [e, data];
   $("frames").replaceChildren(...page.data.cameras.map((name) => {
     const figure = document.createElement("figure");
     figure.innerHTML = `<img alt=""><figcaption></figcaption>`;
@@ -80,7 +83,7 @@ async function open(index) {
 }
 
 function drawVerdict() {
-  const e = page.shown[page.at], r = page.data.review, last = page.data.steps.at(-1);
+  const e = page.episode, r = page.data.review, last = page.data.steps.at(-1);
   [e.review, e.voices] = [r, page.data.voices];
   $("name").textContent = `episode ${e.episode}`;
   const parts = [`${e.purpose}, ${e.steps} steps`, last?.ending ?? "running",
@@ -178,7 +181,7 @@ function drawTrack() {
 }
 
 function goto(step) {
-  const e = page.shown[page.at], steps = page.data.steps;
+  const e = page.episode, steps = page.data.steps;
   page.step = Math.max(0, Math.min(step, steps.length));
   $("scrub").value = page.step;
   for (const figure of $("frames").querySelectorAll("figure")) {
@@ -215,11 +218,16 @@ const SAY = {
 };
 
 async function say(word) {
+  const e = page.episode; // what the person sees, whatever is being loaded
   try {
-    await post("/api/label", { ...key(page.shown[page.at]), ...SAY[word]() });
-    page.data = await get(`/api/episode?${query(page.shown[page.at])}`);
-    drawVerdict();
-    drawTrack();
+    await post("/api/label", { ...key(e), ...SAY[word]() });
+    const data = await get(`/api/episode?${query(e)}`);
+    [e.review, e.voices] = [data.review, data.voices];
+    if (page.episode === e) {
+      page.data = data;
+      drawVerdict();
+      drawTrack();
+    }
     drawRows();
   } catch (error) { toast(error.message); }
 }
