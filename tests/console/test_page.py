@@ -503,7 +503,11 @@ def test_a_word_is_about_the_episode_on_the_page_while_the_next_one_loads(
     page.goto(console.url + "/review")
     until(lambda: page.evaluate("!!globalThis.robotRL?.data"))
     held: list[Any] = []
-    page.route("**/api/episode?*episode=3*", held.append)
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route("**/api/episode?*episode=3*", hold)
     page.keyboard.press("ArrowDown")
     until(lambda: held)
     assert page.locator("#name").inner_text() == "episode 4"
