@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from robot_rl.geometry import quat_from_rotvec, quat_multiply
@@ -87,6 +87,7 @@ def test_tilt_is_measured_from_straight_down(angle: float, yaw: float) -> None:
 
 @given(tilt=st.floats(-0.7, 0.7), yaw=st.floats(-3.1, 3.1))
 def test_yaw_is_limited_and_the_tilt_stays(tilt: float, yaw: float) -> None:
+    assume(abs(abs(yaw) - 0.4) > 1e-9)  # on the limit itself rounding decides
     spun = quat_multiply(quat_from_rotvec((0.0, 0.0, yaw)), np.array(turned(tilt, 0.0, 0.0)))
     want = Placement(HERE.position, tuple(spun.tolist()))
     assert yaw_rad(want.quaternion) == pytest.approx(yaw, abs=1e-9)
