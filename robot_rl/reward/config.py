@@ -70,6 +70,10 @@ class RewardConfig(ABC):
         """What labels a run's store while it lasts; yields what troubles it, "" = nothing."""
         return nullcontext(lambda: "")
 
+    def own_progress(self) -> str:
+        """Author of the progress that the source itself tells, for shaping without `progress`."""
+        return ""
+
     def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
         """The assembly, and what scores the frames of a store for it.
 
@@ -78,6 +82,8 @@ class RewardConfig(ABC):
             ConfigError: it looks at something that the run does not observe.
         """
         assembly, scorers = self.assembly, []
+        if self.shaping and not self.progress:
+            assembly = replace(assembly, progress_by=self.own_progress())
         if not self.progress and not self.preference:
             return assembly, scorers
         from robot_rl.reward.clip import load_progress
@@ -114,12 +120,9 @@ class PredicateRewardConfig(RewardConfig):
         """See `RewardConfig`."""
         return PredicateReward(task, self.hold_steps, tells=self.shaping > 0.0)
 
-    def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
-        """See `RewardConfig`; without a progress model phi is the task's own progress."""
-        assembly, scorers = super().shaped_by(store, spec)
-        if self.shaping and not self.progress:
-            assembly = replace(assembly, progress_by=PREDICATE)
-        return assembly, scorers
+    def own_progress(self) -> str:
+        """See `RewardConfig`: the task's."""
+        return PREDICATE
 
 
 @register("reward", "classifier")
@@ -210,10 +213,6 @@ class VlmRewardConfig(RewardConfig):
                 fix="reward.task='...'; an experiment that ends in _pixels, or task.images=[front]",
             )
 
-    def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
-        """See `RewardConfig`; without a progress model of ours phi is the server's."""
-        assembly, scorers = super().shaped_by(store, spec)
-        if self.shaping and not self.progress:
-            author = author_of(self.server, Kind(self.worker.way)) + HELD
-            assembly = replace(assembly, progress_by=author)
-        return assembly, scorers
+    def own_progress(self) -> str:
+        """See `RewardConfig`: the server's."""
+        return author_of(self.server, Kind(self.worker.way)) + HELD

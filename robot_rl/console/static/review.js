@@ -56,6 +56,12 @@ function drawRows() {
   }));
 }
 
+async function load(e) { // its steps, labels and scores; the row in the list learns what was said
+  const data = await get(`/api/episode?${query(e)}`);
+  [e.review, e.voices] = [data.review, data.voices];
+  return data;
+}
+
 // --- one episode --------------------------------------------------------------------------------
 
 async function open(index) {
@@ -65,7 +71,7 @@ async function open(index) {
   if (top < box.scrollTop) box.scrollTop = top;
   if (top + ROW_PX > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW_PX - box.clientHeight;
   drawRows();
-  const data = await get(`/api/episode?${query(e)}`);
+  const data = await load(e);
   if (page.shown[page.at] !== e) return; // another has been chosen meanwhile
   [page.episode, page.data] = [e, data];
   $("frames").replaceChildren(...page.data.cameras.map((name) => {
@@ -84,7 +90,6 @@ async function open(index) {
 
 function drawVerdict() {
   const e = page.episode, r = page.data.review, last = page.data.steps.at(-1);
-  [e.review, e.voices] = [r, page.data.voices];
   $("name").textContent = `episode ${e.episode}`;
   const parts = [`${e.purpose}, ${e.steps} steps`, last?.ending ?? "running",
     r.neutral ? "neutral: counts as failed, kept out until labelled" : r.excluded ? "left out" : said(e) == null ? "no label: counts as failed, kept out until labelled" : said(e) ? "success" : "failure"];
@@ -221,8 +226,7 @@ async function say(word) {
   const e = page.episode; // what the person sees, whatever is being loaded
   try {
     await post("/api/label", { ...key(e), ...SAY[word]() });
-    const data = await get(`/api/episode?${query(e)}`);
-    [e.review, e.voices] = [data.review, data.voices];
+    const data = await load(e);
     if (page.episode === e) {
       page.data = data;
       drawVerdict();
