@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
+BACKLOG_STEPS = 10  # a second: what is on its way to the learner and back, and no more
+BACKLOG_ROWS = 3 * BACKLOG_STEPS  # a step, its frame, and what is said of it
 ARM_TIMEOUT_S = 60.0  # how long to wait for the person to acknowledge a protective stop
 
 
@@ -53,6 +55,8 @@ class ActorPorts:
     operator: InputDevice
     place_objects: Callable[[ResetPlan], None]
     announce: Callable[[EpisodeStart], None]  # tells the graph which episode begins
+    time_waits_for: Callable[[str, Callable[[], bool]], None]  # of a simulated clock: see RosClock
+    figures: Callable[[], dict[str, float]]  # of the runtime, for each episode's line
     stopping: Callable[[], str]
 
 
@@ -85,6 +89,7 @@ class Actor:
         self.writer = StoreWriter(self.store, after=scenes.flush)
         keys = keys_for(experiment.link, run_dir, "actor")
         self.link = LinkClient(experiment.link, keys, spec, run_dir / "actor.sqlite")
+        self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
         self._adopted_s = time.monotonic()
         self.metrics = MetricSink(run_dir / "metrics.jsonl")
         self.loop = ControlLoop(
@@ -115,6 +120,7 @@ class Actor:
             stopping=ports.stopping,
         )
         self._motion = ResetMotion(self.loop, self._place)
+        ports.time_waits_for("learner", self._learner_keeps_up)
 
     def run(self) -> int:
         """Demonstrations, then practice and evaluation; returns the process exit code."""
@@ -146,7 +152,20 @@ class Actor:
             "link/queue": float(link["pending_rows"]),
             "link/connected": float(link["connected"]),
             "store/lag": float(self.writer.lag()),
+            **self.ports.figures(),
         }
+
+    def _learner_keeps_up(self) -> bool:
+        """Whether the learner has nearly done the updates that the steps so far pay for.
+
+        One that is away is waited for by nobody: rows wait in the store, the robot goes on.
+        """
+        link = self.link.status()
+        learner = link["learner"]
+        if not link["connected"] or "updates_owed" not in learner:
+            return True
+        rows = link["pending_rows"] + self.writer.lag()
+        return rows <= BACKLOG_ROWS and learner["updates_owed"] <= self._backlog_updates
 
     def _on_step(self, _step: Step) -> None:
         """Between two steps of practice: adopt newer weights if they are here."""
@@ -173,7 +192,7 @@ class Actor:
                     got=str(self.link.status()),
                     fix="start the learner (`robot-rl learner`), check host, port and keys",
                 )
-            time.sleep(0.05)
+            self._pause(0.05)
 
     def _reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
         """Arm, announce, go to the start; practice waits while nobody could learn from it."""
@@ -199,10 +218,14 @@ class Actor:
                     got="refused",
                     fix="clear the cause and acknowledge the protective stop",
                 )
-            time.sleep(0.1)
+            self._pause(0.1)
 
     def _wait_and_retry(self, error: RobotRLError) -> bool:
         """A reset that failed (a process is being restarted, a stop was pressed): try again."""
         log.warning("reset failed, trying again: %s", error)
-        time.sleep(1.0)
+        self._pause(1.0)
         return not self.ports.stopping()
+
+    def _pause(self, for_s: float) -> None:
+        """Wait on the run's clock: whoever is to bring about what we wait for may need it."""
+        self.ports.clock.sleep_until_s(self.ports.clock.now_s() + for_s)

@@ -88,7 +88,9 @@ def turn(learner: Learner, server: LinkServer | None) -> int:
     done = learner.update(due) if due else 0
     if server is not None:
         server.publish(learner.weights())
-        server.set_status({"updates": learner.updates, "env_steps": learner.env_steps})
+        owed = learner.updates_due()
+        figures = {"updates": learner.updates, "env_steps": learner.env_steps, "updates_owed": owed}
+        server.set_status(figures)
     return done
 
 

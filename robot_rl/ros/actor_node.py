@@ -11,7 +11,7 @@ from pathlib import Path
 
 from robot_rl.actor import Actor, ActorPorts
 from robot_rl.experiment import Experiment
-from robot_rl.ros.ports import RosCamera, RosClock, RosGate, RosOperator, RosReset, RosRobot
+from robot_rl.ros.ports import RosCamera, RosClock, RosGate, RosOperator, RosPace, RosReset, RosRobot
 from robot_rl.ros.reader import StateReader, tracked_objects
 from robot_rl.ros.runtime import Shell, run_node
 
@@ -25,9 +25,10 @@ def build_ports(shell: Shell, experiment: Experiment) -> ActorPorts:
         RobotRLError: no clock or no robot state within `START_S`.
     """
     task = experiment.task
-    clock, gate = RosClock(shell), RosGate(shell)
+    clock, gate = RosClock(shell, "actor"), RosGate(shell)
+    clock.wait_for("actor", gate.has_answered)
     robot = RosRobot(StateReader(shell, tracked_objects(task)))
-    operator = RosOperator(shell, task.spec.action.size)
+    operator = RosOperator(shell, clock, task.spec.action.size)
     ports = ActorPorts(
         robot=robot,
         cameras=[RosCamera(shell, name) for name in task.spec.cameras],
@@ -36,6 +37,8 @@ def build_ports(shell: Shell, experiment: Experiment) -> ActorPorts:
         operator=operator,
         place_objects=RosReset(shell),
         announce=operator.announce,
+        time_waits_for=clock.wait_for,
+        figures=RosPace(shell).figures,
         stopping=lambda: "" if shell.running else "asked to stop",
     )
     shell.spin_in_background()

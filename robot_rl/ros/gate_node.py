@@ -21,6 +21,7 @@ from robot_rl.errors import LinkError, SafetyError
 from robot_rl.experiment import Experiment
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve, subscribe
+from robot_rl.ros.ports import Horizon
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell, run_node
 from robot_rl.safety import gate as rules
@@ -34,6 +35,8 @@ WAKE_S = 0.01  # wall; the watchdogs run at >= 100 Hz, and at every /clock in si
 RESEND_S = 0.05  # wall; a hold pose is sent again this often
 CENSUS_S = 0.1  # wall; publishers of the command topics are counted this often
 JUMP_S = 1.0  # run time that passes between two wake-ups without us noticing: a restarted clock
+GIVEN_S = 0.01  # run time; in simulation it goes on by this much without us: then we judge again
+AGAIN_S = 0.2  # wall; a simulated clock that has not moved meanwhile is given again
 AFTER_HALT_S = 0.2  # run time; clocks of two processes differ by a few ticks: a wish on its way
 MAX_WAITING = 50  # requests kept between two wake-ups
 
@@ -60,6 +63,8 @@ class GateNode:
         serve(node, topics.GATE_STOP, lambda: self._halt(rules.stop(self.gate, "person: stop")))
         serve(node, topics.GATE_ACKNOWLEDGE, self._acknowledge)
         self._simulated = bool(node.get_parameter("use_sim_time").value)
+        self._horizon = Horizon(shell) if self._simulated else None
+        self._given_s = self._give_s = 0.0
         self._count = 0
         self._joy_stamp_s = self._last_s = self._halted_s = -math.inf
         self._beat_s = self._report_s = self._resend_s = self._census_s = 0.0
@@ -155,6 +160,16 @@ class GateNode:
         self._hold(held)
         self._beat()
         self._report()
+        self._give()
+
+    def _give(self) -> None:
+        """All that had arrived is judged: a simulated clock may go on."""
+        if self._horizon is None:
+            return
+        now_s, wall_s = self.shell.now_s(), time.monotonic()
+        if now_s != self._given_s or wall_s >= self._give_s:
+            self._horizon.tell("gate", now_s + GIVEN_S)
+            self._given_s, self._give_s = now_s, wall_s + AGAIN_S
 
     def _now_s(self, state: RobotState | None) -> float:
         """Run time. In simulation states and /clock have one source, so a state that overtook the

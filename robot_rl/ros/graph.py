@@ -119,11 +119,14 @@ def _check_domain(domain_id: int) -> None:
 class SimGraphConfig:
     """The whole graph with the simulated arm.
 
+    real_time_factor: 0 releases simulated time: it goes on when gate, operator, actor and learner
+    have acted in it (`robot_rl.ros.release`), so that a slow machine changes no result. Above 0 it
+    is the wall's, times this: who is late is late, as on a robot.
     nodes: node kind -> parameters that differ from the defaults (`robot_rl.ros.parameters`).
     """
 
     namespace: str = ""  # one robot; give each its own when there are several
-    real_time_factor: float = 1.0  # run s per wall s; >1 trains faster, 1 = dress rehearsal
+    real_time_factor: float = 0.0  # 0 = time waits for whoever must act; 1 = dress rehearsal
     domain_id: int = 42  # away from 0, where every other ROS 2 on the network lives
     camera_hz: float = 0.0  # 0 = as the task needs: none, or twice the control rate
     unattended: bool = True  # the scripted person also acknowledges stops
@@ -133,8 +136,9 @@ class SimGraphConfig:
 
     def __post_init__(self) -> None:
         """Refuse unknown nodes and parameters, and an impossible clock."""
-        if not 0.05 <= self.real_time_factor <= 50.0:
-            raise ValueError(f"real_time_factor must lie in [0.05, 50]: {self.real_time_factor}")
+        factor = self.real_time_factor
+        if factor != 0.0 and not 0.05 <= factor <= 50.0:
+            raise ValueError(f"real_time_factor must be 0 or lie in [0.05, 50], got {factor}")
         _check_domain(self.domain_id)
         _check_nodes(self.nodes)
 

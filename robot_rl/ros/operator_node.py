@@ -114,7 +114,7 @@ class OperatorNode:
         self._problem: str | None = None  # as it was told last
         self._presence = publisher(shell.node, topics.OPERATOR_PRESENT)
         self._present: bool | None = None  # as it was told last
-        self._clock = RosClock(shell)
+        self._clock = RosClock(shell, "operator")
         self._hold = Caller(shell.node, topics.GATE_HOLD.name, CALL_S)
         self._heard_s = 0.0  # stamp of the reading that was last passed on
         self._driving = False  # what it said
@@ -182,6 +182,7 @@ class OperatorNode:
         if wait is None:
             self._clock.sleep_until_s(until_s)
             return False
+        self._clock.give_until_s(until_s)
         while self._shell.running and self._clock.now_s() < until_s:
             if wait(NEWS_S):
                 return True

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from rclpy.client import Client
 from rclpy.clock import JumpThreshold
 from rclpy.duration import Duration
 from rclpy.parameter import Parameter
+from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from robot_rl.errors import LinkError, RobotRLError
@@ -33,8 +35,22 @@ from robot_rl.types import Command, EpisodeStart, Outcome, RobotState, Verdict
 log = logging.getLogger(__name__)
 
 CLOCK_SLACK_S = 1e-6  # /clock comes in steps: a deadline must not be missed by a rounding error
+READY_S = 0.001  # wall; somebody whom a simulated clock waits for is asked this often
+AGAIN_S = 0.2  # wall; a clock that has not moved meanwhile is told once more
+LET_GO_S = 0.02  # run time that passes at a time while we wait for others
 ASK_S = 0.1  # while a person is waited for: looks this often whether the run ends
 KEPT_VERDICTS = 64  # answers to requests that nobody asked about any more
+
+
+class Horizon:
+    """Tells the simulator until when its clock may go on without us (`robot_rl.ros.release`)."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._topic = publisher(shell.node, topics.CLOCK_HORIZON)
+
+    def tell(self, who: str, until_s: float) -> None:
+        """`who` has done all there is to do before `until_s` of run time."""
+        self._topic.publish(Header(stamp=convert.to_stamp(until_s), frame_id=who))
 
 
 class RosClock:
@@ -42,13 +58,18 @@ class RosClock:
 
     While /clock stands still (simulator gone), so does `sleep_until_s`; it returns when time goes
     on, or when the process is asked to stop.
+
+    Args:
+        who: on whom a simulated clock waits while this process does not sleep.
     """
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Shell, who: str) -> None:
         self._shell = shell
         self._moved = threading.Condition()
         self._simulated = shell.node.get_parameter("use_sim_time").value
+        self._waits: dict[str, Callable[[], bool]] = {who: lambda: True}
         if self._simulated:
+            self._horizon = Horizon(shell)
             threshold = JumpThreshold(
                 min_forward=Duration(nanoseconds=1), min_backward=Duration(nanoseconds=-1)
             )
@@ -64,8 +85,40 @@ class RosClock:
         """Seconds on the run's clock."""
         return self._shell.now_s()
 
+    def give_until_s(self, deadline_s: float) -> None:
+        """A simulated clock may go on without us until then; `sleep_until_s` says so by itself."""
+        if self._simulated:
+            self._give(deadline_s, self._waits)
+
+    def wait_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for what others do, which may take run time; False after `timeout_s` of wall time."""
+        give_up_s = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > give_up_s or not self._shell.running:
+                return False
+            self.give_until_s(self.now_s() + LET_GO_S)
+            time.sleep(0.002)
+        return True
+
+    def _give(self, deadline_s: float, whom: Iterable[str]) -> list[str]:
+        """Tell the horizon of those who are ready; returns who they are."""
+        told = [who for who in whom if self._waits[who]()]
+        for who in told:
+            self._horizon.tell(who, deadline_s)
+        return told
+
+    def wait_for(self, who: str, ready: Callable[[], bool]) -> None:
+        """A simulated clock goes on, while we sleep, only when this is true, too.
+
+        who: to whom the waiting is put down; ourselves, or somebody who cannot tell it. ready: is
+        asked in the thread that sleeps, every millisecond until it is true.
+        """
+        before = self._waits.get(who, lambda: True)
+        self._waits[who] = lambda: before() and ready()
+
     def sleep_until_s(self, deadline_s: float) -> None:
         """Sleep to an absolute deadline of the run's clock."""
+        untold = list(self._waits)
         while self._shell.running:
             remaining_s = deadline_s - self.now_s()
             if remaining_s <= CLOCK_SLACK_S:
@@ -73,9 +126,11 @@ class RosClock:
             if not self._simulated:
                 time.sleep(min(remaining_s, 0.2))
                 continue
+            told = self._give(deadline_s, untold or self._waits)
+            untold = [who for who in untold if who not in told]
             with self._moved:
                 if deadline_s - self.now_s() > CLOCK_SLACK_S:
-                    self._moved.wait(0.2)
+                    self._moved.wait(READY_S if untold else AGAIN_S)
 
     def wait_started(self, timeout_s: float) -> None:
         """Wait for the first /clock. Raises `RobotRLError` when none comes."""
@@ -89,6 +144,26 @@ class RosClock:
                     fix="start the sim node, or set use_sim_time to false on a real robot",
                 )
             time.sleep(0.02)
+
+
+class RosPace:
+    """What the simulator says of its clock; nothing on a real robot."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell, self._newest = shell, Newest(shell.node, topics.CLOCK_PACE)
+
+    def figures(self) -> dict[str, float]:
+        """`clock/factor`, and the share of wall time in which the clock waited for each."""
+        msg = self._newest.read()
+        if msg is None:
+            return {}
+        try:
+            pace = wire.decode_pace(msg.data)
+        except LinkError as error:
+            self._shell.diagnostics.error(str(error))
+            return {}
+        waited = {f"clock/waited_{who}": share for who, share in pace.waited.items()}
+        return {"clock/factor": pace.factor} | waited
 
 
 class RosRobot:
@@ -154,6 +229,7 @@ class RosGate:
         self._answers = Newest(shell.node, topics.GATE_VERDICT)
         self._verdicts: OrderedDict[int, Verdict] = OrderedDict()
         self._arm_answer: wire.ArmAnswer | None = None
+        self._asked: tuple[int, float] | None = None  # newest request, and when (wall time)
         self._lease = self._refusal = ""
         self._reply_s = shell.params["reply_s"]
 
@@ -189,6 +265,7 @@ class RosGate:
         """
         try:
             self._send(command)
+            self._asked = command.sequence, time.monotonic()
         except ValueError:
             log.error("a command that is not finite was not sent: %s", command)
             held = replace(command, tcp_target_in_base=state.tcp_in_base, gripper_width_m=None)
@@ -200,6 +277,15 @@ class RosGate:
         """The answer to request `sequence` if it has arrived."""
         self._collect()
         return self._verdicts.get(sequence)
+
+    def has_answered(self) -> bool:
+        """Whether the newest request is answered, or given up: the loop counts it as missed."""
+        if self._asked is None:
+            return True
+        sequence, asked_s = self._asked
+        if self.verdict(sequence) is not None or time.monotonic() - asked_s > self._reply_s:
+            self._asked = None
+        return self._asked is None
 
     def _send(self, request: Command | wire.ArmRequest) -> None:
         self._requests.publish(convert.text_to(wire.encode_request(request)))
@@ -223,8 +309,8 @@ class RosGate:
 class RosOperator:
     """`ports.InputDevice` from `operator/joy`; a silent device counts as hands off."""
 
-    def __init__(self, shell: Shell, action_size: int) -> None:
-        self._shell, self._action_size = shell, action_size
+    def __init__(self, shell: Shell, clock: RosClock, action_size: int) -> None:
+        self._shell, self._clock, self._action_size = shell, clock, action_size
         self._episodes = publisher(shell.node, topics.OPERATOR_EPISODE)
         self._joy = Newest(shell.node, topics.OPERATOR_JOY)
         self._still = np.zeros(action_size, np.float32)
@@ -242,12 +328,10 @@ class RosOperator:
         self._call = (time.monotonic_ns() // 1000) & 0x7FFFFFFF  # fits a Joy button (int32)
         call = wire.EpisodeCall(self._call, seed, purpose, active)
         self._episodes.publish(convert.text_to(wire.encode_episode(call)))
-        give_up_s = time.monotonic() + self._shell.params["reply_s"]
-        while self._shell.running and self._newest()[1] != self._call:
-            if time.monotonic() > give_up_s:
-                log.warning("the operator node does not answer: nobody will correct the policy")
-                return
-            time.sleep(0.002)
+        reply_s = self._shell.params["reply_s"]
+        heard = self._clock.wait_until(lambda: self._newest()[1] == self._call, reply_s)
+        if not heard and self._shell.running:
+            log.warning("the operator node does not answer: nobody will correct the policy")
 
     def _newest(self) -> tuple[OperatorInput, int]:
         msg = self._joy.read()

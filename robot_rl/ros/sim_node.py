@@ -2,11 +2,16 @@
 
 It imitates a CRISP-style impedance controller: targets are taken as they come (no time-out, no
 stamp check), *everything* is ignored while a command topic has a second publisher, the error clip
-and the target filter live in the controller (here in the MuJoCo model). Physics runs in the main
-thread on absolute wall deadlines; when the machine is late, so is simulated time: no bursts.
+and the target filter live in the controller (here in the MuJoCo model).
 
-Run time starts at `rtf` x the machine's monotonic clock, so it goes on after a kill -9 and a
-restart instead of jumping back and confusing everybody who holds a deadline.
+Time is released (`rtf` = 0): it goes on when those who must act in it have acted
+(`robot_rl.ros.release`), at most `FASTEST` times as fast as the wall's, at real time while a person
+has the seat. Or it is the wall's (`rtf` > 0), on absolute deadlines: then a late machine means late
+simulated time, without bursts, and whoever is late is late, as on a robot.
+
+Run time starts at a multiple of the machine's monotonic clock that it never outruns, so that it
+goes on after a kill -9 and a restart instead of jumping back and confusing everybody who holds a
+deadline.
 """
 
 from __future__ import annotations
@@ -14,7 +19,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,14 +33,18 @@ from robot_rl.experiment import Experiment
 from robot_rl.ports import Camera, ResetPlan
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve
+from robot_rl.ros.release import REAL_TIME, Release
 from robot_rl.ros.runtime import Pace, Shell, run_node
-from robot_rl.ros.tempo import Tempo
 from robot_rl.types import Command, Driver, Pose, RobotState
 from robot_rl_sim.robot import MujocoRobot
 
 log = logging.getLogger(__name__)
 
 SERVICE_PERIOD_S = 0.02  # wall; services and parameters are looked at this often
+FASTEST = 50.0  # run seconds per wall second of released time: run time cannot outrun its origin
+WAIT_S = 0.005  # wall; between two looks at the limits of those whom the clock waits for
+AGAIN_S = 0.02  # wall; /clock is best effort: one that was lost is sent again
+PACE_S = 1.0  # wall; `clock/pace` is told this often
 CAMERA_FOVY_RAD = 0.8  # only for camera_info when the camera does not say
 
 
@@ -49,8 +57,9 @@ class SimNode:
         self.robot = MujocoRobot(self.task)  # type: ignore[arg-type]  # tasks of a sim are SimTasks
         self.robot.reset(self._plan(experiment.seed))
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
-        self._gate = Newest(shell.node, topics.GATE_STATE)
-        self._origin_s = p["rtf"] * time.monotonic()
+        self._release = None if p["rtf"] else Release()
+        self._horizons = Newest(shell.node, topics.CLOCK_HORIZON, wakes=True)
+        self._origin_s = (p["rtf"] or FASTEST) * time.monotonic()
         self._stopped = False
         self._ignored = self._taken = self._sequence = 0
         self._wall = (time.monotonic(), self.robot.now_s())
@@ -62,6 +71,7 @@ class SimNode:
         self._twist = publisher(node, topics.CURRENT_TWIST)
         self._wrench = publisher(node, topics.WRENCH)
         self._clock = publisher(node, topics.CLOCK)
+        self._paces = publisher(node, topics.CLOCK_PACE)
         self._stopped_topic = publisher(node, topics.CONTROLLER_STOPPED)
         self._objects = {
             name: publisher(node, topics.OBJECT.named(object=name))
@@ -189,9 +199,12 @@ class SimNode:
         self._wrench.publish(convert.wrench_to(state.wrench_in_tcp, now_s, p["tcp_frame"]))
         for name, where in state.objects.items():
             self._objects[name].publish(convert.pose_to(where, now_s, p["base_frame"]))
-        self._clock.publish(Clock(clock=convert.to_stamp(now_s)))
+        self._tell_time()
         if self._cameras is not None:
             self._cameras.publish(now_s)
+
+    def _tell_time(self) -> None:
+        self._clock.publish(Clock(clock=convert.to_stamp(self.now_s())))
 
     def _joint_states(self, state: RobotState) -> convert.JointState:
         fingers = self.params["finger_joint_names"]
@@ -204,38 +217,69 @@ class SimNode:
         )
 
     def report(self, late: int) -> None:
-        """Figures for /diagnostics."""
+        """Figures for /diagnostics, and `clock/pace` now and then."""
         wall_s, run_s = time.monotonic(), self.robot.now_s()
         before_wall_s, before_run_s = self._wall
-        if wall_s - before_wall_s >= 1.0:
-            achieved = (run_s - before_run_s) / (wall_s - before_wall_s)
+        passed_s = wall_s - before_wall_s
+        if passed_s >= PACE_S:
+            achieved = (run_s - before_run_s) / passed_s
             self._wall = (wall_s, run_s)
             self.shell.diagnostics.set("rtf_achieved", achieved)
+            waited, given_up = {}, ""
+            if self._release is not None:
+                given_up = ", ".join(self._release.given_up)
+                waited = {k: min(v / passed_s, 1.0) for k, v in self._release.waited_s().items()}
+            pace = wire.ClockPace(achieved, waited, given_up)
+            self._paces.publish(convert.text_to(wire.encode_pace(pace)))
         self.shell.diagnostics.set("commands_taken", self._taken)
         self.shell.diagnostics.set("commands_ignored", self._ignored)
         self.shell.diagnostics.set("stopped", self._stopped)
         self.shell.diagnostics.set("late_slices", late)
 
-    def _factor(self, tempo: Tempo, now_s: float) -> float:
-        """Real-time factor for now: is somebody late, and is there a person?"""
-        for msg in self._gate.arrived():
-            with suppress(LinkError):
-                report = wire.decode_report(msg.data)
-                tempo.hear(report.mode, report.reason, now_s)
-        person = self._person.read()
-        factor = tempo.factor(now_s, person=person is not None and bool(person.data))
-        self.shell.diagnostics.set("rtf", factor)
-        return factor
+    # --- the run ---------------------------------------------------------------------------------
+
+    def _factor(self) -> float:
+        """Run seconds per wall second, at most. A person's hands know real time only."""
+        seat = self._person.read()
+        person = seat is not None and bool(seat.data)
+        given_up = self._release is not None and bool(self._release.given_up)
+        asked = self.params["rtf"] or FASTEST
+        return min(asked, REAL_TIME) if person or given_up else asked
+
+    def _hear(self, release: Release) -> None:
+        """Take up what the others say of their horizons."""
+        for msg in self._horizons.arrived():
+            if release.hear(msg.frame_id, convert.from_stamp(msg.stamp)):
+                log.warning("%s is back: the clock waits for it again", msg.frame_id)
+
+    def _await(self, release: Release) -> None:
+        """Stand still until everybody has acted, or somebody has held up time for too long."""
+        now_s, again_s = self.now_s(), time.monotonic() + AGAIN_S
+        while self.shell.running:
+            self._hear(release)
+            before = release.given_up
+            waiting = release.waiting(now_s, time.monotonic())
+            for who in release.given_up:
+                if who not in before:
+                    log.warning("the clock does not wait for %s any longer", who)
+            if not waiting:
+                return
+            self.shell.spin(WAIT_S)
+            if time.monotonic() >= again_s:
+                self._tell_time()
+                self.report(0)
+                again_s = time.monotonic() + AGAIN_S
 
     def run(self) -> None:
-        """Physics slices on absolute deadlines; topics every `publish_hz`, services in between."""
+        """Physics in slices; topics every `publish_hz`, services in between."""
         p = self.params
         slices = max(1, round(1.0 / (p["publish_hz"] * p["slice_s"])))
         slice_s = 1.0 / (p["publish_hz"] * slices)
-        pace, serve_s = Pace(slice_s / p["rtf"]), 0.0
-        tempo = Tempo(p["rtf"])
+        pace, serve_s = Pace(slice_s / self._factor()), 0.0
         self.robot_goal = self.robot.read().tcp_in_base
         while self.shell.running:
+            if self._release is not None:
+                self._await(self._release)
             for _ in range(slices):
                 self.take_commands()
                 self.robot.advance(slice_s)
@@ -243,7 +287,7 @@ class SimNode:
             self.publish()
             if time.monotonic() - serve_s >= SERVICE_PERIOD_S:
                 self.shell.spin(0.0)
-                pace.period_s = slice_s / self._factor(tempo, time.monotonic())
+                pace.period_s = slice_s / self._factor()
                 self.report(pace.late)
                 serve_s = time.monotonic()
 

@@ -120,6 +120,15 @@ CLOCK = Topic(
     "/clock", "rosgraph_msgs/msg/Clock", "stream", "sim", _ALL, 50, "-",
     "run time; never goes back, not even when the simulator is restarted",
 )  # fmt: skip
+CLOCK_HORIZON = Topic(
+    "clock/horizon", "std_msgs/msg/Header", "exchange", "gate, operator, actor", ("sim",), 110, "-",
+    "stamp: until when the run's clock may go on without `frame_id` (gate, operator, actor, "
+    "learner); see `robot_rl.ros.release`",
+)  # fmt: skip
+CLOCK_PACE = Topic(
+    "clock/pace", _TEXT, "latched", "sim", ("actor", "view"), 1, "-",
+    "JSON: run seconds per wall second, and the share of wall time in which time waited for each",
+)  # fmt: skip
 DIAGNOSTICS = Topic(
     "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", "diagnostics", "every node", (), 1, "-",
     "rate, age p50/p99, drops, last error of every node",
@@ -129,7 +138,7 @@ TOPICS: tuple[Topic, ...] = (
     JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_INFO,
     TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED, GATE_REQUEST, GATE_VERDICT, GATE_STATE,
     GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, OPERATOR_PRESENT,
-    ACTOR_ASKS, CLOCK, DIAGNOSTICS,
+    ACTOR_ASKS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, DIAGNOSTICS,
 )  # fmt: skip
 
 _TRIGGER = "std_srvs/srv/Trigger"

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from robot_rl.errors import LinkError
 from robot_rl.geometry import pose
 from robot_rl.ports import ResetPlan
+from robot_rl.ros.release import LIMITS_S
 from robot_rl.types import Command, Driver, Outcome, Pose, Verdict
 
 MAX_BYTES = 8192  # a request is ~400 bytes, a plan with ten objects ~2 kB
@@ -53,6 +55,19 @@ class GateReport:
     stamp_s: float
     rejected: int  # malformed requests so far
     waits: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockPace:
+    """How fast simulated time goes, and why not faster; what `clock/pace` tells.
+
+    factor: run seconds per wall second; waited: who -> share of wall time in which the clock waited
+    for them (`robot_rl.ros.release`); given_up: who held it up for too long, "" = nobody.
+    """
+
+    factor: float
+    waited: Mapping[str, float]
+    given_up: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +281,25 @@ def decode_report(text: str) -> GateReport:
         _number(data["stamp_s"], "stamp_s"),
         _integer(data["rejected"], "rejected"),
         _string(data["waits"], "waits", 16),
+    )
+
+
+def encode_pace(pace: ClockPace) -> str:
+    """Text of `clock/pace`."""
+    return _dump({k: getattr(pace, k) for k in ClockPace.__slots__})
+
+
+def decode_pace(text: str) -> ClockPace:
+    """Inverse of `encode_pace`. Raises `LinkError`."""
+    data = _load(text, "clock pace")
+    _keys(data, set(ClockPace.__slots__), "clock pace")
+    waited = data["waited"]
+    if not isinstance(waited, dict) or not waited.keys() <= LIMITS_S.keys():
+        _bad("waited", f"shares of {', '.join(LIMITS_S)}", waited)
+    return ClockPace(
+        _number(data["factor"], "factor"),
+        {who: _number(share, f"waited.{who}") for who, share in waited.items()},
+        _string(data["given_up"], "given_up", 64),
     )
 
 

@@ -1,0 +1,90 @@
+"""Simulated time is released, not guessed: it goes on when those who must act in it have acted.
+
+Each of them says until when the run's clock may go on without it (its *horizon*, on `clock/horizon`):
+
+    gate       has judged all that had arrived at t: until one period after t
+    operator   has passed on the device's word: until the next one is due
+    actor      has acted, and the gate has answered it: until its next control tick
+    learner    keeps its update target within a small backlog: until the same tick (told by the
+               actor's process, which has the link to it)
+
+The simulator goes on as long as its clock is below the smallest of these horizons, as fast as the
+machine can: on a slow or a busy one simulated time is slower, and nobody is late by it. This is the conservative
+synchronisation of parallel simulations (Chandy and Misra 1979; the time advance request of IEEE
+1516), with one exception: whoever holds up time for longer than a limit of wall time is given up
+until it speaks again. Time then goes on, at real time, and the real watchdogs act as on a robot.
+Who has never spoken is not waited for, so a graph without an actor runs, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LIMITS_S: Mapping[str, float] = {"gate": 1.0, "operator": 1.0, "actor": 3.0, "learner": 30.0}
+"""Who is waited for, in the order in which waiting is put down to them, and for how much wall time.
+
+Far above what a process of a busy machine waits for its turn (tens of milliseconds). The learner's
+is that of a checkpoint on a slow disk and of a restart."""
+
+TOLD_BY = {"learner": "actor"}  # who is not waited for while the process that tells it is gone
+SLACK_S = 1e-6  # horizons and clock are rounded to nanoseconds on their way
+REAL_TIME = 1.0  # run seconds per wall second, while a person drives or somebody is given up
+
+
+@dataclass(slots=True)
+class _Member:
+    until_s: float = -math.inf  # run time
+    waits_since_s: float | None = None  # wall time; None = time is not waiting for it
+    given_up: bool = False
+
+
+class Release:
+    """Who has acted; the simulator's side, a pure function of what is heard and of wall time."""
+
+    def __init__(self, limits_s: Mapping[str, float] = LIMITS_S) -> None:
+        self._limits_s = limits_s
+        self._members: dict[str, _Member] = {}
+        self._waited_s = dict.fromkeys(limits_s, 0.0)
+        self._before_s: float | None = None  # wall time of the newest look
+
+    def hear(self, who: str, until_s: float) -> bool:
+        """A horizon, in run time. True when `who` is back after having been given up."""
+        if who not in self._limits_s or not math.isfinite(until_s):
+            return False
+        member = self._members.setdefault(who, _Member())
+        back, member.given_up = member.given_up, False
+        member.until_s = until_s
+        return back
+
+    def waiting(self, now_s: float, wall_s: float) -> list[str]:
+        """Who has to act before the clock may leave `now_s`; empty = it may. Ask until it is."""
+        waiting = []
+        for who in self._limits_s:
+            member = self._members.get(who)
+            if member is None or member.given_up or TOLD_BY.get(who) in self.given_up:
+                continue
+            if member.until_s > now_s + SLACK_S:
+                member.waits_since_s = None
+                continue
+            if member.waits_since_s is None:
+                member.waits_since_s = wall_s
+            if wall_s - member.waits_since_s > self._limits_s[who]:
+                member.given_up, member.waits_since_s = True, None
+                continue
+            waiting.append(who)
+        if self._before_s is not None and waiting:
+            self._waited_s[waiting[0]] += wall_s - self._before_s
+        self._before_s = wall_s if waiting else None
+        return waiting
+
+    @property
+    def given_up(self) -> list[str]:
+        """Who held up time for too long and has not spoken since."""
+        return [who for who, member in self._members.items() if member.given_up]
+
+    def waited_s(self) -> dict[str, float]:
+        """Wall seconds in which time waited for each, since the last call."""
+        waited, self._waited_s = self._waited_s, dict.fromkeys(self._limits_s, 0.0)
+        return waited
