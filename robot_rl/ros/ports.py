@@ -117,7 +117,12 @@ class RosClock:
         self._waits[who] = lambda: before() and ready()
 
     def sleep_until_s(self, deadline_s: float) -> None:
-        """Sleep to an absolute deadline of the run's clock."""
+        """Sleep to an absolute deadline of the run's clock.
+
+        One that has passed is told, too: a simulated clock then waits until we have caught up.
+        """
+        if self._simulated and deadline_s <= self.now_s():
+            self._give(deadline_s, self._waits)
         untold = list(self._waits)
         while self._shell.running:
             remaining_s = deadline_s - self.now_s()

@@ -55,7 +55,8 @@ class Release:
             return False
         member = self._members.setdefault(who, _Member())
         back, member.given_up = member.given_up, False
-        member.until_s = until_s
+        if until_s != member.until_s:  # it is slow, not gone
+            member.until_s, member.waits_since_s = until_s, None
         return back
 
     def waiting(self, now_s: float, wall_s: float) -> list[str]:

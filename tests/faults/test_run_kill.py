@@ -1,6 +1,6 @@
 """kill -9 of every process during a run through ROS 2: nobody else falls, training goes on.
 
-One real run (`peg_insert`, twice real time) in which learner, actor, gate and simulator are killed
+One real run (`peg_insert`, released time) in which learner, actor, gate and simulator are killed
 in turn, each in the middle of practice. That the arm does not move meanwhile is measured on its
 topics in tests/ros/test_processes.py.
 """
@@ -33,7 +33,6 @@ def words(run_dir: Path, port: int) -> list[str]:
     return [
         "experiment=peg_insert",
         "runtime=ros",
-        "ros.real_time_factor=2.0",
         f"ros.domain_id={free_domain()}",
         f"link.port={port}",
         "algo.hidden=[64,64]",

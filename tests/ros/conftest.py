@@ -107,7 +107,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def world(run_dir: Path) -> Iterator[World]:
     """Sim, gate, watchdog and operator, at real time; nobody acknowledges by himself."""
-    config = SimGraphConfig(with_actor=False, unattended=False)
+    config = SimGraphConfig(real_time_factor=1.0, with_actor=False, unattended=False)
     clean_shared_memory()
     world = World(sim_graph(config, str(run_dir)), run_dir)
     try:

@@ -32,6 +32,7 @@ WATCHED = (
     topics.GATE_VERDICT,
     topics.GATE_HEARTBEAT,
     topics.CLOCK,
+    topics.CLOCK_PACE,
     topics.DIAGNOSTICS,
     topics.JOINT_STATES,
 )

@@ -17,10 +17,10 @@ CENTRE_X_M = 0.5  # middle of the task's workspace: at its edge the gate would r
 STRIDE_M = np.array((0.01, 0.0, 0.0))
 
 
-def main(lease: str) -> None:
-    """Run until killed."""
+def main(lease: str, thinks_s: float = 0.0) -> None:
+    """Run until killed. thinks_s: wall time that each tick takes."""
     with node_shell("actor", ["--ros-args", "-p", "use_sim_time:=true"]) as shell:
-        clock, gate = RosClock(shell), RosGate(shell)
+        clock, gate = RosClock(shell, "actor"), RosGate(shell)
         robot = RosRobot(StateReader(shell))
         shell.spin_in_background()
         clock.wait_started(20.0)
@@ -29,6 +29,7 @@ def main(lease: str) -> None:
             time.sleep(0.1)
         sequence, sign, tick_s = 0, 1.0, clock.now_s()
         while shell.running:
+            time.sleep(thinks_s)
             state = robot.read()
             here = state.tcp_in_base
             if abs(here.position_m[0] - CENTRE_X_M) > 0.03:
@@ -36,9 +37,9 @@ def main(lease: str) -> None:
             sequence += 1
             there = pose(here.position_m + sign * STRIDE_M, here.quaternion_xyzw)
             gate.request(Command(sequence, clock.now_s(), Driver.POLICY, lease, there), state)
-            tick_s += 0.1
+            tick_s = max(tick_s + 0.1, clock.now_s())
             clock.sleep_until_s(tick_s)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(float, sys.argv[2:]))

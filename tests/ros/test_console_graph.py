@@ -111,7 +111,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Sim, gate, watchdog, operator=console, view; we are the actor and the console."""
     run = write_run(tmp_path_factory.mktemp("run"), operator="console", ros={"name": "sim"})
     clean_shared_memory()
-    config = SimGraphConfig(with_actor=False, unattended=False, with_view=True)
+    config = SimGraphConfig(
+        real_time_factor=1.0, with_actor=False, unattended=False, with_view=True
+    )
     world = World(sim_graph(config, str(run)), run)
     try:
         made = Page(world, run)

@@ -76,7 +76,8 @@ def pad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pad]:
     """Sim, gate, watchdog, operator=joy; we are the actor and the joystick driver."""
     run = write_run(tmp_path_factory.mktemp("run"), operator="joy")
     clean_shared_memory()
-    world = World(sim_graph(SimGraphConfig(with_actor=False, unattended=False), str(run)), run)
+    config = SimGraphConfig(real_time_factor=1.0, with_actor=False, unattended=False)
+    world = World(sim_graph(config, str(run)), run)
     try:
         world.probe.wait_state()
         yield Pad(world)

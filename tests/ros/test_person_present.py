@@ -18,7 +18,7 @@ from robot_rl.link.panel import socket_address
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 
 pytestmark = pytest.mark.ros
-FAST = 3.0
+FAST = 3.0  # of a rehearsal; released time is tested in test_released_time.py
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ def test_demonstrations_are_recorded_and_a_second_call_has_nothing_to_do(tmp_pat
         "experiment=reach",
         "runtime=ros",
         "train.demos=2",
-        "ros.real_time_factor=3.0",
         f"ros.domain_id={new_domain()}",
         f"run_dir={tmp_path / 'run'}",
     ]

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.ros
 def unattended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A graph whose scripted person acknowledges and resumes."""
     run_dir = write_run(tmp_path_factory.mktemp("unattended"), operator="scripted")
-    world = World(sim_graph(SimGraphConfig(with_actor=False), str(run_dir)), run_dir)
+    config = SimGraphConfig(real_time_factor=1.0, with_actor=False)
+    world = World(sim_graph(config, str(run_dir)), run_dir)
     try:
         world.probe.wait_state()
         yield world
