@@ -131,6 +131,7 @@ class Actor:
             session.demos()
             if self._demos_only:
                 return 0
+            self._hand_over()
             self._await_weights()
             session.practice()
             if not self.ports.stopping():
@@ -179,16 +180,38 @@ class Actor:
             self.policy.load(weights)
             self._adopted_s = time.monotonic()
 
+    def _hand_over(self) -> None:
+        """Tell the learner, once it has them, that the demonstrations are complete."""
+        self.writer.flush()
+        while not self.link.drain(1.0) and not self.ports.stopping():
+            self.link.raise_if_refused()
+            self._pause(0.05)
+        self.link.tell(demonstrated=True)
+
     def _await_weights(self) -> None:
-        """Practice needs a first policy; a refused handshake surfaces here."""
-        deadline_s = time.monotonic() + FIRST_WEIGHTS_S
-        while self.policy.version < 0 and not self.ports.stopping():
+        """Practice needs a first policy: pretrained, where it is to be.
+
+        A refused handshake surfaces here.
+        """
+        wanted = 0
+        if self.session.progress.demos or self.experiment.train.dataset:
+            wanted = self.experiment.learner.pretrain_updates
+        before, deadline_s = -1, time.monotonic() + FIRST_WEIGHTS_S
+        while not self.ports.stopping():
             self.link.raise_if_refused()
             self._adopt()
+            learner = self.link.status()["learner"]
+            behind = learner.get("published_updates", -1) < wanted
+            behind |= self.policy.version < learner.get("published_version", 0)
+            if self.policy.version >= 0 and not (wanted and behind):
+                return
+            done = learner.get("updates", 0)
+            if done != before:
+                before, deadline_s = done, time.monotonic() + FIRST_WEIGHTS_S
             if time.monotonic() > deadline_s:
                 raise LinkError(
                     "no weights from the learner",
-                    expected=f"first weights within {FIRST_WEIGHTS_S:.0f} s",
+                    expected=f"first weights, or one more update, within {FIRST_WEIGHTS_S:.0f} s",
                     got=str(self.link.status()),
                     fix="start the learner (`robot-rl learner`), check host, port and keys",
                 )

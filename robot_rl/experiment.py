@@ -76,21 +76,20 @@ class TrainConfig:
     max_minutes: float = 15.0  # wall time of practice; the demo's promise
     min_env_steps: int = 1_000  # no exam before
     exam_every_steps: int = 500  # the next exam needs something new learned
-    exam_episodes: int = 30  # deterministic and unaided
-    exam_success: float = 1.0  # 30 of 30: a skill of 95 % passes that in one exam of five
+    target_success: float = 0.95  # an exam ends practice when its interval lies above this
+    exam_failures: int = 1  # more, and an exam is lost; how often it errs: robot-rl bench exam
     eval_episodes: int = 100  # 95 of 100 has a Wilson interval of about +-4 points
     stochastic_eval_episodes: int = 50  # how much exploration noise costs
-    target_success: float = 0.95  # what the demo promises
     video: bool = True  # film a few episodes at the end
 
     def __post_init__(self) -> None:
         """Check ranges."""
         if min(self.demos, self.min_env_steps, self.stochastic_eval_episodes) < 0:
             raise ValueError("demos, min_env_steps, stochastic_eval_episodes must not be negative")
-        if min(self.exam_episodes, self.eval_episodes) < 1:
-            raise ValueError("exam_episodes and eval_episodes must be at least 1")
-        if self.max_minutes <= 0 or not 0.0 < self.target_success <= 1.0:
-            raise ValueError("max_minutes must be positive, target_success in (0, 1]")
+        if self.eval_episodes < 1 or self.exam_failures < 0:
+            raise ValueError("eval_episodes must be at least 1, exam_failures not negative")
+        if self.max_minutes <= 0 or not 0.0 < self.target_success < 1.0:
+            raise ValueError("max_minutes must be positive, target_success in (0, 1)")
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ actor at any moment, start it again, and it goes on with the next episode of the
 
     demos      the person drives whole episodes until `train.demos` of them have succeeded
     practice   the policy drives, the person corrects, until the skill is mastered or time is up.
-               Mastered = an exam of deterministic, unaided episodes reaches `exam_success`; exams
-               are held every `exam_every_steps` once most of the recent episodes needed no help
+               Mastered = an exam of deterministic, unaided episodes is passed (`mastery`); one is
+               held every `exam_every_steps`, once nearly all recent episodes needed no help
     evaluation deterministic and stochastic episodes on held-out seeds, nobody helps
 """
 
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from robot_rl import mastery
 from robot_rl.errors import RobotRLError
 from robot_rl.loop import EpisodeSummary, Policy
 from robot_rl.types import Ending, EpisodeId, EpisodeStart
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACTOR = "actor-0"  # identity of this robot's rows in the store
+EXAM_RETRIES = 30  # aborted episodes of an exam that are run again
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
 FAILED_DEMOS = 25  # in a row: a poor operator is slow, a broken reward never ends
-EXAM_AUTONOMY = 0.5  # share of recent episodes without help before an exam is worth its time
+EXAM_AUTONOMY = 0.8  # share of recent episodes without help before an exam is worth its time
 REMEMBERED = ("next_exam", "practice_s", "mastered")
 
 
@@ -190,7 +192,7 @@ class Session:
         self.progress.next_exam = max(self.progress.next_exam, self.train.min_env_steps)
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
         self.on_episode, self.figures = on_episode, figures
-        self.state = "demos"  # demos | practice | exam | evaluation: the word on the dashboard
+        self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
         self.purpose = ""  # of the episode that runs, or ran last
         self.spec = experiment.spec  # of the rows
 
@@ -274,36 +276,43 @@ class Session:
         progress, train = self.progress, self.train
         seed = EXAM_SEED + progress.env_steps  # other starts each time
         self.state = "exam"
-        allowed = int(train.exam_episodes * (1.0 - train.exam_success) + 1e-9)
-        exam = self.evaluate(train.exam_episodes, seed, max_failures=allowed)
-        success = exam.as_dict()["success"]
-        progress.mastered = exam.successes.count(False) <= allowed and not self.stopping()
-        progress.next_exam = progress.env_steps + train.exam_every_steps
-        self.metrics.write(progress.env_steps, {"exam/success": success})
+        exam = self.evaluate(None, seed, judge=self._judge)
         wins, held = sum(exam.successes), len(exam.successes)
-        rest = ", the rest is left out" if held < train.exam_episodes else ""
-        log.info("exam after %d steps: %d of %d%s", progress.env_steps, wins, held, rest)
+        progress.mastered = bool(self._judge(exam)) and not self.stopping()
+        progress.next_exam = progress.env_steps + train.exam_every_steps
+        self.metrics.write(progress.env_steps, {"exam/success": wins / max(held, 1)})
+        word = "passed" if progress.mastered else "not passed"
+        log.info("exam after %d steps: %d of %d, %s", progress.env_steps, wins, held, word)
+
+    def _judge(self, exam: EvalResult) -> bool | None:
+        """Whether an exam is passed; None = it goes on."""
+        wins = sum(exam.successes)
+        failures = len(exam.successes) - wins
+        return mastery.judge(wins, failures, self.train.target_success, self.train.exam_failures)
 
     def evaluate(
         self,
-        episodes: int,
+        episodes: int | None,
         seed: int = EVAL_SEED,
         *,
         deterministic: bool = True,
-        max_failures: int | None = None,
+        judge: Callable[[EvalResult], bool | None] = lambda _result: None,
     ) -> EvalResult:
         """Run evaluation episodes on held-out starts; nobody helps, nothing is learned from them.
 
         An aborted episode (a process was killed, a stop was pressed) says nothing about the policy:
-        it is run again, and stays in the store as aborted. With `max_failures` it ends once there
-        are more: an exam that is lost need not go on.
+        it is run again, and stays in the store as aborted.
+
+        Args:
+            episodes: how many; None = until `judge` has come to a decision.
+            judge: ends it before as soon as the answer is not None.
         """
         result = EvalResult()
         index = retries = 0
-        while index < episodes and not self.stopping():
+        while (episodes is None or index < episodes) and not self.stopping():
             summary = self.episode("eval", seed + index, deterministic=deterministic)
             aborted = summary.ending in (Ending.ABORTED, Ending.STALE)
-            if aborted and retries < episodes:
+            if aborted and retries < (episodes or EXAM_RETRIES):
                 retries += 1
                 continue
             result.successes.append(summary.success)
@@ -313,7 +322,7 @@ class Session:
             if summary.jerk is not None:
                 result.jerks.append(summary.jerk)
             index += 1
-            if max_failures is not None and result.successes.count(False) > max_failures:
+            if judge(result) is not None:
                 break
         return result
 

@@ -88,6 +88,7 @@ def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> 
     if isinstance(policy, PolicyRuntime) and policy.weights is not None:
         save_policy(run_dir, policy.weights, session.spec)
     deterministic = session.evaluate(settings.eval_episodes)
+    session.state = "evaluation with noise"
     stochastic = session.evaluate(settings.stochastic_eval_episodes, deterministic=False)
     result = {
         "deterministic": deterministic.as_dict(),

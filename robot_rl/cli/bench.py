@@ -16,6 +16,7 @@ Measure speed on this machine:
   heads    what a head costs per decision beside its base, on one core
   link     steps per second and round trip of the encrypted link
   loop     jitter of the control loop in real time
+  exam     how often the exam that ends practice errs, by simulation
   reward   what a vision-language model costs on this side, through a stand-in that is none
   console  the operator's page beside its targets: key to gate, server killed, video, memory, review
            (a real browser and, for key, hand and kill, the whole ROS 2 graph; 14 minutes in all)
@@ -142,6 +143,7 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "heads": _from("robot_rl.learn.bench_heads:bench"),
     "link": _from("robot_rl.link.bench:bench"),
     "loop": _from("robot_rl.loop_bench:bench"),
+    "exam": _from("robot_rl.mastery:bench"),
     "reward": _from("robot_rl.reward.vlm.bench:bench"),
     "console": _from("robot_rl.console_bench:bench"),
 }

@@ -37,17 +37,28 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def train_with_dashboard(experiment: Experiment) -> dict[str, Any]:
-    """Train with the dashboard on, print the outcome and write the report; returns the figures."""
+def train_with_dashboard(experiment: Experiment, *, report: bool = True) -> dict[str, Any]:
+    """Train with the dashboard on, print the outcome; returns the figures.
+
+    report: write report.html, and again and again while the run goes on.
+    """
     from robot_rl.report.dashboard import Dashboard
-    from robot_rl.report.report import write_report
+    from robot_rl.report.live import Live
 
     train = engine("robot_rl.train:train")
     say(f"run folder  {experiment.run_dir}")
+    live = Live(experiment) if report else None
     with Dashboard(f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})") as board:
-        result = train(experiment, board.update)
+
+        def watch(stats: dict[str, Any]) -> None:
+            board.update(stats)
+            if live is not None:
+                live.update(stats)
+
+        result = train(experiment, watch)
     say(summary(result))
-    say(f"report      {write_report(experiment.run_dir)}")
+    if live is not None:
+        say(f"report      {live.write()}")
     return result
 
 

@@ -216,6 +216,7 @@ class Learner:
         self._cursor = 0
         self._credit = 0.0  # updates owed
         self._pretrain_left = config.pretrain_updates
+        self.may_pretrain = True  # False: what it is to learn from is still being recorded
         self._weights: Weights | None = None
         self._version = -1
         self._published_updates, self._published_s = -1, -math.inf
@@ -281,7 +282,7 @@ class Learner:
     def updates_due(self) -> int:
         """Gradient steps that the data pays for now."""
         if self._pretrains:
-            return self._pretrain_left
+            return self._pretrain_left if self.may_pretrain else 0
         practised = self.env_steps >= max(self.config.min_steps, 1)
         if not practised or not self.replay.can_sample:
             return 0
@@ -290,6 +291,16 @@ class Learner:
     @property
     def _pretrains(self) -> bool:
         return bool(self._pretrain_left and self.replay.len_demo)
+
+    def status(self) -> dict[str, int]:
+        """What the robot's side wants to know: updates done, owed, and in the newest weights."""
+        return {
+            "updates": self.updates,
+            "env_steps": self.env_steps,
+            "updates_owed": self.updates_due(),
+            "published_updates": self._published_updates,
+            "published_version": self._version,
+        }
 
     def update(self, count: int) -> int:
         """Do up to `count` gradient steps (whole updates of the algorithm, at least one).

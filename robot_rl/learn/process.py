@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 TURN_S = 0.1  # of learning: rows, weights and a stop signal never wait much longer
 IDLE_MS = 20
+DEMONSTRATED = "demonstrated"  # the actor's word: demonstrations and data are all here
 SAVE_EVERY_S = 60.0  # a kill costs at most this much learning; the data is in the store anyway
 EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
 
@@ -81,6 +82,7 @@ def turn(learner: Learner, server: LinkServer | None) -> int:
     if server is not None:
         server.poll(0 if learner.updates_due() else IDLE_MS)
         learner.ingest()
+        learner.may_pretrain = any(server.told(DEMONSTRATED))
     due = learner.updates_due()  # not before: a row may take the only data away
     due = ranks.agree(min(due, max(1, int(learner.updates_per_s * TURN_S))))
     if server is None:
@@ -88,9 +90,7 @@ def turn(learner: Learner, server: LinkServer | None) -> int:
     done = learner.update(due) if due else 0
     if server is not None:
         server.publish(learner.weights())
-        owed = learner.updates_due()
-        figures = {"updates": learner.updates, "env_steps": learner.env_steps, "updates_owed": owed}
-        server.set_status(figures)
+        server.set_status(learner.status())
     return done
 
 

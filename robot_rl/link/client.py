@@ -15,6 +15,7 @@ from typing import Any, Self
 from robot_rl.errors import LinkError, RobotRLError, StoreError
 from robot_rl.link.auth import Keys
 from robot_rl.link.config import LinkConfig
+from robot_rl.link.frames import Scalar
 from robot_rl.link.session import Session
 from robot_rl.spec import Spec
 from robot_rl.store.store import Store
@@ -50,6 +51,7 @@ class LinkClient:
         self._config, self._keys, self._spec, self._path = config, keys, spec, Path(store_path)
         self._stopping = threading.Event()
         self._session: Session | None = None
+        self._word: dict[str, Scalar] = {}
         self._failure: RobotRLError | None = None  # the thread has ended
         self._trouble: StoreError | None = None  # why it begins anew; told once
         self._thread = threading.Thread(target=self._run, name="link-client", daemon=True)
@@ -86,6 +88,13 @@ class LinkClient:
         if problem is not None:
             status |= {"connected": False, "refused": str(problem)}
         return status
+
+    def tell(self, **values: Scalar) -> None:
+        """Say this to the learner with each status from now on; see `LinkServer.told`."""
+        self._word |= values
+        session = self._session
+        if session is not None:
+            session.word = dict(self._word)
 
     def raise_if_refused(self) -> None:
         """Raise the `LinkError` that a person must act on, if there is one.
@@ -142,7 +151,9 @@ class LinkClient:
     def _replicate(self) -> None:
         """Until `stop`, or until the store fails."""
         with Store(self._path, spec=self._spec) as store:
-            session = self._session = Session(self._config, self._keys, self._spec, store)
+            session = Session(self._config, self._keys, self._spec, store)
+            session.word = dict(self._word)
+            self._session = session
             try:
                 while not self._stopping.is_set():
                     session.tick()

@@ -141,6 +141,10 @@ class LinkServer:
         """Figures that peers see (update count, UTD, ...): scalars only."""
         self._status = dict(values)
 
+    def told(self, key: str) -> list[Scalar]:
+        """What each peer that says anything of `key` says (`LinkClient.tell`)."""
+        return [peer.status[key] for peer in self._peers.values() if key in peer.status]
+
     def peers(self) -> dict[str, Peer]:
         """What is known about each allowed key, by name."""
         return self._peers

@@ -96,6 +96,7 @@ class Session:
         self.weights: Weights | None = None
         self.refusal: Refusal | None = None
         self.status: dict[str, Any] = {}
+        self.word: dict[str, Scalar] = {}  # what else the learner is told; replaced whole
         self.ticks = 0
         self._context = zmq.Context()
         self._attached = self._welcomed = self._key_was_right = False
@@ -206,7 +207,7 @@ class Session:
             self._due_s[GetWeights] = now_s + self._config.weights_period_s
         if self._is_due(Status, now_s):
             shown = ("pending_rows", "weights_version", "weights_rejected")
-            self._send(Status({k: self.status.get(k) for k in shown}))
+            self._send(Status({k: self.status.get(k) for k in shown} | self.word))
             self._due_s[Status] = now_s + self._config.status_period_s
 
     def _is_due(self, kind: type, now_s: float) -> bool:

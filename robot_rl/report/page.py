@@ -55,12 +55,16 @@ def headline(run: RunData) -> str:
         text = '<div class="rate none">not evaluated</div><p class="claim"><span>'
         text += "Run <code>robot-rl eval</code> on this folder to measure success.</span></p>"
     left = f'<section class="card headline">{text}</section>'
-    if not run.video:
-        return f'<div class="top plain">{left}</div>'
-    data = base64.b64encode(run.video).decode()
-    source = f'src="data:video/mp4;base64,{data}"'
-    video = f"<video controls muted autoplay loop playsinline {source}></video>"
-    return f'<div class="top">{left}{video}</div>'
+    if run.video:
+        source = f'src="data:video/mp4;base64,{base64.b64encode(run.video).decode()}"'
+        video = f"<video controls muted autoplay loop playsinline {source}></video>"
+        return f'<div class="top">{left}{video}</div>'
+    if run.first_success:
+        source = f'src="data:image/png;base64,{base64.b64encode(run.first_success).decode()}"'
+        text = "the first episode that the policy solved by itself"
+        picture = f'<img class="strip" alt="{text}" {source}><p class="note">{text}</p>'
+        return f'<div class="top plain">{left}</div><section class="card">{picture}</section>'
+    return f'<div class="top plain">{left}</div>'
 
 
 def _whiskers(evaluation: Mapping[str, Any], goal: float | None) -> str:

@@ -12,27 +12,29 @@ from robot_rl.report import page
 from robot_rl.report.rundata import RunData, read_run
 
 
-def write_report(run_dir: Path) -> Path:
+def write_report(run_dir: Path, *, again_s: float = 0.0) -> Path:
     """Write `report.html` into a run folder and return its path.
 
     Needs nothing to be complete: a run that was killed gets a report of what it left behind.
+    again_s: > 0 while the run goes on: a browser loads the page again this often.
     """
     target = run_dir / "report.html"
     scratch = target.with_suffix(".html.new")
-    scratch.write_text(render(read_run(run_dir)), encoding="utf-8")
+    scratch.write_text(render(read_run(run_dir), again_s), encoding="utf-8")
     scratch.replace(target)  # readers never see half a page
     return target
 
 
-def render(run: RunData) -> str:
-    """The page as one string."""
+def render(run: RunData, again_s: float = 0.0) -> str:
+    """The page as one string; again_s: see `write_report`."""
     assets = files("robot_rl.report") / "assets"
     name = str(run.config.get("name") or run.folder.name)
     parts = (page.headline, page.tiles, page.learning, page.diagnosis, page.panels)
     parts += (page.configuration, page.environment, page.reproduce)
     return Template((assets / "page.html").read_text()).substitute(
         title=escape(f"{name} - robot-rl"),
-        kicker="robot-rl run",
+        kicker="robot-rl run, still going on" if again_s else "robot-rl run",
+        refresh=f'<meta http-equiv="refresh" content="{again_s:g}">' if again_s else "",
         style=(assets / "style.css").read_text(),
         script=(assets / "chart.js").read_text(),
         name=escape(name),

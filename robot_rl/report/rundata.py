@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 
+FIRST_SUCCESS = "first_success.png"
+EVALUATIONS = {"deterministic": "evaluation", "stochastic": "evaluation with noise"}
+"""Kind of evaluation -> `state` of its episodes' metric lines."""
+
 F64 = NDArray[np.float64]
 
 
@@ -37,6 +41,7 @@ class RunData:
     rows: tuple[Mapping[str, Any], ...] = ()
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     video: bytes = b""
+    first_success: bytes = b""  # PNG: the first episode that the policy solved alone
 
     @property
     def keys(self) -> list[str]:
@@ -74,16 +79,36 @@ def read_run(folder: Path) -> RunData:
     config: Any = {}
     if (folder / "config.yaml").is_file():
         config = yaml.safe_load((folder / "config.yaml").read_text()) or {}
-    video = folder / "eval.mp4"
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in _read_lines(path)]
     return RunData(
         folder=folder,
         config=config,
         record=_read_json(folder / "run.json"),
         rows=tuple(sorted(rows, key=lambda r: r.get("time_s", 0.0))),
-        evaluation=_read_json(folder / "eval.json"),
-        video=video.read_bytes() if video.is_file() else b"",
+        evaluation=_read_json(folder / "eval.json") or _so_far(rows),
+        video=_read_bytes(folder / "eval.mp4"),
+        first_success=_read_bytes(folder / FIRST_SUCCESS),
     )
+
+
+def _so_far(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """An evaluation that still runs, or that was cut short, from its episodes' lines."""
+    result: dict[str, Any] = {}
+    for kind, state in EVALUATIONS.items():
+        picked = [r for r in rows if r.get("state") == state and not r.get("eval_episode/aborted")]
+        won = [r for r in picked if r.get("eval_episode/success")]
+        times = [float(r.get("eval_episode/duration_s", 0.0)) for r in won]
+        if picked:
+            result[kind] = {
+                "successes": len(won),
+                "episodes": len(picked),
+                "cycle_time_s_mean": float(np.mean(times)) if times else None,
+            }
+    return result
+
+
+def _read_bytes(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -11,7 +11,15 @@ from pathlib import Path
 
 from robot_rl.actor import Actor, ActorPorts
 from robot_rl.experiment import Experiment
-from robot_rl.ros.ports import RosCamera, RosClock, RosGate, RosOperator, RosPace, RosReset, RosRobot
+from robot_rl.ros.ports import (
+    RosCamera,
+    RosClock,
+    RosGate,
+    RosOperator,
+    RosPace,
+    RosReset,
+    RosRobot,
+)
 from robot_rl.ros.reader import StateReader, tracked_objects
 from robot_rl.ros.runtime import Shell, run_node
 

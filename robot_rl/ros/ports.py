@@ -91,7 +91,7 @@ class RosClock:
             self._give(deadline_s, self._waits)
 
     def wait_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait for what others do, which may take run time; False after `timeout_s` of wall time."""
+        """Wait for what others do, and let run time pass; False after `timeout_s` of wall time."""
         give_up_s = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > give_up_s or not self._shell.running:

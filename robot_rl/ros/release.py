@@ -1,6 +1,7 @@
 """Simulated time is released, not guessed: it goes on when those who must act in it have acted.
 
-Each of them says until when the run's clock may go on without it (its *horizon*, on `clock/horizon`):
+Each of them says until when the run's clock may go on without it (its *horizon*, on the topic
+`clock/horizon`):
 
     gate       has judged all that had arrived at t: until one period after t
     operator   has passed on the device's word: until the next one is due
@@ -9,11 +10,11 @@ Each of them says until when the run's clock may go on without it (its *horizon*
                actor's process, which has the link to it)
 
 The simulator goes on as long as its clock is below the smallest of these horizons, as fast as the
-machine can: on a slow or a busy one simulated time is slower, and nobody is late by it. This is the conservative
-synchronisation of parallel simulations (Chandy and Misra 1979; the time advance request of IEEE
-1516), with one exception: whoever holds up time for longer than a limit of wall time is given up
-until it speaks again. Time then goes on, at real time, and the real watchdogs act as on a robot.
-Who has never spoken is not waited for, so a graph without an actor runs, too.
+machine can: on a slow or a busy one simulated time is slower, and nobody is late by it. This is the
+conservative synchronisation of parallel simulations (Chandy and Misra 1979; the time advance
+request of IEEE 1516), with one exception: whoever holds up time for longer than a limit of wall
+time is given up until it speaks again. Time then goes on, at real time, and the real watchdogs act
+as on a robot. Who has never spoken is not waited for, so a graph without an actor runs, too.
 """
 
 from __future__ import annotations

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.files import Tail
 from robot_rl.link.panel import link_file
-from robot_rl.ros.graph import Graph, NodeSpec, RealGraphConfig, real_graph, sim_graph
+from robot_rl.ros.graph import (
+    Graph,
+    NodeSpec,
+    RealGraphConfig,
+    SimGraphConfig,
+    real_graph,
+    sim_graph,
+)
 from robot_rl.ros.supervise import Exit, Supervisor
 
 if TYPE_CHECKING:
@@ -115,7 +122,8 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
     """
     need_ros()
     run_dir = experiment.run_dir.resolve()
-    released = experiment.is_simulated and experiment.ros.real_time_factor == 0.0
+    ros = experiment.ros
+    released = isinstance(ros, SimGraphConfig) and ros.real_time_factor == 0.0
     graph = (learner_spec(run_dir, released=released), *graph_of(experiment))
     _run(experiment, graph, watch)
     return _result(run_dir)

@@ -33,6 +33,9 @@ class Arriving:
 
     def set_status(self, status: object) -> None: ...
 
+    def told(self, key: str) -> list[object]:
+        return [True]
+
 
 @pytest.mark.parametrize("purpose", ["train", "demo"])
 def test_the_last_thing_to_learn_from_may_go_between_two_turns(
