@@ -355,7 +355,7 @@ class Session:
             **{f"gate/{k}_steps": v for k, v in summary.outcome_steps.items()},
             **_percentiles("loop/period_ms", summary.period_ms),
             **_percentiles("loop/wall_ms", summary.wall_ms),
-            "loop/late_ticks": float(sum(p > late_ms for p in summary.wall_ms)),
+            "loop/late_ticks": float(sum(p > late_ms for p in summary.period_ms)),
         }
         if summary.true_success is not None:
             values["episode/true_success"] = float(summary.true_success)

@@ -61,6 +61,7 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 """Label, key, format. `success_rate`, `intervention_rate` and `episodes` are computed here."""
 
+WAITED = "clock/waited_"  # how the keys of `_pace` begin
 CURVES = (("success", "success_rate"), ("by a person", "intervention_rate"))
 
 
@@ -145,6 +146,8 @@ class Dashboard:
             value = self._stats.get(key)
             if isinstance(value, int | float):
                 shown.append(f"{label} {form(value)}")
+        if pace := self._pace():
+            shown.append(pace)
         return " | ".join(shown)
 
     def render(self) -> RenderableType:
@@ -158,6 +161,8 @@ class Dashboard:
         state = str(self._stats.get("state", "starting"))
         head = Text(f" {state.upper()} ", STATE_STYLES.get(state.lower(), "bold cyan") + " reverse")
         head.append(f"  {self._stats.get('detail', '')}", "default not reverse")
+        if pace := self._pace():
+            head.append(f"  {pace}", "default not reverse")
         table = Table.grid(padding=(0, 2), expand=True)
         for ratio in (5, 3, 5, 3):
             table.add_column(ratio=ratio, justify="left" if ratio == 5 else "right")
@@ -174,6 +179,20 @@ class Dashboard:
             parts.append(text)
         parts += [Text(note, "dim", no_wrap=True, overflow="ellipsis") for note in self._notes]
         return Panel(Group(*parts), title=f"robot-rl · {self.title}", border_style="dim")
+
+    def _pace(self) -> str:
+        """How fast a simulated clock goes, and whom it waits for most."""
+        factor = self._stats.get("clock/factor")
+        if not isinstance(factor, int | float):
+            return ""
+        waited = {
+            key.removeprefix(WAITED): value
+            for key, value in self._stats.items()
+            if key.startswith(WAITED) and isinstance(value, int | float)
+        }
+        who = max(waited, key=lambda name: waited[name], default="")
+        why = f", {_percent(waited[who])} waiting for the {who}" if who and waited[who] else ""
+        return f"{factor:.1f} x real time{why}"
 
     def _cell(self, label: str, key: str, form: Callable[[float], str]) -> tuple[Any, Any]:
         from rich.text import Text

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import cv2
 import numpy as np
 
 from robot_rl.errors import RobotRLError
@@ -66,6 +65,8 @@ class Live:
         if strip is None:
             self._drawn = now_s - self._solved_s > TRIES_S
             return
+        import cv2
+
         self._drawn = True
         path = self._experiment.run_dir / FIRST_SUCCESS
         cv2.imwrite(str(path), strip)
@@ -85,7 +86,7 @@ class Live:
             pictures = [mirror.picture(state) for state in states]
         finally:
             mirror.close()
-        return cv2.cvtColor(np.concatenate(pictures, 1), cv2.COLOR_RGB2BGR)
+        return np.concatenate(pictures, 1)[..., ::-1]
 
 
 def _unaided(stats: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -126,7 +126,7 @@ CLOCK_HORIZON = Topic(
     "learner); see `robot_rl.ros.release`",
 )  # fmt: skip
 CLOCK_PACE = Topic(
-    "clock/pace", _TEXT, "latched", "sim", ("actor", "view"), 1, "-",
+    "clock/pace", _TEXT, "latched", "sim", ("actor",), 1, "-",
     "JSON: run seconds per wall second, and the share of wall time in which time waited for each",
 )  # fmt: skip
 DIAGNOSTICS = Topic(

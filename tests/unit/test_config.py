@@ -106,8 +106,8 @@ def test_every_yaml_of_a_group_says_which_dataclass_it_fills() -> None:
 
 
 def test_a_value_can_be_set_whether_or_not_a_yaml_names_it() -> None:
-    experiment = Experiment.compose(["experiment=reach", "train.exam_episodes=7", "seed=5"])
-    assert experiment.train.exam_episodes == 7
+    experiment = Experiment.compose(["experiment=reach", "train.exam_failures=7", "seed=5"])
+    assert experiment.train.exam_failures == 7
     assert experiment.train.demos == TrainConfig(demos=5).demos
     assert experiment.seed == 5
 
@@ -119,7 +119,7 @@ def test_a_value_can_be_set_whether_or_not_a_yaml_names_it() -> None:
         (["task=peginsert"], "did you mean 'peg_insert'"),
         (["train.demo=3"], "did you mean 'demos'"),
         (["train.demos=many"], "expected: int"),
-        (["train.target_success=2"], "target_success in (0, 1]"),
+        (["train.target_success=2"], "target_success in (0, 1)"),
         (["trian.demos=3"], "did you mean 'train'"),
         (["operator.skil=1"], "did you mean 'skill'"),
         (["algo.gama=0.9"], "did you mean 'gamma'"),

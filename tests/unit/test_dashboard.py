@@ -47,6 +47,15 @@ def test_state_word_is_on_top_and_missing_figures_are_dashes() -> None:
     assert "nobody" not in text
 
 
+def test_how_fast_time_goes_is_shown_with_whom_it_waits_for() -> None:
+    board, _ = _board()
+    board.update({"state": "practice"})
+    assert "real time" not in _text(board)
+    board.update({"clock/factor": 3.21, "clock/waited_gate": 0.02, "clock/waited_learner": 0.51})
+    assert "3.2 x real time, 51 % waiting for the learner" in _text(board)
+    assert board.line().endswith("3.2 x real time, 51 % waiting for the learner")
+
+
 def test_without_a_terminal_it_writes_plain_lines(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.INFO),

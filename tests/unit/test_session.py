@@ -18,6 +18,7 @@ from robot_rl.session import (
     EVAL_SEED,
     EXAM_SEED,
     FAILED_DEMOS,
+    WINDOW,
     EvalResult,
     Session,
     restore_progress,
@@ -27,8 +28,9 @@ from robot_rl.types import Ending, EpisodeStart
 from tests.unit.fakes import TASK, make_loop
 
 TRAIN = TrainConfig(
-    demos=2, max_env_steps=400, min_env_steps=50, exam_every_steps=50, exam_episodes=3
+    demos=2, max_env_steps=400, min_env_steps=50, exam_every_steps=50, target_success=0.4
 )
+EXAM_EPISODES = 3  # three of three: a Wilson interval from 0.44
 
 
 class Lines:
@@ -97,7 +99,7 @@ def test_practice_ends_with_an_exam_on_starts_it_never_practised() -> None:
     session.practice()
     assert session.progress.mastered
     exams = [s.seed for s in starts if s.purpose == "eval"]
-    assert len(exams) == TRAIN.exam_episodes and min(exams) >= EXAM_SEED
+    assert len(exams) == EXAM_EPISODES and min(exams) >= EXAM_SEED
     assert any(line.get("exam/success") == 1.0 for line in lines.lines)
     assert all(s.seed < EVAL_SEED for s in starts if s.purpose == "train")
 
@@ -135,9 +137,14 @@ def test_evaluation_repeats_what_was_aborted_and_counts_it_once() -> None:
 
 
 def test_an_exam_that_is_lost_does_not_go_on() -> None:
-    session, starts, _ = make_session(succeeds=False)
-    session.evaluate(30, max_failures=1)
-    assert len(starts) == 2
+    train = dataclasses.replace(TRAIN, max_env_steps=51)  # one more episode, one exam
+    session, starts, lines = make_session(succeeds=False, train=train)
+    session.progress.recent.extend([(True, 0.0)] * WINDOW)  # as if practice had gone well
+    session.progress.env_steps = session.progress.next_exam = 50
+    session.practice()
+    exams = [s for s in starts if s.purpose == "eval"]
+    assert len(exams) == TRAIN.exam_failures + 1 and not session.progress.mastered
+    assert [x["exam/success"] for x in lines.lines if "exam/success" in x] == [0.0]
 
 
 def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
