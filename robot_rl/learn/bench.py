@@ -88,7 +88,9 @@ def bench(
         replay.ingest(_rows(spec, CAMERA_EPISODES))
         figures |= {
             f"{name}/{k}": v
-            for k, v in _case(algo, replay, rates[config.bf16()], seconds, compiled).items()
+            for k, v in _case(
+                algo, replay, rates[config.bf16(images=True)], seconds, compiled
+            ).items()
         }
         raw = CAMERAS * pixels * pixels * 3
         figures[f"{name}/bytes_per_step"] = float(replay.bytes_per_step)

@@ -47,8 +47,8 @@ class NodeSpec:
     it again (with back-off) when it dies; finishes: ending with code 0 means that its work is done
     (the actor), others are started again; env: extra environment; python: another interpreter;
     arguments: of a process that is no ROS node (the learner), instead of ROS arguments; nice: gives
-    way to the others by this much; stop_s: it is killed when it has not ended this long after
-    SIGTERM.
+    way to the others by this much; stop_s: this long after its SIGTERM the next one is asked to
+    end, whether it has ended or not (`robot_rl.ros.supervise`).
     """
 
     module: str

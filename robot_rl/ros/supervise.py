@@ -1,7 +1,9 @@
 """`robot-rl up`: the graph as plain supervised processes, without ros2cli or launch.
 
 Starts in order, restarts with back-off, logs per process in the run folder, cleans Fast DDS shared
-memory around the run, and stops within five seconds: drivers first, the arm last.
+memory around the run, and stops drivers first, the arm last. Each gets its turn to end; whoever is
+busy with that on a loaded machine is left to it while the next one is asked, and only who is still
+there at the very end is killed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -34,7 +37,7 @@ from robot_rl.supervised import SUPERVISOR_PID
 
 log = logging.getLogger(__name__)
 
-STOP_TOTAL_S = 3.5  # leaves room for cleaning up: the whole stop takes less than five seconds
+GRACE_S = 15.0  # from the last request to end until a kill: a quiet machine takes a tenth
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 HEALTHY_S = 10.0  # up this long: the back-off starts from its minimum again
 MAX_RESTARTS = 20  # in a row without ever being healthy: a broken node, not a bad moment
@@ -221,13 +224,19 @@ class Supervisor:
 
     def stop(self) -> dict[str, int]:
         """Stop in order (see `graph.stop_order`); returns node name -> exit code. Idempotent."""
-        deadline_s = time.monotonic() + STOP_TOTAL_S
-        codes = {}
-        for spec in stop_order(self.graph):
-            process = self._processes[spec.name]
+        processes = [self._processes[spec.name] for spec in stop_order(self.graph)]
+        for process in processes:
             process.restart_at_s = None
+        for process in processes:  # in their order, even when one takes longer
+            if process.popen is not None and process.popen.poll() is None:
+                process.popen.send_signal(signal.SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
+                    process.popen.wait(process.spec.stop_s)
+        deadline_s = time.monotonic() + GRACE_S
+        codes = {}
+        for process in processes:
             if process.popen is not None:
-                codes[spec.name] = self._end(process.popen, spec, deadline_s)
+                codes[process.spec.name] = _ended(process.popen, process.spec.name, deadline_s)
                 process.popen = None
             if process.log_file is not None:
                 process.log_file.close()
@@ -235,14 +244,13 @@ class Supervisor:
         clean_shared_memory()
         return codes
 
-    def _end(self, popen: subprocess.Popen[bytes], spec: NodeSpec, deadline_s: float) -> int:
-        """SIGTERM, wait, SIGKILL."""
-        if popen.poll() is None:
-            popen.send_signal(signal.SIGTERM)
-            try:
-                popen.wait(max(0.05, min(spec.stop_s, deadline_s - time.monotonic())))
-            except subprocess.TimeoutExpired:
-                log.warning("%s did not stop in time: killed", spec.name)
-                popen.kill()
-                popen.wait()
-        return popen.returncode
+
+def _ended(popen: subprocess.Popen[bytes], name: str, deadline_s: float) -> int:
+    """Wait for the end of a process that has been asked to; kill it at the deadline."""
+    try:
+        popen.wait(max(0.0, deadline_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        log.warning("%s does not end: killed", name)
+        popen.kill()
+        popen.wait()
+    return popen.returncode

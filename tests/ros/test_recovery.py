@@ -78,7 +78,28 @@ def test_a_stopped_controller_is_resumed_a_persons_stop_is_theirs(unattended: Wo
     probe.wait_mode("hold")
 
 
-def test_stop_takes_less_than_five_seconds_even_with_a_deaf_node(tmp_path: Path) -> None:
+def test_a_slow_node_ends_by_itself_while_the_next_is_asked(tmp_path: Path) -> None:
+    """Killed at its own limit, it would lose what it was about to write."""
+    slow = tmp_path / "slow_node.py"
+    slow.write_text(
+        "import signal, sys, time\n"
+        "signal.signal(15, lambda *_: (time.sleep(2.5), sys.exit(0)))\n"
+        "print('up', flush=True)\ntime.sleep(60)\n"
+    )
+    env = {"PYTHONPATH": str(tmp_path)}
+    graph = tuple(NodeSpec("slow_node", f"slow_{i}", env=env, stop_s=0.1) for i in range(4))
+    supervisor = Supervisor(graph, tmp_path, new_domain())
+    supervisor.start()
+    logs = [tmp_path / "logs" / f"slow_{i}.log" for i in range(4)]
+    wait_for(lambda: all("up" in log.read_text() for log in logs), 10.0, "all are up")
+    began_s = time.monotonic()
+    codes = supervisor.stop()
+    assert set(codes.values()) == {0} and len(codes) == 4
+    assert time.monotonic() - began_s < 4 * 2.5  # all at once, not one after the other
+
+
+def test_a_deaf_node_is_killed_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "GRACE_S", 0.5)
     deaf = tmp_path / "deaf_node.py"
     deaf.write_text("import signal, time\nsignal.signal(15, signal.SIG_IGN)\ntime.sleep(60)\n")
     env = {"PYTHONPATH": str(tmp_path)}
