@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.1  # run time; how often the person looks at the gate's lamp
 CALL_S = 1.0  # wall; an unanswered service call is given up
 RELEASE_S, AGAIN_S = 0.2, 0.5  # run time; lets go this long, tries again this much later
-NEWS_S = 0.005  # wall; a device that can tell when it has news is asked this long at a time
+NEWS_S = 0.001  # wall; a device that can tell when it has news is asked this long at a time
 GATE_ALIVE_S = 0.5  # wall; heartbeat no older than this
 
 
@@ -183,7 +183,7 @@ class OperatorNode:
             self._clock.sleep_until_s(until_s)
             return False
         self._clock.give_until_s(until_s)
-        while self._shell.running and self._clock.now_s() < until_s:
+        while self._shell.running and not self._clock.has_reached(until_s):
             if wait(NEWS_S):
                 return True
         return False

@@ -107,6 +107,10 @@ class RosClock:
             self._horizon.tell(who, deadline_s)
         return told
 
+    def has_reached(self, deadline_s: float) -> bool:
+        """Whether the clock is there; stamps and deadlines are rounded differently."""
+        return self.now_s() >= deadline_s - CLOCK_SLACK_S
+
     def wait_for(self, who: str, ready: Callable[[], bool]) -> None:
         """A simulated clock goes on, while we sleep, only when this is true, too.
 
@@ -121,7 +125,7 @@ class RosClock:
 
         One that has passed is told, too: a simulated clock then waits until we have caught up.
         """
-        if self._simulated and deadline_s <= self.now_s():
+        if self._simulated and self.has_reached(deadline_s):
             self._give(deadline_s, self._waits)
         untold = list(self._waits)
         while self._shell.running:
@@ -134,7 +138,7 @@ class RosClock:
             told = self._give(deadline_s, untold or self._waits)
             untold = [who for who in untold if who not in told]
             with self._moved:
-                if deadline_s - self.now_s() > CLOCK_SLACK_S:
+                if not self.has_reached(deadline_s):
                     self._moved.wait(READY_S if untold else AGAIN_S)
 
     def wait_started(self, timeout_s: float) -> None:

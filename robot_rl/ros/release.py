@@ -60,10 +60,15 @@ class Release:
             member.until_s, member.waits_since_s = until_s, None
         return back
 
-    def waiting(self, now_s: float, wall_s: float) -> list[str]:
-        """Who has to act before the clock may leave `now_s`; empty = it may. Ask until it is."""
+    def waiting(self, now_s: float, wall_s: float, *, person: bool = False) -> list[str]:
+        """Who has to act before the clock may leave `now_s`; empty = it may. Ask until it is.
+
+        person: somebody has the seat. Hands do not wait for a learner; it catches up afterwards.
+        """
         waiting = []
         for who in self._limits_s:
+            if person and who == "learner":
+                continue
             member = self._members.get(who)
             if member is None or member.given_up or TOLD_BY.get(who) in self.given_up:
                 continue

@@ -240,11 +240,14 @@ class SimNode:
 
     def _factor(self) -> float:
         """Run seconds per wall second, at most. A person's hands know real time only."""
-        seat = self._person.read()
-        person = seat is not None and bool(seat.data)
         given_up = self._release is not None and bool(self._release.given_up)
         asked = self.params["rtf"] or FASTEST
-        return min(asked, REAL_TIME) if person or given_up else asked
+        return min(asked, REAL_TIME) if self._seated() or given_up else asked
+
+    def _seated(self) -> bool:
+        """Whether a person has the seat."""
+        msg = self._person.read()
+        return msg is not None and bool(msg.data)
 
     def _hear(self, release: Release) -> None:
         """Take up what the others say of their horizons."""
@@ -258,7 +261,7 @@ class SimNode:
         while self.shell.running:
             self._hear(release)
             before = release.given_up
-            waiting = release.waiting(now_s, time.monotonic())
+            waiting = release.waiting(now_s, time.monotonic(), person=self._seated())
             for who in release.given_up:
                 if who not in before:
                     log.warning("the clock does not wait for %s any longer", who)

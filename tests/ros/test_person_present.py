@@ -18,14 +18,15 @@ from robot_rl.link.panel import socket_address
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 
 pytestmark = pytest.mark.ros
-FAST = 3.0  # of a rehearsal; released time is tested in test_released_time.py
+FASTER = {"released": 0.0, "3 x": 3.0}  # what is asked for -> `ros.real_time_factor`
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+@pytest.fixture(params=FASTER.values(), ids=FASTER)
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     operator = {"name": "console", "with_script": True}
     run = write_run(tmp_path / "run", operator)
-    world = World(sim_graph(SimGraphConfig(with_actor=False, real_time_factor=FAST), str(run)), run)
+    config = SimGraphConfig(with_actor=False, real_time_factor=request.param)
+    world = World(sim_graph(config, str(run)), run)
     try:
         world.probe.wait_state()
         yield world
@@ -49,10 +50,10 @@ def settles(world: World, low: float, high: float, seat: zmq.Socket[bytes] | Non
 
 
 def test_the_simulation_keeps_to_real_time_while_a_person_has_the_seat(world: World) -> None:
-    assert settles(world, 1.5, 4.0)  # 3 on a quiet machine
+    assert settles(world, 1.5, 60.0)  # 3, or as fast as the machine can
     seat = zmq.Context.instance().socket(zmq.PUSH)
     seat.setsockopt(zmq.LINGER, 0)
     seat.connect(socket_address(world.run_dir, "control"))
     assert settles(world, 0.5, 1.1, seat)
     seat.close()
-    assert settles(world, 1.5, 4.0)
+    assert settles(world, 1.5, 60.0)

@@ -49,6 +49,17 @@ def test_the_learner_is_not_waited_for_without_the_actor_that_speaks_for_it() ->
     assert release.waiting(0.1, 20.0) == ["learner"]
 
 
+def test_a_person_in_the_seat_does_not_wait_for_the_learner() -> None:
+    release = Release()
+    for who in ("operator", "learner"):
+        release.hear(who, 0.1)
+    assert release.waiting(0.05, 0.0, person=True) == []
+    assert release.waiting(0.1, 0.0, person=True) == ["operator"]
+    release.hear("operator", 0.2)
+    assert release.waiting(0.1, 0.1, person=True) == []
+    assert release.waiting(0.1, 0.2) == ["learner"]
+
+
 def test_waiting_is_put_down_to_the_first_who_has_not_acted() -> None:
     release = Release()
     for who in ("learner", "actor"):
