@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, StoreError
-from robot_rl.experiment import Experiment
+from robot_rl.experiment import Experiment, TrainConfig
 from robot_rl.learn import ranks
 from robot_rl.learn.learner import Learner
 from robot_rl.link.auth import keys_for
@@ -58,6 +58,7 @@ def run(run_dir: Path) -> None:
             stack.callback(learner.close)
             learner.load()
             learner.ingest()
+            learner.may_pretrain = _demonstrated(store, experiment.train)
             try:
                 saved_s = time.monotonic()
                 # never outlive the supervisor
@@ -74,6 +75,12 @@ def run(run_dir: Path) -> None:
         ranks.leave()
 
 
+def _demonstrated(store: Store, train: TrainConfig) -> bool:
+    """Whether the store holds all that is to be pretrained on; else the actor will say so."""
+    shown = [e for e in store.episode_summaries() if e.purpose == "demo" and e.success]
+    return not train.dataset and len(shown) >= train.demos
+
+
 def turn(learner: Learner, server: LinkServer | None) -> int:
     """Take what has arrived, learn a little, offer the newest weights. Returns updates done.
 
@@ -82,7 +89,7 @@ def turn(learner: Learner, server: LinkServer | None) -> int:
     if server is not None:
         server.poll(0 if learner.updates_due() else IDLE_MS)
         learner.ingest()
-        learner.may_pretrain = any(server.told(DEMONSTRATED))
+        learner.may_pretrain |= any(server.told(DEMONSTRATED))
     due = learner.updates_due()  # not before: a row may take the only data away
     due = ranks.agree(min(due, max(1, int(learner.updates_per_s * TURN_S))))
     if server is None:

@@ -67,6 +67,7 @@ def write_reward_page(
     html = Template((assets / "page.html").read_text()).substitute(
         title=escape(f"{name} - robot-rl"),
         kicker="robot-rl reward model",
+        refresh="",
         style=(assets / "style.css").read_text() + STYLE,
         script=(assets / "chart.js").read_text(),
         name=escape(name),

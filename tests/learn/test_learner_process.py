@@ -12,10 +12,11 @@ from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 from robot_rl.clock import ManualClock
 from robot_rl.errors import LinkError
-from robot_rl.experiment import Experiment
+from robot_rl.experiment import Experiment, TrainConfig
 from robot_rl.learn import process
 from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.learner import Learner, LearnerConfig
+from robot_rl.store.store import Store
 from robot_rl.types import Ending, Label, Row, Step
 
 
@@ -35,6 +36,32 @@ class Arriving:
 
     def told(self, key: str) -> list[object]:
         return [True]
+
+
+@pytest.mark.parametrize(("kept", "told", "done"), [(1, [], 0), (1, [True], 6), (2, [], 6)])
+def test_pretraining_waits_until_all_demonstrations_are_there(
+    kept: int, told: list[bool], done: int, tmp_path: Path
+) -> None:
+    """Over ROS it had spent all its updates on the first one."""
+
+    class Server(Arriving):
+        def poll(self, wait_ms: int) -> None: ...
+
+        def told(self, key: str) -> list[object]:
+            return [*told]
+
+    config = LearnerConfig(min_steps=1, pretrain_updates=6, checkpoint_updates=0)
+    algo = HilSerlConfig(hidden=(16,), batch_size=16)
+    with Store(tmp_path / "store.sqlite", spec=SPEC, reserve_bytes=0) as store:
+        recorded = FakeStore()
+        demonstrate(recorded, PointMass(0), kept)
+        store.append(recorded.rows)
+        learner = Learner(config, algo, SPEC, store, run_dir=tmp_path, seed=0, clock=ManualClock())
+        learner.ingest()
+        learner.may_pretrain = process._demonstrated(store, TrainConfig(demos=2))
+        server: Any = Server(recorded, recorded.rows[0])
+        assert sum(process.turn(learner, server) for _ in range(6)) == done
+        learner.close()
 
 
 @pytest.mark.parametrize("purpose", ["train", "demo"])

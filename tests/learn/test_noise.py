@@ -155,7 +155,7 @@ def test_the_noise_that_pays_is_learned() -> None:
             zero, zero,
         )  # fmt: skip
 
-    for _ in range(300):
+    for _ in range(400):
         algo.update(sample)
     seen = {"state": rng.normal(size=(64, 18)).astype(np.float32)}
     found = algo.net.decide(seen, algo.actor_state(), deterministic=True, generator=None)
