@@ -8,7 +8,7 @@ def generate_launch_description():
     return of_run(
         "sim",
         namespace="of one robot among several",
-        real_time_factor="run s per wall s",
+        real_time_factor="run s per wall s; 0 = as fast as those who act in it (docs/ros.md)",
         camera_hz="simulated cameras",
         with_view="true: for the page",
     )

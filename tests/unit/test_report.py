@@ -209,3 +209,45 @@ def test_the_text_of_a_finding_is_escaped(tmp_path: Path) -> None:
     assert "<script>alert" not in page
     assert "<img" not in page
     assert _parse(page).tags.count("script") == 1
+
+
+def eval_lines(state: str, outcomes: str) -> list[str]:
+    """Metric lines of evaluation episodes: + success, - failure, x aborted."""
+    return [
+        json.dumps(
+            {
+                "time_s": 1e6 + i,
+                "env_steps": 5000,
+                "state": state,
+                "eval_episode/success": float(o == "+"),
+                "eval_episode/aborted": float(o == "x"),
+                "eval_episode/duration_s": 2.0,
+            }
+        )
+        for i, o in enumerate(outcomes)
+    ]
+
+
+def test_the_figure_grows_while_the_evaluation_goes_on(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    (run / "eval.json").unlink()
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(
+            "\n".join(eval_lines("exam", "-" * 9) + eval_lines("evaluation", "+++-x")) + "\n"
+        )
+    page = write_report(run, again_s=10.0).read_text()
+    assert "3 of 4 evaluation episodes succeed" in page and "2.0 s per cycle" in page
+    assert '<meta http-equiv="refresh" content="10">' in page and "still going on" in page
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("\n".join(eval_lines("evaluation with noise", "++-")) + "\n")
+    evaluation = read_run(run).evaluation
+    assert (evaluation["stochastic"]["successes"], evaluation["stochastic"]["episodes"]) == (2, 3)
+    assert "refresh" not in write_report(run).read_text()
+
+
+def test_the_first_success_is_shown_until_there_is_a_video(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    (run / "first_success.png").write_bytes(b"a picture")
+    assert 'src="data:image/png;base64,YSBwaWN0dXJl"' in render(read_run(run))
+    (run / "eval.mp4").write_bytes(b"a film")
+    assert "image/png" not in render(read_run(run))
