@@ -52,8 +52,10 @@ def headline(run: RunData) -> str:
         text += f" <span>&middot; {cycle:.1f} s per cycle</span>" if cycle else ""
         text = f"<div>{text}</p>{_effort(run)}</div>" + _whiskers(run.evaluation, goal)
     else:
-        text = '<div class="rate none">not evaluated</div><p class="claim"><span>'
-        text += "Run <code>robot-rl eval</code> on this folder to measure success.</span></p>"
+        text = '<div class="rate none">not evaluated{}</div><p class="claim"><span>{}</span></p>'
+        how = "Run <code>robot-rl eval</code> on this folder to measure success."
+        soon = "Success is measured when practice has ended; this page loads itself again."
+        text = text.format(" yet" if run.going else "", soon if run.going else how)
     left = f'<section class="card headline">{text}</section>'
     if run.video:
         source = f'src="data:video/mp4;base64,{base64.b64encode(run.video).decode()}"'
@@ -63,7 +65,8 @@ def headline(run: RunData) -> str:
         source = f'src="data:image/png;base64,{base64.b64encode(run.first_success).decode()}"'
         text = "the first episode that the policy solved by itself"
         picture = f'<img class="strip" alt="{text}" {source}><p class="note">{text}</p>'
-        return f'<div class="top plain">{left}</div><section class="card">{picture}</section>'
+        shown = f'<section class="card first">{picture}</section>'
+        return f'<div class="top plain">{left}</div>{shown}'
     return f'<div class="top plain">{left}</div>'
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -27,6 +28,7 @@ def write_report(run_dir: Path, *, again_s: float = 0.0) -> Path:
 
 def render(run: RunData, again_s: float = 0.0) -> str:
     """The page as one string; again_s: see `write_report`."""
+    run = replace(run, going=again_s > 0)
     assets = files("robot_rl.report") / "assets"
     name = str(run.config.get("name") or run.folder.name)
     parts = (page.headline, page.tiles, page.learning, page.diagnosis, page.panels)

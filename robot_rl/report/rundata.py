@@ -41,6 +41,7 @@ class RunData:
     rows: tuple[Mapping[str, Any], ...] = ()
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     video: bytes = b""
+    going: bool = False  # it has not ended
     first_success: bytes = b""  # PNG: the first episode that the policy solved alone
 
     @property

@@ -21,6 +21,7 @@ DECODERS = (
     wire.decode_request,
     wire.decode_answer,
     wire.decode_report,
+    wire.decode_pace,
     wire.decode_episode,
     wire.decode_plan,
 )
@@ -49,6 +50,8 @@ def test_everything_survives_the_wire() -> None:
     assert wire.decode_answer(wire.encode_answer(answer)) == answer
     report = wire.GateReport("run", "", "x", 3.0, 2, waits="person")
     assert wire.decode_report(wire.encode_report(report)) == report
+    pace = wire.ClockPace(2.5, {"gate": 0.0, "learner": 0.5}, "actor")
+    assert wire.decode_pace(wire.encode_pace(pace)) == pace
     call = wire.EpisodeCall(5, 9, "demo", True)
     assert wire.decode_episode(wire.encode_episode(call)) == call
 
@@ -84,6 +87,15 @@ def test_one_wrong_field_refuses_the_command(change: dict[str, object]) -> None:
     data["command"] |= change
     with pytest.raises(LinkError, match="malformed"):
         wire.decode_request(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    "waited", [None, [], 0.5, {"ghost": 0.5}, {"gate": "much"}, {"gate": True}, {"gate": 10**400}]
+)
+def test_a_pace_that_waits_for_a_stranger_is_refused(waited: object) -> None:
+    data = {"factor": 1.0, "waited": waited, "given_up": ""}
+    with pytest.raises(LinkError, match="malformed"):
+        wire.decode_pace(json.dumps(data))
 
 
 def test_size_is_capped_before_anything_is_parsed() -> None:

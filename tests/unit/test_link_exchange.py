@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import zmq
 
+from robot_rl.actor import BACKLOG_ROWS, BACKLOG_STEPS, Actor
 from robot_rl.errors import LinkError, StoreError
 from robot_rl.link import server as server_module
 from robot_rl.link import session as session_module
@@ -298,8 +299,6 @@ def test_a_store_that_is_busy_for_long_does_not_end_the_link(
 
 
 def test_practice_waits_while_the_learner_refuses_and_says_why(pair: Pair) -> None:
-    from robot_rl.actor import Actor
-
     announced: list[str] = []
     actor: Any = Actor.__new__(Actor)
     actor.link = pair.client
@@ -321,6 +320,39 @@ def test_practice_waits_while_the_learner_refuses_and_says_why(pair: Pair) -> No
     actor._reset(None, demo)
     actor._reset(None, exam)
     assert announced == ["train", "demo", "eval"]
+
+
+def test_what_an_actor_tells_reaches_the_learner_and_the_next_one(pair: Pair) -> None:
+    assert pair.server.told("demonstrated") == []
+    pair.client.tell(demonstrated=True)  # before the first connection
+    pair.client.start()
+    pair.until(lambda: pair.server.told("demonstrated") == [True])
+    pair.client.tell(demonstrated=False)
+    pair.until(lambda: pair.server.told("demonstrated") == [False])
+
+
+@pytest.mark.parametrize(
+    ("link", "lag", "keeps_up"),
+    [
+        ({}, 0, True),  # it has said nothing yet
+        ({"learner": {"updates_owed": 0}}, 0, True),
+        ({"learner": {"updates_owed": 8 * BACKLOG_STEPS}}, 0, True),
+        ({"learner": {"updates_owed": 8 * BACKLOG_STEPS + 1}}, 0, False),
+        ({"learner": {"updates_owed": 0}, "pending_rows": BACKLOG_ROWS}, 0, True),
+        ({"learner": {"updates_owed": 0}, "pending_rows": BACKLOG_ROWS}, 1, False),
+        # away: the robot does not wait, rows lie in the store
+        ({"learner": {"updates_owed": 10**6}, "connected": False}, 10**6, True),
+    ],
+)
+def test_simulated_time_waits_for_a_learner_that_is_there_and_behind(
+    link: dict[str, Any], lag: int, keeps_up: bool
+) -> None:
+    actor: Any = Actor.__new__(Actor)
+    status = {"connected": True, "pending_rows": 0, "learner": {}} | link
+    actor.link = SimpleNamespace(status=lambda: status)
+    actor.writer = SimpleNamespace(lag=lambda: lag)
+    actor._backlog_updates = 8.0 * BACKLOG_STEPS
+    assert actor._learner_keeps_up() is keeps_up
 
 
 def test_a_learner_that_is_still_loading_does_not_fail_the_handshake(pair: Pair) -> None:

@@ -245,6 +245,13 @@ def test_the_figure_grows_while_the_evaluation_goes_on(tmp_path: Path) -> None:
     assert "refresh" not in write_report(run).read_text()
 
 
+def test_a_run_that_goes_on_says_that_its_success_is_measured_later(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    (run / "eval.json").unlink()
+    assert "not evaluated yet" in write_report(run, again_s=10.0).read_text()
+    assert "Run <code>robot-rl eval</code>" in write_report(run).read_text()
+
+
 def test_the_first_success_is_shown_until_there_is_a_video(tmp_path: Path) -> None:
     run = write_run(tmp_path)
     (run / "first_success.png").write_bytes(b"a picture")

@@ -21,7 +21,7 @@ const FIGURES = [
   ["env steps", (f) => whole(f.env_steps)], ["updates per step", (f) => number(f["learner/utd"], 1)],
   ["policy version", (f) => whole(f["weights/version"])], ["policy age", (f) => seconds(f["weights/staleness_s"])],
   ["replay", (f) => whole(f["replay/online"])], ["human data", (f) => whole(f["replay/demo"])],
-  ["clock", (f) => (f["clock/factor"] == null ? "-" : `${number(f["clock/factor"], 1)} x real time`)],
+  ["clock", (f) => (f["clock/factor"] == null ? "-" : `${number(f["clock/factor"], 1)} x`)],
   ["clock waits for", (f) => waitsFor(f)],
   ["rows to send", (f) => whole(f["link/queue"])], ["late ticks", (f) => whole(f["loop/late_ticks"])],
 ];
@@ -33,7 +33,7 @@ const seconds = (v) => (v == null ? "-" : v < 100 ? `${v.toFixed(1)} s` : `${Mat
 const waitsFor = (f) => {
   const [who, share] = ["gate", "operator", "actor", "learner"]
     .map((name) => [name, f[`clock/waited_${name}`] || 0]).reduce((a, b) => (b[1] > a[1] ? b : a));
-  return share > 0.01 ? `${who}, ${percent(share)}` : "-";
+  return share > 0.01 ? who : "-";
 };
 
 const page = { about: null, lease: { mine: false, holder: null }, word: "", said: null, mute: false, learning: null };
