@@ -37,7 +37,7 @@ WINDOW = 20  # episodes in "success over the last 20", the figure operators watc
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
 FAILED_DEMOS = 25  # in a row: a poor operator is slow, a broken reward never ends
-EXAM_AUTONOMY = 0.8  # share of recent episodes without help before an exam is worth its time
+EXAM_AUTONOMY = 0.9  # share of recent episodes without help before an exam is worth its time
 REMEMBERED = ("next_exam", "practice_s", "mastered")
 
 

@@ -66,7 +66,7 @@ class RosClock:
     def __init__(self, shell: Shell, who: str) -> None:
         self._shell = shell
         self._moved = threading.Condition()
-        self._simulated = shell.node.get_parameter("use_sim_time").value
+        self._simulated = bool(shell.node.get_parameter("use_sim_time").value)
         self._waits: dict[str, Callable[[], bool]] = {who: lambda: True}
         if self._simulated:
             self._horizon = Horizon(shell)
@@ -106,6 +106,17 @@ class RosClock:
         for who in told:
             self._horizon.tell(who, deadline_s)
         return told
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether /clock tells the time."""
+        return self._simulated
+
+    def doze(self, timeout_s: float) -> None:
+        """Wait until a simulated clock moves, at most this long (wall time)."""
+        if self._simulated:
+            with self._moved:
+                self._moved.wait(timeout_s)
 
     def has_reached(self, deadline_s: float) -> bool:
         """Whether the clock is there; stamps and deadlines are rounded differently."""
