@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
-BACKLOG_STEPS = 20  # a second: what is on its way to the learner and back, and no more
+BACKLOG_STEPS = 20  # two seconds at 10 Hz: what is on its way to the learner and back, and no more
 BACKLOG_ROWS = 3 * BACKLOG_STEPS  # a step, its frame, and what is said of it
 ARM_TIMEOUT_S = 60.0  # how long to wait for the person to acknowledge a protective stop
 

@@ -27,7 +27,7 @@ TRIES_S = 30.0  # the scenes of an episode are written a moment after its figure
 
 
 class Live:
-    """Fed with the figures of a run, as the dashboard is; `close` writes the last report."""
+    """Fed with the figures of a run, as the dashboard is; `write` also writes the last report."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
