@@ -73,7 +73,7 @@ class TrainConfig:
     dataset: str = ""  # run folder or store whose episodes are learned from as well, offline
     dataset_successes: bool = False  # only those that succeeded
     max_env_steps: int = 20_000  # at 10 Hz: 33 minutes of robot time
-    max_minutes: float = 15.0  # wall time of practice; the demo's promise
+    max_minutes: float = 15.0  # wall time of practice, exams included
     min_env_steps: int = 1_000  # no exam before
     exam_every_steps: int = 500  # the next exam needs something new learned
     target_success: float = 0.95  # an exam ends practice when its interval lies above this

@@ -13,6 +13,7 @@ actor at any moment, start it again, and it goes on with the next episode of the
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -195,6 +196,7 @@ class Session:
         self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
         self.purpose = ""  # of the episode that runs, or ran last
         self.spec = experiment.spec  # of the rows
+        self._end_s = math.inf  # of practice, on the monotonic clock
 
     def episode(self, purpose: str, seed: int, *, deterministic: bool = False) -> EpisodeSummary:
         """Reset and run one episode; a reset that fails is retried while `on_stuck` agrees."""
@@ -257,9 +259,10 @@ class Session:
         """Let the policy drive and the person correct until mastered, or the budget is spent."""
         progress, train = self.progress, self.train
         began_s = time.monotonic() - progress.practice_s
+        self._end_s = began_s + 60 * train.max_minutes
         while progress.env_steps < train.max_env_steps and not progress.mastered:
             progress.practice_s = time.monotonic() - began_s
-            if self.stopping() or progress.practice_s > train.max_minutes * 60:
+            if self.stopping() or time.monotonic() > self._end_s:
                 return
             self.state = "practice"
             summary = self.episode("train", progress.next_episode)
@@ -272,7 +275,11 @@ class Session:
                 self.store.set_meta("session", {k: getattr(progress, k) for k in REMEMBERED})
 
     def _exam(self) -> None:
-        """Is the skill mastered? Unaided, deterministic, on starts never seen before."""
+        """Is the skill mastered? Unaided, deterministic, on starts never seen before.
+
+        An exam that is undecided when the time for practice is up ends there, not passed: the
+        evaluation that follows says what the policy is worth.
+        """
         progress, train = self.progress, self.train
         seed = EXAM_SEED + progress.env_steps  # other starts each time
         self.state = "exam"
@@ -288,7 +295,8 @@ class Session:
         """Whether an exam is passed; None = it goes on."""
         wins = sum(exam.successes)
         failures = len(exam.successes) - wins
-        return mastery.judge(wins, failures, self.train.target_success, self.train.exam_failures)
+        verdict = mastery.judge(wins, failures, self.train.target_success, self.train.exam_failures)
+        return False if verdict is None and time.monotonic() > self._end_s else verdict
 
     def evaluate(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -145,6 +146,28 @@ def test_an_exam_that_is_lost_does_not_go_on() -> None:
     exams = [s for s in starts if s.purpose == "eval"]
     assert len(exams) == TRAIN.exam_failures + 1 and not session.progress.mastered
     assert [x["exam/success"] for x in lines.lines if "exam/success" in x] == [0.0]
+
+
+def test_an_exam_that_is_undecided_when_the_time_is_up_ends_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = SimpleNamespace(s=100.0, exams=0)
+    clock = SimpleNamespace(monotonic=lambda: now.s, time_ns=time.time_ns)
+    monkeypatch.setattr("robot_rl.session.time", clock)
+    train = dataclasses.replace(TRAIN, target_success=0.999)  # needs thousands of episodes
+    session, _, _ = make_session(train=train)
+    session.progress.recent.extend([(True, 0.0)] * WINDOW)
+    session.progress.env_steps = session.progress.next_exam = 50
+    run = session.loop.run_episode
+
+    def run_for_long(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        now.exams += start.purpose == "eval"
+        now.s += 61 * train.max_minutes * (now.exams == 5)
+        return run(start, deterministic=deterministic)
+
+    session.loop.run_episode = run_for_long  # type: ignore[method-assign]
+    session.practice()
+    assert now.exams == 5 and not session.progress.mastered
 
 
 def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
