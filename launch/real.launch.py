@@ -1,6 +1,6 @@
 """Our nodes beside a robot's driver: ros2 launch robot_rl_bringup real.launch.py run_dir:=..."""
 
-from robot_rl.ros.launch_front import of_run
+from robot_rl.run.launch import of_run
 
 
 def generate_launch_description():

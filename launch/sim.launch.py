@@ -1,6 +1,6 @@
 """The graph with the simulated arm: ros2 launch robot_rl_bringup sim.launch.py run_dir:=runs/..."""
 
-from robot_rl.ros.launch_front import of_run
+from robot_rl.run.launch import of_run
 
 
 def generate_launch_description():

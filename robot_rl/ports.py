@@ -1,11 +1,12 @@
 """The seams: small Protocols that MuJoCo, ROS 2, real hardware and test fakes all implement.
 
 Each port has one contract test suite (`tests/contract`) that every implementation passes. The core
-never imports an implementation; configuration names it (`robot_rl.config`).
+never imports an implementation; configuration names it (`robot_rl.config.registry`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.spec import Spec
-from robot_rl.types import Command, Driver, Observation, Pose, RobotState, Verdict
+from robot_rl.types import Command, Driver, EpisodeStart, Observation, Pose, RobotState, Verdict
 
 
 @runtime_checkable
@@ -205,3 +206,19 @@ class Task(Protocol):
     def expert(self, skill: float) -> Expert:
         """The scripted expert; `skill` in [0, 1], 1 = always solves it."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ActorPorts:
+    """What the runtime (ROS 2) hands to the actor."""
+
+    robot: RobotPort
+    cameras: Sequence[Camera]
+    gate: Gate
+    clock: Clock
+    operator: InputDevice
+    place_objects: Callable[[ResetPlan], None]
+    announce: Callable[[EpisodeStart], None]  # tells the graph which episode begins
+    time_waits_for: Callable[[str, Callable[[], bool]], None]  # of a simulated clock: see RosClock
+    figures: Callable[[], dict[str, float]]  # of the runtime, for each episode's line
+    stopping: Callable[[], str]

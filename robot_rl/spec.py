@@ -85,7 +85,7 @@ class ActionSpec:
 class BoxActionSpec:
     """How a normalised action in [-1, 1]^A becomes one of any Box: entry i spans low[i] to high[i].
 
-    For environments without an arm of ours (`gym_task`); units are the environment's own.
+    For environments without an arm of ours (`tasks.gym`); units are the environment's own.
     """
 
     low: tuple[float, ...]

@@ -14,15 +14,18 @@ import os
 import struct
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.operate.calibration import split_axis
-from robot_rl.operate.devices import GamepadConfig
+from robot_rl.operate.devices import need_real_time
+from robot_rl.operate.handset import HandsetConfig
 from robot_rl.operate.held import HeldDevice
-from robot_rl.operate.mapping import InputMap
-from robot_rl.ports import Task
+from robot_rl.operate.mapping import InputMap, check_map
+from robot_rl.ports import InputDevice, Task
 from robot_rl_hardware.reader import Found, held_device, pick
 
 PERIOD_S = 0.01  # a pad is asked this often
@@ -39,6 +42,29 @@ BUTTONS = {
     "BTN_B": "hold", "BTN_START": "arm", "BTN_SELECT": "rewind", "BTN_THUMBL": "clutch",
 }  # fmt: skip
 TILT = ("-ABS_HAT0X", "-ABS_HAT0Y")  # the D-pad swings the fingertips to its side
+
+
+@register("operator", "gamepad")
+@dataclass(frozen=True, kw_only=True)
+class GamepadConfig:
+    """A gamepad on the robot PC, read through evdev (Linux)."""
+
+    device: str = ""  # its path, or part of its name; "" = the only one there is
+    axes: tuple[str, ...] = ()  # six of its axes for tx ty tz rx ry rz; () = by kind of pad
+    buttons: dict[str, str] = field(default_factory=dict[str, str])  # changes to the default map
+    quiet_s: float | None = None  # a stick is out and nothing changes: lost; None = 1 on Bluetooth
+    handset: HandsetConfig = field(default_factory=HandsetConfig)
+
+    def __post_init__(self) -> None:
+        """Check the map, and the range of `quiet_s`."""
+        check_map(self.axes, self.buttons)
+        if self.quiet_s is not None and not self.quiet_s >= 0.1:
+            raise ValueError(f"quiet_s must be at least 0.1, got {self.quiet_s}")
+
+    def open(self, task: Task, node: Any) -> InputDevice:
+        """See `OperatorConfig`."""
+        need_real_time("gamepad", node)
+        return open_gamepad(self, task)
 
 
 def inputs_for(names: frozenset[str], vendor: int) -> InputMap:

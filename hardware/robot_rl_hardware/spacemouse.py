@@ -11,14 +11,16 @@ import importlib
 import os
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from robot_rl.config.registry import register
 from robot_rl.errors import SetupError
-from robot_rl.operate.devices import SpaceMouseConfig
+from robot_rl.operate.devices import need_real_time
+from robot_rl.operate.handset import HandsetConfig
 from robot_rl.operate.held import HeldDevice
-from robot_rl.operate.mapping import InputMap
-from robot_rl.ports import Task
+from robot_rl.operate.mapping import InputMap, check_map
+from robot_rl.ports import InputDevice, Task
 from robot_rl_hardware.reader import Found, held_device, pick
 
 PRODUCTS: Mapping[tuple[int, int], str] = {
@@ -52,6 +54,26 @@ QUIET_S = 0.3  # some twenty reports missed
 WAIT_MS = 10
 REPORT_BYTES = 64
 MULTI_AXIS = (0x01, 0x08)  # HID usage page and usage: generic desktop, multi-axis controller
+
+
+@register("operator", "spacemouse")
+@dataclass(frozen=True, kw_only=True)
+class SpaceMouseConfig:
+    """A 3Dconnexion SpaceMouse on the robot PC, read through hidapi."""
+
+    device: str = ""  # its path, or part of its name; "" = the only one there is
+    axes: tuple[str, ...] = ()  # six of x y z rx ry rz; () = the cap is the tool, fingers down
+    buttons: dict[str, str] = field(default_factory=dict[str, str])  # changes to the default map
+    handset: HandsetConfig = field(default_factory=lambda: HandsetConfig(dead_zone=0.15))
+
+    def __post_init__(self) -> None:
+        """Check the map."""
+        check_map(self.axes, self.buttons)
+
+    def open(self, task: Task, node: Any) -> InputDevice:
+        """See `OperatorConfig`."""
+        need_real_time("spacemouse", node)
+        return open_spacemouse(self, task)
 
 
 @dataclass(frozen=True, slots=True)

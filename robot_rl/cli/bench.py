@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from robot_rl import provenance
 from robot_rl.cli.common import Parser, engine, say, write_json
+from robot_rl.config import provenance
 from robot_rl.errors import ConfigError, did_you_mean
 
 TEXT = """
@@ -88,9 +88,9 @@ def run(argv: Sequence[str]) -> int:
 def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Figure -> the most it may be and whether it is met, for those that have a target."""
     if what == "console":
-        from robot_rl.console_bench import TARGETS as limits  # noqa: N811
+        from robot_rl.bench.console import TARGETS as limits  # noqa: N811
     elif what == "reward":
-        from robot_rl.reward.vlm.bench import TARGETS as limits  # noqa: N811
+        from robot_rl.bench.vlm import TARGETS as limits  # noqa: N811
     else:
         return {}
     return {
@@ -109,9 +109,9 @@ def _beside(target: Mapping[str, Any] | None) -> str:
 
 def _env(seconds: float) -> Mapping[str, Any]:
     """Lockstep speed of the demo's task."""
-    from robot_rl.experiment import Experiment
+    from robot_rl.run.experiment import Experiment
 
-    bench = engine("robot_rl_sim.bench:bench_env")
+    bench = engine("robot_rl.bench.env:bench_env")
     task = Experiment.compose(["experiment=peg_insert"]).task
     figures: dict[str, Any] = {}
     for name, images in (("state", False), ("two_images", True)):
@@ -139,12 +139,12 @@ CONSOLE: tuple[tuple[str, type, float, str], ...] = (
 
 BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "env": _env,
-    "learner": _from("robot_rl.learn.bench:bench"),
-    "heads": _from("robot_rl.learn.bench_heads:bench"),
-    "link": _from("robot_rl.link.bench:bench"),
-    "loop": _from("robot_rl.loop_bench:bench"),
-    "exam": _from("robot_rl.mastery:bench"),
-    "reward": _from("robot_rl.reward.vlm.bench:bench"),
-    "console": _from("robot_rl.console_bench:bench"),
+    "learner": _from("robot_rl.bench.learner:bench"),
+    "heads": _from("robot_rl.bench.heads:bench"),
+    "link": _from("robot_rl.bench.link:bench"),
+    "loop": _from("robot_rl.bench.loop:bench"),
+    "exam": _from("robot_rl.bench.exam:bench"),
+    "reward": _from("robot_rl.bench.vlm:bench"),
+    "console": _from("robot_rl.bench.console:bench"),
 }
 """name -> function(seconds) returning {figure: number}; names carry units ("updates_per_s")."""

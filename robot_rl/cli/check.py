@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from robot_rl.cli.common import Parser, say, write_json
 
 if TYPE_CHECKING:
-    from robot_rl.experiment import Experiment
+    from robot_rl.run.experiment import Experiment
     from robot_rl.spec import Spec
 
 TEXT = """
@@ -26,9 +26,9 @@ def run(argv: Sequence[str]) -> int:
     """Check; return 1 when any experiment fails."""
     from pathlib import Path
 
-    from robot_rl.compose import options
+    from robot_rl.config.compose import options
     from robot_rl.errors import RobotRLError
-    from robot_rl.experiment import Experiment
+    from robot_rl.run.experiment import Experiment
 
     parser = Parser("check", TEXT, EXAMPLES).with_json()
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 
 if TYPE_CHECKING:
-    from robot_rl.experiment import Experiment
+    from robot_rl.run.experiment import Experiment
 
 EXTRAS = {
     "torch": "learn",
@@ -94,7 +94,7 @@ class Parser(argparse.ArgumentParser):
 
 def experiment_from(args: argparse.Namespace, defaults: Sequence[str] = ()) -> Experiment | None:
     """Compose and check what the command line asks for; None when `--config` printed it instead."""
-    from robot_rl.experiment import Experiment
+    from robot_rl.run.experiment import Experiment
 
     experiment = Experiment.compose([*defaults, *args.overrides], args.config_dir)
     if args.config:
@@ -108,7 +108,7 @@ def explain(experiment: Experiment) -> str:
     """YAML of every value in force; a section whose extra is missing shows its overrides only."""
     import yaml
 
-    from robot_rl.experiment import GROUPS
+    from robot_rl.run.experiment import GROUPS
 
     def dump(name: str, section: Any) -> str:
         return yaml.safe_dump({name: section}, sort_keys=False, default_flow_style=None, width=100)

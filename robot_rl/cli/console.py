@@ -49,7 +49,7 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
     if port is None:
         port = free_port() if page else FIRST_PORT
     check_free(args.host, port)
-    serve = engine("robot_rl.console.serve:serve")
+    serve = engine("robot_rl.run.console:serve_run")
     host = f"[{args.host}]" if ":" in args.host else args.host
     link = f"http://{host}:{port}/enter?{f'page={page}&' if page else ''}token="
 

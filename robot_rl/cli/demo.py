@@ -9,7 +9,7 @@ from typing import Any
 
 from robot_rl.cli.common import Parser, explain, say, write_json
 from robot_rl.cli.train import train_with_dashboard
-from robot_rl.experiment import Experiment
+from robot_rl.run.experiment import Experiment
 
 TEXT = """
 Teach a simulated 7-joint arm to put a peg into a hole: the whole system on this machine, no robot

@@ -28,7 +28,7 @@ KINDS = {
     "gamepad": ("find_gamepads", "GamepadConfig"),
     "spacemouse": ("find_spacemice", "SpaceMouseConfig"),
 }
-"""Module of `robot_rl_hardware` -> (its finder, its config in `operate.devices`)."""
+"""Module of `robot_rl_hardware` -> (its finder, its config)."""
 WIDTH = 21  # of a bar; odd, so that it has a middle
 
 
@@ -82,7 +82,7 @@ def _named(word: str, found: Sequence[Found]) -> Found:
 
 def _open(found: Found) -> Reader:
     """Read it in a thread. Raises `SetupError` when it cannot be opened."""
-    config = engine(f"robot_rl.operate.devices:{KINDS[found.kind][1]}")(device=found.path)
+    config = engine(f"robot_rl_hardware.{found.kind}:{KINDS[found.kind][1]}")(device=found.path)
     connect = engine(f"robot_rl_hardware.{found.kind}:connect")
     return engine("robot_rl_hardware.reader:Reader")(lambda: connect(config))
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from robot_rl import priority
 from robot_rl.cli.common import Parser, say, write_json
 from robot_rl.errors import RobotRLError
+from robot_rl.system import priority
 
 TEXT = """
 Check this machine: Python, torch, MuJoCo and OpenGL, ROS 2, encryption, disk, cores, shared memory,
@@ -197,8 +197,8 @@ def _port() -> tuple[str, str, str]:
 
 
 def _configs() -> tuple[str, str, str]:
-    from robot_rl.compose import config_dir, options
-    from robot_rl.experiment import Experiment
+    from robot_rl.config.compose import config_dir, options
+    from robot_rl.run.experiment import Experiment
 
     names = options("experiment")
     for name in names:

@@ -28,7 +28,7 @@ def run(argv: Sequence[str]) -> int:
     if args.episodes < 1:
         parser.error("--episodes must be at least 1")
     run_dir = existing_run(args.run)
-    evaluate = engine("robot_rl.evaluate:evaluate")
+    evaluate = engine("robot_rl.run.evaluate:evaluate")
     result = evaluate(run_dir, episodes=args.episodes, video=not args.no_video)
     from robot_rl.report.report import write_report
 

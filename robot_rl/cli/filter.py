@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
 from robot_rl.cli.progress import Progress
+from robot_rl.run.experiment import Experiment
 
 if TYPE_CHECKING:
-    from robot_rl.learn.progress import Judged
+    from robot_rl.reward.progress.critic import Judged
 
 TEXT = """
 Leave those steps of people out of training that a critic, or a progress model, thinks undo what was
@@ -48,10 +49,10 @@ def run(argv: Sequence[str]) -> int:
         parser.error("give --critic RUN, --progress FOLDER, or --undo")
     if args.drop <= 0.0 or args.ahead < 1:
         parser.error("--drop must be positive and --ahead at least 1")
-    judge, label = (engine(f"robot_rl.learn.progress:{x}") for x in ("judge", "leave_out"))
+    judge, label = (engine(f"robot_rl.reward.progress.critic:{x}") for x in ("judge", "leave_out"))
     with engine("robot_rl.store.dataset:open_store")(args.run) as store:
         if args.undo:
-            judged = engine("robot_rl.learn.progress:nothing")(store)
+            judged = engine("robot_rl.reward.progress.critic:nothing")(store)
         else:
             with Progress("episodes judged") as progress:
                 options: dict[str, Any] = {"drop": args.drop, "ahead": args.ahead}
@@ -72,9 +73,11 @@ def run(argv: Sequence[str]) -> int:
 def _phi(args: Any) -> Any:
     """Who judges."""
     if args.progress is not None:
-        return engine("robot_rl.learn.progress:phi_of_model")(args.progress, args.run)
-    critic = engine("robot_rl.learn.progress:critic_of")(args.critic)
-    return engine("robot_rl.learn.progress:phi_of_critic")(critic)
+        return engine("robot_rl.reward.progress.critic:phi_of_model")(
+            args.progress, Experiment.load(args.run).spec
+        )
+    critic = engine("robot_rl.run.parts:critic_of")(args.critic)
+    return engine("robot_rl.reward.progress.critic:phi_of_critic")(critic)
 
 
 def line(one: Judged) -> str:

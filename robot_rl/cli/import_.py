@@ -27,7 +27,7 @@ robot-rl train experiment=peg_insert train.dataset=runs/demos
 
 def run(argv: Sequence[str]) -> int:
     """Import; return 0 when every episode is in the store."""
-    from robot_rl.experiment import Experiment
+    from robot_rl.run.experiment import Experiment
 
     parser = Parser("import", TEXT, EXAMPLES)
     parser.add_argument("dataset", type=Path, metavar="DATASET", help="folder of the dataset")

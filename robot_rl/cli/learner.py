@@ -16,4 +16,4 @@ EXAMPLES = "robot-rl learner runs/peg_insert/20260101-120000-s0"
 def run(argv: Sequence[str]) -> int:
     """Run the learner of a run folder until it is told to stop."""
     args = Parser("learner", TEXT, EXAMPLES).with_run().read(argv)
-    return int(engine("robot_rl.learn.process:main")(existing_run(args.run)) or 0)
+    return int(engine("robot_rl.run.learner:main")(existing_run(args.run)) or 0)

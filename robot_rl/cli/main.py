@@ -37,6 +37,7 @@ VERBS = {
     "check": "load every experiment and explain it",
     "bench": "measure speed: env, learner, heads, link, loop, reward, console",
 }
+NODES = ("sim", "gate", "watchdog", "operator", "actor")  # one file for the five: cli.node
 
 HELP_HEAD = """\
 robot-rl: real arms learn skills by reinforcement learning, with a person in the loop.
@@ -101,6 +102,8 @@ def _dispatch(words: list[str]) -> int:
             got=verb,
             fix=did_you_mean(verb, VERBS),
         )
+    if verb in NODES:
+        return importlib.import_module("robot_rl.cli.node").run(verb, rest)
     module = f"{verb}_" if keyword.iskeyword(verb) else verb.replace("-", "_")
     return importlib.import_module(f"robot_rl.cli.{module}").run(rest)
 

@@ -7,6 +7,13 @@ from pathlib import Path
 
 from robot_rl.cli.common import Parser, engine, existing_run, say
 
+TEXTS = {
+    "sim": "Node: simulated arm, gripper and cameras with the topics of a real one, and /clock.",
+    "gate": "Node: checks every command against the limits; the only publisher of robot commands.",
+    "watchdog": "Node: watches the gate's heartbeat; stops the controller when the gate dies.",
+    "operator": "Node: the person (operator=scripted: a script) who takes over, corrects, lets go.",
+    "actor": "Process: the control loop of one robot. Started again, it goes on from its store.",
+}
 EXAMPLES = """
 robot-rl {kind} runs/peg_insert/20260101-120000-s0
 robot-rl {kind} --ros-args -r __node:={kind} -p use_sim_time:=true     (plain ROS arguments)
@@ -14,11 +21,11 @@ robot-rl {kind} --parameters                                          (what can 
 """
 
 
-def run_node(kind: str, text: str, argv: Sequence[str]) -> int:
+def run(kind: str, argv: Sequence[str]) -> int:
     """Run node `kind` until it is told to stop; return its exit code."""
     words = list(argv)
     cut = words.index("--ros-args") if "--ros-args" in words else len(words)
-    parser = Parser(kind, text, EXAMPLES.format(kind=kind))
+    parser = Parser(kind, TEXTS[kind], EXAMPLES.format(kind=kind))
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run folder")
     parser.add_argument("--parameters", action="store_true", help="list its ROS parameters, stop")
     args = parser.read(words[:cut])
@@ -29,9 +36,7 @@ def run_node(kind: str, text: str, argv: Sequence[str]) -> int:
     ros = words[cut:]
     if args.run is not None:
         ros = [*_arguments(kind, existing_run(args.run)), *ros]
-    from robot_rl.ros.graph import MODULES
-
-    return int(engine(f"{MODULES[kind]}:main")(ros) or 0)
+    return int(engine(f"robot_rl.run.nodes:{kind}")(ros) or 0)
 
 
 def _arguments(kind: str, run: Path) -> list[str]:
@@ -39,9 +44,9 @@ def _arguments(kind: str, run: Path) -> list[str]:
     import yaml
 
     from robot_rl.errors import ConfigError, did_you_mean
-    from robot_rl.experiment import Experiment
     from robot_rl.ros.graph import ros_arguments
-    from robot_rl.ros.run import graph_of
+    from robot_rl.run.experiment import Experiment
+    from robot_rl.run.graph import graph_of
 
     graph = {spec.name: spec for spec in graph_of(Experiment.load(run))}
     if kind not in graph:

@@ -31,7 +31,7 @@ def run(argv: Sequence[str]) -> int:
     from robot_rl.report.dashboard import Dashboard
 
     with Dashboard(f"{experiment.name} ({experiment.runtime}, demonstrations)") as board:
-        result = engine("robot_rl.record:record")(experiment, board.update)
+        result = engine("robot_rl.run.record:record")(experiment, board.update)
     write_json(args.json, result)
     say(f"{result.get('successes', 0)} demonstrations in {experiment.run_dir}")
     return 0

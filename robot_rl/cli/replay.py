@@ -10,7 +10,7 @@ from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
 from robot_rl.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from robot_rl.replay_episode import Replayed
+    from robot_rl.run.replay import Replayed
 
 TEXT = """
 Play recorded episodes once more in the simulator: from the recorded start, the executed actions,
@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
             parser.error(f"--video writes an .mp4 file, not {args.video.name}")
         engine("robot_rl.data.video:VideoWriter")  # names its extra before anything is played
     with Progress("steps replayed") as progress:
-        replayed: list[Replayed] = engine("robot_rl.replay_episode:replay")(
+        replayed: list[Replayed] = engine("robot_rl.run.replay:replay")(
             run_dir,
             numbers=list(dict.fromkeys(map(int, words))),
             every=args.all,

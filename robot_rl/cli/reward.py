@@ -12,7 +12,7 @@ from typing import Any
 from robot_rl.cli.common import Parser, engine, say, write_json
 from robot_rl.cli.progress import Progress
 from robot_rl.errors import ConfigError, did_you_mean
-from robot_rl.experiment import Experiment
+from robot_rl.run.experiment import Experiment
 
 TEXT = """
 Learn from recorded episodes what they are worth, and measure how well that works on others:
@@ -128,15 +128,15 @@ def _train(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     args = parser.read(argv)
     film = _film(parser, args, "updates", "hold_steps", "seed")
-    config, learn = film, "success:learn_success"
+    config, learn = film, "success.train:learn_success"
     if args.kind == "progress":
         names = ("updates", "seed", "way", "discount", "failures")
-        config = _config(parser, "progress_model:ProgressConfig", args, names)
-        learn = "progress_model:learn_progress"
+        config = _config(parser, "progress.train:ProgressConfig", args, names)
+        learn = "progress.train:learn_progress"
     spec, episodes = _episodes(args.runs, film)
     with Progress("updates") as progress:
         source = [str(run) for run in args.runs]
-        model = engine(f"robot_rl.learn.{learn}")(
+        model = engine(f"robot_rl.reward.{learn}")(
             episodes, spec, config, source=source, told=progress
         )
     model.save(args.out)
@@ -166,7 +166,7 @@ def _clip(argv: Sequence[str]) -> int:
     net = engine("robot_rl.nets.clip:ClipNet")(args.clip, args.revision)
     spec, episodes = _episodes(args.runs, _film(parser, args))
     with Progress("episodes scored") as progress:
-        model = engine("robot_rl.reward.clip:make_clip")(
+        model = engine("robot_rl.reward.progress.clip:make_clip")(
             net,
             spec,
             [e.images for e in episodes],
@@ -177,7 +177,7 @@ def _clip(argv: Sequence[str]) -> int:
     good = sum(e.success for e in episodes)
     figures: dict[str, Any] = {"episodes": len(episodes), "successes": good}
     if 0 < good < len(episodes):
-        judge = engine("robot_rl.learn.progress_model:judge_progress")
+        judge = engine("robot_rl.reward.progress.train:judge_progress")
         figures = judge(model, episodes, spec.control_hz)
     replace(model, figures=figures).save(args.out)
     say(f"R from {model.low:.4f} to {model.high:.4f} (5 % and 95 % of the frames) is 0 to 1")
@@ -220,11 +220,11 @@ def _eval(argv: Sequence[str]) -> int:
 def _judge_success(
     folder: Path, spec: Any, episodes: list[Any], emptied: list[Any]
 ) -> tuple[Any, dict, Any]:
-    kind: Any = engine("robot_rl.reward.classifier:SuccessModel")
+    kind: Any = engine("robot_rl.reward.success.model:SuccessModel")
     model = kind.load(folder, spec)
-    figures = engine("robot_rl.learn.success:judge")(model, episodes)
-    figures["hacks"] = engine("robot_rl.learn.success:deceive")(model, episodes, emptied)
-    return model, figures, engine("robot_rl.learn.success:strips")(model, episodes, SHOWN)
+    figures = engine("robot_rl.reward.success.train:judge")(model, episodes)
+    figures["hacks"] = engine("robot_rl.reward.success.train:deceive")(model, episodes, emptied)
+    return model, figures, engine("robot_rl.reward.success.train:strips")(model, episodes, SHOWN)
 
 
 def _judge_progress(
@@ -232,15 +232,15 @@ def _judge_progress(
     spec: Any,
     episodes: list[Any],
     emptied: list[Any],
-    of: str = "progress:ProgressModel",
+    of: str = "progress.model:ProgressModel",
 ) -> tuple[Any, dict, Any]:
     kind: Any = engine(f"robot_rl.reward.{of}")
     model = kind.load(folder, spec)
-    judge = engine("robot_rl.learn.progress_model:judge_progress")
+    judge = engine("robot_rl.reward.progress.train:judge_progress")
     figures = judge(model, episodes, spec.control_hz)
-    controls = engine("robot_rl.learn.progress_model:controls")
+    controls = engine("robot_rl.reward.progress.train:controls")
     figures["controls"] = controls(model, episodes, emptied)
-    return model, figures, engine("robot_rl.learn.progress_model:strips")(model, episodes, SHOWN)
+    return model, figures, engine("robot_rl.reward.progress.train:strips")(model, episodes, SHOWN)
 
 
 def _prefer(argv: Sequence[str]) -> int:
@@ -268,21 +268,23 @@ def _prefer(argv: Sequence[str]) -> int:
     if (args.truth is None) == (not args.server):
         parser.error("give --server URL with --vlm and --task, or --truth NOISE")
     names = ("pairs", "rounds", "updates", "seed")
-    config = _config(parser, "preference:PreferenceConfig", args, names)
-    spec = Experiment.load(args.runs).spec
+    config = _config(parser, "preference.train:PreferenceConfig", args, names)
+    experiment = Experiment.load(args.runs)
+    spec = experiment.spec
     keys = [k for k in spec.observation if not k.startswith("base/")]
     with (
         engine("robot_rl.store.dataset:open_store")(args.runs) as store,
         Progress(f"episodes of {args.runs}") as progress,
     ):
-        episodes = list(engine("robot_rl.learn.preference:reels")(store, keys, progress))
+        episodes = list(engine("robot_rl.reward.preference.train:reels")(store, keys, progress))
     if args.truth is not None:
-        judge = engine("robot_rl.learn.preference:truthful")(args.truth, args.seed)
+        judge = engine("robot_rl.reward.preference.train:truthful")(args.truth, args.seed)
         model = _learn_preference(args, episodes, spec, judge, config)
     else:
         asking = engine("robot_rl.reward.vlm.prefer:asking")
         words = {n: getattr(args, n) for n in ("server", "task", "camera", "cache", "protocol")}
-        with asking(args.runs, model=args.vlm, **words) as judge:
+        drawn = (args.runs, spec.cameras, experiment.mirror)
+        with asking(*drawn, model=args.vlm, **words) as judge:
             model = _learn_preference(args, episodes, spec, judge, config)
     model.save(args.out)
     _tell("preference", model.figures)
@@ -297,7 +299,7 @@ def _prefer(argv: Sequence[str]) -> int:
 
 def _learn_preference(args: Any, episodes: Any, spec: Any, judge: Any, config: Any) -> Any:
     with Progress("updates") as progress:
-        learn = engine("robot_rl.learn.preference:learn_preference")
+        learn = engine("robot_rl.reward.preference.train:learn_preference")
         return learn(episodes, spec, judge, config, source=[str(args.runs)], told=progress)
 
 
@@ -310,7 +312,7 @@ VERBS: dict[str, Callable[[Sequence[str]], int]] = {
 JUDGED: dict[str, Callable[..., tuple[Any, dict, Any]]] = {
     "success": _judge_success,
     "progress": _judge_progress,
-    "clip": partial(_judge_progress, of="clip:ClipModel"),
+    "clip": partial(_judge_progress, of="progress.clip:ClipModel"),
 }
 
 
@@ -349,16 +351,16 @@ def _parser(what: str, text: str, examples: str, several: bool = True) -> Parser
 
 
 def _config(parser: Parser, target: str, args: Any, names: Sequence[str]) -> Any:
-    """Of a kind of `robot_rl.learn`, from the arguments of these names."""
+    """Of a kind of `robot_rl.reward`, from the arguments of these names."""
     try:
-        return engine(f"robot_rl.learn.{target}")(**{n: getattr(args, n) for n in names})
+        return engine(f"robot_rl.reward.{target}")(**{n: getattr(args, n) for n in names})
     except ValueError as error:
         parser.error(str(error))
 
 
 def _film(parser: Parser, args: Any, *more: str) -> Any:
     """How episodes are read."""
-    return _config(parser, "success:SuccessConfig", args, ("positives", "margin", *more))
+    return _config(parser, "success.train:SuccessConfig", args, ("positives", "margin", *more))
 
 
 def _episodes(
@@ -366,7 +368,7 @@ def _episodes(
 ) -> tuple[Any, list[Any]]:
     """Spec of the first run, and the judged episodes of all of them. Into `emptied` go successes
     drawn again without their objects."""
-    footage = engine("robot_rl.learn.success:footage")
+    footage = engine("robot_rl.reward.success.train:footage")
     open_store = engine("robot_rl.store.dataset:open_store")
     shapes = engine("robot_rl.nets.observation:image_shapes")
     specs = [Experiment.load(run).spec for run in runs]
@@ -390,5 +392,7 @@ def _episodes(
             some = list(footage(store, tuple(cameras), config, progress))
         episodes += some
         if emptied is not None:
-            emptied += engine("robot_rl.reward.staged:without_objects")(path, some)
+            emptied += engine("robot_rl.reward.success.staged:without_objects")(
+                path, some, Experiment.load(path).mirror
+            )
     return specs[0], episodes

@@ -34,7 +34,7 @@ def run(argv: Sequence[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    serve_run = engine("robot_rl.bases.served:serve_run")
+    serve_run = engine("robot_rl.run.serve_policy:serve_run")
     serve_run(
         args.run if args.overrides else existing_run(args.run),
         host=args.host,

@@ -23,7 +23,7 @@ robot-rl study lift --variants iql_wsrl,calql_wsrl --dataset runs/data
 
 def run(argv: Sequence[str]) -> int:
     """Run the study and print its table."""
-    from robot_rl.study import ABLATION, VARIANTS, as_markdown, draw, study
+    from robot_rl.run.study import ABLATION, VARIANTS, as_markdown, draw, study
 
     parser = Parser("study", TEXT, EXAMPLES).with_json()
     parser.add_argument("task", help="experiment to study, e.g. peg_insert")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.cli.common import Parser, engine, experiment_from, say, write_json
 
 if TYPE_CHECKING:
-    from robot_rl.experiment import Experiment
+    from robot_rl.run.experiment import Experiment
 
 TEXT = """
 Train an experiment: demonstrations, practice with corrections, evaluation, report.html.
@@ -45,9 +45,13 @@ def train_with_dashboard(experiment: Experiment, *, report: bool = True) -> dict
     from robot_rl.report.dashboard import Dashboard
     from robot_rl.report.live import Live
 
-    train = engine("robot_rl.train:train")
+    train = engine("robot_rl.run.train:train")
     say(f"run folder  {experiment.run_dir}")
-    live = Live(experiment) if report else None
+    live = (
+        Live(experiment.run_dir, experiment.mirror if experiment.is_simulated else None)
+        if report
+        else None
+    )
     with Dashboard(f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})") as board:
 
         def watch(stats: dict[str, Any]) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from robot_rl.cli.common import Parser, engine, experiment_from, say
 
 if TYPE_CHECKING:
-    from robot_rl.experiment import Experiment
     from robot_rl.ros.graph import Graph
+    from robot_rl.run.experiment import Experiment
 
 TEXT = """
 Start the ROS 2 nodes of an experiment and keep them running: a node that dies is started again.
@@ -33,12 +33,13 @@ def run(argv: Sequence[str]) -> int:
     experiment = experiment_from(args)
     if experiment is None:
         return 0
-    from robot_rl.ros.run import graph_of
+    from robot_rl.ros.graph import module_of
+    from robot_rl.run.graph import graph_of
 
     graph = graph_of(experiment)
     if args.print:
         for spec in graph:
-            say(f"{spec.name:<10} python -m {spec.module}")
+            say(f"{spec.name:<10} python {' '.join(module_of(spec))}")
             for key, value in sorted(spec.params.items()):
                 say(f"           {key} = {value}")
         return 0

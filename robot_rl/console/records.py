@@ -14,14 +14,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl import priority
 from robot_rl.errors import StoreError
-from robot_rl.experiment import Experiment
 from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
 from robot_rl.store.review import FOLDED, VLM_SUCCESS, Review, check_label, review
 from robot_rl.store.scenes import SCENES, Scenes
 from robot_rl.store.store import Store
+from robot_rl.system import priority
 from robot_rl.types import (
     PREDICATE,
     PROGRESS,
@@ -42,10 +41,14 @@ LONGEST_S = 60.0  # what may be labelled at once
 
 
 class Records:
-    """The store of a run; may not be there yet when the console starts before the run."""
+    """The store of a run; may not be there yet when the console starts before the run.
 
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
+    Args:
+        mirror: makes the `robot_rl_sim.mirror.Mirror` that draws the scenes of a simulated run.
+    """
+
+    def __init__(self, run_dir: Path, mirror: Callable[[], Any]) -> None:
+        self._run_dir, self._make_mirror = run_dir, mirror
         self._store: Store | None = None
         self._learner_store: Store | None = None
         self._frames = lru_cache(maxsize=KEPT)(self._read_frames)
@@ -189,7 +192,7 @@ class Records:
     def _draw(self, state: RobotState) -> NDArray[np.uint8]:
         """The scene, by the mirror that also draws the console's own picture."""
         if self._mirror is None:
-            self._mirror = Experiment.load(self._run_dir).mirror()
+            self._mirror = self._make_mirror()
         return self._mirror.picture(state)
 
     def label(self, said: Mapping[str, Any], author: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from robot_rl.console.app import make_app
 from robot_rl.console.doors import Console, audit
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
-from robot_rl.experiment import Experiment
 from robot_rl.link.panel import seat_file
 
 SHUTDOWN_S = 1  # sockets of open pages do not keep the process alive
@@ -37,31 +36,15 @@ class AuditLog(logging.FileHandler):
             self.handleError(record)
 
 
-def about(experiment: Experiment) -> dict[str, Any]:
-    """What a page must know once: names, cameras, rates.
-
-    seen: camera -> [width, height] in pixels of what the network sees; a page that shows a picture
-    of that size shows what the network sees.
-    """
-    task = experiment.task
-    images = list(getattr(task, "images", ()))
-    shapes = {name: task.spec.observation[f"image/{name}"].shape for name in images}
-    return {
-        "task": task.name,
-        "run": experiment.run_dir.name,
-        "cameras": [*images, "video"] if experiment.is_simulated else images,
-        "seen": {name: [width, height] for name, (height, width, _) in shapes.items()},
-        "control_hz": task.spec.control_hz,
-    }
-
-
-def server_of(run_dir: Path, host: str, port: int) -> tuple[uvicorn.Server, Access]:
-    """A server that is not running yet, and who may come in."""
-    experiment, access = Experiment.load(run_dir), Access(Seat(seat_file(run_dir)))
+def server_of(
+    run_dir: Path, host: str, port: int, about: Mapping[str, Any], mirror: Callable[[], Any]
+) -> tuple[uvicorn.Server, Access]:
+    """A server that is not running yet, and who may come in. Arguments: see `serve`."""
+    access = Access(Seat(seat_file(run_dir)))
     names = {host, "localhost"} if host in ("127.0.0.1", "::1") else {host}
     hosts = frozenset(f"[{n}]:{port}" if ":" in n else f"{n}:{port}" for n in names)
-    records = Records(run_dir)
-    feed = Feed(run_dir, about(experiment), records.score)
+    records = Records(run_dir, mirror)
+    feed = Feed(run_dir, about, records.score)
     cookie = f"robot_rl_console_{port}"  # cookies ignore ports, and a host may have two consoles
     console = Console(feed, records, access, hosts, cookie)
     config = uvicorn.Config(
@@ -77,14 +60,25 @@ def server_of(run_dir: Path, host: str, port: int) -> tuple[uvicorn.Server, Acce
     return uvicorn.Server(config), access
 
 
-def serve(run_dir: Path, host: str, port: int, started: Callable[[Any], None]) -> None:
-    """Serve; `started` gets a function that makes links (role -> token).
+def serve(
+    run_dir: Path,
+    host: str,
+    port: int,
+    *,
+    about: Mapping[str, Any],
+    mirror: Callable[[], Any],
+    started: Callable[[Any], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT. Every command of every session becomes a line of audit.log.
 
-    Every command of every session becomes a line of the run's audit.log.
+    Args:
+        about: what a page must know once: names, cameras, rates (`robot_rl.run.console.about`).
+        mirror: makes what draws the scenes of a simulated run; called when somebody looks.
+        started: gets a function that makes links (role -> token).
     """
     audit.addHandler(AuditLog(run_dir / "audit.log"))
     audit.setLevel(logging.INFO)
-    server, access = server_of(run_dir, host, port)
+    server, access = server_of(run_dir, host, port, about, mirror)
     started(lambda role: access.invite(Role(role)))
     gc.freeze()  # as the nodes do (ros.runtime)
     server.run()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robot_rl.files import Tail
+from robot_rl.system.files import Tail
 
 HISTORY = 200  # points kept of every curve: as many as a card is wide
 CURVES = (

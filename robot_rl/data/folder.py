@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from robot_rl.errors import ConfigError, StoreError
-from robot_rl.files import sync_folder, write_synced
 from robot_rl.spec import diff
+from robot_rl.system.files import sync_folder, write_synced
 
 Progress = Callable[[int, int], None]
 """Told (episodes done, all episodes) after each."""

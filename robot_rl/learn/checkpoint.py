@@ -22,7 +22,7 @@ import safetensors.torch
 from torch import Tensor
 
 from robot_rl.errors import CheckpointError
-from robot_rl.files import sync_folder, write_synced
+from robot_rl.system.files import sync_folder, write_synced
 
 log = logging.getLogger(__name__)
 

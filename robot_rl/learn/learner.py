@@ -22,14 +22,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from robot_rl.clock import WallClock
 from robot_rl.errors import CheckpointError, RobotRLError, SetupError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
@@ -51,11 +50,11 @@ from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
 from robot_rl.spec import Spec
+from robot_rl.system.clock import WallClock
 from robot_rl.types import Row, Weights
 
 if TYPE_CHECKING:
-    from robot_rl.experiment import Experiment
-    from robot_rl.store.store import Store
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -236,29 +235,6 @@ class Learner:
     def env_steps(self) -> int:
         """Practice steps seen so far."""
         return self.replay.env_steps
-
-    @classmethod
-    def of(
-        cls, experiment: Experiment, store: Store, trouble: Callable[[], str] = lambda: ""
-    ) -> Self:
-        """The learner of a run, on its store; trouble: of `reward.beside`.
-
-        Raises:
-            RobotRLError: see `Experiment.check`; or the store or a checkpoint is a stranger's.
-        """
-        assembly, scorers = experiment.reward.shaped_by(store, experiment.spec)
-        return cls(
-            experiment.learner,
-            experiment.algorithm,
-            experiment.spec,
-            store,
-            run_dir=experiment.run_dir,
-            seed=experiment.seed,
-            mirror=experiment.mirror_signs,
-            assembly=assembly,
-            scorers=scorers,
-            trouble=trouble,
-        )
 
     def ingest(self) -> int:
         """Take every new row of the store; returns how many practice steps were among them."""

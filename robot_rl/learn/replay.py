@@ -344,17 +344,16 @@ class Replay:
             slots[:recent] = np.where(self._online.holds(newest), newest, slots[:recent])
         return slots
 
-    def read(self, slots: NDArray[np.int64], length: int, stride: int = 1) -> NDArray[np.int64]:
-        """Slots [B, length] of every `stride`-th step from `slots` [B] on; -1 beyond the end.
+    def read(self, slots: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """Slots [B, length] of the steps from `slots` [B] on; -1 beyond the end.
 
         Never leaves the segment: see the module docstring.
         """
         chain = np.full((len(slots), length), -1, np.int64)
         at = chain[:, 0] = slots
         for column in range(1, length):
-            for _ in range(stride):
-                at = np.where(at >= 0, self._follow[at], -1)  # index -1 reads something, unused
-                at = np.where((at >= 0) & self._ready(at), at, -1)
+            at = np.where(at >= 0, self._follow[at], -1)  # index -1 reads something, unused
+            at = np.where((at >= 0) & self._ready(at), at, -1)
             chain[:, column] = at
         return chain
 

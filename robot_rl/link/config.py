@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 
 WILDCARDS = ("", "*", "0.0.0.0", "::")
 

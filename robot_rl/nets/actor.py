@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -19,13 +19,30 @@ from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.observation import ObservationNet
 from robot_rl.spec import BASE_ACTION, Spec
-
-if TYPE_CHECKING:
-    from robot_rl.learn.replay import Batch
+from robot_rl.types import Observation
 
 GRIPPER_CHOICES = 3  # close, keep, open: index = round(action[6]) + 1
 CORRECTION_LIMIT = 3.0  # a person's action may be far from the base's: "far" is enough then
 GRIPPER_DEAD_ZONE = 0.5  # as spec.ActionSpec.gripper_width_m
+
+
+class Executed(Protocol):
+    """What was carried out: `learn.replay.Batch`, as far as a network needs it."""
+
+    @property
+    def observation(self) -> Observation:
+        """Name -> [B, ...]."""
+        ...
+
+    @property
+    def action(self) -> NDArray[np.float32]:
+        """[B, A]."""
+        ...
+
+    @property
+    def chunk(self) -> NDArray[np.float32] | None:
+        """[B, h, A], where chunks are learned from."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +128,7 @@ class ActorNet(ObservationNet):
             tensors["gripper"] = self.gripper.init(generator, last_scale=scale)
         return tensors | self.init_observation(generator)
 
-    def executed(self, batch: Batch) -> NDArray[np.float32]:
+    def executed(self, batch: Executed) -> NDArray[np.float32]:
         """What the critics learn the value of: the actions [B, A] that were carried out."""
         return batch.action
 

@@ -17,20 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robot_rl.nets.actor import ActorNet
+from robot_rl.nets.actor import ActorNet, Executed
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.flow import FlowNet
 from robot_rl.spec import BASE_ACTION
-
-if TYPE_CHECKING:
-    from robot_rl.learn.replay import Batch
 
 OF_BASE = "base_"  # tensors of a base policy that travels with the head begin so
 VELOCITY = OF_BASE + "velocity"  # of a flow: what PA-RL teaches
@@ -50,7 +46,7 @@ class ChunkNet(ActorNet):
         """Numbers in a chunk."""
         return self.chunk * self.action_size
 
-    def executed(self, batch: Batch) -> NDArray[np.float32]:
+    def executed(self, batch: Executed) -> NDArray[np.float32]:
         """Chunks [B, h A], zeros beyond their end."""
         assert batch.chunk is not None
         return batch.chunk.reshape(len(batch.chunk), -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robot_rl.errors import ConfigError
-from robot_rl.nets.actor import ActorNet
+from robot_rl.nets.actor import ActorNet, Executed
 from robot_rl.nets.chunk import spread
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.observation import ObservationNet
 from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE, Spec
-
-if TYPE_CHECKING:
-    from robot_rl.learn.replay import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +81,7 @@ class NoiseNet(ActorNet):
         """As `ActorNet.init`."""
         return super().init(generator, std) | {"share": torch.zeros(())}
 
-    def executed(self, batch: Batch) -> NDArray[np.float32]:
+    def executed(self, batch: Executed) -> NDArray[np.float32]:
         """The decision [B, knots A] that each row begins with."""
         return batch.observation[BASE_NOISE]
 

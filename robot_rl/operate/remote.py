@@ -15,9 +15,10 @@ from typing import Any
 
 import zmq
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import socket_address
+from robot_rl.operate.devices import need_real_time
 from robot_rl.operate.handset import HandsetConfig, Reading
 from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
@@ -133,8 +134,6 @@ class ConsoleConfig:
 
     def open(self, task: Task, node: Any) -> InputDevice:
         """See `devices.OperatorConfig`."""
-        from robot_rl.operate.devices import need_real_time  # which registers this one
-
         need_real_time("console", node)
         run_dir = Path(str(node.get_parameter("run_dir").value))
         source = ConsoleSource(socket_address(run_dir, "control"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import InputDevice, OperatorInput, Task
 from robot_rl.types import Driver, RobotState

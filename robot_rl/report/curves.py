@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from robot_rl.control.statistics import rolling_mean, wilson
 from robot_rl.report.rundata import RunData, read_run
-from robot_rl.report.stats import rolling_mean, wilson
 from robot_rl.report.svg import F64, Box, Curve, Plot, nice_ticks
 
 WINDOW = 20  # newest practice episodes of every seed

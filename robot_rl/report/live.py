@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from robot_rl.errors import RobotRLError
 from robot_rl.report.report import write_report
 from robot_rl.report.rundata import FIRST_SUCCESS
 from robot_rl.store.scenes import SCENES, Scenes
-
-if TYPE_CHECKING:
-    from robot_rl.experiment import Experiment
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +24,18 @@ TRIES_S = 30.0  # the scenes of an episode are written a moment after its figure
 
 
 class Live:
-    """Fed with the figures of a run, as the dashboard is; `write` also writes the last report."""
+    """Fed with the figures of a run, as the dashboard is; `write` also writes the last report.
 
-    def __init__(self, experiment: Experiment) -> None:
-        self._experiment = experiment
+    Args:
+        mirror: (camera, height, width) -> what draws the simulated scene; None on a real robot.
+    """
+
+    def __init__(self, run_dir: Path, mirror: Callable[..., Any] | None) -> None:
+        self._run_dir, self._mirror = run_dir, mirror
         self._began_s = self._written_s = time.monotonic()
         self._solved: tuple[int, int] | None = None  # episode and steps of the first success
         self._solved_s = 0.0
-        self._drawn = (experiment.run_dir / FIRST_SUCCESS).exists() or not experiment.is_simulated
+        self._drawn = mirror is None or (run_dir / FIRST_SUCCESS).exists()
 
     def update(self, stats: Mapping[str, Any]) -> None:
         """The newest figures; rewrites the report now and then."""
@@ -45,7 +46,7 @@ class Live:
 
     def write(self, *, again_s: float = 0.0) -> Path:
         """Write the report now; returns its path."""
-        path = write_report(self._experiment.run_dir, again_s=again_s)
+        path = write_report(self._run_dir, again_s=again_s)
         self._written_s = time.monotonic()
         return path
 
@@ -68,7 +69,7 @@ class Live:
         import cv2
 
         self._drawn = True
-        path = self._experiment.run_dir / FIRST_SUCCESS
+        path = self._run_dir / FIRST_SUCCESS
         cv2.imwrite(str(path), strip)
         report = self.write(again_s=EVERY_S)
         text = "first success without help, %.0f s after the start: %s (and in %s)"
@@ -76,12 +77,13 @@ class Live:
 
     def _strip(self, episode: int, steps: int) -> np.ndarray | None:
         """BGR uint8 [H, W * pictures, 3]; None = not all scenes are there yet."""
-        scenes = Scenes(self._experiment.run_dir / SCENES)
+        scenes = Scenes(self._run_dir / SCENES)
         frames = np.linspace(0, steps, PICTURES).round().astype(int)
         states = [scenes.state(episode, int(frame)) for frame in frames]
         if any(state is None for state in states):
             return None
-        mirror = self._experiment.mirror("video", HEIGHT, WIDTH)
+        assert self._mirror is not None  # else nothing is to be drawn
+        mirror = self._mirror("video", HEIGHT, WIDTH)
         try:
             pictures = [mirror.picture(state) for state in states]
         finally:

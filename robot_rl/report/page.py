@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from robot_rl.control.statistics import rolling_mean, wilson
 from robot_rl.report import findings, svg
 from robot_rl.report.rundata import RunData
-from robot_rl.report.stats import rolling_mean, wilson
 
 WINDOW = 20  # "success over the last 20 episodes", as on the dashboard
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robot_rl import __version__
 from robot_rl.report import svg
+from robot_rl.reward.metrics import Strip
 
 PICTURES = 10  # of an episode
 BOX = svg.Box(820.0, 110.0)
@@ -29,18 +28,6 @@ table.figures { border-collapse: collapse; width: 100%; } table.figures td { pad
   border-bottom: 1px dotted var(--rule); } table.figures td + td { text-align: right;
   font-variant-numeric: tabular-nums; }
 """
-
-
-@dataclass(frozen=True)
-class Strip:
-    """One episode. images: uint8 [T, H, W, 3]; curves: name -> [T]; wrong: "" or what the model got
-    wrong; threshold: a line across, or None."""
-
-    title: str
-    images: NDArray[np.uint8]
-    curves: Mapping[str, NDArray[np.float64]]
-    wrong: str = ""
-    threshold: float | None = None
 
 
 def write_reward_page(

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError
 from robot_rl.ports import RewardSource, Task
 from robot_rl.reward.assembly import Assembly, widened
 from robot_rl.reward.predicate import PredicateReward
-from robot_rl.reward.vlm.client import VlmConfig, author_of
+from robot_rl.reward.vlm.client import author_of
+from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.questions import Kind
 from robot_rl.reward.vlm.worker import HELD, WorkerConfig
 from robot_rl.types import PREDICATE
@@ -86,8 +87,8 @@ class RewardConfig(ABC):
             assembly = replace(assembly, progress_by=self.own_progress())
         if not self.progress and not self.preference:
             return assembly, scorers
-        from robot_rl.reward.clip import load_progress
-        from robot_rl.reward.preference import PreferenceModel
+        from robot_rl.reward.preference.model import PreferenceModel
+        from robot_rl.reward.progress.clip import load_progress
         from robot_rl.reward.scorer import FrameScorer
 
         if self.progress:
@@ -148,7 +149,7 @@ class ClassifierRewardConfig(RewardConfig):
             CheckpointError: `model` is no model.
             ConfigError: it sees other cameras than the task has, or is held shorter than `agree`.
         """
-        from robot_rl.reward.classifier import ClassifierReward, SuccessModel, Where
+        from robot_rl.reward.success.model import ClassifierReward, SuccessModel, Where
 
         model = SuccessModel.load(Path(self.model or "(no reward.model given)"), task.spec)
         return ClassifierReward(
@@ -202,7 +203,14 @@ class VlmRewardConfig(RewardConfig):
 
         if store.spec is not None:
             self._check(store.spec)
-        return labelling(self, store)
+        return labelling(
+            store,
+            self.server,
+            self.worker,
+            task=self.task,
+            camera=self.camera,
+            canary=self.canary,
+        )
 
     def _check(self, spec: Spec) -> None:
         if not self.task.strip() or not spec.cameras:

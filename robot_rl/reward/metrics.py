@@ -7,7 +7,8 @@ ticks in a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -118,3 +119,15 @@ def mean_known(values: Sequence[float]) -> tuple[float, int]:
     """Mean of what is not NaN, and how many that are."""
     known = [v for v in values if np.isfinite(v)]
     return (float(np.mean(known)) if known else float("nan")), len(known)
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One episode. images: uint8 [T, H, W, 3]; curves: name -> [T]; wrong: "" or what the model got
+    wrong; threshold: a line across, or None."""
+
+    title: str
+    images: NDArray[np.uint8]
+    curves: Mapping[str, NDArray[np.float64]]
+    wrong: str = ""
+    threshold: float | None = None

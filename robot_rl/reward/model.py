@@ -3,8 +3,8 @@
     KIND.safetensors    the tensors
     KIND.json           what it looks at, hash, what it was trained on, figures, and more by kind
 
-`robot-rl reward train` makes such a folder; the kinds are in `reward.classifier`,
-`reward.progress` and `reward.preference`.
+`robot-rl reward train` makes such a folder; the kinds are in `reward.success.model`,
+`reward.progress.model` and `reward.preference.model`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Self
 import safetensors.torch
 import torch
 
-from robot_rl.act.policy import tensors_of
-from robot_rl.config import build
+from robot_rl.config.registry import build
 from robot_rl.errors import CheckpointError, ConfigError, LinkError, SpecError
-from robot_rl.files import write_synced
 from robot_rl.nets.encoder import EncoderConfig
+from robot_rl.policy.runtime import tensors_of
 from robot_rl.spec import Spec
+from robot_rl.system.files import write_synced
 from robot_rl.types import Weights
 
 FORMAT = 2

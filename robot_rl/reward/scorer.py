@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robot_rl.reward.clip import ClipModel
-from robot_rl.reward.preference import PreferenceModel
-from robot_rl.reward.progress import Past, ProgressModel
+from robot_rl.reward.preference.model import PreferenceModel
+from robot_rl.reward.progress.clip import ClipModel
+from robot_rl.reward.progress.model import Past, ProgressModel
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, EpisodeStart, Frame, Label
 

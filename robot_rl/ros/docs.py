@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from robot_rl.ros.graph import MODULES
+from robot_rl.ros.graph import KINDS, NODES_MODULE
 from robot_rl.ros.parameters import TABLES, Parameter
 from robot_rl.ros.topics import SERVICES, TOPICS
 
@@ -53,7 +53,7 @@ def markdown() -> str:
     head = ("topic", "type", "QoS", "written by", "read by", "Hz", "frame", "meaning")
     parts = [
         "## Nodes",
-        _table(("node", "run it with"), ((k, f"`python -m {m}`") for k, m in MODULES.items())),
+        _table(("node", "run it with"), ((k, f"`python -m {NODES_MODULE} {k}`") for k in KINDS)),
         "## Topics",
         _table(head, topics),
         "## Services",

@@ -12,18 +12,15 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
-from pathlib import Path
 
 from std_msgs.msg import String, UInt64
 
 from robot_rl.errors import LinkError, SafetyError
-from robot_rl.experiment import Experiment
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve, subscribe
 from robot_rl.ros.ports import Horizon
 from robot_rl.ros.reader import StateReader
-from robot_rl.ros.runtime import Shell, run_node
+from robot_rl.ros.runtime import Shell
 from robot_rl.safety import gate as rules
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.states import Engagement, Mode
@@ -259,20 +256,11 @@ class GateNode:
         self._report()
 
 
-def body(shell: Shell) -> None:
-    """Build and run."""
-    gate = GateNode(shell, Experiment.load(Path(shell.params["run_dir"])).limits)
+def run_gate(shell: Shell, limits: Limits) -> None:
+    """Judge commands until the node is told to end; the last thing it sends is a hold."""
+    gate = GateNode(shell, limits)
     while shell.running:
         shell.spin(WAKE_S)
         gate.turn()
     gate.last_hold()
     time.sleep(0.05)  # reliable delivery needs the writer alive for a moment
-
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Entry point."""
-    return run_node("gate", body, args)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -12,20 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.ros import parameters
 from robot_rl.ros.parameters import Value
 
-MODULES: Mapping[str, str] = {
-    "sim": "robot_rl.ros.sim_node",
-    "gate": "robot_rl.ros.gate_node",
-    "watchdog": "robot_rl.ros.watchdog_node",
-    "operator": "robot_rl.ros.operator_node",
-    "view": "robot_rl.ros.view_node",
-    "actor": "robot_rl.ros.actor_node",
-}
-"""node kind -> module with `main(args=None)`, runnable by `python -m`."""
+NODES_MODULE = "robot_rl.run.nodes"  # `python -m robot_rl.run.nodes KIND --ros-args ...`
+KINDS = ("sim", "gate", "watchdog", "operator", "view", "actor")  # of nodes
 
 EXIT_SETUP = 2  # exit code of a node whose configuration or machine is wrong; as in robot_rl.cli
 MAX_DOMAIN = 232  # above, DDS runs out of UDP ports
@@ -41,7 +34,8 @@ STOP_S = 0.8
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One process. name: node name inside `namespace` ("" = none); remaps: from -> to.
+    """One process. name: node name inside `namespace` ("" = none); remaps: from -> to; kind: which
+    of the module's nodes, "" for a module that is one process (the learner).
 
     critical: the graph makes no sense without it, so giving up on it ends the run; restart: start
     it again (with back-off) when it dies; finishes: ending with code 0 means that its work is done
@@ -59,6 +53,7 @@ class NodeSpec:
     critical: bool = True
     restart: bool = True
     finishes: bool = False
+    kind: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     python: str | None = None
     arguments: tuple[str, ...] | None = None
@@ -72,12 +67,12 @@ Graph = tuple[NodeSpec, ...]
 
 def _check_nodes(nodes: Mapping[str, Mapping[str, Any]]) -> None:
     for kind, values in nodes.items():
-        if kind not in MODULES:
+        if kind not in KINDS:
             raise ConfigError(
                 f"unknown node '{kind}' in the ROS configuration",
                 expected="a node of the graph",
                 got=kind,
-                fix=did_you_mean(kind, MODULES),
+                fix=did_you_mean(kind, KINDS),
             )
         parameters.check(kind, values)
 
@@ -182,7 +177,8 @@ def _spec(
     merged = parameters.check(kind, {**own, **params, **config.nodes.get(kind, {})})
     remaps = config.remaps if isinstance(config, RealGraphConfig) else {}
     return NodeSpec(
-        module=MODULES[kind],
+        module=NODES_MODULE,
+        kind=kind,
         name=kind,
         namespace=config.namespace,
         params=merged,
@@ -243,6 +239,11 @@ def stop_order(graph: Graph) -> list[NodeSpec]:
     """Who drives goes first, the arm last; the watchdog before the gate it would miss."""
     rank = {"actor": 0, "operator": 1, "watchdog": 2, "gate": 3, "sim": 4}
     return sorted(graph, key=lambda spec: rank.get(spec.name, 1))
+
+
+def module_of(spec: NodeSpec) -> list[str]:
+    """What follows the interpreter on the command line of one process."""
+    return ["-m", spec.module, *([spec.kind] if spec.kind else [])]
 
 
 def ros_arguments(spec: NodeSpec, params_file: str) -> list[str]:

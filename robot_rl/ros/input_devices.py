@@ -16,9 +16,7 @@ from rclpy.node import Node
 
 from robot_rl.errors import LinkError
 from robot_rl.geometry import rotate_inverse
-from robot_rl.operate.devices import JoyConfig, TwistConfig
 from robot_rl.operate.handset import Reading
-from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.mapping import InputMap
 from robot_rl.ports import Task
 from robot_rl.ros import convert
@@ -69,13 +67,21 @@ class TwistSource:
     """`held.Source` from a `geometry_msgs/TwistStamped` topic and a `std_msgs/Bool` deadman.
 
     As old as the older of the two: either one falling silent lets go.
+
+    Args:
+        frames: `frame_id` of a twist along the axes of the base, and of the tool.
+
+    Raises:
+        SpecError: the task moves no arm.
     """
 
-    def __init__(self, node: Node, config: TwistConfig, task: Task) -> None:
+    def __init__(
+        self, node: Node, task: Task, topic: str, enable_topic: str, frames: tuple[str, str]
+    ) -> None:
         action = task.spec.pose_action
-        self._config = config
-        self._twist = _Heard(node, config.topic, "geometry_msgs/msg/TwistStamped")
-        self._enable = _Heard(node, config.enable_topic, "std_msgs/msg/Bool")
+        self._topic, self._frames = topic, frames
+        self._twist = _Heard(node, topic, "geometry_msgs/msg/TwistStamped")
+        self._enable = _Heard(node, enable_topic, "std_msgs/msg/Bool")
         self._full_m_s = action.translation_m * task.spec.control_hz
         self._full_rad_s = action.rotation_rad * task.spec.control_hz
 
@@ -96,27 +102,15 @@ class TwistSource:
 
     def _in_base(self, frame: str) -> bool:
         """True for the base, False for the tool. Raises `LinkError` for any other frame."""
-        known = (self._config.base_frame, self._config.tcp_frame)
+        known = self._frames
         if frame not in known:
             raise LinkError(
-                f"a twist on {self._config.topic} in frame '{frame}'",
+                f"a twist on {self._topic} in frame '{frame}'",
                 expected=f"frame_id {known[0]} or {known[1]}",
                 got=repr(frame),
                 fix="set frame_id in the publisher, or operator.base_frame / operator.tcp_frame",
             )
         return frame == known[0]
-
-
-def open_joy(config: JoyConfig, task: Task, node: Node) -> HeldDevice:
-    """The input device of `operator=joy`; `node` polls it."""
-    source = JoySource(node, config.topic, config.inputs)
-    return hand_on(task, config.handset, source, f"joy on {config.topic}")
-
-
-def open_twist(config: TwistConfig, task: Task, node: Node) -> HeldDevice:
-    """The input device of `operator=twist`. Raises `SpecError` when the task moves no arm."""
-    source = TwistSource(node, config, task)
-    return hand_on(task, config.handset, source, f"twist on {config.topic}")
 
 
 def _within_one(vector: NDArray[np.float64]) -> NDArray[np.float64]:

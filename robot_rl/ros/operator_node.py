@@ -8,22 +8,19 @@ person also does what a person at a stopped robot does: look, acknowledge, resum
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from std_msgs.msg import Bool
 
 from robot_rl.errors import LinkError
-from robot_rl.experiment import Experiment
 from robot_rl.operate.devices import make_operator
 from robot_rl.ports import InputDevice, OperatorInput, Task
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, Newest, publisher
 from robot_rl.ros.ports import RosClock
 from robot_rl.ros.reader import StateReader, tracked_objects
-from robot_rl.ros.runtime import Shell, run_node
+from robot_rl.ros.runtime import Shell
 from robot_rl.safety.states import Mode
 
 log = logging.getLogger(__name__)
@@ -190,19 +187,9 @@ class OperatorNode:
         return False
 
 
-def body(shell: Shell) -> None:
-    """Build and run: polling in the main thread, the executor beside it."""
-    experiment = Experiment.load(Path(shell.params["run_dir"]))
-    device = make_operator(experiment.operator, experiment.task, shell.node)
-    node = OperatorNode(shell, experiment.task, device)
+def run_operator(shell: Shell, operator: object, task: Task) -> None:
+    """Poll the device that `operator` (a config of that group) opens: in the main thread, with the
+    executor beside it."""
+    node = OperatorNode(shell, task, make_operator(operator, task, shell.node))
     shell.spin_in_background()
     node.run()
-
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Entry point."""
-    return run_node("operator", body, args)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -31,13 +31,13 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import try_shutdown
 
-from robot_rl import priority
 from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SetupError, SpecError
 from robot_rl.ros import parameters
 from robot_rl.ros.diagnostics import Diagnostics
 from robot_rl.ros.executor import Executor
 from robot_rl.ros.graph import CONTROL_PROFILE, EXIT_SETUP, PROFILE_VARIABLE
-from robot_rl.supervised import orphaned, supervisor_pid
+from robot_rl.system import priority
+from robot_rl.system.supervised import orphaned, supervisor_pid
 
 log = logging.getLogger(__name__)
 

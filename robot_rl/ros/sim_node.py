@@ -20,7 +20,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rcl_interfaces.msg import SetParametersResult
@@ -29,12 +29,11 @@ from rosgraph_msgs.msg import Clock
 from std_msgs.msg import Bool
 
 from robot_rl.errors import LinkError, RobotRLError, SetupError
-from robot_rl.experiment import Experiment
 from robot_rl.ports import Camera, ResetPlan
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.release import REAL_TIME, Release
-from robot_rl.ros.runtime import Pace, Shell, run_node
+from robot_rl.ros.runtime import Pace, Shell
 from robot_rl.types import Command, Driver, Pose, RobotState
 from robot_rl_sim.robot import MujocoRobot
 
@@ -51,11 +50,11 @@ CAMERA_FOVY_RAD = 0.8  # only for camera_info when the camera does not say
 class SimNode:
     """Glue between `MujocoRobot` and the topics."""
 
-    def __init__(self, shell: Shell, experiment: Experiment) -> None:
-        self.shell, self.task = shell, experiment.task
+    def __init__(self, shell: Shell, task: Any, seed: int) -> None:
+        self.shell, self.task = shell, task
         p = self.params = shell.params
         self.robot = MujocoRobot(self.task)  # type: ignore[arg-type]  # tasks of a sim are SimTasks
-        self.robot.reset(self._plan(experiment.seed))
+        self.robot.reset(self._plan(seed))
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
         self._release = None if p["rtf"] else Release()
         self._horizons = Newest(shell.node, topics.CLOCK_HORIZON, wakes=True)
@@ -330,17 +329,3 @@ class _Cameras:
             fovy_rad = float(getattr(camera, "fovy_rad", CAMERA_FOVY_RAD))
             image_topic.publish(convert.image_to(rgb, now_s, frame))
             info_topic.publish(convert.camera_info_to(width, height, fovy_rad, now_s, frame))
-
-
-def body(shell: Shell) -> None:
-    """Build and run."""
-    SimNode(shell, Experiment.load(Path(shell.params["run_dir"]))).run()
-
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Entry point."""
-    return run_node("sim", body, args)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -30,10 +30,11 @@ from robot_rl.ros.graph import (
     PROFILE_VARIABLE,
     Graph,
     NodeSpec,
+    module_of,
     ros_arguments,
     stop_order,
 )
-from robot_rl.supervised import SUPERVISOR_PID
+from robot_rl.system.supervised import SUPERVISOR_PID
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +174,7 @@ class Supervisor:
         arguments = spec.arguments
         if arguments is None:
             arguments = tuple(ros_arguments(spec, str(params_file)))
-        command = [spec.python or sys.executable, "-m", spec.module, *arguments]
+        command = [spec.python or sys.executable, *module_of(spec), *arguments]
         process.popen = subprocess.Popen(
             ["nice", "-n", str(spec.nice), *command] if spec.nice else command,
             env=environment(spec, self.domain_id),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import LinkError
-from robot_rl.experiment import Experiment
 from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
+from robot_rl.ports import Task
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, Newest
 from robot_rl.ros.reader import StateReader, tracked_objects
-from robot_rl.ros.runtime import Shell, run_node
+from robot_rl.ros.runtime import Shell
 from robot_rl.types import RobotState
 
 log = logging.getLogger(__name__)
@@ -89,11 +89,15 @@ class Received:
 
 
 class ViewNode:
-    """Newest words of the graph, and the services a person may call."""
+    """Newest words of the graph, and the services a person may call.
 
-    def __init__(self, shell: Shell, experiment: Experiment) -> None:
-        node, task = shell.node, experiment.task
-        self._shell = shell
+    Args:
+        mirror: makes a `robot_rl_sim.mirror.Mirror` that draws the simulated scene; None on a real
+            robot.
+    """
+
+    def __init__(self, shell: Shell, task: Task, mirror: Callable[[], Any] | None) -> None:
+        node, self._shell = shell.node, shell
         self._reader = StateReader(shell, tracked_objects(task))
         self._gate = Newest(node, topics.GATE_STATE)
         self._joy = Newest(node, topics.OPERATOR_JOY)
@@ -105,8 +109,8 @@ class ViewNode:
         self._cameras: dict[str, Mirrored | Received] = {
             name: Received(shell, name) for name in getattr(task, "images", ())
         }
-        if experiment.is_simulated:
-            self._cameras["video"] = Mirrored(experiment.mirror, self._reader.read)
+        if mirror is not None:
+            self._cameras["video"] = Mirrored(mirror, self._reader.read)
 
     def answer(self, question: Mapping[str, Any]) -> Answer:
         """One question of the console. Raises `LinkError` when the answer is no."""
@@ -195,23 +199,13 @@ def _text(topic: Newest) -> str:
     return "" if msg is None else msg.data
 
 
-def body(shell: Shell) -> None:
-    """Serve the console until the node is told to end."""
-    run_dir = Path(shell.params["run_dir"])
-    view = ViewNode(shell, Experiment.load(run_dir))
-    server = PanelServer(socket_address(run_dir, "view"))
+def run_view(shell: Shell, task: Task, mirror: Callable[[], Any] | None) -> None:
+    """Serve the console until the node is told to end. Arguments: see `ViewNode`."""
+    view = ViewNode(shell, task, mirror)
+    server = PanelServer(socket_address(Path(shell.params["run_dir"]), "view"))
     try:
         while shell.running:
             shell.spin(0.0)
             server.serve(view.answer, SERVE_S)
     finally:
         server.close()
-
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Entry point."""
-    return run_node("view", body, args)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

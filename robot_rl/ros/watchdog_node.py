@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 
 from rclpy.event_handler import QoSLivelinessChangedInfo, SubscriptionEventCallbacks
 from std_msgs.msg import UInt64
 
 from robot_rl.ros import topics
 from robot_rl.ros.endpoints import Caller, subscribe
-from robot_rl.ros.runtime import Shell, run_node
+from robot_rl.ros.runtime import Shell
 
 log = logging.getLogger(__name__)
 
@@ -68,18 +67,9 @@ class Watchdog:
                 log.warning("controller stopped: %s", response.message)
 
 
-def body(shell: Shell) -> None:
-    """Main loop: 100 Hz in wall time, so that a trip is never later than the silence + 10 ms."""
+def run_watchdog(shell: Shell) -> None:
+    """100 looks a second of wall time: a trip is never later than the silence and 10 ms."""
     watchdog = Watchdog(shell)
     while shell.running:
         shell.spin(0.01)
         watchdog.tick()
-
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Entry point."""
-    return run_node("watchdog", body, args)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.errors import SafetyError
 
 Vec3 = tuple[float, float, float]

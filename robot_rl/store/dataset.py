@@ -6,15 +6,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from robot_rl.errors import SpecError, StoreError
 from robot_rl.spec import BASE, BASE_ACTION, Spec
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Observation, Row, Step
-
-if TYPE_CHECKING:
-    from robot_rl.experiment import Experiment
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +20,7 @@ NAMES = ("store.sqlite", "learner.sqlite", "actor.sqlite")  # of a run folder, t
 
 
 class Annotator(Protocol):
-    """What adds a base policy's proposals to frames; `act.policy.PolicyRuntime`."""
+    """What adds a base policy's proposals to frames; `policy.runtime.PolicyRuntime`."""
 
     def begin_episode(self) -> None:
         """Forget the last episode."""
@@ -36,19 +33,6 @@ class Annotator(Protocol):
     def interrupt(self) -> None:
         """Somebody else drove."""
         ...
-
-
-def take_dataset(experiment: Experiment, store: Store, policy: Annotator) -> None:
-    """Copy what `train.dataset` names into the store of a run; see `import_dataset`."""
-    train = experiment.train
-    if train.dataset:
-        import_dataset(
-            store,
-            train.dataset,
-            experiment.task.spec,
-            policy,
-            only_successes=train.dataset_successes,
-        )
 
 
 def import_dataset(

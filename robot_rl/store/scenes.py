@@ -15,15 +15,11 @@ import json
 import logging
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.types import Frame, Pose, RobotState
-
-if TYPE_CHECKING:
-    from robot_rl.experiment import Experiment
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +31,6 @@ def _layout(joints: int, objects: int) -> np.dtype[np.void]:
     """One record: joint angles, gripper width, TCP and objects in base."""
     numbers = joints + 1 + POSE * (1 + objects)
     return np.dtype([("episode", "<i4"), ("frame", "<i4"), ("values", "<f4", (numbers,))])
-
-
-def scene_log(experiment: Experiment) -> SceneLog:
-    """The log of a run; it stays empty unless the run is simulated."""
-    return SceneLog(experiment.run_dir / SCENES if experiment.is_simulated else None)
 
 
 class SceneLog:

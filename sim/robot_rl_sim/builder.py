@@ -12,10 +12,10 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from robot_rl.tasks.common import Part, Primitive, SimTask
 from robot_rl_sim import franka
 from robot_rl_sim.franka import FIXED, FREE, ROBOT, TOUCHES
 from robot_rl_sim.scene import add_materials, add_scene, dress_arm, dress_hand
-from robot_rl_sim.tasks.common import Part, Primitive, SimTask
 
 PAD_FRICTION = 1.0  # rubber on plastic
 TICK_S = 0.010  # period of the target filter and of the wrench filter

@@ -12,8 +12,8 @@ from typing import Any
 
 import gymnasium
 
-from robot_rl.config import resolve
-from robot_rl.env import RobotEnv
+from robot_rl.config.registry import resolve
+from robot_rl.control.env import RobotEnv
 from robot_rl.ports import ResetPlan
 
 TASKS = {"Reach": "reach", "Lift": "lift", "PegInsert": "peg_insert", "PickInsert": "pick_insert"}
@@ -38,9 +38,8 @@ def make_env(task: str, *, render_mode: str | None = None, **fields: Any) -> Rob
         ConfigError: unknown task or field.
         SetupError: pictures are asked for and there is no OpenGL.
     """
-    from robot_rl.lockstep import WatchedClock
     from robot_rl.safety.limits import Limits
-    from robot_rl.safety.local import LocalGate
+    from robot_rl.safety.local import LocalGate, WatchedClock
     from robot_rl_sim.camera import MujocoCamera
     from robot_rl_sim.robot import MujocoRobot
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.ports import ResetPlan
+from robot_rl.tasks.common import SimTask
 from robot_rl.types import RobotState
 from robot_rl_sim.camera import MujocoCamera
 from robot_rl_sim.robot import MujocoRobot
-from robot_rl_sim.tasks.common import SimTask
 
 
 class Mirror:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import compose, pose
 from robot_rl.ports import ResetPlan
+from robot_rl.tasks.common import SimTask, tool_down
 from robot_rl.types import Command, Pose, RobotState
 from robot_rl_sim import franka
 from robot_rl_sim.builder import TARGET_BODY, TICK_S, build_model
 from robot_rl_sim.kinematics import solve_ik, wxyz, xyzw
-from robot_rl_sim.tasks.common import SimTask, tool_down
 
 POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
 POSTURE_NM_RAD = 10.0

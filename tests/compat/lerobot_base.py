@@ -27,7 +27,7 @@ from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
 from lerobot.policies.diffusion.modeling_diffusion import DiffusionPolicy
 from lerobot.policies.factory import make_pre_post_processors
 
-from robot_rl.bases import LeRobotConfig
+from robot_rl.policy.base import LeRobotConfig
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
 A, SIZE = 7, 64

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the console extra is not installed")
 
-from robot_rl.console_bench.browser import BROWSERS
+from robot_rl.bench.console.browser import BROWSERS
 from tests.console.served import NETWORK_PIXELS, RobotSide, Served, rows_of, write_figures
 
 CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -20,7 +20,7 @@ CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), N
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
     """A run with two cameras, five episodes and figures."""
-    from robot_rl.experiment import Experiment
+    from robot_rl.run.experiment import Experiment
     from robot_rl.store.store import Store
 
     overrides = ["experiment=peg_insert_easy_pixels", f"task.image_size={NETWORK_PIXELS}"]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.console_bench.page import VIEW
+from robot_rl.bench.console.page import VIEW
 from robot_rl.types import (
     PROGRESS,
     SUCCESS_SCORE,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from robot_rl.bench.console import PARTS, TARGETS, bench
+from robot_rl.bench.console.browser import need_browser
+from robot_rl.bench.console.drive import answer, held_at_s
+from robot_rl.bench.console.graph import Moment
 from robot_rl.cli.main import main
-from robot_rl.console_bench import PARTS, TARGETS, bench
-from robot_rl.console_bench.browser import need_browser
-from robot_rl.console_bench.drive import answer, held_at_s
-from robot_rl.console_bench.graph import Moment
 from robot_rl.errors import SetupError
 
 

@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from robot_rl.link.panel import link_file
-from robot_rl.supervised import SUPERVISOR_PID
+from robot_rl.system.supervised import SUPERVISOR_PID
 from tests.console.served import until
 
-MODULE = "robot_rl.console.process"
+MODULE = "robot_rl.run.console"
 SUPERVISOR = f"""
 import os, subprocess, sys, time
 os.environ["{SUPERVISOR_PID}"] = str(os.getpid())

@@ -25,7 +25,7 @@ from robot_rl.console.doors import audit
 from robot_rl.console.records import Records
 from robot_rl.console.serve import AuditLog
 from robot_rl.errors import StoreError
-from robot_rl.experiment import Experiment
+from robot_rl.run.experiment import Experiment
 from robot_rl.store.review import Review, review
 from robot_rl.store.store import Store
 from robot_rl.types import PREDICATE, PROGRESS, Ending, EpisodeId, Label
@@ -367,7 +367,7 @@ def test_review_reads_steps_pictures_and_says_what_is_missing(console: Any) -> N
 
 def test_a_simulated_run_without_cameras_is_drawn_when_somebody_looks(tmp_path: Path) -> None:
     pytest.importorskip("robot_rl_sim")
-    from robot_rl.record import record
+    from robot_rl.run.record import record
 
     chosen = ["experiment=reach", "train.demos=1", f"run_dir={tmp_path / 'run'}"]
     record(Experiment.compose(chosen))

@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import ConfigError
-from robot_rl.operate.devices import JoyConfig, TwistConfig, make_operator
+from robot_rl.operate.devices import make_operator
 from robot_rl.operate.handset import Handset, HandsetConfig, Reading
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap
 from robot_rl.operate.scripted import NoOperatorConfig, ScriptedOperatorConfig
 from robot_rl.ports import InputDevice, OperatorInput
 from robot_rl.ros.graph import free_domain
+from robot_rl.ros.input_config import JoyConfig, TwistConfig
+from robot_rl.tasks import PegInsertTask
 from robot_rl.types import Driver, RobotState
 from robot_rl_hardware.reader import Reader
-from robot_rl_sim.tasks import PegInsertTask
 
 TASK = PegInsertTask()
 PERIOD_S = 0.02

@@ -19,12 +19,13 @@ import numpy as np
 import pytest
 import torch
 
-from robot_rl.bases.schedule import AsyncSchedule, schedule_of
-from robot_rl.bases.served import ServedConfig, serve_run
-from robot_rl.bases.spec import BasePolicy
-from robot_rl.config import resolve
+from robot_rl.config.registry import resolve
 from robot_rl.errors import CheckpointError, ConfigError, SetupError, SpecError
-from robot_rl.experiment import Experiment
+from robot_rl.policy.base.schedule import AsyncSchedule, schedule_of
+from robot_rl.policy.base.served import ServedConfig
+from robot_rl.policy.base.spec import BasePolicy
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.serve_policy import serve_run
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
 SPEC = Spec(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robot_rl.config import resolve
+from robot_rl.config.registry import resolve
 from robot_rl.geometry import compose, pose
 from robot_rl.ports import Clock, RobotPort
 from robot_rl.types import Command, Driver, Pose

@@ -24,14 +24,15 @@ import pytest
 import zmq
 from numpy.typing import NDArray
 
-from robot_rl.bases import groot, openpi, openvla, served
-from robot_rl.bases.mapping import padded
-from robot_rl.bases.schedule import AsyncSchedule, Schedule, schedule_of
-from robot_rl.bases.spec import BasePolicy, BaseSpec
-from robot_rl.config import resolve
+from robot_rl.config.registry import resolve
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError
 from robot_rl.link.auth import load_keys, make_keys
 from robot_rl.link.config import LinkConfig
+from robot_rl.policy.base import groot, openpi, openvla, served
+from robot_rl.policy.base.mapping import padded
+from robot_rl.policy.base.schedule import AsyncSchedule, Schedule, schedule_of
+from robot_rl.policy.base.spec import BasePolicy, BaseSpec
+from robot_rl.run.serve_policy import serve_run
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 
 SPEC = Spec(
@@ -557,9 +558,9 @@ def test_a_policy_that_fails_is_told_and_the_next_asker_is_served(
 
 def test_the_served_policy_listens_to_one_address_with_keys(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot listen"):
-        served.serve_run(tmp_path, host="0.0.0.0", port=0, keys=None, stop=threading.Event())
+        serve_run(tmp_path, host="0.0.0.0", port=0, keys=None, stop=threading.Event())
     with pytest.raises(LinkError, match="without its own keys"):
-        served.serve_run(tmp_path, host="10.1.2.3", port=0, keys=None, stop=threading.Event())
+        serve_run(tmp_path, host="10.1.2.3", port=0, keys=None, stop=threading.Event())
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.bench.vlm import bench
+from robot_rl.bench.vlm_standin import MODEL, StandIn, Truth, brightness, serving, table
 from robot_rl.errors import ConfigError, RobotRLError, SpecError
-from robot_rl.reward.vlm.bench import bench
 from robot_rl.reward.vlm.canary import Canary
-from robot_rl.reward.vlm.client import VlmClient, VlmConfig, author_of
+from robot_rl.reward.vlm.client import VlmClient, author_of
+from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.guards import Cache
 from robot_rl.reward.vlm.questions import Answer, Kind, Question, load_prompts
-from robot_rl.reward.vlm.standin import MODEL, StandIn, Truth, brightness, serving, table
 
 for package in ("httpx", "fastapi", "uvicorn"):
     pytest.importorskip(package)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from robot_rl.store.samples import frame_row, sample_spec, start_row, step_row
+from robot_rl.bench.samples import frame_row, sample_spec, start_row, step_row
 from robot_rl.store.store import Store
 from robot_rl.store.writer import StoreWriter
 from robot_rl.types import Ending, EpisodeId, Weights

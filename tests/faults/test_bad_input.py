@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robot_rl.experiment import Experiment
-from robot_rl.lockstep import LEASE, make_bench
-from robot_rl.loop import Policy
+from robot_rl.control.loop import Policy
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.lockstep import LEASE, make_bench
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId, EpisodeStart, Outcome
 

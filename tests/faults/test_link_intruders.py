@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import zmq
 
+from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.errors import LinkError
 from robot_rl.link import server as server_module
 from robot_rl.link.auth import Keys, load_keys, make_keys
@@ -19,7 +20,6 @@ from robot_rl.link.client import LinkClient
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import GetWeights, Hello, Message, Refused, Rows, Welcome, decode, encode
 from robot_rl.link.server import MAX_STRIKES, LinkServer
-from robot_rl.store.samples import episode_rows, sample_spec
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
 

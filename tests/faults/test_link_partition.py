@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.server import LinkServer
 from robot_rl.store.rows import flatten
-from robot_rl.store.samples import episode_rows, sample_spec
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
 

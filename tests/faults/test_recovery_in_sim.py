@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.experiment import Experiment
-from robot_rl.loop import Policy
+from robot_rl.control.loop import Policy
+from robot_rl.run.experiment import Experiment
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Outcome, Row, Step
 
 pytest.importorskip("robot_rl_sim", reason="the sim extra is not installed")
@@ -34,7 +34,7 @@ class Astray(Policy):
 def test_the_arm_returns_along_its_path_and_the_correction_ends_the_episode(
     tmp_path: Path, way: tuple[float, ...]
 ) -> None:
-    from robot_rl.lockstep import make_bench
+    from robot_rl.run.lockstep import make_bench
 
     experiment = Experiment.compose([
         "experiment=reach", "arbiter.rac=true", f"run_dir={tmp_path}",

@@ -67,7 +67,9 @@ def pid_of(module: str, run_dir: Path) -> int | None:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                command = (entry / "cmdline").read_bytes().decode(errors="replace")
+                command = (
+                    (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+                )
             except OSError:
                 continue
             if module in command and str(run_dir) in command and "python" in command:
@@ -76,10 +78,10 @@ def pid_of(module: str, run_dir: Path) -> int | None:
 
 
 MODULES = {
-    "learner": "robot_rl.learn.process",
-    "actor": "robot_rl.ros.actor_node",
-    "gate": "robot_rl.ros.gate_node",
-    "sim": "robot_rl.ros.sim_node",
+    "learner": "robot_rl.run.learner",
+    "actor": "robot_rl.run.nodes actor",
+    "gate": "robot_rl.run.nodes gate",
+    "sim": "robot_rl.run.nodes sim",
 }
 
 

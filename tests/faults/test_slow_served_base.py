@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from robot_rl.bases.schedule import AsyncSchedule
-from robot_rl.bases.served import NAMES, PolicyServer, ServedConfig, serve
-from robot_rl.bases.spec import BaseSpec
-from robot_rl.clock import WallClock
 from robot_rl.link.auth import load_keys, make_keys
 from robot_rl.link.config import LinkConfig
+from robot_rl.policy.base.schedule import AsyncSchedule
+from robot_rl.policy.base.served import NAMES, PolicyServer, ServedConfig, serve
+from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.safety.limits import Limits
 from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
+from robot_rl.system.clock import WallClock
 from robot_rl.types import Observation
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

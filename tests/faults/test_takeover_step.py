@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.act.takeover import GENTLE, MOTION
-from robot_rl.clock import ManualClock
-from robot_rl.experiment import Experiment
+from robot_rl.control.loop import Policy
+from robot_rl.control.takeover import GENTLE, MOTION
 from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_to_rotvec, relative
-from robot_rl.lockstep import LEASE, make_bench
-from robot_rl.loop import Policy
 from robot_rl.ports import OperatorInput, ResetPlan
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.lockstep import LEASE, make_bench
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
+from robot_rl.system.clock import ManualClock
 from robot_rl.types import Command, Outcome, Pose, RobotState
 
 ARMS = {"lag": {"spread": 4000, "full": 6000}, "mujoco": {"spread": 200, "full": 200}}

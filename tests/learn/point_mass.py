@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.act.policy import PolicyRuntime
 from robot_rl.learn.learner import Learner
+from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Outcome, Row, Step
 

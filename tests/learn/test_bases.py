@@ -12,13 +12,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from robot_rl.act.policy import PolicyRuntime
-from robot_rl.bases.own import ActBase
-from robot_rl.bases.schedule import Schedule
-from robot_rl.bases.spec import BaseSpec
-from robot_rl.config import build
+from robot_rl.bench.samples import episode_rows
+from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError, SpecError
-from robot_rl.experiment import Experiment
 from robot_rl.learn.algos.bc import BcConfig
 from robot_rl.learn.algos.bc_act import BcActConfig
 from robot_rl.learn.algos.bc_flow import BcFlowConfig
@@ -26,9 +22,13 @@ from robot_rl.learn.algos.hil_serl import HilSerlConfig
 from robot_rl.learn.algos.td3 import Td3Config
 from robot_rl.learn.replay import Batch
 from robot_rl.nets.actor import ActorNet, gripper_index
+from robot_rl.policy.base.own import ActBase
+from robot_rl.policy.base.schedule import Schedule
+from robot_rl.policy.base.spec import BaseSpec
+from robot_rl.policy.runtime import PolicyRuntime
+from robot_rl.run.experiment import Experiment
 from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
 from robot_rl.store.dataset import import_dataset
-from robot_rl.store.samples import episode_rows
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, Ending, EpisodeId, Frame, Observation, Step
 from tests.unit.fakes import FakeOperator, make_loop, start
@@ -446,7 +446,7 @@ def test_from_demonstrations_to_a_base_to_a_residual_that_begins_as_the_base(
     tmp_path: Path, kind: str
 ) -> None:
     pytest.importorskip("robot_rl_sim")
-    from robot_rl.train import train
+    from robot_rl.run.train import train
 
     size = {"flow": "algo.hidden=[32]", "act": "algo.width=16"}[kind]
     cloning = (f"algo=bc_{kind}", size, "learner.pretrain_updates=50")
@@ -473,7 +473,7 @@ def test_from_demonstrations_to_a_base_to_a_residual_that_begins_as_the_base(
 
 def test_from_a_base_to_a_student_to_a_run_without_the_base(tmp_path: Path) -> None:
     pytest.importorskip("robot_rl_sim")
-    from robot_rl.train import train
+    from robot_rl.run.train import train
 
     flow = ("algo=bc_flow", "algo.hidden=[32]", "learner.pretrain_updates=20")
     train(Experiment.compose([*SHORT, *flow, f"run_dir={tmp_path / 'base'}"]))

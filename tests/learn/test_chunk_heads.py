@@ -15,16 +15,16 @@ import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robot_rl.act.policy import PolicyRuntime
-from robot_rl.bases.own import FlowBase
-from robot_rl.config import build, resolve
+from robot_rl.config.registry import build, resolve
 from robot_rl.errors import ConfigError
-from robot_rl.experiment import Experiment
 from robot_rl.learn.algos import ChunkedConfig, PickConfig, SteerConfig
 from robot_rl.learn.algos.bc_flow import BcFlowConfig
 from robot_rl.learn.algos.chunked import Chunked
 from robot_rl.learn.replay import Batch
 from robot_rl.nets.chunk import OF_BASE, ChunkNet, SteerNet
+from robot_rl.policy.base.own import FlowBase
+from robot_rl.policy.runtime import PolicyRuntime
+from robot_rl.run.experiment import Experiment
 from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
 from robot_rl.types import Weights
 

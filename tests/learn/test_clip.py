@@ -19,14 +19,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import normalize
 
+from robot_rl.bench.samples import episode_rows
 from robot_rl.cli.reward import run
 from robot_rl.errors import CheckpointError, ConfigError, SetupError
 from robot_rl.nets.clip import ClipNet
-from robot_rl.reward.clip import ClipModel, goal_baseline, load_progress, make_clip
 from robot_rl.reward.config import PredicateRewardConfig
+from robot_rl.reward.progress.clip import ClipModel, goal_baseline, load_progress, make_clip
 from robot_rl.reward.scorer import FrameScorer
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
-from robot_rl.store.samples import episode_rows
 from robot_rl.store.store import Store
 from robot_rl.types import PROGRESS, EpisodeId, Frame, Step
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from robot_rl.config import resolve
-from robot_rl.learn import algos, bench
+from robot_rl.bench import learner as bench
+from robot_rl.config.registry import resolve
+from robot_rl.learn import algos
 from robot_rl.learn.replay import Replay
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "algo"

@@ -12,7 +12,6 @@ import pytest
 import torch
 from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
-from robot_rl.clock import ManualClock
 from robot_rl.learn import diagnostics
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
 from robot_rl.learn.diagnostics import CHECKS, Diagnostics, Figures, Finding, Setup, probe
@@ -20,6 +19,7 @@ from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.replay import Batch, EpisodeCounts, Replay, ReplaySummary
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.spec import TensorSpec
+from robot_rl.system.clock import ManualClock
 from robot_rl.types import Driver, Step
 
 COUNTS = EpisodeCounts(episodes=20, labelled=20, rewarded=15, truncated=5, toggled=12)

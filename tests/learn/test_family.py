@@ -12,9 +12,7 @@ import pytest
 import torch
 import yaml
 
-from robot_rl.act.policy import PolicyRuntime
-from robot_rl.bases.own import FlowBase
-from robot_rl.config import resolve
+from robot_rl.config.registry import resolve
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.learn.algos import (
     BcConfig,
@@ -29,6 +27,8 @@ from robot_rl.learn.learner import LearnerConfig
 from robot_rl.learn.replay import Batch
 from robot_rl.nets.cpu import need_compiler
 from robot_rl.nets.heads import HlGauss
+from robot_rl.policy.base.own import FlowBase
+from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE, ActionSpec, Spec, TensorSpec
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "algo").glob("*.yaml"))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from robot_rl.cli.train import summary
-from robot_rl.evaluate import evaluate
-from robot_rl.experiment import Experiment
 from robot_rl.report.report import write_report
-from robot_rl.train import train
+from robot_rl.run.evaluate import evaluate
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.train import train
 
 
 def pendulum(folder: Path, *words: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from robot_rl.config import resolve
+from robot_rl.config.registry import resolve
 from robot_rl.errors import CheckpointError, ConfigError
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
 from robot_rl.learn.algos.hil_serl import HilSerl

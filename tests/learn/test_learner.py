@@ -12,12 +12,12 @@ import safetensors.torch
 import torch
 from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
-from robot_rl.clock import ManualClock
 from robot_rl.errors import CheckpointError, RobotRLError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.metrics import MetricSink
+from robot_rl.system.clock import ManualClock
 from robot_rl.types import Driver
 
 ALGO = HilSerlConfig(hidden=(16, 16), batch_size=16, critics=3)

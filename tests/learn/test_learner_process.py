@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
-from robot_rl.clock import ManualClock
 from robot_rl.errors import LinkError
-from robot_rl.experiment import Experiment, TrainConfig
-from robot_rl.learn import process
 from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.learner import Learner, LearnerConfig
+from robot_rl.run import learner as process
+from robot_rl.run.experiment import Experiment, TrainConfig
 from robot_rl.store.store import Store
+from robot_rl.system.clock import ManualClock
 from robot_rl.types import Ending, Label, Row, Step
 
 

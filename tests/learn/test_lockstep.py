@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from robot_rl.evaluate import evaluate
-from robot_rl.experiment import Experiment
+from robot_rl.run.evaluate import evaluate
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.train import train
 from robot_rl.store.store import Store
-from robot_rl.train import train
 
 SMALL = [
     "experiment=reach",

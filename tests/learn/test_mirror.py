@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import ConfigError
-from robot_rl.experiment import Experiment
 from robot_rl.geometry import AXIAL, POLAR
 from robot_rl.learn.mirror import SHARE, Mirror
 from robot_rl.learn.replay import Batch
 from robot_rl.ports import ResetPlan
+from robot_rl.run.experiment import Experiment
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Pose
 
@@ -129,7 +129,7 @@ def test_what_has_no_mirror_image_is_refused(signs: Any, spec: Spec, said: str) 
 
 def test_a_run_learns_from_both_sides(tmp_path: Path) -> None:
     pytest.importorskip("robot_rl_sim")
-    from robot_rl.train import train
+    from robot_rl.run.train import train
 
     words = [
         "experiment=reach", "runtime=lockstep", "train.demos=1", "train.max_env_steps=40",

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from robot_rl.act.policy import PolicyRuntime
-from robot_rl.bases.schedule import AsyncSchedule, Schedule
-from robot_rl.bases.spec import BaseSpec
 from robot_rl.errors import ConfigError
-from robot_rl.experiment import Experiment
 from robot_rl.learn.algos.noise import NoiseConfig
 from robot_rl.learn.replay import Replay
+from robot_rl.policy.base.schedule import AsyncSchedule, Schedule
+from robot_rl.policy.base.spec import BaseSpec
+from robot_rl.policy.runtime import PolicyRuntime
+from robot_rl.run.experiment import Experiment
 from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, Frame, Observation, Step
@@ -168,8 +168,8 @@ def test_from_a_base_to_a_learner_that_chooses_its_noise(tmp_path: Path, served:
     pytest.importorskip("robot_rl_sim")
     import threading
 
-    from robot_rl.bases.served import serve_run
-    from robot_rl.train import train
+    from robot_rl.run.serve_policy import serve_run
+    from robot_rl.run.train import train
 
     short = ["experiment=reach", "train.eval_episodes=3", "train.stochastic_eval_episodes=0"]
     short += ["train.video=false", "algo.hidden=[16]"]

@@ -16,11 +16,11 @@ from point_mass import FakeStore
 from safetensors.torch import save_file
 from torch import Tensor
 
-from robot_rl.config import build
+from robot_rl.bench.learner import _rows, _spec
+from robot_rl.config.registry import build
 from robot_rl.errors import CheckpointError, ConfigError, SetupError, SpecError
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
 from robot_rl.learn.algos.hil_serl import HilSerl
-from robot_rl.learn.bench import _rows, _spec
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.encoder import Encoder, EncoderConfig, random_shift

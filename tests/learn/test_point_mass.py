@@ -15,10 +15,10 @@ from point_mass import (
     success_rate,
 )
 
-from robot_rl.act.policy import PolicyRuntime
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.learner import Learner, LearnerConfig
+from robot_rl.policy.runtime import PolicyRuntime
 
 LOCKSTEP = LearnerConfig(publish_period_s=0.0, checkpoint_updates=0)
 SMALL = HilSerlConfig(hidden=(64, 64), batch_size=128)

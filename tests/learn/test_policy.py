@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import safetensors.torch
 
-from robot_rl.act.policy import PolicyRuntime
 from robot_rl.errors import LinkError, SpecError
 from robot_rl.learn.algos import HilSerlConfig
+from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Weights
 

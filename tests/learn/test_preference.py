@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import episode_rows
 from robot_rl.cli.main import main
 from robot_rl.errors import CheckpointError, ConfigError
-from robot_rl.learn.preference import (
+from robot_rl.learn.replay import Replay, View
+from robot_rl.reward.assembly import Assembly
+from robot_rl.reward.preference.model import PreferenceModel
+from robot_rl.reward.preference.train import (
     Moment,
     PreferenceConfig,
     Reel,
@@ -20,12 +24,8 @@ from robot_rl.learn.preference import (
     reels,
     truthful,
 )
-from robot_rl.learn.replay import Replay, View
-from robot_rl.reward.assembly import Assembly
-from robot_rl.reward.preference import PreferenceModel
 from robot_rl.reward.scorer import FrameScorer
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
-from robot_rl.store.samples import episode_rows
 from robot_rl.store.store import Store
 from robot_rl.types import MODEL_REWARD, PREDICATE, PROGRESS, EpisodeId, Frame, Label, Row, Step
 

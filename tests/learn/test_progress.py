@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 import torch
 
+from robot_rl.bench.samples import episode_rows
 from robot_rl.cli.main import main
 from robot_rl.errors import ConfigError, SpecError
-from robot_rl.experiment import Experiment
 from robot_rl.learn.algos.chunked import ChunkedConfig
 from robot_rl.learn.algos.hil_serl import HilSerlConfig
-from robot_rl.learn.progress import (
+from robot_rl.learn.replay import Replay, View
+from robot_rl.reward.progress.critic import (
     AUTHOR,
-    critic_of,
     harmful,
     judge,
     leave_out,
     nothing,
     phi_of_critic,
 )
-from robot_rl.learn.replay import Replay, View
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.parts import critic_of
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
-from robot_rl.store.samples import episode_rows
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, EpisodeId, Frame, Row, Step
 
@@ -128,7 +128,7 @@ def test_the_command_from_a_critic_to_labels_and_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("robot_rl_sim")
-    from robot_rl.train import train
+    from robot_rl.run.train import train
 
     short = [
         "experiment=reach", "runtime=lockstep", "train.max_env_steps=0", "train.video=false",

@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import episode_rows
 from robot_rl.cli.reward import as_words
 from robot_rl.errors import CheckpointError, ConfigError
-from robot_rl.learn.progress_model import (
+from robot_rl.nets.encoder import EncoderConfig
+from robot_rl.report.rewards import write_reward_page
+from robot_rl.reward.progress.model import WAYS, Past, ProgressModel
+from robot_rl.reward.progress.train import (
     ProgressConfig,
     controls,
     judge_progress,
@@ -20,13 +24,9 @@ from robot_rl.learn.progress_model import (
     strips,
     targets,
 )
-from robot_rl.learn.success import Footage, SuccessConfig, footage
-from robot_rl.nets.encoder import EncoderConfig
-from robot_rl.report.rewards import write_reward_page
-from robot_rl.reward.progress import WAYS, Past, ProgressModel
 from robot_rl.reward.scorer import FrameScorer
+from robot_rl.reward.success.train import Footage, SuccessConfig, footage
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
-from robot_rl.store.samples import episode_rows
 from robot_rl.store.store import Store
 from robot_rl.types import PREDICATE, PROGRESS, EpisodeId, Frame, Label, Row, Step
 

@@ -131,7 +131,7 @@ def test_torchrun_makes_one_learner_of_two_processes(tmp_path: Path) -> None:
     (run_dir / "store.sqlite").rename(run_dir / "learner.sqlite")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     process = subprocess.Popen(
-        [*torchrun, "-m", "robot_rl.learn.process", str(run_dir)],
+        [*torchrun, "-m", "robot_rl.run.learner", str(run_dir)],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.cli.main import main
-from robot_rl.experiment import Experiment
 from robot_rl.learn.replay import Batch, Replay, View
 from robot_rl.reward.assembly import Assembly, after_change, potential_based, widened
 from robot_rl.reward.config import ClassifierRewardConfig, PredicateRewardConfig
-from robot_rl.store.samples import episode_rows, sample_spec
+from robot_rl.run.experiment import Experiment
 from robot_rl.store.store import Store
 from robot_rl.types import PROGRESS, Ending, EpisodeId, Label, Row, Step
 

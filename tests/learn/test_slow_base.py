@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from robot_rl.act.policy import PolicyRuntime
-from robot_rl.bases.schedule import AsyncSchedule
-from robot_rl.bases.spec import BaseSpec
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.learn.algos.hil_serl import HilSerlConfig
 from robot_rl.learn.replay import Replay
+from robot_rl.policy.base.schedule import AsyncSchedule
+from robot_rl.policy.base.spec import BaseSpec
+from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.spec import BASE_ACTION
 from robot_rl.types import Ending, Observation, Step
 from tests.unit.fakes import TASK, make_loop, start

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robot_rl.experiment import Experiment
-from robot_rl.learn.success import Footage
-from robot_rl.store.scenes import scene_log
+from robot_rl.reward.success.train import Footage
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.parts import scene_log
 from robot_rl.types import EpisodeId, Frame
 
 pytest.importorskip("robot_rl_sim")
@@ -49,7 +49,7 @@ def orange(pictures: np.ndarray) -> np.ndarray:
 
 
 def test_only_the_objects_are_gone(tmp_path: Path) -> None:
-    from robot_rl.reward.staged import without_objects
+    from robot_rl.reward.success.staged import without_objects
 
     good, poor = recorded(tmp_path)
     (empty,) = without_objects(tmp_path, [good, poor])
@@ -61,7 +61,7 @@ def test_only_the_objects_are_gone(tmp_path: Path) -> None:
 
 
 def test_a_run_without_scenes_has_none(tmp_path: Path) -> None:
-    from robot_rl.reward.staged import without_objects
+    from robot_rl.reward.success.staged import without_objects
 
     films = recorded(tmp_path)
     (tmp_path / "scenes.bin").unlink()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from robot_rl import study as module
 from robot_rl.errors import ConfigError
-from robot_rl.study import VARIANTS, command, draw, study, with_predecessors
+from robot_rl.run import study as module
+from robot_rl.run.study import VARIANTS, command, draw, study, with_predecessors
 
 RESULT = {
     "deterministic": {"successes": 9, "episodes": 10, "cycle_time_s_mean": 2.0},
@@ -89,7 +89,7 @@ def test_recorded_data_is_asked_for_before_anything_runs(tmp_path: Path) -> None
 
 
 def test_every_variant_is_a_command_that_train_accepts(tmp_path: Path) -> None:
-    from robot_rl.experiment import Experiment
+    from robot_rl.run.experiment import Experiment
 
     for name in VARIANTS:
         words = command(name, "peg_insert", 1, folder=tmp_path, extra=(), dataset="runs/data")

@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import episode_rows
 from robot_rl.cli.main import main
 from robot_rl.errors import CheckpointError, ConfigError
-from robot_rl.experiment import Experiment
 from robot_rl.learn.replay import Replay
-from robot_rl.learn.success import (
+from robot_rl.nets.encoder import EncoderConfig
+from robot_rl.ports import RewardResult
+from robot_rl.reward.predicate import PredicateReward
+from robot_rl.reward.success.model import ClassifierReward, SuccessModel, Where
+from robot_rl.reward.success.train import (
     HACKS,
     Footage,
     SuccessConfig,
@@ -24,12 +28,8 @@ from robot_rl.learn.success import (
     learn_success,
     split,
 )
-from robot_rl.nets.encoder import EncoderConfig
-from robot_rl.ports import RewardResult
-from robot_rl.reward.classifier import ClassifierReward, SuccessModel, Where
-from robot_rl.reward.predicate import PredicateReward
+from robot_rl.run.experiment import Experiment
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
-from robot_rl.store.samples import episode_rows
 from robot_rl.store.store import Store
 from robot_rl.types import SUCCESS_SCORE, Driver, Ending, EpisodeId, Frame, Label, Row, Step
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from robot_rl.bench.vlm_standin import MODEL, Following, StandIn, Truth, serving
 from robot_rl.cli.main import main
-from robot_rl.experiment import Experiment
 from robot_rl.learn.learner import Learner
-from robot_rl.learn.preference import reels
+from robot_rl.reward.preference.train import reels
 from robot_rl.reward.vlm.prefer import asking
-from robot_rl.reward.vlm.standin import MODEL, Following, StandIn, Truth, serving
+from robot_rl.run.experiment import Experiment
 from robot_rl.store.review import VLM_SUCCESS
 from robot_rl.store.store import Store
 from robot_rl.types import Step

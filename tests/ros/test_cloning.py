@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import new_domain
 
-from robot_rl.experiment import Experiment
-from robot_rl.train import train
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.train import train
 
 pytestmark = pytest.mark.ros
 DEMOS, UPDATES = 3, 400

@@ -18,13 +18,12 @@ import pytest
 import yaml
 from conftest import HAS_ROS, NO_ROS
 
-from robot_rl.config import REGISTRY, resolve
+from robot_rl.config.registry import REGISTRY, resolve
 from robot_rl.errors import ConfigError, SetupError
-from robot_rl.experiment import Experiment
 from robot_rl.ros import docs, graph, parameters
 from robot_rl.ros.graph import (
     IMAGE_PROFILE,
-    MODULES,
+    KINDS,
     PROFILE_VARIABLE,
     NodeSpec,
     RealGraphConfig,
@@ -34,8 +33,9 @@ from robot_rl.ros.graph import (
     sim_graph,
     stop_order,
 )
-from robot_rl.ros.run import graph_of
 from robot_rl.ros.topics import CLOCK, DIAGNOSTICS, SERVICES, TOPICS
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.graph import graph_of
 
 REPO = Path(__file__).resolve().parents[2]
 ROS = REPO / "robot_rl" / "ros"
@@ -51,8 +51,9 @@ ROS_CONFIGS = [p for p in (REPO / "configs" / "ros").glob("*.yaml") if p.stem in
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_node_of_every_graph_exists_and_declares_its_parameters(name: str) -> None:
     for spec in GRAPHS[name]():
-        assert importlib.util.find_spec(spec.module) is not None
-        assert "def main(args" in (ROS / f"{spec.module.split('.')[-1]}.py").read_text()
+        assert spec.module == "robot_rl.run.nodes"
+        nodes = (REPO / "robot_rl" / "run" / "nodes.py").read_text()  # importing it takes rclpy
+        assert f"def {spec.kind}(args" in nodes and f'"{spec.kind}": {spec.kind},' in nodes
         assert parameters.check(spec.name, spec.params) == dict(spec.params)
 
 
@@ -224,7 +225,7 @@ def launch_double(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
     module("launch.substitutions", LaunchConfiguration=Configuration)
     module("launch_ros")
     module("launch_ros.actions", Node=Node)
-    monkeypatch.delitem(sys.modules, "robot_rl.ros.launch_front", raising=False)
+    monkeypatch.delitem(sys.modules, "robot_rl.run.launch", raising=False)
     return Node
 
 
@@ -272,7 +273,7 @@ def test_launch_files_start_exactly_the_graph_of_the_run(
     assert [n.kwargs["name"] for n in nodes] == [s.name for s in expected]
     for node, spec in zip(nodes, expected, strict=True):
         assert isinstance(node, launch_double)
-        assert node.kwargs["arguments"] == ["-m", spec.module]
+        assert node.kwargs["arguments"] == ["-m", spec.module, spec.kind]
         assert node.kwargs["executable"] == sys.executable
         assert node.kwargs["parameters"] == [dict(spec.params)]
         assert node.kwargs["namespace"] == spec.namespace
@@ -306,7 +307,7 @@ def test_bringup_installs_every_launch_file_and_config_and_its_scripts_exist(
     wanted = set((REPO / "launch").glob("*.launch.py")) | set((REPO / "configs").rglob("*.yaml"))
     assert wanted <= installed and all(path.is_file() for path in installed)
     scripts = dict(line.split(" = ") for line in got["entry_points"]["console_scripts"])
-    assert scripts == {kind: f"{module}:main" for kind, module in MODULES.items()}
+    assert scripts == {kind: f"robot_rl.run.nodes:{kind}" for kind in KINDS}
     assert (BRINGUP / "resource" / "robot_rl_bringup").is_file()
     assert "lib/robot_rl_bringup" in (BRINGUP / "setup.cfg").read_text()
 
@@ -343,8 +344,8 @@ def test_the_parameter_tables_hold_their_own_defaults() -> None:
 def test_who_works_at_the_page_decides_who_looks_and_who_acknowledges(
     operator: list[str], nodes: set[str], unattended: bool, tmp_path: Path
 ) -> None:
-    from robot_rl.experiment import Experiment
-    from robot_rl.ros.run import graph_of, with_console
+    from robot_rl.run.experiment import Experiment
+    from robot_rl.run.graph import graph_of, with_console
 
     overrides = ["experiment=peg_insert", "runtime=ros", f"run_dir={tmp_path}"]
     experiment = Experiment.compose([*overrides, *operator])

@@ -25,14 +25,15 @@ from std_msgs.msg import Bool
 
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError
 from robot_rl.geometry import pose
-from robot_rl.operate.devices import JoyConfig, TwistConfig
 from robot_rl.operate.handset import AXES, Reading
 from robot_rl.ports import OperatorInput
 from robot_rl.ros import operator_node, wire
+from robot_rl.ros.input_config import JoyConfig, TwistConfig
 from robot_rl.ros.input_devices import JoySource, TwistSource
 from robot_rl.ros.runtime import node_shell, prepare_environment
+from robot_rl.run.experiment import Experiment
+from robot_rl.tasks import PegInsertTask
 from robot_rl.types import RobotState
-from robot_rl_sim.tasks import PegInsertTask
 
 pytestmark = pytest.mark.ros
 
@@ -313,7 +314,7 @@ def test_an_operator_that_cannot_be_opened_ends_the_node_with_the_reason(
 
     connect = gamepad.connect
     monkeypatch.setattr(gamepad, "connect", lambda config: connect(config, list))
-    run = write_run(tmp_path / "other", operator="gamepad")
-    shell = SimpleNamespace(params={"run_dir": str(run)}, node=polled.shell.node)
+    experiment = Experiment.load(write_run(tmp_path / "other", operator="gamepad"))
+    shell = SimpleNamespace(params={}, node=polled.shell.node)
     with pytest.raises(RobotRLError, match="no gamepad found"):
-        operator_node.body(shell)  # type: ignore[arg-type]
+        operator_node.run_operator(shell, experiment.operator, experiment.task)  # type: ignore[arg-type]

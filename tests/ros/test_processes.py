@@ -15,10 +15,10 @@ from conftest import World, wait_for
 from probe import Probe
 from std_msgs.msg import String
 
-from robot_rl import priority
 from robot_rl.geometry import pose
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher
+from robot_rl.system import priority
 
 pytestmark = pytest.mark.ros
 

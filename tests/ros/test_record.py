@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import new_domain
 
-from robot_rl.experiment import Experiment
-from robot_rl.record import record
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.record import record
 from robot_rl.store.store import Store
 
 pytestmark = pytest.mark.ros

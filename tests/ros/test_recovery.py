@@ -17,7 +17,7 @@ from conftest import World, new_domain, wait_for, write_run
 
 from robot_rl.errors import SetupError
 from robot_rl.ros import supervise, topics
-from robot_rl.ros.graph import MODULES, NodeSpec, SimGraphConfig, sim_graph
+from robot_rl.ros.graph import NODES_MODULE, NodeSpec, SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import BOOTSTRAP_GUARD, Supervisor, environment
 
 pytestmark = pytest.mark.ros
@@ -144,7 +144,7 @@ def test_nodes_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
         from pathlib import Path
         from robot_rl.ros.graph import NodeSpec
         from robot_rl.ros.supervise import Supervisor
-        graph = (NodeSpec({MODULES["watchdog"]!r}, "watchdog"),)
+        graph = (NodeSpec({NODES_MODULE!r}, "watchdog", kind="watchdog"),)
         s = Supervisor(graph, Path({str(run_dir)!r}), {new_domain()})
         s.start()
         sys.stdout.write(str(s.pids()["watchdog"]) + "\\n"); sys.stdout.flush()
@@ -195,7 +195,7 @@ def test_a_wrong_parameter_ends_the_node_with_one_clear_error(
     words: list[str], message: str
 ) -> None:
     env = os.environ | {"ROS_DOMAIN_ID": str(new_domain())}
-    command = [sys.executable, "-m", MODULES["watchdog"], "--ros-args", *words]
+    command = [sys.executable, "-m", NODES_MODULE, "watchdog", "--ros-args", *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 2
     assert message in done.stderr and "Traceback" not in done.stderr

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.act.arbiter import Arbiter, ArbiterConfig
-from robot_rl.clock import ManualClock
-from robot_rl.loop import ControlLoop, Policy
+from robot_rl.control.arbiter import Arbiter, ArbiterConfig
+from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.ports import Gate, InputDevice, OperatorInput, ResetPlan
 from robot_rl.reward.predicate import PredicateReward
+from robot_rl.system.clock import ManualClock
+from robot_rl.tasks import ReachTask
 from robot_rl.types import (
     Command,
     EpisodeId,
@@ -22,7 +23,6 @@ from robot_rl.types import (
     Row,
     Verdict,
 )
-from robot_rl_sim.tasks import ReachTask
 
 TASK = ReachTask()
 

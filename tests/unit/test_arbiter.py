@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robot_rl.act.arbiter import Arbiter, ArbiterConfig, Decision
-from robot_rl.act.takeover import TRANSITIONS, Phase, Signal, ramp_weight
+from robot_rl.control.arbiter import Arbiter, ArbiterConfig, Decision
+from robot_rl.control.takeover import TRANSITIONS, Phase, Signal, ramp_weight
 from robot_rl.errors import SafetyError
 from robot_rl.geometry import pose
 from robot_rl.ports import OperatorInput
@@ -76,7 +76,7 @@ def test_letting_go_hands_back_in_the_same_tick_by_default() -> None:
     bench = Bench(debounce_samples=1)
     bench.tick(False), bench.tick(True)
     back = bench.tick(False)
-    assert back.driver is Driver.POLICY and back.segment_changed and back.segment == 2
+    assert back.driver is Driver.POLICY and back.segment == 2
     name, detail = back.events[0]
     assert name == "release" and detail == "device=gamepad driver=correction reason=let_go"
 
@@ -204,10 +204,9 @@ def test_promises_hold_for_any_device(
         assert np.abs(decision.action).max() <= 1.0 and decision.action.dtype == np.float32
         if last is not None:
             changed = decision.driver is not last.driver
-            assert decision.segment_changed is changed
             assert decision.segment == last.segment + changed
         else:
-            assert decision.segment == 0 and not decision.segment_changed
+            assert decision.segment == 0
         last = decision
     assert len(bench.arbiter.end_episode()) == open_takeovers
 

@@ -19,8 +19,9 @@ from synthetic_run import write_run
 
 from robot_rl.cli import common
 from robot_rl.cli.doctor import CHECKS, Finding, examine
-from robot_rl.cli.main import VERBS, main
-from robot_rl.experiment import Experiment
+from robot_rl.cli.main import NODES, VERBS, main
+from robot_rl.cli.node import TEXTS
+from robot_rl.run.experiment import Experiment
 
 CLI = Path(common.__file__).parent
 
@@ -40,6 +41,9 @@ def test_help_lists_every_verb_and_every_verb_is_a_module(
     text = capsys.readouterr().out
     for verb in VERBS:
         assert f"  {verb} " in text
+        if verb in NODES:
+            assert verb in TEXTS
+            continue
         module = f"{verb}_" if keyword.iskeyword(verb) else verb.replace("-", "_")
         assert (CLI / f"{module}.py").is_file()
 
@@ -149,7 +153,7 @@ def test_config_prints_every_value_in_force_and_runs_nothing(
 def test_check_explains_every_experiment(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from robot_rl.compose import options
+    from robot_rl.config.compose import options
 
     assert main(["check", "--json", str(tmp_path / "c.json")]) == 0
     out = capsys.readouterr().out
@@ -205,7 +209,7 @@ def _fake_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, successes: i
         return result
 
     monkeypatch.chdir(tmp_path)
-    _engine(monkeypatch, "robot_rl.train", train=train)
+    _engine(monkeypatch, "robot_rl.run.train", train=train)
 
 
 def test_train_prints_the_figures_writes_json_and_the_report(
@@ -293,7 +297,7 @@ def test_up_shows_the_graph_without_ros(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["up", "experiment=reach", "--print"]) == 0
     out = capsys.readouterr().out
     for node in ("sim", "gate", "watchdog", "operator", "actor"):
-        assert f"robot_rl.ros.{node}_node" in out
+        assert f"python -m robot_rl.run.nodes {node}\n" in out
 
 
 def test_node_verbs_list_their_parameters_without_ros(capsys: pytest.CaptureFixture[str]) -> None:

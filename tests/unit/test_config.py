@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from robot_rl.compose import compose, config_dir, groups, options
-from robot_rl.config import REGISTRY, build, register, resolve
+from robot_rl.config.compose import compose, config_dir, groups, options
+from robot_rl.config.registry import REGISTRY, build, register, resolve
 from robot_rl.errors import ConfigError
-from robot_rl.experiment import GROUPS, Experiment, TrainConfig
+from robot_rl.run.experiment import GROUPS, Experiment, TrainConfig
 
 EXPERIMENTS = options("experiment")
 

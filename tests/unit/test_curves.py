@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robot_rl.control.statistics import wilson
 from robot_rl.report.curves import WINDOW, learning_curve, picture
-from robot_rl.report.stats import wilson
 
 
 def run(folder: Path, outcomes: list[tuple[bool, int]], length: int = 10) -> Path:

@@ -11,7 +11,7 @@ from synthetic_run import write_run
 
 from robot_rl.cli import export, import_, progress
 from robot_rl.errors import ConfigError, StoreError
-from robot_rl.experiment import Experiment
+from robot_rl.run.experiment import Experiment
 from robot_rl.store.store import Store
 
 TASK = "experiment=peg_insert_easy"

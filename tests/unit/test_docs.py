@@ -48,7 +48,7 @@ def test_every_verb_and_make_target_in_the_docs_exists(page: Path) -> None:
 
 
 def test_the_experiments_that_the_docs_name_exist() -> None:
-    from robot_rl.compose import options
+    from robot_rl.config.compose import options
 
     for page in PAGES:
         for name in re.findall(r"experiment=(\w+)", page.read_text()):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from robot_rl.env import RobotEnv
+from robot_rl.control.env import RobotEnv
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
+from robot_rl.tasks import LiftTask, PegInsertTask, ReachTask
 from robot_rl_sim.envs import TASKS
 from robot_rl_sim.robot import MujocoRobot
-from robot_rl_sim.tasks import LiftTask, PegInsertTask, ReachTask
 
 
 def make(task: object, gated: bool = True) -> RobotEnv:

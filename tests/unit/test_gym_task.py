@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from robot_rl.control.gym_loop import GymBench, GymLoop
 from robot_rl.errors import ConfigError, RobotRLError, SetupError, SpecError
-from robot_rl.experiment import Experiment
-from robot_rl.gym_loop import GymBench, GymLoop
-from robot_rl.gym_task import GymTask
-from robot_rl.lockstep import make_bench
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.lockstep import make_bench
 from robot_rl.spec import BoxActionSpec, spec_from_dict
 from robot_rl.store.store import Store
+from robot_rl.tasks.gym import GymTask
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Row, Step
 from tests.unit.fakes import FakePolicy
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from test_handset import CONFIG, PERIOD_S, Hand, motion
 
 from robot_rl.errors import ConfigError, RobotRLError
-from robot_rl.experiment import Experiment
 from robot_rl.geometry import pose
 from robot_rl.operate.calibration import (
     AXES,
@@ -28,6 +27,7 @@ from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import JOY_LAYOUTS, InputMap
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.ports import InputDevice, OperatorInput, Task
+from robot_rl.run.experiment import Experiment
 from robot_rl.types import RobotState
 
 # --- calibration ----------------------------------------------------------------------------------

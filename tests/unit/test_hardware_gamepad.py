@@ -22,10 +22,10 @@ evdev = pytest.importorskip("evdev", reason="evdev is not installed: Linux only"
 from evdev import AbsInfo, ecodes  # noqa: E402
 
 from robot_rl.errors import ConfigError, SetupError  # noqa: E402
-from robot_rl.operate.devices import GamepadConfig  # noqa: E402
 from robot_rl.operate.handset import Handset, Reading  # noqa: E402
 from robot_rl.operate.held import HeldDevice  # noqa: E402
 from robot_rl_hardware import gamepad, reader  # noqa: E402
+from robot_rl_hardware.gamepad import GamepadConfig  # noqa: E402
 from robot_rl_hardware.reader import Found, Reader  # noqa: E402
 
 FACE = ["BTN_SOUTH", "BTN_EAST", "BTN_NORTH", "BTN_WEST", "BTN_TL", "BTN_TR", "BTN_SELECT"]

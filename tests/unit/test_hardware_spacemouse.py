@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import ConfigError, SetupError
-from robot_rl.operate.devices import SpaceMouseConfig
 from robot_rl_hardware import spacemouse
 from robot_rl_hardware.reader import Found, Reader
-from robot_rl_hardware.spacemouse import Part, parse
+from robot_rl_hardware.spacemouse import Part, SpaceMouseConfig, parse
 
 # seen on the wire: a SpaceMouse Compact that is pushed down and turned, a SpaceNavigator's buttons
 RECORDED = [

@@ -16,9 +16,9 @@ from test_hardware_gamepad import F710, FakePad
 from robot_rl.cli import devices
 from robot_rl.errors import ConfigError
 from robot_rl.operate.calibration import load_rest, rest_file
-from robot_rl.operate.devices import GamepadConfig
 from robot_rl.operate.handset import Handset, HandsetConfig, Reading
 from robot_rl_hardware import gamepad, spacemouse
+from robot_rl_hardware.gamepad import GamepadConfig
 from robot_rl_hardware.reader import Found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robot_rl.config import resolve
+from robot_rl.config.registry import resolve
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.link.auth import ensure_keys, keys_for, load_keys, make_keys, role_of
 from robot_rl.link.config import LinkConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from robot_rl.link.bench import bench
+from robot_rl.bench.link import bench
 
 
 def test_bench_reports_figures_that_hang_together() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import zmq
 
-from robot_rl.actor import BACKLOG_ROWS, BACKLOG_STEPS, Actor
+from robot_rl.bench.samples import episode_rows, sample_spec, start_row
 from robot_rl.errors import LinkError, StoreError
 from robot_rl.link import server as server_module
 from robot_rl.link import session as session_module
@@ -24,10 +24,10 @@ from robot_rl.link.client import NOT_STARTED, LinkClient
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import Message, encode
 from robot_rl.link.server import FRAME_BYTES, MAX_STRIKES, LinkServer
+from robot_rl.run.actor import BACKLOG_ROWS, BACKLOG_STEPS, Actor
 from robot_rl.spec import Spec
 from robot_rl.store import schema
 from robot_rl.store.rows import flatten
-from robot_rl.store.samples import episode_rows, sample_spec, start_row
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, Weights
 

@@ -9,6 +9,7 @@ import msgpack
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.errors import CodecError, LinkError
 from robot_rl.link.frames import (
     HEADER,
@@ -28,7 +29,6 @@ from robot_rl.link.frames import (
 )
 from robot_rl.spec import PROTOCOL_VERSION
 from robot_rl.store.rows import flatten
-from robot_rl.store.samples import episode_rows, sample_spec
 from robot_rl.types import EpisodeId, Label, Weights
 
 SPEC = sample_spec(images=1, image_size=4)

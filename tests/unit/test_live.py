@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -38,9 +37,8 @@ class Mirror:
     def close(self) -> None: ...
 
 
-def experiment(run_dir: Path, mirror: Any = None) -> Any:
-    make = mirror or (lambda *_: Mirror())
-    return SimpleNamespace(run_dir=write_run(run_dir), is_simulated=True, mirror=make)
+def live_report(run_dir: Path, mirror: Any = None) -> live.Live:
+    return live.Live(write_run(run_dir), mirror or (lambda *_: Mirror()))
 
 
 def episode(index: int, success: float, human: float, prefix: str = "") -> dict[str, float]:
@@ -60,7 +58,7 @@ def record(run_dir: Path, index: int) -> None:
 def test_the_first_success_without_help_is_drawn_when_its_scenes_are_there(
     prefix: str, tmp_path: Path
 ) -> None:
-    shown = live.Live(experiment(tmp_path))
+    shown = live_report(tmp_path)
     picture = tmp_path / FIRST_SUCCESS
     shown.update(episode(0, 0.0, 0.0, prefix))
     shown.update(episode(1, 1.0, 0.2, prefix))  # with help
@@ -84,7 +82,7 @@ def test_without_opengl_the_run_goes_on_without_a_picture(
     def broken(*_: object) -> Any:
         raise SetupError("no OpenGL", expected="EGL", got="none", fix="install it")
 
-    shown = live.Live(experiment(tmp_path, broken))
+    shown = live_report(tmp_path, broken)
     record(tmp_path, 0)
     for index in range(2):
         shown.update(episode(index, 1.0, 0.0))
@@ -95,7 +93,7 @@ def test_without_opengl_the_run_goes_on_without_a_picture(
 def test_the_report_is_written_again_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = live.Live(experiment(tmp_path))
+    shown = live_report(tmp_path)
     shown.update({})
     assert not (tmp_path / "report.html").exists()
     monkeypatch.setattr(live, "EVERY_S", 0.0)

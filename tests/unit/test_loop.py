@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robot_rl.clock import ManualClock
+from robot_rl.control.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS
 from robot_rl.geometry import pose
-from robot_rl.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS
 from robot_rl.ports import OperatorInput
 from robot_rl.store.review import review
+from robot_rl.system.clock import ManualClock
 from robot_rl.types import (
     Command,
     Driver,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from robot_rl.mastery import bench, judge, simulate
-from robot_rl.report.stats import wilson
+from robot_rl.bench.exam import bench
+from robot_rl.control.mastery import judge, simulate
+from robot_rl.control.statistics import wilson
 
 
 def test_an_exam_goes_on_until_its_interval_or_its_failures_decide() -> None:

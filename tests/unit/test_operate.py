@@ -9,8 +9,8 @@ import pytest
 
 from robot_rl.geometry import pose
 from robot_rl.operate.scripted import NoOperator, ScriptedOperator, ScriptedOperatorConfig
+from robot_rl.tasks import PegInsertTask
 from robot_rl.types import Driver, RobotState
-from robot_rl_sim.tasks import PegInsertTask
 
 TASK = PegInsertTask()
 CONFIG = ScriptedOperatorConfig(stuck_s=1.0, drive_s=0.5, corridor_m=0.03)

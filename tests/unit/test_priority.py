@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from robot_rl import priority
+from robot_rl.system import priority
 
 
 @pytest.fixture

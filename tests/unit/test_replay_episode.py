@@ -16,12 +16,12 @@ import pytest
 
 from robot_rl.cli.main import main
 from robot_rl.cli.replay import line
+from robot_rl.control.loop import Policy
 from robot_rl.errors import ConfigError, SetupError, StoreError
-from robot_rl.experiment import Experiment
-from robot_rl.lockstep import make_bench
-from robot_rl.loop import Policy
-from robot_rl.replay_episode import replay, ruler_of
-from robot_rl.session import Session
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.lockstep import make_bench
+from robot_rl.run.parts import session_of
+from robot_rl.run.replay import replay, ruler_of
 from robot_rl.spec import Spec
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeStart, Event, Row
@@ -49,7 +49,7 @@ def record(folder: Path, *words: str) -> Path:
     experiment.save()
     with Store(folder / "store.sqlite", spec=experiment.task.spec, reserve_bytes=0) as store:
         bench: Any = make_bench(experiment, Untrained(), record=store.append)
-        session = Session(bench.loop, bench.reset, experiment, metrics=Lines(), store=store)
+        session = session_of(experiment, bench.loop, bench.reset, metrics=Lines(), store=store)
         session.demos()
         for seed in (1, 2, 3):
             session.episode("train", seed)

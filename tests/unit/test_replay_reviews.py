@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.learn.replay import Replay, View
 from robot_rl.reward.assembly import Assembly
-from robot_rl.store.samples import episode_rows, sample_spec
 from robot_rl.types import MODEL_REWARD, Driver, Ending, EpisodeId, Label, Row, Step
 from tests.unit.test_replay import SPEC, episode_id
 from tests.unit.test_replay_views import corrected

@@ -65,13 +65,12 @@ def test_a_read_of_several_steps_never_leaves_its_segment(seed: int) -> None:
         assert batch.mask[i] == (sources[-1].ending is not Ending.TERMINATED)
 
 
-def test_a_read_is_as_long_as_the_episode_allows_with_any_stride() -> None:
+def test_a_read_is_as_long_as_the_episode_allows() -> None:
     replay = Replay(SPEC, 100)
     replay.ingest(episode(0, length=7))
     first = np.array([replay._episodes[episode_id(0)].steps[0]])
-    steps = replay.read(first, 3, stride=3)
-    assert replay._action[steps[0], 1].tolist() == [0, 3, 6]
-    assert (replay.read(first, 4, stride=3)[0, 3:] == -1).all()
+    assert replay._action[replay.read(first, 7)[0], 1].tolist() == [*range(7)]
+    assert (replay.read(first, 9)[0, 7:] == -1).all()
 
 
 def corrected(number: int, drivers: list[Driver], success: bool = True) -> list[Row]:

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robot_rl.act.reset import ResetMotion
+from robot_rl.control.reset import ResetMotion
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose
 from robot_rl.ports import ResetPlan

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import sample_spec, start_row, step_row
+from robot_rl.bench.vlm_standin import MODEL, StandIn, Truth, brightness, recorded, serving, table
 from robot_rl.errors import ConfigError, SpecError
 from robot_rl.reward.config import VlmRewardConfig
 from robot_rl.reward.vlm.canary import Canary
-from robot_rl.reward.vlm.client import VlmClient, VlmConfig
+from robot_rl.reward.vlm.client import VlmClient
+from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.questions import Kind
-from robot_rl.reward.vlm.standin import MODEL, StandIn, Truth, brightness, recorded, serving, table
 from robot_rl.reward.vlm.worker import (
     HELD,
     MAX_FAILED,
@@ -25,7 +27,6 @@ from robot_rl.reward.vlm.worker import (
     RewardWorker,
     WorkerConfig,
 )
-from robot_rl.store.samples import sample_spec, start_row, step_row
 from robot_rl.store.store import EPISODE_ABORTED, Store
 from robot_rl.types import (
     PROGRESS,

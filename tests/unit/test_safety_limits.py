@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from robot_rl.config import resolve
+from robot_rl.config.registry import resolve
 from robot_rl.errors import ConfigError, SafetyError
 from robot_rl.safety.limits import Limits
 

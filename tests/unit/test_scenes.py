@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from robot_rl.geometry import pose
-from robot_rl.store.scenes import SCENES, SceneLog, Scenes, scene_log
+from robot_rl.run.parts import scene_log
+from robot_rl.store.scenes import SCENES, SceneLog, Scenes
 from robot_rl.types import EpisodeId, Frame, RobotState
 
 

@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.errors import RobotRLError
-from robot_rl.experiment import TrainConfig
-from robot_rl.loop import EpisodeSummary
-from robot_rl.safety.limits import Limits
-from robot_rl.session import (
+from robot_rl.control.loop import EpisodeSummary
+from robot_rl.control.session import (
     EVAL_SEED,
     EXAM_SEED,
     FAILED_DEMOS,
@@ -24,6 +21,10 @@ from robot_rl.session import (
     Session,
     restore_progress,
 )
+from robot_rl.errors import RobotRLError
+from robot_rl.run.experiment import TrainConfig
+from robot_rl.run.parts import session_of
+from robot_rl.safety.limits import Limits
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeStart
 from tests.unit.fakes import TASK, make_loop
@@ -64,10 +65,10 @@ def make_session(**changes: object) -> tuple[Session, list[EpisodeStart], Lines]
             robot.tcp = robot.objects["target"]
 
     lines = Lines()
-    session = Session(
+    session = session_of(
+        experiment(changes.get("train", TRAIN)),  # type: ignore[arg-type]
         loop,
         reset,
-        experiment(changes.get("train", TRAIN)),  # type: ignore[arg-type]
         metrics=lines,
         actor="a",
     )
@@ -178,10 +179,10 @@ def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
         def reset(plan: object, start: EpisodeStart) -> None:
             robot.tcp = robot.objects["target"]
 
-        session = Session(
+        session = session_of(
+            experiment(dataclasses.replace(TRAIN, max_env_steps=5, min_env_steps=10)),
             loop,
             reset,
-            experiment(dataclasses.replace(TRAIN, max_env_steps=5, min_env_steps=10)),
             metrics=Lines(),
             store=store,
             actor="a",

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from robot_rl.bench.env import bench_env
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.ports import Camera
+from robot_rl.tasks import LiftTask, PegInsertTask
 from robot_rl_sim import camera as camera_module
-from robot_rl_sim.bench import bench_env
 from robot_rl_sim.camera import MujocoCamera, VideoCamera
 from robot_rl_sim.robot import MujocoRobot
-from robot_rl_sim.tasks import LiftTask, PegInsertTask
 
 pytestmark = pytest.mark.gl
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from robot_rl.tasks import LiftTask, PegInsertTask
+from robot_rl.tasks.common import SimTask
 from robot_rl.types import Command, Driver
 from robot_rl_sim.robot import MujocoRobot
-from robot_rl_sim.tasks import LiftTask, PegInsertTask
-from robot_rl_sim.tasks.common import SimTask
 
 POLLS = 5  # per control period, as operator/joy at 50 Hz
 

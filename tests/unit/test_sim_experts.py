@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robot_rl.config import resolve
+from robot_rl.config.registry import resolve
+from robot_rl.tasks import SimTask
 from robot_rl.types import Command, Driver
 from robot_rl_sim.robot import MujocoRobot
-from robot_rl_sim.tasks import SimTask
 
 
 def run_episode(task: SimTask, robot: MujocoRobot, seed: int, skill: float | None) -> int | None:

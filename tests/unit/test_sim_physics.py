@@ -12,11 +12,11 @@ import pytest
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, rotation_error
 from robot_rl.ports import ResetPlan
+from robot_rl.tasks import LiftTask, PegInsertTask, ReachTask, SimTask
 from robot_rl.types import Command, Driver, Pose
 from robot_rl_sim import franka
 from robot_rl_sim.builder import build_model
 from robot_rl_sim.robot import MujocoRobot
-from robot_rl_sim.tasks import LiftTask, PegInsertTask, ReachTask, SimTask
 
 
 def go(robot: MujocoRobot, target: Pose, seconds: float, width_m: float | None = None) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.config import resolve
+from robot_rl.config.registry import resolve
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import compose, inverse, pose
 from robot_rl.ports import Task
+from robot_rl.tasks import LiftTask, PegInsertTask, PickInsertTask, ReachTask, SimTask
+from robot_rl.tasks.common import tool_down, upright
 from robot_rl.types import Pose, RobotState
-from robot_rl_sim.tasks import LiftTask, PegInsertTask, PickInsertTask, ReachTask, SimTask
-from robot_rl_sim.tasks.common import tool_down, upright
 
 TASKS = ("peg_insert", "lift", "pick_insert", "reach")
 
@@ -83,7 +83,7 @@ def test_starts_are_reproducible_and_inside_the_workspace(name: str) -> None:
 
 
 def test_importing_tasks_does_not_import_the_simulator() -> None:
-    code = "import sys, robot_rl_sim.tasks; sys.exit('mujoco' in sys.modules)"
+    code = "import sys, robot_rl.tasks; sys.exit('mujoco' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robot_rl.errors import CodecError, ConflictError, RobotRLError, SpecError, StoreError
-from robot_rl.store.rows import FlatRow, Kind, flatten, restore
-from robot_rl.store.samples import (
+from robot_rl.bench.samples import (
     episode_rows,
     frame_row,
     sample_spec,
     start_row,
     step_row,
 )
+from robot_rl.errors import CodecError, ConflictError, RobotRLError, SpecError, StoreError
+from robot_rl.store.rows import FlatRow, Kind, flatten, restore
 from robot_rl.store.store import EPISODE_ABORTED, RESERVE_VARIABLE, Store
 from robot_rl.types import (
     PREDICATE,

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import episode_rows, frame_row, sample_spec, start_row, step_row
 from robot_rl.errors import CodecError, StoreError
-from robot_rl.store.samples import episode_rows, frame_row, sample_spec, start_row, step_row
 from robot_rl.store.store import Store
 from robot_rl.store.writer import StoreWriter
 from robot_rl.types import EpisodeId

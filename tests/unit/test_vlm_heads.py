@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.reward.vlm.client import VlmConfig
+from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.heads import Heads, read
 from robot_rl.reward.vlm.questions import Kind, Question
 

@@ -17,6 +17,7 @@ from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.cpu import need_compiler
 from robot_rl.nets.encoder import random_shift
 from robot_rl.nets.observation import ObservationNet
+from robot_rl.policy.runtime import DrivingNet
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
@@ -31,31 +32,6 @@ class Sampler(Protocol):
 
     def __call__(self, batch_size: int, demo_fraction: float) -> Batch:
         """`batch_size` transitions, `demo_fraction` of them driven by a person."""
-        ...
-
-
-class DrivingNet(Protocol):
-    """What the policy runtime needs of a network: `nets.actor.ActorNet`, `nets.flow.FlowNet`."""
-
-    @property
-    def observation_keys(self) -> tuple[str, ...]:
-        """Every entry of the observation that is looked at."""
-        ...
-
-    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """Fresh tensors."""
-        ...
-
-    def act(
-        self,
-        observation: Mapping[str, NDArray | Tensor],
-        tensors: Mapping[str, Tensor],
-        *,
-        deterministic: bool,
-        generator: torch.Generator | None = None,
-        gripper_epsilon: float = 0.0,
-    ) -> Tensor:
-        """Actions [B, A], or those of the next h steps [B, h, A]."""
         ...
 
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError
 from robot_rl.learn.algos.base import Adam, Sampler, Trained
 from robot_rl.learn.replay import View

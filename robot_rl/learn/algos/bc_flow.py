@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.learn.algos.chunk_cloning import ChunkCloning, ChunkCloningConfig
 from robot_rl.nets import heads
 from robot_rl.nets.ensemble import ACTIVATIONS

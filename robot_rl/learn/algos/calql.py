@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
 from robot_rl.spec import Spec
 

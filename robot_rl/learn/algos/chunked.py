@@ -36,9 +36,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from robot_rl.bases.own import FlowBase, FlowBaseConfig
-from robot_rl.bases.spec import BaseConfig
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError
 from robot_rl.learn.algos.base import Sampler
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
@@ -47,6 +45,8 @@ from robot_rl.nets.actor import ActorNet
 from robot_rl.nets.chunk import OF_BASE, ChunkNet
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.observation import ObservationNet
+from robot_rl.policy.base.own import FlowBase, FlowBaseConfig
+from robot_rl.policy.base.spec import BaseConfig
 from robot_rl.spec import BASE_ACTION, Spec
 from robot_rl.types import Observation
 

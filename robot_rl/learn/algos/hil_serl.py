@@ -63,7 +63,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.learn.algos.base import Adam, Sampler, Trained
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets import heads

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.learn.algos.base import Sampler
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
 from robot_rl.learn.replay import View

@@ -35,7 +35,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.learn.algos.base import Adam
 from robot_rl.learn.algos.chunked import Chunked, OnFlowConfig, adopt
 from robot_rl.learn.algos.hil_serl import Transitions

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robot_rl.config import register
+from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError
 from robot_rl.learn.algos.base import Adam, Sampler
 from robot_rl.learn.algos.chunked import Chunked, OnFlowConfig, adopt

@@ -6,12 +6,13 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.questions import (
     NOT_AN_ANSWER,
     PROMPTS,
@@ -26,12 +27,7 @@ from robot_rl.reward.vlm.questions import (
 )
 from robot_rl.reward.vlm.wire import GREY, KEY_FIX, Exchange, Get, Request, encoded
 
-if TYPE_CHECKING:
-    from robot_rl.reward.vlm.client import VlmConfig
-
 TOP_LOGPROBS = 20  # the most that servers give
-OURS = frozenset(("model", "messages", "logprobs", "top_logprobs", "max_tokens", "temperature"))
-"""Fields of the request that nobody else sets."""
 
 
 class Chat:

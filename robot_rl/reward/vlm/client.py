@@ -24,15 +24,15 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from robot_rl.errors import ConfigError, SetupError, did_you_mean
-from robot_rl.reward.vlm.chat import OURS, Chat
+from robot_rl.errors import ConfigError, SetupError
+from robot_rl.reward.vlm.chat import Chat
+from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.guards import Breaker, Budget, Cache
 from robot_rl.reward.vlm.heads import Heads
 from robot_rl.reward.vlm.questions import (
@@ -62,56 +62,7 @@ MAX_REPLY_BYTES = 1 << 20
 BACKOFF_S, MAX_BACKOFF_S = 0.5, 20.0
 RETRIED = frozenset((408, 409, 425, 429))  # and all of 500 and above
 UNFIT = frozenset((400, 413, 415, 422))  # about this request; other refusals are about all of them
-PROTOCOLS: dict[str, Callable[[VlmConfig], Wire]] = {"chat": Chat, "heads": Heads}
-
-
-@dataclass(frozen=True, kw_only=True)
-class VlmConfig:
-    """Where the model is and what it may cost. The key itself is never in a config."""
-
-    url: str = "http://127.0.0.1:8000/v1"
-    model: str = ""  # as the server calls it; there is no default
-    protocol: str = "chat"  # | heads: a reward model that answers in numbers, as Robometer
-    key_file: str = ""  # a file with the key, readable by its owner only
-    key_env: str = ""  # or the name of the environment variable that holds it
-    plain_http: bool = False  # allow http beyond this machine: pictures and key in clear
-    proxy: str = ""  # those of the environment are not used
-    timeout_s: float = 30.0  # of one try, whole
-    retries: int = 3
-    in_flight: int = 16  # requests at once
-    image_px: int = 256  # longer side of what is sent; 32 x 32 are one token for Qwen3-VL
-    jpeg_quality: int = 90
-    logprobs: str = "require"  # | prefer | never
-    budget_per_hour: float = 0.0  # of one robot; 0 = no limit
-    budget_unit: str = "requests"  # | tokens
-    breaker_failures: int = 8  # tries in a row without an answer
-    breaker_pause_s: float = 30.0
-    cache: str = ""  # file with earlier answers; "" = forget them at the end
-    prompts: str = ""  # folder with other words; "" = ours
-    extra: dict[str, Any] = field(default_factory=dict)  # more fields of the request
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        if self.timeout_s <= 0.0 or self.breaker_pause_s < 0.0 or self.budget_per_hour < 0.0:
-            raise ValueError("timeout_s must be positive, pause and budget not negative")
-        if self.retries < 0 or min(self.in_flight, self.breaker_failures) < 1:
-            raise ValueError("retries must not be negative; in_flight, breaker_failures at least 1")
-        if not 16 <= self.image_px <= 4096 or not 1 <= self.jpeg_quality <= 100:
-            raise ValueError("image_px must lie in 16..4096, jpeg_quality in 1..100")
-        if self.logprobs not in ("require", "prefer", "never"):
-            raise ValueError("logprobs must be require, prefer or never")
-        if self.budget_unit not in ("requests", "tokens"):
-            raise ValueError("budget_unit must be requests or tokens")
-        if self.protocol not in PROTOCOLS:
-            raise ValueError(
-                f"protocol '{self.protocol}': {did_you_mean(self.protocol, PROTOCOLS)}"
-            )
-        if self.protocol == "heads" and (self.prompts or self.extra):
-            raise ValueError("protocol=heads asks without words: no prompts, no extra fields")
-        if self.protocol == "heads" and self.budget_unit == "tokens":
-            raise ValueError("protocol=heads has no tokens to count: budget_unit must be requests")
-        if OURS & set(self.extra):
-            raise ValueError(f"extra must not set {', '.join(sorted(OURS & set(self.extra)))}")
+WIRES: dict[str, Callable[[VlmConfig], Wire]] = {"chat": Chat, "heads": Heads}
 
 
 class VlmClient:
@@ -137,7 +88,7 @@ class VlmClient:
         logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per request is too much
         self._url = _checked_url(config)
         self._key = _read_key(config)
-        self._wire = PROTOCOLS[config.protocol](config)
+        self._wire = WIRES[config.protocol](config)
         self.breaker = Breaker(config.breaker_failures, config.breaker_pause_s, now_s)
         self.budget = Budget(config.budget_per_hour, now_s)
         self._cache = Cache(config.cache)
@@ -408,7 +359,7 @@ class _FailedError(Exception):
 
 def author_of(config: VlmConfig, kind: Kind) -> str:
     """`VlmClient.author`, without a client. Raises as the protocol does for its settings."""
-    return f"{config.model} {PROTOCOLS[config.protocol](config).prompt_id(kind)}"
+    return f"{config.model} {WIRES[config.protocol](config).prompt_id(kind)}"
 
 
 def needed(name: str, extra: str = "vlm") -> Any:

@@ -26,12 +26,13 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
+from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.questions import (
     MAX_TEXT,
     NOT_AN_ANSWER,
@@ -42,9 +43,6 @@ from robot_rl.reward.vlm.questions import (
     Reading,
 )
 from robot_rl.reward.vlm.wire import GREY, KEY_FIX, Exchange, Get, Request, shrunk
-
-if TYPE_CHECKING:
-    from robot_rl.reward.vlm.client import VlmConfig
 
 VERSION = "heads-v1"  # of what is sent; raise it when that changes: labels of two never mix
 SLACK = 1e-3  # heads compute in half precision

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError, did_you_mean
-from robot_rl.experiment import Experiment
-from robot_rl.reward.vlm.client import VlmClient, VlmConfig
+from robot_rl.reward.vlm.client import VlmClient
+from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.questions import Kind, Question
 from robot_rl.spec import IMAGE
 from robot_rl.store.scenes import SCENES, Scenes
 
 if TYPE_CHECKING:
-    from robot_rl.learn.preference import Judge, Moment
+    from robot_rl.reward.preference.train import Judge, Moment
 
 Picture = NDArray[np.uint8]
 
@@ -26,6 +26,8 @@ Picture = NDArray[np.uint8]
 @contextmanager
 def asking(
     run: Path,
+    cameras: Sequence[str],
+    mirror_of: Callable[[], Any],
     *,
     server: str,
     model: str,
@@ -35,14 +37,19 @@ def asking(
     protocol: str = "chat",
 ) -> Iterator[Judge]:
     """A judge of pairs of moments of a run. Pictures are the camera's, or drawn where a simulated
-    run recorded none. protocol: see `VlmConfig`.
+    run recorded none.
+
+    Args:
+        cameras: of the run's spec.
+        mirror_of: makes what draws the scenes of a simulated run.
+        protocol: see `VlmConfig`.
 
     Raises:
         ConfigError: no such camera, and nothing to draw; or see `VlmClient`.
         SetupError: httpx, OpenCV or OpenGL is missing.
     """
     with ExitStack() as stack:
-        look = _looking(run, camera, stack)
+        look = _looking(run, [IMAGE + name for name in cameras], mirror_of, camera, stack)
         config = VlmConfig(url=server, model=model, cache=cache, protocol=protocol)
         client = stack.enter_context(VlmClient(config))
 
@@ -56,10 +63,14 @@ def asking(
         yield judge
 
 
-def _looking(run: Path, camera: str, stack: ExitStack) -> Callable[[Any, int], Picture]:
+def _looking(
+    run: Path,
+    cameras: Sequence[str],
+    mirror_of: Callable[[], Any],
+    camera: str,
+    stack: ExitStack,
+) -> Callable[[Any, int], Picture]:
     """(reel, frame) -> its picture."""
-    experiment = Experiment.load(run)
-    cameras = [IMAGE + name for name in experiment.spec.cameras]
     if cameras:
         name = camera or cameras[0]
         if name not in cameras:
@@ -71,7 +82,7 @@ def _looking(run: Path, camera: str, stack: ExitStack) -> Callable[[Any, int], P
             )
         return lambda reel, t: reel.observation[name][t]
     scenes = Scenes(run / SCENES)
-    mirror = experiment.mirror()
+    mirror = mirror_of()
     stack.callback(mirror.close)
 
     def draw(reel: Any, t: int) -> Picture:

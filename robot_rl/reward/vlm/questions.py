@@ -32,7 +32,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from robot_rl.config import build
+from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.reward.assembly import after_change
 

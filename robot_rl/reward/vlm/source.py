@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from robot_rl.ports import RewardResult
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.reward.vlm.canary import Canary
 from robot_rl.reward.vlm.client import VlmClient
-from robot_rl.reward.vlm.worker import RewardWorker
+from robot_rl.reward.vlm.config import VlmConfig
+from robot_rl.reward.vlm.worker import RewardWorker, WorkerConfig
 from robot_rl.spec import IMAGE
 from robot_rl.store.store import Store
 from robot_rl.types import Observation, RobotState
-
-if TYPE_CHECKING:
-    from robot_rl.reward.config import VlmRewardConfig
 
 
 class VlmReward:
@@ -46,8 +43,13 @@ class VlmReward:
 
 
 @contextmanager
-def labelling(config: VlmRewardConfig, store: Store) -> Iterator[Callable[[], str]]:
+def labelling(
+    store: Store, server: VlmConfig, worker: WorkerConfig, *, task: str, camera: str, canary: str
+) -> Iterator[Callable[[], str]]:
     """A worker on a store while a run lasts; yields what troubles it, "" = nothing.
+
+    Args:
+        task, camera, canary: see `reward.config.VlmRewardConfig`.
 
     Raises:
         ConfigError: see `VlmClient` and `Canary`.
@@ -55,11 +57,11 @@ def labelling(config: VlmRewardConfig, store: Store) -> Iterator[Callable[[], st
         SpecError: the run has no such camera.
     """
     with ExitStack() as stack:
-        client = stack.enter_context(VlmClient(config.server))
-        canary = Canary.from_folder(Path(config.canary), config.task) if config.canary else None
-        camera = config.camera or (IMAGE + store.spec.cameras[0] if store.spec else "")
-        worker = stack.enter_context(
-            RewardWorker(store, client, canary, config.worker, task=config.task, camera=camera)
+        client = stack.enter_context(VlmClient(server))
+        guard = Canary.from_folder(Path(canary), task) if canary else None
+        seen = camera or (IMAGE + store.spec.cameras[0] if store.spec else "")
+        labeller = stack.enter_context(
+            RewardWorker(store, client, guard, worker, task=task, camera=seen)
         )
-        worker.start()
-        yield lambda: worker.trouble
+        labeller.start()
+        yield lambda: labeller.trouble

@@ -40,12 +40,12 @@ setup(
     license="Apache-2.0",
     entry_points={
         "console_scripts": [
-            "sim = robot_rl.ros.sim_node:main",
-            "gate = robot_rl.ros.gate_node:main",
-            "view = robot_rl.ros.view_node:main",
-            "watchdog = robot_rl.ros.watchdog_node:main",
-            "operator = robot_rl.ros.operator_node:main",
-            "actor = robot_rl.ros.actor_node:main",
+            "sim = robot_rl.run.nodes:sim",
+            "gate = robot_rl.run.nodes:gate",
+            "view = robot_rl.run.nodes:view",
+            "watchdog = robot_rl.run.nodes:watchdog",
+            "operator = robot_rl.run.nodes:operator",
+            "actor = robot_rl.run.nodes:actor",
         ]
     },
 )

@@ -1,1 +1,0 @@
-"""Who drives: policy runtime, arbiter, takeover."""

@@ -1,0 +1,1 @@
+"""Every benchmark, and the stand-ins that they need (`robot-rl bench ...`)."""

@@ -1,0 +1,100 @@
+"""`robot-rl bench console`: the operator's page and what stands behind it, beside the targets.
+
+    bench(5.0, only="video")["video/lag_ms_p95"]
+
+Each part lives in a module of its own, whose head says what of it is real and what is not. They run
+one after the other; whatever else the machine does shows in the figures.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from robot_rl.bench.console import drive, page, review
+from robot_rl.bench.console.browser import need_browser
+from robot_rl.errors import ConfigError, did_you_mean
+
+log = logging.getLogger(__name__)
+
+TARGETS: Mapping[str, float] = {
+    "key/to_inbox_ms_p50": 5.0,
+    "key/to_inbox_ms_p99": 30.0,
+    "key/to_gate_ms_p50": 5.0,
+    "key/to_gate_ms_p99": 30.0,
+    "hand/to_gate_ms_p50": 5.0,
+    "hand/to_gate_ms_p99": 30.0,
+    "takeover/muted_periods_p99": 1.0,
+    "takeover/policy_commands_max": 1.0,
+    "kill/hold_ms_max": drive.HOLD_MS,
+    "kill/over_120_ms": 0.0,
+    "video/lag_ms_p95": 80.0,
+    "video/lag_ms_p99": 150.0,
+    "server/round_trip_ms_p99": 5.0,
+    "memory/growth_megabytes": 50.0,
+    "review/open_ms_max": 1000.0,
+    "review/step_ms_p95": 100.0,
+}
+"""figure -> the most it may be. The control's round trip has its target at the server: a page that
+draws three cameras without a GPU, on the cores of the robot side, waits for itself."""
+
+PARTS = ("key", "hand", "kill", "server", "video", "memory", "review")
+
+
+def bench(
+    seconds: float,
+    *,
+    only: str = "",
+    presses: int = 500,
+    trials: int = 20,
+    hours: float = 8.0,
+    episodes: int = 1000,
+) -> dict[str, float]:
+    """Measure the parts named in `only` ("key,video"; "" = all); returns figure -> number.
+
+    seconds: of video; presses: of the drive key; trials: kills of the server; hours: of telemetry;
+    episodes: in the reviewed store.
+
+    Raises:
+        ConfigError: an unknown part, or nothing to measure.
+        SetupError: no browser, no ROS 2, or a package is missing.
+        RobotRLError: a process dies, or nothing gets on.
+    """
+    chosen = [word for word in only.split(",") if word] or list(PARTS)
+    sizes = {"seconds": seconds, "presses": presses, "trials": trials, "hours": hours}
+    _check(chosen, sizes | {"episodes": episodes - 1})  # one to open, one to go to
+    if not set(chosen) <= {"kill", "hand", "server"}:
+        need_browser()
+    run: dict[str, Callable[[], dict[str, float]]] = {
+        "key": lambda: drive.key(presses),
+        "hand": lambda: drive.hand(presses),
+        "kill": lambda: drive.kill(trials),
+        "server": lambda: page.server(seconds),
+        "video": lambda: page.video(seconds),
+        "memory": lambda: page.memory(hours),
+        "review": lambda: review.review(episodes),
+    }
+    figures: dict[str, float] = {}
+    for name in chosen:
+        log.info("measuring: %s", name)
+        figures |= run[name]()
+    return figures
+
+
+def _check(chosen: list[str], sizes: Mapping[str, float]) -> None:
+    for word in chosen:
+        if word not in PARTS:
+            raise ConfigError(
+                f"the benchmark of the console has no part '{word}'",
+                expected="some of " + ",".join(PARTS),
+                got=word,
+                fix=did_you_mean(word, PARTS),
+            )
+    for name, size in sizes.items():
+        if size <= 0:
+            raise ConfigError(
+                f"--{name} leaves nothing to measure",
+                expected="more (two episodes at least, one of everything else)",
+                got=str(size),
+                fix=f"leave --{name} out: it has a default",
+            )

@@ -1,0 +1,120 @@
+"""From command-line words to one plain dict: Hydra composes, this module keeps it friendly.
+
+YAML files hold only differences from the dataclass defaults, so most keys are not in any YAML.
+Hydra would then ask for `+key=value`; here every `key=value` works, and keys are checked afterwards
+against the dataclasses (`robot_rl.config.registry.build`), which know the right spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import ConfigError, SetupError, did_you_mean
+
+
+def config_dir() -> Path:
+    """Folder of the shipped YAML files: inside the wheel, or beside the package in a checkout.
+
+    Raises:
+        SetupError: neither exists (a broken install).
+    """
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "configs", package.parent / "configs"):
+        if (folder / "config.yaml").is_file():
+            return folder
+    raise SetupError(
+        "the configuration files are missing",
+        expected=f"config.yaml in {package / 'configs'}",
+        got="no such file",
+        fix="install robot-rl again",
+    )
+
+
+def options(group: str, extra_dir: Path | None = None) -> list[str]:
+    """Names of the YAML files of a group, e.g. options("experiment"); empty for no such group."""
+    folders = [config_dir(), *([extra_dir] if extra_dir else [])]
+    return sorted({f.stem for d in folders for f in (d / group).glob("*.yaml")})
+
+
+def groups(extra_dir: Path | None = None) -> list[str]:
+    """Names of the config groups: task, algo, safety, operator, link, ros, experiment ..."""
+    folders = [config_dir(), *([extra_dir] if extra_dir else [])]
+    return sorted({f.name for d in folders for f in d.iterdir() if any(f.glob("*.yaml"))})
+
+
+def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dict[str, Any]:
+    """Compose `configs/config.yaml` with overrides such as `experiment=lift`, `algo.gamma=0.98`.
+
+    Args:
+        extra_dir: a folder of your own with the same layout; its files add to the shipped ones.
+
+    Returns:
+        A plain nested dict, interpolations resolved. Keys are not checked yet.
+
+    Raises:
+        ConfigError: an override that cannot be read, or an unknown group option.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    words = [_friendly(word, extra_dir) for word in overrides]
+    if extra_dir:
+        words.append(f"hydra.searchpath=[file://{extra_dir.resolve()}]")
+    GlobalHydra.instance().clear()  # a caller may have used Hydra for itself
+    try:
+        with initialize_config_dir(str(config_dir()), version_base="1.3"):
+            composed = OmegaConf.to_container(hydra_compose("config", words), resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(
+            "the configuration does not compose",
+            expected="overrides like experiment=peg_insert or algo.gamma=0.98",
+            got=f"{' '.join(overrides)}: {str(error).splitlines()[0]}",
+            fix="see the files in " + str(config_dir()),
+        ) from error
+    assert isinstance(composed, Mapping)
+    return {str(key): value for key, value in composed.items()}
+
+
+def _friendly(word: str, extra_dir: Path | None) -> str:
+    """Check one override; turn a value override into Hydra's "set or add" form."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        override = OverridesParser.create().parse_override(word)
+    except HydraException as error:
+        raise ConfigError(
+            f"cannot read '{word}'",
+            expected="key=value, e.g. experiment=peg_insert, seed=1, algo.gamma=0.98",
+            got=word,
+            fix="quote values with spaces or brackets: 'key=\"a b\"'",
+        ) from error
+    if override.is_sweep_override():
+        raise ConfigError(
+            f"'{word}' names several values",
+            expected="one value per key",
+            got=word,
+            fix="start one run per value; a shell loop does it",
+        )
+    key = override.key_or_group
+    if key in groups(extra_dir):
+        _check_option(key, override.value(), extra_dir)
+        return word
+    return word if word[0] in "+~" else "++" + word
+
+
+def _check_option(group: str, value: Any, extra_dir: Path | None) -> None:
+    known = options(group, extra_dir)
+    if str(value) not in known:
+        raise ConfigError(
+            f"unknown {group} '{value}'",
+            expected=f"a file of configs/{group}/",
+            got=f"{group}={value}",
+            fix=did_you_mean(str(value), known),
+        )

@@ -1,0 +1,156 @@
+"""Configuration without executable targets: names -> frozen dataclasses, checked key by key.
+
+Hydra composes YAML deltas and command-line overrides into a plain nested dict; `build` turns that
+dict into dataclasses and refuses unknown keys, wrong types and missing values with a did-you-mean.
+Nothing in a config file can name code to run (no `_target_`): a `name` picks from `REGISTRY`, which
+packages fill through the `robot_rl.plugins` entry-point group.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import types
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from robot_rl.errors import ConfigError, did_you_mean
+
+T = TypeVar("T")
+
+REGISTRY: dict[str, dict[str, type]] = {}
+"""group -> name -> dataclass, e.g. REGISTRY["task"]["peg_insert"]."""
+
+PROVIDERS: Mapping[str, tuple[str, ...]] = {
+    "task": ("robot_rl.tasks",),
+    "safety": ("robot_rl.safety.limits",),
+    "operator": ("robot_rl.operate", "robot_rl.ros.input_config"),
+    "reward": ("robot_rl.reward.config",),
+    "link": ("robot_rl.link.config",),
+    "base": ("robot_rl.policy.base",),
+    "algo": ("robot_rl.learn.algos",),
+    "ros": ("robot_rl.ros.graph",),
+}
+"""group -> our modules that register what we ship; plugins add to it. Named, not imported:
+a process imports a group when it first needs one of its dataclasses."""
+
+
+def register(group: str, name: str) -> Callable[[type[T]], type[T]]:
+    """Class decorator: make a dataclass selectable as `group=name`."""
+
+    def add(cls: type[T]) -> type[T]:
+        REGISTRY.setdefault(group, {})[name] = cls
+        return cls
+
+    return add
+
+
+def load_plugins() -> None:
+    """Import every installed package that registers configs (`robot_rl_sim`, hardware, yours).
+
+    Packages that know nothing of us are named by whoever starts the program, never by a file:
+    `ROBOT_RL_PLUGINS=gym_hil,other`.
+    """
+    for entry in entry_points(group="robot_rl.plugins"):
+        entry.load()
+    for module in filter(None, os.environ.get("ROBOT_RL_PLUGINS", "").split(",")):
+        importlib.import_module(module.strip())
+
+
+def resolve(group: str, data: Mapping[str, Any]) -> Any:
+    """Build the registered dataclass that `data["name"]` picks from `group`.
+
+    Raises:
+        ConfigError: unknown name, unknown key, wrong type or value.
+    """
+    for module in PROVIDERS.get(group, ()):
+        importlib.import_module(module)
+    known = REGISTRY.setdefault(group, {})
+    name = str(data.get("name", ""))
+    if name not in known:
+        load_plugins()
+    if name not in known:
+        raise ConfigError(
+            f"unknown {group} '{name}'",
+            expected=f"one of the registered {group}s",
+            got=repr(name),
+            fix=did_you_mean(name, known),
+        )
+    rest = {k: v for k, v in data.items() if k != "name"}
+    return build(known[name], rest, path=group)
+
+
+def build(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
+    """Turn a nested mapping into dataclass `cls`; keys that are absent keep their defaults.
+
+    Raises:
+        ConfigError: unknown key (with the nearest known one), missing key, or wrong type.
+    """
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        where = f"{path}.{key}" if path else str(key)
+        if key not in fields:
+            raise ConfigError(
+                f"unknown config key '{where}'",
+                expected=f"a field of {cls.__name__}",
+                got=f"{key}={value!r}",
+                fix=did_you_mean(str(key), fields),
+            )
+        values[str(key)] = _coerce(hints[key], value, where)
+    try:
+        return cls(**values)
+    except TypeError as error:  # a field without default was not given
+        raise ConfigError(
+            f"incomplete config '{path or cls.__name__}'",
+            expected=f"all of: {', '.join(fields)}",
+            got=", ".join(values) or "(nothing)",
+            fix=str(error),
+        ) from error
+    except ValueError as error:  # __post_init__ checks physical sense
+        raise ConfigError(
+            f"bad value in config '{path or cls.__name__}'",
+            expected="values within the stated range",
+            got=str(error),
+            fix="see the field's comment in " + cls.__name__,
+        ) from error
+
+
+def _coerce(hint: Any, value: Any, where: str) -> Any:
+    """Check `value` against a type hint; lists become tuples, ints floats, names enums."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return _coerce(next(a for a in args if a is not type(None)), value, where)
+    if isinstance(value, Mapping) and (origin in (dict, Mapping) or hint is dict):
+        inner = args[1] if args else Any
+        return {str(k): _coerce(inner, v, f"{where}.{k}") for k, v in value.items()}
+    if isinstance(value, Mapping) and dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return build(hint, value, where)
+    if origin is tuple and isinstance(value, list | tuple):
+        hints = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
+        if len(hints) == len(value):
+            return tuple(_coerce(h, v, where) for h, v in zip(hints, value, strict=True))
+    return _scalar(hint, value, where)
+
+
+def _scalar(hint: Any, value: Any, where: str) -> Any:
+    """A value without parts: exactly of the type, an int for a float, or the name of an enum."""
+    if hint is Any or type(value) is hint:
+        return value
+    if hint is float and type(value) is int:
+        return float(value)
+    if isinstance(hint, type) and issubclass(hint, Enum) and value in [e.value for e in hint]:
+        return hint(value)
+    raise ConfigError(
+        f"wrong type for config key '{where}'",
+        expected=getattr(hint, "__name__", str(hint)),
+        got=f"{value!r} ({type(value).__name__})",
+        fix=f"write a value of that type, e.g. on the command line: {where}=...",
+    )

@@ -1,0 +1,98 @@
+"""Reset motion: the arm brings itself to the start of an episode, through the gate like anybody.
+
+Path: straight up out of whatever it is in, turn upright in place, then (simulation) the objects are
+placed anew, then a straight line to the start pose. Turning first unwinds the wrist: a policy that
+explores may have left it at the edge of a joint's range, where a combined motion is refused. Never
+learned from (`Driver.RESET`), never faster than the gate lets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from robot_rl.control.loop import ControlLoop
+from robot_rl.errors import RobotRLError
+from robot_rl.geometry import rotation_error, step_towards
+from robot_rl.ports import ResetPlan
+from robot_rl.types import Command, Driver, Outcome, Pose, RobotState
+
+STEP_M = 0.02  # target at most this far ahead of the measured pose
+STEP_RAD = 0.1
+TOLERANCE_M = 0.0015  # start poses are drawn from +-20 mm: 1.5 mm short changes nothing
+TOLERANCE_RAD = 0.02
+RETREATED_M = 0.005
+TIMEOUT_S = 15.0  # 15 cm at 20 mm/s, with room; longer means stuck
+HELD_TICKS = 10  # the gate has refused motion this long: give up and say why
+
+
+class ResetMotion:
+    """Callable `(plan) -> None`; raises `RobotRLError` when the arm cannot get there.
+
+    Args:
+        loop: lends its robot, gate, clock and command numbering.
+        place_objects: puts the objects where the plan says (simulation), or asks the person to.
+    """
+
+    def __init__(self, loop: ControlLoop, place_objects: Callable[[ResetPlan], None]) -> None:
+        self._loop, self._place_objects = loop, place_objects
+        self._period_s = 1.0 / loop.task.spec.control_hz
+
+    def __call__(self, plan: ResetPlan) -> None:
+        """Retreat upwards, turn upright, place the objects, go to the start pose."""
+        here = self._loop.robot.read().tcp_in_base
+        up_m = max(float(plan.tcp_in_base.position_m[2]), float(here.position_m[2]))
+        above = np.array((*here.position_m[:2], up_m))
+        upright = plan.tcp_in_base.quaternion_xyzw
+        reason = self._move(Pose(above, here.quaternion_xyzw), plan.gripper_width_m)
+        left_m = up_m - float(self._loop.robot.read().tcp_in_base.position_m[2])
+        if left_m > RETREATED_M:  # what it sticks in must not be moved under it
+            raise RobotRLError(
+                "the arm does not come up out of what it is in",
+                expected=f"a retreat to {up_m:.3f} m above the base",
+                got=f"{left_m * 1e3:.0f} mm below; {reason}",
+                fix="look at the arm: free it by hand, acknowledge the stop; it tries again",
+            )
+        self._move(Pose(self._loop.robot.read().tcp_in_base.position_m, upright), None)
+        self._place_objects(plan)
+        reason = self._move(plan.tcp_in_base, plan.gripper_width_m)
+        if reason:
+            where = self._loop.robot.read().tcp_in_base
+            raise RobotRLError(
+                "the arm did not reach its start pose",
+                expected=f"{plan.tcp_in_base.position_m.round(4).tolist()} m +- {TOLERANCE_M} m",
+                got=f"{where.position_m.round(4).tolist()} m; {reason}",
+                fix="look at the arm: it may be caught; free it, acknowledge the stop, start again",
+            )
+
+    def _move(self, goal: Pose, gripper_width_m: float | None) -> str:
+        """Go there in a straight line. Returns "" on arrival, else what stopped it."""
+        loop, held, reason = self._loop, 0, ""
+        tick_s = began_s = loop.clock.now_s()
+        command: Command | None = None
+        while loop.clock.now_s() - began_s < TIMEOUT_S and held < HELD_TICKS:
+            state = loop.robot.read()
+            if command is not None:
+                verdict = loop.gate.verdict(command.sequence)
+                is_held = verdict is None or verdict.outcome is Outcome.HOLD
+                held = held + 1 if is_held else 0
+                reason = verdict.reason if verdict else "no verdict from the gate"
+            if command is not None and _arrived(goal, state):
+                return ""
+            target = step_towards(state.tcp_in_base, goal, STEP_M, STEP_RAD)
+            command = loop.command_to(target, gripper_width_m, Driver.RESET)
+            answer = loop.gate.request(command, state)
+            if answer is not None:
+                loop.robot.apply(answer.command)
+            tick_s = max(tick_s + self._period_s, loop.clock.now_s())
+            loop.clock.sleep_until_s(tick_s)
+        return f"last gate answer: {reason or 'pass'}"
+
+
+def _arrived(goal: Pose, state: RobotState) -> bool:
+    """Within tolerance and nearly at rest."""
+    off_m = float(np.linalg.norm(goal.position_m - state.tcp_in_base.position_m))
+    off_rad = float(np.linalg.norm(rotation_error(goal, state.tcp_in_base)))
+    slow = float(np.linalg.norm(state.tcp_twist_in_base[:3])) < 0.02
+    return off_m < TOLERANCE_M and off_rad < TOLERANCE_RAD and slow

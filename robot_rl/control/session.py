@@ -1,0 +1,428 @@
+"""A session teaches one skill: demonstrations -> practice with corrections -> evaluation.
+
+The same phases run in lockstep and over ROS 2, and every phase continues from the store: kill the
+actor at any moment, start it again, and it goes on with the next episode of the same phase.
+
+    demos      the person drives whole episodes until `train.demos` of them have succeeded
+    practice   the policy drives, the person corrects, until the skill is mastered or time is up.
+               Mastered = an exam of deterministic, unaided episodes is passed (`mastery`); one is
+               held every `exam_every_steps`, once nearly all recent episodes needed no help
+    evaluation deterministic and stochastic episodes on held-out seeds, nobody helps
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from robot_rl.control import mastery
+from robot_rl.control.loop import EpisodeSummary, Policy
+from robot_rl.control.statistics import wilson
+from robot_rl.errors import RobotRLError
+from robot_rl.spec import Spec
+from robot_rl.types import Ending, EpisodeId, EpisodeStart
+
+log = logging.getLogger(__name__)
+
+ACTOR = "actor-0"  # identity of this robot's rows in the store
+EXAM_RETRIES = 30  # aborted episodes of an exam that are run again
+WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
+EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
+EXAM_SEED = 2_000_000
+FAILED_DEMOS = 25  # in a row: a poor operator is slow, a broken reward never ends
+EXAM_AUTONOMY = 0.9  # share of recent episodes without help before an exam is worth its time
+REMEMBERED = ("next_exam", "practice_s", "mastered")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """When a session moves on and when it ends. An env step is one control tick of practice."""
+
+    demos: int = 20  # HIL-SERL records about 20 per task; 0 = learn without
+    dataset: str = ""  # run folder or store whose episodes are learned from as well, offline
+    dataset_successes: bool = False  # only those that succeeded
+    max_env_steps: int = 20_000  # at 10 Hz: 33 minutes of robot time
+    max_minutes: float = 15.0  # wall time of practice, exams included
+    min_env_steps: int = 1_000  # no exam before
+    exam_every_steps: int = 500  # the next exam needs something new learned
+    target_success: float = 0.95  # an exam ends practice when its interval lies above this
+    exam_failures: int = 1  # more, and an exam is lost; how often it errs: robot-rl bench exam
+    eval_episodes: int = 100  # 95 of 100 has a Wilson interval of about +-4 points
+    stochastic_eval_episodes: int = 50  # how much exploration noise costs
+    video: bool = True  # film a few episodes at the end
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if min(self.demos, self.min_env_steps, self.stochastic_eval_episodes) < 0:
+            raise ValueError("demos, min_env_steps, stochastic_eval_episodes must not be negative")
+        if self.eval_episodes < 1 or self.exam_failures < 0:
+            raise ValueError("eval_episodes must be at least 1, exam_failures not negative")
+        if self.max_minutes <= 0 or not 0.0 < self.target_success < 1.0:
+            raise ValueError("max_minutes must be positive, target_success in (0, 1)")
+
+
+class Metrics(Protocol):
+    """Where figures go; `learn.metrics.MetricSink`."""
+
+    def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
+        """Append one line."""
+        ...
+
+
+class SessionLoop(Protocol):
+    """What runs the episodes: `control.loop.ControlLoop`, or `control.gym_loop.GymLoop`."""
+
+    @property
+    def task(self) -> Any:
+        """`ports.Task` or `tasks.gym.GymTask`; a session uses `name`, `spec` and `sample_reset`."""
+        ...
+
+    @property
+    def policy(self) -> Policy:
+        """Who drives."""
+        ...
+
+    def run_episode(self, start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        """Drive one episode; a reset has been done."""
+        ...
+
+
+class SessionStore(Protocol):
+    """The part of `store.Store` that a session needs."""
+
+    def meta(self, key: str) -> Any:
+        """A value kept with the store, or None."""
+        ...
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        ...
+
+    def episode_summaries(self, run: str, actor: str) -> Iterable[Any]:
+        """Summaries in order: id, purpose, steps, human_steps, ending, success."""
+        ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the store already holds of this run; a restarted actor continues from it."""
+
+    next_episode: int = 0
+    demos: int = 0
+    env_steps: int = 0  # practice steps only
+    human_steps: int = 0
+    next_exam: int = 0
+    practice_s: float = 0.0  # wall time spent practising, restarts included
+    mastered: bool = False
+    recent: deque[tuple[bool, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+    @property
+    def success_rate(self) -> float:
+        """Success over the last `WINDOW` practice episodes."""
+        return float(np.mean([s for s, _ in self.recent])) if self.recent else 0.0
+
+    @property
+    def autonomy(self) -> float:
+        """Share of the same episodes that succeeded without a human step."""
+        return float(np.mean([s and r == 0.0 for s, r in self.recent])) if self.recent else 0.0
+
+    @property
+    def intervention_rate(self) -> float:
+        """Human steps / steps over the same episodes."""
+        return float(np.mean([r for _, r in self.recent])) if self.recent else 0.0
+
+
+def restore_progress(store: SessionStore, run: str, actor: str) -> Progress:
+    """Rebuild what a session needs from the store, so that a restart continues where it was."""
+    progress = Progress(**(store.meta("session") or {}))
+    for episode in store.episode_summaries(run, actor):
+        progress.next_episode = max(progress.next_episode, episode.id.episode + 1)
+        if episode.ending in (None, Ending.ABORTED, Ending.STALE):
+            continue
+        if episode.purpose == "demo":
+            progress.demos += bool(episode.success)
+        if episode.purpose == "train":
+            progress.env_steps += episode.steps
+            progress.human_steps += episode.human_steps
+            progress.recent.append((bool(episode.success), episode.human_steps / episode.steps))
+    return progress
+
+
+@dataclass(slots=True)
+class EvalResult:
+    """Outcome of an evaluation: one entry per episode."""
+
+    successes: list[bool] = field(default_factory=list)
+    cycle_times_s: list[float] = field(default_factory=list)
+    returns: list[float] = field(default_factory=list)
+    jerks: list[float] = field(default_factory=list)  # of episodes long enough to have one
+    success_known: bool = True  # False: nobody says what success is; only the return counts
+
+    def as_dict(self) -> dict[str, Any]:
+        """Figures with their 95 % Wilson interval; cycle time over successful episodes."""
+        wins, episodes = sum(self.successes), len(self.successes)
+        low, high = wilson(wins, episodes)
+        times = [t for t, ok in zip(self.cycle_times_s, self.successes, strict=True) if ok]
+        return {
+            "successes": wins,
+            "episodes": episodes,
+            "success": wins / max(episodes, 1),
+            "wilson_low": low,
+            "wilson_high": high,
+            "cycle_time_s_mean": float(np.mean(times)) if times else None,
+            "cycle_time_s_std": float(np.std(times)) if times else None,
+            "action_jerk": float(np.mean(self.jerks)) if self.jerks else None,
+            "success_known": self.success_known,
+            "return_mean": float(np.mean(self.returns)) if self.returns else None,
+            "return_std": float(np.std(self.returns)) if self.returns else None,
+        }
+
+
+class Session:
+    """Runs the phases. `reset` puts the robot at a plan's start, armed; `adopt` takes new weights.
+
+    Args:
+        run: name of the run, in the identity of its rows; spec: of the rows.
+        limits_hash: of the limits that the gate keeps.
+        figures: more figures for each episode's line (age of weights, queues).
+        stopping: non-empty reason = stop now (operator, SIGTERM); polled between episodes.
+        store: where the run's episodes are; with it, a restarted session goes on where it was.
+        on_stuck: called with the error when a reset fails; returns True to try again.
+    """
+
+    def __init__(
+        self,
+        loop: SessionLoop,
+        reset: Callable[[Any, EpisodeStart], None],
+        train: TrainConfig,
+        *,
+        run: str,
+        seed: int,
+        spec: Spec,
+        limits_hash: str,
+        metrics: Metrics,
+        store: SessionStore | None = None,
+        actor: str = ACTOR,
+        before_episode: Callable[[], None] = lambda: None,
+        on_episode: Callable[[dict[str, Any]], None] = lambda _stats: None,
+        figures: Callable[[], dict[str, float]] = dict,
+        on_stuck: Callable[[RobotRLError], bool] = lambda _error: False,
+        stopping: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.loop, self.reset, self.store, self.metrics = loop, reset, store, metrics
+        self.train, self.seed, self.spec, self.limits_hash = train, seed, spec, limits_hash
+        self.run_name, self.actor = run, actor
+        self.progress = restore_progress(store, self.run_name, actor) if store else Progress()
+        self.progress.next_exam = max(self.progress.next_exam, self.train.min_env_steps)
+        self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
+        self.on_episode, self.figures = on_episode, figures
+        self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
+        self.purpose = ""  # of the episode that runs, or ran last
+        self._end_s = math.inf  # of practice, on the monotonic clock
+
+    def episode(self, purpose: str, seed: int, *, deterministic: bool = False) -> EpisodeSummary:
+        """Reset and run one episode; a reset that fails is retried while `on_stuck` agrees."""
+        plan = self.loop.task.sample_reset(np.random.default_rng((self.seed, seed)))
+        start = EpisodeStart(
+            id=EpisodeId(self.run_name, self.actor, self.progress.next_episode),
+            purpose=purpose,
+            task=self.loop.task.name,
+            spec_hash=self.spec.hash,
+            limits_hash=self.limits_hash,
+            seed=seed,
+            stamp_ns=time.time_ns(),
+        )
+        self.purpose = purpose
+        self.before_episode()
+        while True:
+            try:
+                self._await_policy()
+                self.reset(plan, start)
+                break
+            except RobotRLError as error:
+                if self.stopping() or not self.on_stuck(error):
+                    raise
+        summary = self.loop.run_episode(start, deterministic=deterministic)
+        self.progress.next_episode += 1
+        self._log(summary)
+        return summary
+
+    def _await_policy(self) -> None:
+        """Raise `RobotRLError` while the policy cannot drive: no robot goes to a start for that."""
+        problem = self.loop.policy.ready()
+        if problem:
+            raise RobotRLError(
+                "the policy is not ready",
+                expected="a base policy that answers",
+                got=problem,
+                fix="start its server again; the session goes on by itself where it waits",
+            )
+
+    def demos(self) -> None:
+        """Record demonstrations until enough have succeeded.
+
+        Raises:
+            RobotRLError: `FAILED_DEMOS` tries in a row failed.
+        """
+        self.state, failed = "demos", 0
+        while self.progress.demos < self.train.demos and not self.stopping():
+            if failed == FAILED_DEMOS:
+                raise RobotRLError(
+                    "the demonstrations keep failing",
+                    expected=f"{self.train.demos} successful demonstrations",
+                    got=f"{self.progress.demos}, and {failed} failed tries in a row",
+                    fix="check the reward, the task and the operator (operator.skill)",
+                )
+            summary = self.episode("demo", self.progress.next_episode)
+            self.progress.demos += summary.success
+            failed = 0 if summary.success else failed + 1
+
+    def practice(self) -> None:
+        """Let the policy drive and the person correct until mastered, or the budget is spent."""
+        progress, train = self.progress, self.train
+        began_s = time.monotonic() - progress.practice_s
+        self._end_s = began_s + 60 * train.max_minutes
+        while progress.env_steps < train.max_env_steps and not progress.mastered:
+            progress.practice_s = time.monotonic() - began_s
+            if self.stopping() or time.monotonic() > self._end_s:
+                return
+            self.state = "practice"
+            summary = self.episode("train", progress.next_episode)
+            progress.env_steps += summary.steps
+            progress.human_steps += summary.human_steps
+            progress.recent.append((summary.success, summary.human_steps / max(summary.steps, 1)))
+            if progress.env_steps >= progress.next_exam and progress.autonomy >= EXAM_AUTONOMY:
+                self._exam()
+            if self.store:
+                self.store.set_meta("session", {k: getattr(progress, k) for k in REMEMBERED})
+
+    def _exam(self) -> None:
+        """Is the skill mastered? Unaided, deterministic, on starts never seen before.
+
+        An exam that is undecided when the time for practice is up ends there, not passed: the
+        evaluation that follows says what the policy is worth.
+        """
+        progress, train = self.progress, self.train
+        seed = EXAM_SEED + progress.env_steps  # other starts each time
+        self.state = "exam"
+        exam = self.evaluate(None, seed, judge=self._judge)
+        wins, held = sum(exam.successes), len(exam.successes)
+        progress.mastered = bool(self._judge(exam)) and not self.stopping()
+        progress.next_exam = progress.env_steps + train.exam_every_steps
+        self.metrics.write(progress.env_steps, {"exam/success": wins / max(held, 1)})
+        word = "passed" if progress.mastered else "not passed"
+        log.info("exam after %d steps: %d of %d, %s", progress.env_steps, wins, held, word)
+
+    def _judge(self, exam: EvalResult) -> bool | None:
+        """Whether an exam is passed; None = it goes on."""
+        wins = sum(exam.successes)
+        failures = len(exam.successes) - wins
+        verdict = mastery.judge(wins, failures, self.train.target_success, self.train.exam_failures)
+        return False if verdict is None and time.monotonic() > self._end_s else verdict
+
+    def evaluate(
+        self,
+        episodes: int | None,
+        seed: int = EVAL_SEED,
+        *,
+        deterministic: bool = True,
+        judge: Callable[[EvalResult], bool | None] = lambda _result: None,
+    ) -> EvalResult:
+        """Run evaluation episodes on held-out starts; nobody helps, nothing is learned from them.
+
+        An aborted episode (a process was killed, a stop was pressed) says nothing about the policy:
+        it is run again, and stays in the store as aborted.
+
+        Args:
+            episodes: how many; None = until `judge` has come to a decision.
+            judge: ends it before as soon as the answer is not None.
+        """
+        result = EvalResult()
+        index = retries = 0
+        while (episodes is None or index < episodes) and not self.stopping():
+            summary = self.episode("eval", seed + index, deterministic=deterministic)
+            aborted = summary.ending in (Ending.ABORTED, Ending.STALE)
+            if aborted and retries < (episodes or EXAM_RETRIES):
+                retries += 1
+                continue
+            result.successes.append(summary.success)
+            result.cycle_times_s.append(round(summary.duration_s, 6))  # the clock's own rounding
+            result.returns.append(summary.total_reward)
+            result.success_known &= summary.success_known
+            if summary.jerk is not None:
+                result.jerks.append(summary.jerk)
+            index += 1
+            if judge(result) is not None:
+                break
+        return result
+
+    def _budget(self) -> dict[str, float]:
+        """How much of the practice budget is used, and the wall time left of it."""
+        progress, train = self.progress, self.train
+        spent = progress.practice_s / (60 * train.max_minutes)
+        return {
+            "progress": min(1.0, max(progress.env_steps / max(train.max_env_steps, 1), spent)),
+            "time_left_s": max(0.0, 60 * train.max_minutes - progress.practice_s),
+        }
+
+    def _log(self, summary: EpisodeSummary) -> None:
+        """One metrics line per episode."""
+        steps = max(summary.steps, 1)
+        late_ms = 1100.0 / self.loop.task.spec.control_hz
+        values: dict[str, float] = {
+            "episode/index": summary.id.episode,
+            "episode/success": float(summary.success),
+            "episode/length": summary.steps,
+            "episode/return": summary.total_reward,
+            "episode/duration_s": summary.duration_s,
+            "episode/intervention_rate": summary.human_steps / steps,
+            "episode/takeovers": summary.takeovers,
+            "episode/aborted": float(summary.ending in (Ending.ABORTED, Ending.STALE)),
+            "weights/version": self.loop.policy.version,
+            **self._budget(),
+            **self.figures(),
+            **{f"episode/driver_steps_{k}": v for k, v in summary.driver_steps.items()},
+            **{f"gate/{k}_steps": v for k, v in summary.outcome_steps.items()},
+            **_percentiles("loop/period_ms", summary.period_ms),
+            **_percentiles("loop/wall_ms", summary.wall_ms),
+            "loop/late_ticks": float(sum(p > late_ms for p in summary.period_ms)),
+        }
+        if summary.true_success is not None:
+            values["episode/true_success"] = float(summary.true_success)
+        practice = self.progress.env_steps
+        if summary.purpose == "train":
+            practice += summary.steps
+        prefixed = {
+            f"{summary.purpose}_{k}" if k.startswith("episode/") else k: v
+            for k, v in values.items()
+        }
+        figures = values if summary.purpose == "train" else prefixed
+        self.metrics.write(practice, figures, state=self.state)
+        self.on_episode(figures | {"env_steps": practice, "state": self.state})
+        log.info(
+            "%s %d: %s in %d steps (%s)",
+            summary.purpose,
+            summary.id.episode,
+            "success" if summary.success else str(summary.ending),
+            summary.steps,
+            summary.reason or f"{summary.takeovers} takeovers",
+        )
+
+
+def _percentiles(key: str, values: Iterable[float]) -> dict[str, float]:
+    """p50, p99 and max of a list; empty list, empty dict."""
+    data = np.asarray(list(values))
+    if not data.size:
+        return {}
+    return {
+        key: float(np.percentile(data, 50)),
+        f"{key}_p99": float(np.percentile(data, 99)),
+        f"{key}_max": float(data.max()),
+    }

@@ -1,0 +1,1 @@
+"""The policy on the robot, and the pretrained policies that it builds on."""

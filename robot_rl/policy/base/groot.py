@@ -1,0 +1,164 @@
+"""Base policies behind Isaac-GR00T's ZeroMQ server (N1.x, `gr00t/policy/server_client.py`).
+
+Wire format: REQ/REP, msgpack maps {endpoint, data, api_token?}; arrays are maps
+{__ndarray_class__, as_npy} with the bytes of a .npy file. `get_action` takes {observation,
+options}, where an observation is {video: {key: uint8 [B, T, H, W, 3]}, state: {key: float32
+[B, T, D]}, language: {key: [[str]]}}, and answers [{key: float32 [B, H, D]}, info]; an error is
+{error: text}. Also `ping` and `reset`. Plain TCP without keys: loopback, or a tunnel.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+import numpy as np
+import zmq
+from numpy.typing import NDArray
+
+from robot_rl.config.registry import register
+from robot_rl.errors import ConfigError, LinkError
+from robot_rl.policy.base.mapping import Actions, ForeignServerConfig, Inputs, check_numbers
+from robot_rl.policy.base.spec import BaseSpec
+from robot_rl.spec import Spec
+from robot_rl.types import Observation
+
+PORT = 5555
+MAX_BYTES = 64 << 20
+KINDS = ("video", "state", "language")  # what an input of theirs begins with
+
+
+class GrootBase:
+    """A client. A REQ socket that missed an answer is worth nothing: it is replaced."""
+
+    def __init__(self, config: GrootConfig, spec: Spec) -> None:
+        self._config = config
+        self._inputs, self._actions = Inputs(config, spec), Actions(config, spec.action.size)
+        self._socket: zmq.Socket[bytes] | None = None
+        self.spec = BaseSpec(config.chunk, spec.action.size)
+
+    def reset(self) -> None:
+        """Tell the server that an episode begins."""
+        self._ask("reset", {"options": None})
+
+    def sample(
+        self, observation: Observation, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """See `BasePolicy`; `noise` cannot be sent."""
+        assert noise is None
+        theirs: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+        for name, value in self._inputs(observation).items():
+            kind, _, key = name.partition(".")
+            theirs[kind][key] = [[value]] if isinstance(value, str) else value[None, None]
+        answer = self._ask("get_action", {"observation": theirs, "options": None})
+        actions = answer[0] if isinstance(answer, list) and answer else None
+        if not isinstance(actions, dict):
+            raise _malformed("[actions, info]", repr(answer)[:80])
+        try:
+            parts = [np.asarray(actions[key], np.float32) for key in self._config.actions]
+            chunk = np.concatenate([p.reshape(*p.shape[:2], -1)[0] for p in parts], -1)
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            got = {str(k): list(np.shape(v)) for k, v in actions.items()}
+            raise _malformed(
+                f"[1, H, D] for {', '.join(self._config.actions)}", str(got)
+            ) from error
+        return self._actions(chunk)[: self._config.chunk]
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._socket is not None:
+            self._socket.close(linger=0)
+            self._socket = None
+
+    def _ask(self, endpoint: str, data: dict[str, Any]) -> Any:
+        config, socket = self._config, self._socket
+        if socket is None:
+            socket = self._socket = zmq.Context.instance().socket(zmq.REQ)
+            socket.linger, socket.maxmsgsize = 0, MAX_BYTES
+            socket.connect(f"tcp://{config.host}:{config.port or PORT}")
+        token = {"api_token": config.api_token} if config.api_token else {}
+        socket.send(packed({"endpoint": endpoint, "data": data, **token}))
+        if not socket.poll(round(config.timeout_s * 1e3)):
+            self.close()
+            raise LinkError(
+                "the GR00T server does not answer",
+                expected=f"an answer to {endpoint} within {config.timeout_s} s",
+                got="silence",
+                fix=f"start it; check base.host={config.host} and base.port={config.port or PORT}",
+            )
+        answer = unpacked(socket.recv())
+        if isinstance(answer, dict) and "error" in answer:
+            raise LinkError(
+                "the GR00T server reports an error",
+                expected="actions",
+                got=str(answer["error"])[:200],
+                fix="compare base.inputs with the server's modality config",
+            )
+        return answer
+
+
+@register("base", "groot")
+@dataclass(frozen=True, kw_only=True)
+class GrootConfig(ForeignServerConfig):
+    """Where it is. inputs: e.g. {video.front: image/front, state.arm: state.joints,
+    language.task: prompt}; actions: which of its action keys make up a chunk, in this order.
+    """
+
+    actions: tuple[str, ...] = ()
+    api_token: str = ""
+
+    def open(self, spec: Spec, seed: int) -> GrootBase:
+        """See `BaseConfig`."""
+        wrong = [name for name in self.inputs if name.partition(".")[0] not in KINDS]
+        if wrong or not (self.chunk and self.inputs and self.actions):
+            raise ConfigError(
+                "base=groot has to be told what the policy was trained on",
+                expected="base.chunk, base.actions, and base.inputs that begin with video., state. "
+                "or language.",
+                got=f"chunk={self.chunk}, actions={list(self.actions)}, inputs={self.inputs}",
+                fix="its server tells with the endpoint get_modality_config; see docs/bases.md",
+            )
+        return GrootBase(self, spec)
+
+
+def packed(message: Any) -> bytes:
+    """A message in GR00T's msgpack."""
+    return bytes(msgpack.packb(message, default=_pack_array) or b"")
+
+
+def unpacked(data: bytes) -> Any:
+    """A message of GR00T's msgpack.
+
+    Raises:
+        LinkError: it is none, or holds arrays that are not plain numbers.
+    """
+    try:
+        return msgpack.unpackb(data, object_hook=_unpack_array)
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise _malformed("msgpack", f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _pack_array(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        check_numbers(value)
+        file = io.BytesIO()
+        np.lib.format.write_array(file, value)
+        return {"__ndarray_class__": True, "as_npy": file.getvalue()}
+    raise TypeError(f"cannot send a {type(value).__name__}")
+
+
+def _unpack_array(entry: dict[Any, Any]) -> Any:
+    if "__ndarray_class__" in entry:
+        return np.lib.format.read_array(io.BytesIO(entry["as_npy"]))  # refuses objects
+    return entry
+
+
+def _malformed(expected: str, got: str) -> LinkError:
+    return LinkError(
+        "the GR00T server speaks another protocol",
+        expected=expected,
+        got=got,
+        fix="check base.port and base.actions",
+    )

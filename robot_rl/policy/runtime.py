@@ -1,0 +1,250 @@
+"""The policy on the robot: weights in, actions out. The only torch code on the actor's side."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from torch import Tensor
+
+from robot_rl.errors import CheckpointError, LinkError, SpecError
+from robot_rl.nets.noise import NoiseNet
+from robot_rl.spec import Spec
+from robot_rl.types import Observation, Weights
+
+if TYPE_CHECKING:
+    from robot_rl.policy.base.schedule import Planner
+
+
+class DrivingNet(Protocol):
+    """What the policy runtime needs of a network: `nets.actor.ActorNet`, `nets.flow.FlowNet`."""
+
+    @property
+    def observation_keys(self) -> tuple[str, ...]:
+        """Every entry of the observation that is looked at."""
+        ...
+
+    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
+        """Fresh tensors."""
+        ...
+
+    def act(
+        self,
+        observation: Mapping[str, NDArray | Tensor],
+        tensors: Mapping[str, Tensor],
+        *,
+        deterministic: bool,
+        generator: torch.Generator | None = None,
+        gripper_epsilon: float = 0.0,
+    ) -> Tensor:
+        """Actions [B, A], or those of the next h steps [B, h, A]."""
+        ...
+
+
+class ActorMaker(Protocol):
+    """Config of an algorithm, as far as the robot needs it."""
+
+    def make_actor(self, spec: Spec) -> DrivingNet:
+        """The network that the weights are for."""
+        ...
+
+
+class PolicyRuntime:
+    """Runs the newest weights, one observation at a time.
+
+    Before any weights the action is zero: the arm stands still and the gripper keeps its width;
+    `version` is -1 then. (A learner publishes its untrained policy as version 0.)
+
+    A network may propose several steps at once; then they are carried out before it is asked again.
+
+    Args:
+        algo: the config of the algorithm that made the weights.
+        spec: of the run.
+        seed: of the exploration noise.
+        base: the base policy that what is learned builds on.
+    """
+
+    def __init__(
+        self, algo: ActorMaker, spec: Spec, seed: int = 0, base: Planner | None = None
+    ) -> None:
+        self._spec, self._net, self._base = spec, algo.make_actor(spec), base
+        self._plan: deque[NDArray[np.float32]] = deque()
+        self._epsilon = float(getattr(algo, "gripper_epsilon", 0.0))
+        self._generator = torch.Generator().manual_seed(seed)
+        self._tensors = self._net.init(torch.Generator().manual_seed(0))
+        self._version = -1
+        self.weights: Weights | None = None  # the ones in use, for `save_policy`
+        self._deterministic = False
+        if base is not None and isinstance(self._net, NoiseNet):
+            base.choose = self._choose
+
+    @property
+    def version(self) -> int:
+        """Version of the weights in use, -1 before any."""
+        return self._version
+
+    def load(self, weights: Weights) -> None:
+        """Adopt weights; on any error the ones in use stay.
+
+        Raises:
+            LinkError: the bytes are not what the learner sent.
+            SpecError: the weights belong to another network, or hold NaN.
+        """
+        tensors = tensors_of(weights, self._tensors)
+        self._tensors, self._version, self.weights = tensors, weights.version, weights
+
+    @property
+    def problem(self) -> str:
+        """Why there is no action to propose, "" when there is."""
+        return "" if self._base is None else self._base.problem
+
+    def ready(self) -> str:
+        """Why no episode may begin, "" when one may. May take seconds."""
+        return "" if self._base is None else self._base.ready()
+
+    def close(self) -> None:
+        """End what runs beside."""
+        if self._base is not None:
+            self._base.close()
+
+    def begin_episode(self, deterministic: bool = False) -> None:
+        """Nothing of the last episode matters; deterministic: the noise of a base is chosen so."""
+        self._plan.clear()
+        self._deterministic = deterministic
+        if self._base is not None:
+            self._base.begin_episode()
+
+    def interrupt(self) -> None:
+        """Somebody else drives: what was planned is worth nothing."""
+        self._plan.clear()
+        if self._base is not None:
+            self._base.interrupt()
+
+    def look(self, observation: Observation) -> Observation:
+        """The frame as it is recorded: with what the base would do from here. Once per tick."""
+        return observation if self._base is None else observation | self._base.look(observation)
+
+    def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
+        """Action float32 [A] in [-1, 1] for one observation without batch axis."""
+        if self._version < 0:
+            return np.zeros(self._spec.action.size, np.float32)
+        if not self._plan:
+            proposed = self._net.act(
+                {k: observation[k][None] for k in self._net.observation_keys},
+                self._tensors,
+                deterministic=deterministic,
+                generator=self._generator,
+                gripper_epsilon=self._epsilon,
+            )[0].numpy()
+            self._plan.extend(proposed[None] if proposed.ndim == 1 else proposed)
+        return self._plan.popleft()
+
+    def _choose(self, observation: Observation) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Decision [d] and noise for the base's next chunk; no noise, [0]: it draws its own."""
+        assert isinstance(self._net, NoiseNet) and self._base is not None
+        decision = None
+        if self._version >= 0:
+            decision = self._net.decide(
+                {k: observation[k][None] for k in self._net.look_keys},
+                self._tensors,
+                deterministic=self._deterministic,
+                generator=self._generator,
+            )
+        if decision is None:
+            return np.zeros(self._net.decision_size, np.float32), np.zeros(0, np.float32)
+        noise = self._net.noise(decision, self._base.base.spec.noise_shape or ())
+        return decision[0].numpy(), noise[0].numpy()
+
+
+def tensors_of(weights: Weights, like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors of weights, with the names and shapes of `like`.
+
+    Raises:
+        LinkError: the bytes are not what the learner sent.
+        SpecError: they belong to another network, or hold NaN.
+    """
+    got = hashlib.sha256(weights.data).hexdigest()
+    if got != weights.sha256:
+        raise LinkError(
+            f"weights {weights.version} arrived damaged",
+            expected=f"sha256 {weights.sha256}",
+            got=got,
+            fix="nothing to do: the next version replaces them",
+        )
+    try:
+        tensors = safetensors.torch.load(weights.data)
+    except SafetensorError as error:
+        raise LinkError(
+            f"weights {weights.version} cannot be read",
+            expected="a safetensors image",
+            got=str(error),
+            fix="run the same robot-rl version on both sides",
+        ) from error
+    want = {k: tuple(v.shape) for k, v in like.items()}
+    shapes = {k: tuple(v.shape) for k, v in tensors.items()}
+    if want != shapes:
+        raise SpecError(
+            f"weights {weights.version} belong to another network",
+            expected=str(want),
+            got=str(shapes),
+            fix="use the learner's algo config on the actor, hidden sizes included",
+        )
+    if not all(bool(torch.isfinite(v).all()) for v in tensors.values()):
+        raise SpecError(
+            f"weights {weights.version} hold NaN or infinity",
+            expected="finite weights",
+            got="non-finite values",
+            fix="look at the learner's log; it never publishes such weights itself",
+        )
+    return tensors
+
+
+def save_policy(run_dir: Path, weights: Weights, spec: Spec) -> Path:
+    """Write `policy.safetensors` and its manifest; each file is whole or not there."""
+    facts = {"version": weights.version, "sha256": weights.sha256, "spec_hash": spec.hash}
+    path = run_dir / "policy.safetensors"
+    for target, data in (
+        (path, weights.data),
+        (path.with_suffix(".json"), json.dumps(facts, indent=2).encode()),
+    ):
+        temporary = target.with_name(target.name + ".tmp")
+        temporary.write_bytes(data)
+        temporary.replace(target)
+    return path
+
+
+def load_policy(run_dir: Path, spec: Spec) -> Weights:
+    """Read what `save_policy` wrote.
+
+    Raises:
+        CheckpointError: none there, damaged, or made for another spec.
+    """
+    path = run_dir / "policy.safetensors"
+    try:
+        facts = json.loads(path.with_suffix(".json").read_text())
+        weights = Weights(int(facts["version"]), str(facts["sha256"]), path.read_bytes())
+        spec_hash = str(facts["spec_hash"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"no usable policy in {run_dir}",
+            expected="policy.safetensors and policy.json, written when practice ends",
+            got=str(error),
+            fix="finish the training run, or name another run folder",
+        ) from error
+    if hashlib.sha256(weights.data).hexdigest() != weights.sha256 or spec_hash != spec.hash:
+        raise CheckpointError(
+            f"the policy in {run_dir} is damaged or of another spec",
+            expected=f"sha256 {weights.sha256}, spec {spec.hash}",
+            got=f"sha256 {hashlib.sha256(weights.data).hexdigest()}, spec {spec_hash}",
+            fix="restore the file, or train again",
+        )
+    return weights

@@ -1,0 +1,1 @@
+"""Reward from answers to which of two moments is nearer to the goal."""

@@ -1,0 +1,1 @@
+"""Progress towards the goal, frame by frame: models, their training, and a critic's view."""

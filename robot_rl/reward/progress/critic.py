@@ -1,0 +1,134 @@
+"""Progress as a critic sees it, and the steps that undo it (GR-RL, arXiv 2512.01801).
+
+    progress   phi_t = mean_i Q_i(s_t, a_t), of a sparse 0/1 reward: how near success is; or what a
+               progress model says of the frame (`reward.progress.model`)
+    harmful    step t is, if phi falls by more than `drop` within the next `ahead` steps
+
+What a person did on the way to a success is not all worth cloning: hesitations, slips, ways back.
+Such steps are left out of training by labels of the author "critic", one per step, which can be
+taken back, whoever judged; nothing that was recorded is changed.
+
+Deviations: GR-RL's critic is distributional and of chunks; here it is any critic of single steps
+that a run has learned (`algo=calql` offline, say). Where a whole piece is bad, each of its steps
+has to fall; GR-RL does not say how it chooses its threshold, here it is given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.spec import Spec
+from robot_rl.store.store import Store
+from robot_rl.types import Driver, EpisodeId, Frame, Label, Step
+
+Phi = Callable[[Sequence[Step], dict[int, Frame]], NDArray[np.float32]]
+"""Steps of an episode [T] and its frames by number -> progress [T] of where each step begins."""
+
+AUTHOR, KIND, UNDO = "critic", "leave_out", "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An episode with its progress float32 [T], and the numbers of its harmful steps."""
+
+    id: EpisodeId
+    progress: NDArray[np.float32]
+    harmful: list[int]
+
+
+def harmful(progress: NDArray[np.float32], drop: float, ahead: int) -> list[int]:
+    """Steps after which progress [T] falls by more than `drop` within `ahead` steps."""
+    return [
+        t
+        for t in range(len(progress) - 1)
+        if progress[t] - progress[t + 1 : t + 1 + ahead].min() > drop
+    ]
+
+
+def phi_of_model(folder: Path, spec: Spec) -> Phi:
+    """Progress as a model of `robot-rl reward train --kind progress` sees frames of this spec.
+
+    Raises:
+        CheckpointError: there is no model.
+        ConfigError: the run's cameras are others.
+    """
+    from robot_rl.reward.progress.model import ProgressModel
+
+    model = ProgressModel.load(folder, spec)
+
+    def phi(steps: Sequence[Step], frames: dict[int, Frame]) -> NDArray[np.float32]:
+        seen = [frames[s.frame].observation for s in steps]
+        images = {k: np.stack([o[k] for o in seen]) for k in model.keys}
+        return model.curve(images).astype(np.float32)
+
+    return phi
+
+
+def judge(
+    store: Store,
+    phi_of: Phi,
+    *,
+    drop: float,
+    ahead: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[Judged]:
+    """Every episode that is no evaluation, with the steps of people that undo progress.
+
+    Raises:
+        SpecError: the episodes do not fit the critic.
+    """
+    starts = [s for s in store.episodes() if s.purpose != "eval"]
+    for done, start in enumerate(starts):
+        progress(done, len(starts))
+        steps, frames = store.steps(start.id), {f.frame: f for f in store.frames(start.id)}
+        steps = [s for s in steps if s.frame in frames and s.driver is not Driver.RESET]
+        if not steps:
+            continue
+        phi = phi_of(steps, frames)
+        human = {i for i, s in enumerate(steps) if s.driver is not Driver.POLICY}
+        found = [steps[i].step for i in harmful(phi, drop, ahead) if i in human]
+        yield Judged(start.id, phi, found)
+    progress(len(starts), max(len(starts), 1))
+
+
+def nothing(store: Store) -> list[Judged]:
+    """Every episode, and nothing harmful in it: what `leave_out` takes everything back with."""
+    return [Judged(s.id, np.zeros(0, np.float32), []) for s in store.episodes()]
+
+
+def phi_of_critic(algo: Any) -> Phi:
+    """Progress as critics see it; algo: of `critic_of`."""
+
+    def phi(steps: Sequence[Step], frames: dict[int, Frame]) -> NDArray[np.float32]:
+        seen = [frames[s.frame].observation for s in steps]
+        algo.spec.check(seen[0])
+        batch = {k: np.stack([o[k] for o in seen]) for k in algo.net.observation_keys}
+        return algo.worth(batch, np.stack([s.action for s in steps])).cpu().numpy()
+
+    return phi
+
+
+def leave_out(store: Store, judged: Sequence[Judged]) -> tuple[int, int]:
+    """Say it in the store: (steps newly left out, steps taken back that an earlier call had)."""
+    added = taken = 0
+    for one in judged:
+        said = {x.label: x for x in store.labels(one.id) if x.author == AUTHOR}
+        undone = {round(x.value) for x in said.values() if x.kind == UNDO}
+        before = {x.step: n for n, x in said.items() if x.kind == KIND and n not in undone}
+        new = [s for s in one.harmful if s not in before]
+        old = [n for s, n in before.items() if s not in one.harmful]
+        words = [(KIND, step, 1.0) for step in new] + [(UNDO, None, float(n)) for n in old]
+        first = store.next_label(one.id, AUTHOR)
+        store.append(
+            Label(one.id, first + i, step, kind, value, "critic", AUTHOR, time.time_ns())
+            for i, (kind, step, value) in enumerate(words)
+        )
+        added, taken = added + len(new), taken + len(old)
+    return added, taken

@@ -1,0 +1,234 @@
+"""The actor process: control loop, store and link of one robot, in real time.
+
+Started again after any kill, it reads its own store and goes on with the next episode of the same
+phase. The loop's thread never touches the disk or the network: rows go to the writer's queue, the
+link has its own thread, weights are adopted between two steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robot_rl.control.arbiter import Arbiter
+from robot_rl.control.loop import ControlLoop
+from robot_rl.control.reset import ResetMotion
+from robot_rl.control.session import ACTOR
+from robot_rl.errors import LinkError, RobotRLError
+from robot_rl.learn.metrics import MetricSink
+from robot_rl.link.auth import keys_for
+from robot_rl.link.client import LinkClient
+from robot_rl.ports import ActorPorts, ResetPlan
+from robot_rl.run.parts import policy_of, scene_log, session_of, take_dataset
+from robot_rl.run.train import finish
+from robot_rl.store.store import Store
+from robot_rl.store.writer import StoreWriter
+from robot_rl.types import EpisodeStart, Step
+
+if TYPE_CHECKING:
+    from robot_rl.run.experiment import Experiment
+
+log = logging.getLogger(__name__)
+
+FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
+BACKLOG_STEPS = 20  # two seconds at 10 Hz: what is on its way to the learner and back, and no more
+BACKLOG_ROWS = 3 * BACKLOG_STEPS  # a step, its frame, and what is said of it
+ARM_TIMEOUT_S = 60.0  # how long to wait for the person to acknowledge a protective stop
+
+
+def _collect_garbage() -> None:
+    """Between episodes, so that it never happens in a tick."""
+    gc.collect()
+
+
+class Actor:
+    """Wires one robot's loop to its store, link and session."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        ports: ActorPorts,
+        run_dir: Path,
+        *,
+        demos_only: bool = False,
+    ) -> None:
+
+        self.experiment, self.ports, self.run_dir = experiment, ports, run_dir
+        self._demos_only = demos_only
+        task, spec = experiment.task, experiment.spec
+        self.store = Store(run_dir / "actor.sqlite", spec=spec)
+        self.store.recover(run_dir.name, ACTOR)
+        self.policy = policy_of(experiment, real_time=True)
+        take_dataset(experiment, self.store, self.policy)
+        scenes = scene_log(experiment)
+        self.writer = StoreWriter(self.store, after=scenes.flush)
+        keys = keys_for(experiment.link, run_dir, "actor")
+        self.link = LinkClient(experiment.link, keys, spec, run_dir / "actor.sqlite")
+        self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
+        self._adopted_s = time.monotonic()
+        self.metrics = MetricSink(run_dir / "metrics.jsonl")
+        self.loop = ControlLoop(
+            task=task,
+            robot=ports.robot,
+            cameras=ports.cameras,
+            gate=ports.gate,
+            clock=ports.clock,
+            policy=self.policy,
+            operator=ports.operator,
+            arbiter=Arbiter(experiment.arbiter, task.spec.action.size),
+            reward=experiment.reward.open(task),
+            record=self.writer.put,
+            lease=secrets.token_hex(8),
+            on_step=self._on_step,
+            on_frame=scenes.saw,
+            stopping=ports.stopping,
+        )
+        self.session = session_of(
+            experiment,
+            self.loop,
+            self._reset,
+            metrics=self.metrics,
+            store=self.store,
+            before_episode=_collect_garbage,
+            figures=self._figures,
+            on_stuck=self._wait_and_retry,
+            stopping=ports.stopping,
+        )
+        self._motion = ResetMotion(self.loop, self._place)
+        ports.time_waits_for("learner", self._learner_keeps_up)
+
+    def run(self) -> int:
+        """Demonstrations, then practice and evaluation; returns the process exit code."""
+        gc.disable()
+        self.link.start()
+        try:
+            session, began_s = self.session, time.monotonic()
+            session.demos()
+            if self._demos_only:
+                return 0
+            self._hand_over()
+            self._await_weights()
+            session.practice()
+            if not self.ports.stopping():
+                finish(session, self.run_dir, runtime="ros", train_s=time.monotonic() - began_s)
+        finally:
+            gc.enable()
+            with contextlib.ExitStack() as stack:  # each of them, whatever the others raise
+                stack.callback(self.policy.close)
+                stack.callback(self.store.close)
+                stack.callback(self.link.stop)
+                stack.callback(self.writer.close)
+        return 0
+
+    def _figures(self) -> dict[str, float]:
+        """Ages and queues for each episode's line; two of them tell how far the learner is away."""
+        link = self.link.status()
+        return {
+            "weights/staleness_s": time.monotonic() - self._adopted_s,
+            "link/queue": float(link["pending_rows"]),
+            "link/connected": float(link["connected"]),
+            "store/lag": float(self.writer.lag()),
+            **self.ports.figures(),
+        }
+
+    def _learner_keeps_up(self) -> bool:
+        """Whether the learner has nearly done the updates that the steps so far pay for.
+
+        One that is away is waited for by nobody: rows wait in the store, the robot goes on.
+        """
+        link = self.link.status()
+        learner = link["learner"]
+        if not link["connected"] or "updates_owed" not in learner:
+            return True
+        rows = link["pending_rows"] + self.writer.lag()
+        return rows <= BACKLOG_ROWS and learner["updates_owed"] <= self._backlog_updates
+
+    def _on_step(self, _step: Step) -> None:
+        """Between two steps of practice: adopt newer weights if they are here."""
+        if self.session.purpose == "train":  # an evaluation judges one policy from end to end
+            self._adopt()
+
+    def _adopt(self) -> None:
+        weights = self.link.newest_weights()
+        # "other", not "newer": a learner that went back to a checkpoint counts on from there
+        if weights is not None and weights.version != self.policy.version:
+            self.policy.load(weights)
+            self._adopted_s = time.monotonic()
+
+    def _hand_over(self) -> None:
+        """Tell the learner, once it has them, that the demonstrations are complete."""
+        self.writer.flush()
+        while not self.link.drain(1.0) and not self.ports.stopping():
+            self.link.raise_if_refused()
+            self._pause(0.05)
+        self.link.tell(demonstrated=True)
+
+    def _await_weights(self) -> None:
+        """Practice needs a first policy: pretrained, where it is to be.
+
+        A refused handshake surfaces here.
+        """
+        wanted = 0
+        if self.session.progress.demos or self.experiment.train.dataset:
+            wanted = self.experiment.learner.pretrain_updates
+        before, deadline_s = -1, time.monotonic() + FIRST_WEIGHTS_S
+        while not self.ports.stopping():
+            self.link.raise_if_refused()
+            self._adopt()
+            learner = self.link.status()["learner"]
+            behind = learner.get("published_updates", -1) < wanted
+            behind |= self.policy.version < learner.get("published_version", 0)
+            if self.policy.version >= 0 and not (wanted and behind):
+                return
+            done = learner.get("updates", 0)
+            if done != before:
+                before, deadline_s = done, time.monotonic() + FIRST_WEIGHTS_S
+            if time.monotonic() > deadline_s:
+                raise LinkError(
+                    "no weights from the learner",
+                    expected=f"first weights, or one more update, within {FIRST_WEIGHTS_S:.0f} s",
+                    got=str(self.link.status()),
+                    fix="start the learner (`robot-rl learner`), check host, port and keys",
+                )
+            self._pause(0.05)
+
+    def _reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
+        """Arm, announce, go to the start; practice waits while nobody could learn from it."""
+        if start.purpose == "train":
+            self.link.raise_if_refused()
+        self.ports.announce(start)
+        self._arm()
+        self._motion(plan)
+
+    def _place(self, plan: ResetPlan) -> None:
+        """Have the objects placed; a person may take minutes, and the gate holds meanwhile."""
+        self.ports.place_objects(plan)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Ask for the right to drive, waiting for an acknowledgement if need be."""
+        deadline_s = time.monotonic() + ARM_TIMEOUT_S
+        while not self.ports.gate.arm(self.loop.lease):
+            if time.monotonic() > deadline_s or self.ports.stopping():
+                raise RobotRLError(
+                    "the gate refuses to arm",
+                    expected="gate in HOLD, no protective stop, lease free",
+                    got="refused",
+                    fix="clear the cause and acknowledge the protective stop",
+                )
+            self._pause(0.1)
+
+    def _wait_and_retry(self, error: RobotRLError) -> bool:
+        """A reset that failed (a process is being restarted, a stop was pressed): try again."""
+        log.warning("reset failed, trying again: %s", error)
+        self._pause(1.0)
+        return not self.ports.stopping()
+
+    def _pause(self, for_s: float) -> None:
+        """Wait on the run's clock: whoever is to bring about what we wait for may need it."""
+        self.ports.clock.sleep_until_s(self.ports.clock.now_s() + for_s)

@@ -1,0 +1,97 @@
+"""The console as one of a run's supervised processes: `python -m robot_rl.run.console RUN`.
+
+It takes the first free port from 8080 on and leaves its link beside its sockets, where this user
+alone may look, and where `robot-rl demo` and `robot-rl train` find it to print it. It does not
+outlive its supervisor, however that one died: nobody would be left to stop it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from robot_rl.console.address import HOST, free_port
+from robot_rl.console.serve import serve
+from robot_rl.link.panel import link_file
+from robot_rl.run.experiment import Experiment
+from robot_rl.system import priority
+from robot_rl.system.supervised import orphaned, supervisor_pid
+
+LOOK_S = 0.2
+
+
+def end_with_supervisor() -> None:
+    """Send SIGTERM to this process once its supervisor is gone; without one, its parent."""
+    supervisor = supervisor_pid() or os.getppid()
+
+    def watch() -> None:
+        while not orphaned(supervisor):
+            time.sleep(LOOK_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
+
+
+def write_link(run_dir: Path, link: str) -> None:
+    """Leave the link where only this user finds it; whole or not at all."""
+    path = link_file(run_dir)
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(link + "\n")
+    new.rename(path)
+
+
+def about(experiment: Experiment) -> dict[str, Any]:
+    """What a page must know once: names, cameras, rates.
+
+    seen: camera -> [width, height] in pixels of what the network sees; a page that shows a picture
+    of that size shows what the network sees.
+    """
+    task = experiment.task
+    images = list(getattr(task, "images", ()))
+    shapes = {name: task.spec.observation[f"image/{name}"].shape for name in images}
+    return {
+        "task": task.name,
+        "run": experiment.run_dir.name,
+        "cameras": [*images, "video"] if experiment.is_simulated else images,
+        "seen": {name: [width, height] for name, (height, width, _) in shapes.items()},
+        "control_hz": task.spec.control_hz,
+    }
+
+
+def serve_run(run_dir: Path, host: str, port: int, started: Callable[[Any], None]) -> None:
+    """Serve the console of a run; see `robot_rl.console.serve.serve`."""
+    experiment = Experiment.load(run_dir)
+    serve(run_dir, host, port, about=about(experiment), mirror=experiment.mirror, started=started)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    run_dir = Path((sys.argv[1:] if argv is None else argv)[0])
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    # the server ends by itself at SIGTERM, then sends it on: what is left to do is done on the way
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    priority.prefer("console")  # before its threads start
+    end_with_supervisor()
+    port = free_port()
+
+    def started(invite: Callable[[str], str]) -> None:
+        write_link(run_dir, f"http://{HOST}:{port}/enter?token={invite('operator')}")
+
+    try:
+        serve_run(run_dir, HOST, port, started)
+    finally:
+        link_file(run_dir).unlink(missing_ok=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,111 @@
+"""`robot-rl eval`: what a trained policy is worth on held-out starts, and a video of it.
+
+Runs in lockstep whatever runtime trained the policy: the same task, gate and loop, no ROS needed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from robot_rl.control.gym_loop import GymBench
+from robot_rl.control.session import EVAL_SEED, Session
+from robot_rl.errors import RobotRLError
+from robot_rl.operate.scripted import NoOperator
+from robot_rl.policy.runtime import load_policy
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.film import film
+from robot_rl.run.lockstep import Bench, make_bench
+from robot_rl.run.parts import policy_of, session_of
+from robot_rl.types import Row, Step
+
+log = logging.getLogger(__name__)
+
+VIDEO_EPISODES = 3
+
+
+class _Discard:
+    """Metrics that nobody keeps; evaluation writes eval.json."""
+
+    def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
+        """Drop."""
+
+
+def make_eval_session(
+    experiment: Experiment, run_dir: Path, bench_hooks: dict[str, Any] | None = None
+) -> tuple[Session, Bench | GymBench]:
+    """A lockstep session over the run's saved policy, with nobody at the controls.
+
+    Raises:
+        CheckpointError: the run has no usable policy.
+    """
+    task = experiment.task
+    policy = policy_of(experiment)
+    policy.load(load_policy(run_dir, experiment.spec))
+    bench = make_bench(
+        experiment, policy, record=_forget, operator=NoOperator(task), **(bench_hooks or {})
+    )
+    session = session_of(experiment, bench.loop, bench.reset, metrics=_Discard())
+    return session, bench
+
+
+def evaluate(run_dir: Path, *, episodes: int = 100, video: bool = True) -> dict[str, Any]:
+    """Deterministic and stochastic success with Wilson intervals; writes eval.json, eval.mp4.
+
+    Raises:
+        CheckpointError: the run has no usable policy.
+    """
+    experiment = Experiment.load(run_dir)
+    session, _ = make_eval_session(experiment, run_dir)
+    before: dict[str, Any] = {}
+    if (run_dir / "eval.json").is_file():
+        before = json.loads((run_dir / "eval.json").read_text())
+    result = before | {
+        "deterministic": session.evaluate(episodes).as_dict(),
+        "stochastic": session.evaluate(episodes, deterministic=False).as_dict(),
+        "evaluated_in": "lockstep",
+    }
+    write_eval(run_dir, result)
+    if video:
+        record_video(run_dir, experiment)
+    return result
+
+
+def write_eval(run_dir: Path, result: dict[str, Any]) -> None:
+    """Write eval.json: the whole file, or the one before stays."""
+    temporary = run_dir / "eval.json.tmp"
+    temporary.write_text(json.dumps(result, indent=2))
+    temporary.replace(run_dir / "eval.json")
+
+
+def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | None:
+    """Film a few deterministic episodes into eval.mp4 (H.264); None when pictures cannot be made.
+
+    A missing OpenGL or codec costs the video, not the evaluation: it is logged with its fix.
+    """
+    experiment = experiment or Experiment.load(run_dir)
+    shows: list[Callable[[], None]] = []
+
+    def on_step(_step: Step) -> None:
+        for show in shows:
+            show()
+
+    session, bench = make_eval_session(experiment, run_dir, {"on_step": on_step})
+    path = run_dir / "eval.mp4"
+    try:
+        with film(bench, path, experiment.task.spec.control_hz) as made:
+            shows.append(made.show)
+            for index in range(VIDEO_EPISODES):
+                session.evaluate(1, EVAL_SEED + index)
+                made.pause()
+    except RobotRLError as error:
+        log.warning("no video: %s", error)
+        return None
+    return path
+
+
+def _forget(_rows: list[Row]) -> None:
+    """Evaluation of a finished run leaves its store alone."""

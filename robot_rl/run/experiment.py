@@ -1,0 +1,387 @@
+"""One experiment: everything a run needs to know, composed from YAML and overrides, saved with it.
+
+Groups are resolved on first use, because a process should import only what it needs: the gate reads
+`limits` and never imports torch; the learner reads `algo` and never imports ROS.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.config import provenance
+from robot_rl.config.compose import compose
+from robot_rl.config.registry import build, resolve
+from robot_rl.control.session import TrainConfig
+from robot_rl.control.takeover import GENTLE, ArbiterConfig
+from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.tasks.gym import GymTask
+
+if TYPE_CHECKING:
+    from robot_rl.learn.algos.base import AlgorithmConfig
+    from robot_rl.learn.learner import LearnerConfig
+    from robot_rl.policy.base.spec import BaseConfig
+    from robot_rl.ports import Task
+    from robot_rl.reward.config import RewardConfig
+    from robot_rl.ros.graph import RealGraphConfig, SimGraphConfig
+    from robot_rl.safety.limits import Limits
+    from robot_rl.spec import Spec
+
+RUNTIMES = ("lockstep", "ros")
+
+GROUPS = (
+    "task",
+    "safety",
+    "operator",
+    "arbiter",
+    "reward",
+    "base",
+    "algo",
+    "learner",
+    "link",
+    "ros",
+    "train",
+)
+"""Top-level sections of a config, in the order in which they are shown."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked experiment. `config` is the composed dict; sections are built on first access.
+
+    Attributes:
+        name: of the experiment file, used for the run folder.
+        runtime: "lockstep" (one process, no ROS, no wall clock) or "ros" (real time).
+        run_dir: where everything of this run is written.
+    """
+
+    name: str
+    seed: int
+    runtime: str
+    run_dir: Path
+    config: Mapping[str, Any]
+
+    @classmethod
+    def compose(cls, overrides: Sequence[str] = (), extra_dir: Path | None = None) -> Experiment:
+        """Compose YAML files and command-line overrides into an experiment.
+
+        Raises:
+            ConfigError: see `robot_rl.config.compose.compose` and `from_dict`.
+        """
+        return cls.from_dict(compose(overrides, extra_dir))
+
+    @classmethod
+    def from_dict(cls, config: Mapping[str, Any]) -> Experiment:
+        """Build from a composed dict. Section contents are checked by `check`, or on first use.
+
+        Raises:
+            ConfigError: unknown section, or a wrong seed, runtime or run_dir.
+        """
+        known = [f.name for f in dataclasses.fields(_Top)] + list(GROUPS)
+        for key in config.keys() - set(known):
+            raise ConfigError(
+                f"unknown config key '{key}'",
+                expected="a section or a top-level key",
+                got=f"{key}={config[key]!r}",
+                fix=did_you_mean(key, known),
+            )
+        top = build(_Top, {k: v for k, v in config.items() if k not in GROUPS})
+        run_dir = Path(top.run_dir) if top.run_dir else _new_run_dir(top.name, top.seed)
+        plain = {k: v for k, v in config.items() if k != "run_dir"}
+        return cls(top.name, top.seed, top.runtime, run_dir, plain)
+
+    @cached_property
+    def task(self) -> Task:
+        """What is to be learned (group `task`)."""
+        return self._section("task")
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What the gate allows: the robot's limits (group `safety`) in the task's workspace."""
+        limits: Limits = self._section("safety")
+        return limits.narrow_to(self.task)
+
+    @cached_property
+    def operator(self) -> Any:
+        """Who helps (group `operator`); `operate.devices.make_operator` builds the device."""
+        return self._section("operator")
+
+    @cached_property
+    def arbiter(self) -> ArbiterConfig:
+        """How a person takes over and hands back; gently, unless a script does."""
+        operator = self.config.get("operator") or {}
+        alone = operator.get("name") in ("scripted", "none", None) or operator.get("with_script")
+        gentle = {} if alone else GENTLE
+        return build(ArbiterConfig, gentle | (self.config.get("arbiter") or {}), "arbiter")
+
+    @cached_property
+    def reward(self) -> RewardConfig:
+        """Who says what an episode is worth (group `reward`); runs from before it: the task."""
+        from robot_rl.reward.config import PredicateRewardConfig
+
+        return self._section("reward") if self.config.get("reward") else PredicateRewardConfig()
+
+    @cached_property
+    def base(self) -> BaseConfig | None:
+        """The pretrained policy to build on (group `base`), or None. Imports torch if there is."""
+        name = (self.config.get("base") or {}).get("name", "none")
+        return None if name == "none" else self._section("base")
+
+    @cached_property
+    def spec(self) -> Spec:
+        """Of the rows of this run: the task's, and what the base adds to each frame."""
+        spec = self.task.spec
+        if self.planner is None:
+            return spec
+        noise = self.algo.noise_size(spec) if hasattr(self.algo, "noise_size") else 0
+        return spec.with_base(self.planner.ahead, noise)
+
+    @property
+    def mirror_signs(self) -> Mapping[str, Sequence[int]] | None:
+        """Signs of each part of the state, left <-> right; None from a task that says none."""
+        return getattr(self.task, "mirror", None)
+
+    @cached_property
+    def planner(self) -> BaseConfig | None:
+        """The base whose plan is recorded with each frame; None if the algorithm runs it itself."""
+        return None if self.base is None or hasattr(self.algo, "on") else self.base
+
+    @cached_property
+    def algo(self) -> Any:
+        """Config of the learning algorithm (group `algo`). Imports torch."""
+        return self._section("algo")
+
+    @cached_property
+    def algorithm(self) -> AlgorithmConfig:
+        """The same, ready to make learner and actor: with the base, if it runs that itself.
+
+        Raises:
+            ConfigError: it needs a base, and there is none that it can run.
+        """
+        algo = self.algo
+        if getattr(algo, "value_range", None) is not None:
+            bounds = self.reward.value_range(algo.value_range, algo.gamma)
+            algo = dataclasses.replace(algo, value_range=bounds)
+        return algo.on(self.base, self.task.spec, self.seed) if hasattr(algo, "on") else algo
+
+    @cached_property
+    def link(self) -> Any:
+        """Config of the actor-learner link (group `link`)."""
+        return self._section("link")
+
+    @cached_property
+    def ros(self) -> SimGraphConfig | RealGraphConfig:
+        """How the ROS 2 graph runs (group `ros`). Needs no ROS to be read."""
+        return self._section("ros")
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the ROS 2 graph brings a simulated arm."""
+        return (self.config.get("ros") or {}).get("name") == "sim"
+
+    def mirror(self, camera: str = "video", height: int = 480, width: int = 640) -> Any:
+        """`robot_rl_sim.mirror.Mirror` of the task: draws what a `RobotState` says.
+
+        Raises:
+            SetupError: no OpenGL on this machine.
+        """
+        from robot_rl_sim.mirror import Mirror
+
+        task: Any = self.task
+        return Mirror(task, camera, height, width)
+
+    @cached_property
+    def learner(self) -> LearnerConfig:
+        """Update budget, batch, checkpoints. Imports torch."""
+        from robot_rl.learn.learner import LearnerConfig
+
+        return build(LearnerConfig, self.config.get("learner") or {}, "learner")
+
+    @cached_property
+    def train(self) -> TrainConfig:
+        """When a session moves on and when it ends."""
+        return build(TrainConfig, self.config.get("train") or {}, "train")
+
+    def section(self, name: str) -> Any:
+        """Section `name` of `GROUPS`, built.
+
+        Raises:
+            ConfigError: unknown key, wrong type or value in it.
+            SetupError: it needs an extra that is not installed.
+        """
+        try:
+            return getattr(self, "limits" if name == "safety" else name)
+        except ModuleNotFoundError as error:
+            raise SetupError(
+                f"the {name} section needs a package that is not installed",
+                expected=f"import {error.name} works",
+                got=str(error),
+                fix="run make setup, or: pip install 'robot-rl[sim,learn]'",
+            ) from error
+
+    def check(self) -> None:
+        """Build every section, so that a typo ends here and not after an hour of training.
+
+        And the policy's network: whether head, base and observation fit shows there.
+
+        Raises:
+            ConfigError, SpecError, CheckpointError: what does not fit, or is not there.
+        """
+        for name in GROUPS:
+            self.section(name)
+        if isinstance(self.task, GymTask):
+            _check_gym(self)
+        self.algorithm.make_actor(self.spec)
+
+    def resolved(self) -> dict[str, Any]:
+        """Every value that is in force, defaults included: plain nested dict, YAML-able."""
+        top = {"name": self.name, "seed": self.seed, "runtime": self.runtime}
+        return top | {name: self.plain_section(name) for name in GROUPS}
+
+    def plain_section(self, name: str) -> dict[str, Any]:
+        """Section `name` as a plain dict with every default filled in. Raises like `section`."""
+        built = self.section(name)
+        given = self.config.get(name) or {}
+        values = _plain(built) if dataclasses.is_dataclass(built) else dict(given)
+        own = {k: v for k, v in values.items() if k != "name"}
+        return ({"name": given["name"]} if "name" in given else {}) | own
+
+    @property
+    def hash(self) -> str:
+        """First 16 hex digits of the SHA-256 over `resolved()`."""
+        return _hash(self.resolved())
+
+    def save(self, run_dir: Path | None = None) -> Path:
+        """Write config.yaml, limits.yaml and run.json (hash, git, versions); return the folder.
+
+        Raises:
+            ConfigError: the folder already belongs to another experiment.
+        """
+        folder = run_dir or self.run_dir
+        resolved = self.resolved()
+        digest = _hash(resolved)
+        if (folder / "run.json").exists():
+            before = json.loads((folder / "run.json").read_text())["config_hash"]
+            if before != digest:
+                raise ConfigError(
+                    f"{folder} belongs to another experiment",
+                    expected=f"config hash {before}",
+                    got=digest,
+                    fix="choose another run_dir=..., or repeat the command of that run",
+                )
+            return folder
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_yaml(folder / "config.yaml", resolved)
+        _write_yaml(folder / "limits.yaml", resolved["safety"])
+        record = {"config_hash": digest, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        record |= provenance.collect()
+        (folder / "run.json").write_text(json.dumps(record, indent=2) + "\n")
+        return folder
+
+    @classmethod
+    def load(cls, run_dir: Path) -> Experiment:
+        """Read the experiment of a run folder.
+
+        Raises:
+            ConfigError: no run there, or config.yaml was edited since (limits included).
+        """
+        import yaml
+
+        try:
+            config = yaml.safe_load((run_dir / "config.yaml").read_text())
+            record = json.loads((run_dir / "run.json").read_text())
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise ConfigError(
+                f"{run_dir} is not a run folder",
+                expected="config.yaml and run.json",
+                got=str(error),
+                fix="give the folder that `robot-rl train` printed",
+            ) from error
+        if _hash(config) != record["config_hash"]:
+            raise ConfigError(
+                f"the configuration of {run_dir} was changed after the run began",
+                expected=f"config hash {record['config_hash']}",
+                got=_hash(config),
+                fix="restore config.yaml, or start a new run with the change as an override",
+            )
+        return cls.from_dict(config | {"run_dir": str(run_dir)})
+
+    def _section(self, group: str) -> Any:
+        return resolve(group, self.config.get(group) or {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Top:
+    """Keys of config.yaml outside the sections."""
+
+    name: str
+    seed: int
+    runtime: str
+    run_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the runtime and the seed."""
+        if self.runtime not in RUNTIMES:
+            hint = did_you_mean(self.runtime, RUNTIMES)
+            raise ValueError(f"runtime={self.runtime} ({hint})")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+
+
+def _check_gym(experiment: Experiment) -> None:
+    """Refuse what an environment without a robot cannot do, and spaces that are not supported.
+
+    Raises:
+        ConfigError: `experiment` asks for demonstrations, for a person, or for ROS 2.
+    """
+    operator = (experiment.config.get("operator") or {}).get("name")
+    asked = {
+        "operator": operator,
+        "train.demos": experiment.train.demos,
+        "runtime": experiment.runtime,
+    }
+    allowed = {"operator": "none", "train.demos": 0, "runtime": "lockstep"}
+    if asked != allowed:
+        raise ConfigError(
+            "a Gymnasium environment has no robot that a person or ROS 2 could drive",
+            expected=" ".join(f"{k}={v}" for k, v in allowed.items()),
+            got=" ".join(f"{k}={v}" for k, v in asked.items()),
+            fix="add what is expected, or start from experiment=gym task.env_id=...",
+        )
+    experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
+
+
+def _new_run_dir(name: str, seed: int) -> Path:
+    return Path("runs") / name / f"{time.strftime('%Y%m%d-%H%M%S')}-s{seed}"
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses to dicts (init fields), tuples to lists, enums and paths to strings."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, Path) else value
+
+
+def _hash(resolved: Mapping[str, Any]) -> str:
+    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _write_yaml(path: Path, data: Mapping[str, Any]) -> None:
+    import yaml
+
+    path.write_text(yaml.safe_dump(dict(data), sort_keys=False, default_flow_style=None, width=100))

@@ -1,0 +1,206 @@
+"""`robot-rl train runtime=ros`: the ROS 2 graph and the learner under one supervisor.
+
+This process only starts, watches and stops. Everything that matters happens in the others, and what
+they have done is read from the run folder; killing any of them, this one included, loses nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import logging
+import os
+import time
+import webbrowser
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.link.panel import link_file
+from robot_rl.ros.graph import (
+    Graph,
+    NodeSpec,
+    RealGraphConfig,
+    SimGraphConfig,
+    real_graph,
+    sim_graph,
+)
+from robot_rl.ros.supervise import Exit, Supervisor
+from robot_rl.system.files import Tail
+
+if TYPE_CHECKING:
+    from robot_rl.run.experiment import Experiment
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.1
+FRAMES_PER_TICK = 2  # of a simulated camera nobody set: a picture is half a control period old
+
+
+def learner_spec(run_dir: Path, *, released: bool = False) -> NodeSpec:
+    """The learner as one more supervised process; it speaks the link, not ROS.
+
+    On a shared machine it gives way to the nodes that have deadlines, but for released time: there
+    everybody waits for it.
+    """
+    return NodeSpec(
+        module="robot_rl.run.learner",
+        name="learner",
+        arguments=(str(run_dir),),
+        stop_s=2.5,  # it finishes an update and writes a checkpoint
+        nice=0 if released else 10,
+    )
+
+
+def console_spec(run_dir: Path) -> NodeSpec:
+    """The operator's page as one more process; without it the robot side goes on."""
+    return NodeSpec(
+        module="robot_rl.run.console",
+        name="console",
+        arguments=(str(run_dir),),
+        critical=False,
+        stop_s=2.0,  # pages are told that it goes
+    )
+
+
+def with_console(experiment: Experiment) -> bool:
+    """Whether a person works at the page."""
+    return experiment.config["operator"]["name"] == "console"
+
+
+def graph_of(experiment: Experiment, **given: Any) -> Graph:
+    """The nodes of an experiment, without learner and console.
+
+    given: what counts more than its `ros` section.
+    """
+    run_dir = str(experiment.run_dir.resolve())
+    config = dataclasses.replace(experiment.ros, **given)
+    if with_console(experiment):
+        config = dataclasses.replace(config, with_view=True)
+    if isinstance(config, RealGraphConfig):
+        return real_graph(config, run_dir)
+    if with_console(experiment) and not experiment.operator.with_script:
+        config = dataclasses.replace(config, unattended=False)  # a person is there to look
+    if not config.camera_hz and getattr(experiment.task, "images", ()):
+        rate_hz = FRAMES_PER_TICK * experiment.task.spec.control_hz
+        config = dataclasses.replace(config, camera_hz=rate_hz)
+    return sim_graph(config, run_dir)
+
+
+def need_ros() -> None:
+    """Raise `SetupError` when rclpy is missing: here, not in the restart loop of each process."""
+    try:
+        importlib.import_module("rclpy")
+    except ImportError as error:
+        raise SetupError(
+            "ROS 2 (rclpy) is not installed",
+            expected="a sourced ROS 2, or the wheels of the 'ros' extra",
+            got=str(error),
+            fix="run make setup, or: pip install 'robot-rl[ros]'",
+        ) from error
+
+
+def log_file(run_dir: Path, name: str) -> Path:
+    """Where a process of the graph writes its log."""
+    return run_dir / "logs" / f"{name}.log"
+
+
+def last_words(death: Exit, run_dir: Path) -> str:
+    """How a process ended, for an error message: its exit code and the end of its log."""
+    path = log_file(run_dir, death.name)
+    tail = path.read_text(errors="replace").splitlines()[-12:] if path.is_file() else []
+    return "\n    ".join([f"exit code {death.code}; its last words:", *tail])
+
+
+def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run the whole system until the actor has finished its session; returns eval.json.
+
+    Raises:
+        SetupError: rclpy is missing.
+        RobotRLError: a critical process cannot be kept alive; its log file is named.
+    """
+    need_ros()
+    run_dir = experiment.run_dir.resolve()
+    ros = experiment.ros
+    released = isinstance(ros, SimGraphConfig) and ros.real_time_factor == 0.0
+    graph = (learner_spec(run_dir, released=released), *graph_of(experiment))
+    _run(experiment, graph, watch)
+    return _result(run_dir)
+
+
+def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
+    """The same without a learner, until the demonstrations are there.
+
+    Raises:
+        SetupError, RobotRLError: see `train_ros`.
+    """
+    need_ros()
+    graph = tuple(
+        dataclasses.replace(spec, params={**spec.params, "demos_only": True})
+        if spec.name == "actor"
+        else spec
+        for spec in graph_of(experiment)
+    )
+    _run(experiment, graph, watch)
+
+
+def _run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]], None]) -> None:
+    """Keep the graph alive, and the console where there is one, until the actor has finished."""
+    run_dir = experiment.run_dir.resolve()
+    graph += (console_spec(run_dir),) if with_console(experiment) else ()
+    link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
+    link = ""
+    tails = [Tail(run_dir / name, new_only=True) for name in ("metrics.jsonl", "learner.jsonl")]
+    with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
+        while True:
+            for death in supervisor.poll():
+                _explain(death, run_dir)
+                if death.name == "actor" and death.code == 0:
+                    return
+            for tail in tails:
+                for line in tail.lines():
+                    watch(line)
+            link = _tell(link_file(run_dir), link)
+            time.sleep(POLL_S)
+
+
+def _tell(path: Path, before: str) -> str:
+    """Print the console's link when there is a new one, and open it; returns the newest."""
+    link = path.read_text().strip() if path.is_file() else before
+    if link != before:
+        log.warning("the console is open (the link works once): %s", link)
+        if not before and on_a_desktop(os.environ):
+            webbrowser.open(link)
+    return link
+
+
+def on_a_desktop(env: Mapping[str, str]) -> bool:
+    """Whether a browser would open in front of the person who started this."""
+    return bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY")) and "SSH_CONNECTION" not in env
+
+
+def _explain(death: Exit, run_dir: Path) -> None:
+    """Say what a death means; raise when the run cannot go on."""
+    if not death.fatal:
+        return
+    raise RobotRLError(
+        f"the {death.name} process cannot be kept alive",
+        expected="a running process",
+        got=last_words(death, run_dir),
+        fix=f"read {log_file(run_dir, death.name)}; then give the same run_dir again, the run goes "
+        "on where it stopped",
+    )
+
+
+def _result(run_dir: Path) -> dict[str, Any]:
+    path = run_dir / "eval.json"
+    if not path.is_file():
+        raise RobotRLError(
+            "the session was stopped before its evaluation",
+            expected=str(path),
+            got="no such file",
+            fix="give the same run_dir again: the run goes on where it stopped",
+        )
+    return json.loads(path.read_text())

@@ -1,0 +1,121 @@
+"""The learner process: the link in front, the store behind, updates as the budget allows.
+
+It shares nothing with the actor but the link. Killed at any moment it continues from its own store
+and newest checkpoint; meanwhile the robot goes on with the weights it has. Under
+`torchrun -m robot_rl.run.learner RUN` several of them are one learner (`learn.ranks`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, StoreError
+from robot_rl.learn import ranks
+from robot_rl.learn.learner import Learner
+from robot_rl.link.auth import keys_for
+from robot_rl.link.server import LinkServer
+from robot_rl.run.experiment import Experiment, TrainConfig
+from robot_rl.run.parts import learner_of
+from robot_rl.store.store import Store
+from robot_rl.system.supervised import orphaned, supervisor_pid
+
+log = logging.getLogger(__name__)
+
+TURN_S = 0.1  # of learning: rows, weights and a stop signal never wait much longer
+IDLE_MS = 20
+DEMONSTRATED = "demonstrated"  # the actor's word: demonstrations and data are all here
+SAVE_EVERY_S = 60.0  # a kill costs at most this much learning; the data is in the store anyway
+EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
+
+
+def run(run_dir: Path) -> None:
+    """Serve and learn until SIGTERM or SIGINT; saves a checkpoint on the way out.
+
+    Raises:
+        RobotRLError: port in use, wrong keys, foreign store or checkpoints.
+    """
+    stop: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda n, _: stop.append(n))
+    supervisor = supervisor_pid() or os.getppid()
+    experiment = Experiment.load(run_dir)
+    spec = experiment.spec
+    ranks.join()
+    try:
+        with Store(run_dir / "learner.sqlite", spec=spec) as store, ExitStack() as stack:
+            server = None
+            if ranks.rank() == 0:
+                keys = keys_for(experiment.link, run_dir, "learner")
+                server = stack.enter_context(LinkServer(experiment.link, keys, spec, store))
+            trouble = stack.enter_context(experiment.reward.beside(store))
+            learner = learner_of(experiment, store, trouble)
+            stack.callback(learner.close)
+            learner.load()
+            learner.ingest()
+            learner.may_pretrain = _demonstrated(store, experiment.train)
+            try:
+                saved_s = time.monotonic()
+                # never outlive the supervisor
+                while ranks.agree(not stop and not orphaned(supervisor)):
+                    turn(learner, server)
+                    due = learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S
+                    if ranks.agree(bool(due)):
+                        learner.save_or_warn()
+                        saved_s = time.monotonic()
+            finally:
+                if learner.updates:
+                    learner.save_or_warn()
+    finally:
+        ranks.leave()
+
+
+def _demonstrated(store: Store, train: TrainConfig) -> bool:
+    """Whether the store holds all that is to be pretrained on; else the actor will say so."""
+    shown = [e for e in store.episode_summaries() if e.purpose == "demo" and e.success]
+    return not train.dataset and len(shown) >= train.demos
+
+
+def turn(learner: Learner, server: LinkServer | None) -> int:
+    """Take what has arrived, learn a little, offer the newest weights. Returns updates done.
+
+    server: None on every rank but the first, which decides how much is learned.
+    """
+    if server is not None:
+        server.poll(0 if learner.updates_due() else IDLE_MS)
+        learner.ingest()
+        learner.may_pretrain |= any(server.told(DEMONSTRATED))
+    due = learner.updates_due()  # not before: a row may take the only data away
+    due = ranks.agree(min(due, max(1, int(learner.updates_per_s * TURN_S))))
+    if server is None:
+        learner.ingest()  # after the first rank: it has committed what it counted
+    done = learner.update(due) if due else 0
+    if server is not None:
+        server.publish(learner.weights())
+        server.set_status(learner.status())
+    return done
+
+
+def main(argv: Sequence[str] | Path | None = None) -> int:
+    """Entry point: `python -m robot_rl.run.learner RUN`. Returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    run_dir = argv if isinstance(argv, Path) else Path((argv or sys.argv[1:])[0])
+    try:
+        run(run_dir)
+    except (ConfigError, SpecError, StoreError, LinkError) as error:
+        log.error("%s", error)
+        return EXIT_SETUP
+    except RobotRLError as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

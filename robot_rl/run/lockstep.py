@@ -1,0 +1,139 @@
+"""Lockstep runtime: simulator, gate, actor and learner in one process, no ROS and no wall clock.
+
+Every control tick is followed by the learning the update budget allows, so a run is deterministic:
+same seed, same curve. The ports are those of the ROS runtime; only their implementations differ.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.control.arbiter import Arbiter
+from robot_rl.control.gym_loop import GymBench, GymLoop
+from robot_rl.control.loop import ControlLoop, Policy
+from robot_rl.control.session import Session
+from robot_rl.errors import SetupError
+from robot_rl.learn.metrics import MetricSink
+from robot_rl.operate.devices import make_operator
+from robot_rl.ports import InputDevice, ResetPlan
+from robot_rl.run.parts import scene_log, session_of
+from robot_rl.safety.local import LocalGate, WatchedClock
+from robot_rl.store.store import Store
+from robot_rl.tasks.gym import GymTask
+from robot_rl.types import EpisodeStart, Frame, RobotState, Row, Step
+
+if TYPE_CHECKING:
+    from robot_rl.run.experiment import Experiment
+
+log = logging.getLogger(__name__)
+LEASE = "lockstep"
+
+
+@dataclass(slots=True)
+class Bench:
+    """A lockstep work bench: the loop and what it stands on."""
+
+    loop: ControlLoop
+    robot: Any  # robot_rl_sim.robot.MujocoRobot; the core does not import the simulator's types
+    gate: LocalGate
+
+    def reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
+        """Teleport robot and objects to the start, then arm the gate."""
+        self.robot.reset(plan)
+        self.gate.reset()
+        self.gate.arm(LEASE)
+
+    def camera(self, height: int, width: int) -> Any:
+        """A `VideoCamera` on the scene; the caller closes it. Raises `SetupError` without GL."""
+        from robot_rl_sim.camera import VideoCamera
+
+        return VideoCamera(self.robot, height, width)
+
+
+def make_bench(
+    experiment: Experiment,
+    policy: Policy,
+    *,
+    record: Callable[[list[Row]], object],
+    operator: InputDevice | None = None,
+    on_step: Callable[[Step], None] = lambda _step: None,
+    on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
+    stopping: Callable[[], str] = lambda: "",
+) -> Bench | GymBench:
+    """Put simulator, gate, operator and loop together; a Gymnasium environment needs its loop only.
+
+    Raises:
+        SetupError: the simulation extra is not installed.
+    """
+    if isinstance(experiment.task, GymTask):
+        hooks = {"record": record, "on_step": on_step, "stopping": stopping}
+        return GymBench(GymLoop(experiment.task, policy, **hooks))
+    try:
+        from robot_rl_sim.camera import MujocoCamera
+        from robot_rl_sim.robot import MujocoRobot
+    except ImportError as error:
+        raise SetupError(
+            "the simulator is not installed",
+            expected="packages robot_rl_sim and mujoco",
+            got=str(error),
+            fix="pip install 'robot-rl[sim]'",
+        ) from error
+    task: Any = experiment.task  # a simulated one: it also has parts, cameras, a time step
+    robot = MujocoRobot(task)
+    limits = experiment.limits
+    gate = LocalGate(limits, robot)
+    cameras = [MujocoCamera(robot, name, task.image_size) for name in task.images]
+    loop = ControlLoop(
+        task=task,
+        robot=robot,
+        cameras=cameras,
+        gate=gate,
+        clock=WatchedClock(robot, gate),
+        policy=policy,
+        operator=operator or make_operator(experiment.operator, task),
+        arbiter=Arbiter(experiment.arbiter, task.spec.action.size),
+        reward=experiment.reward.open(task),
+        record=record,
+        lease=LEASE,
+        on_step=on_step,
+        on_frame=on_frame,
+        stopping=stopping,
+    )
+    return Bench(loop, robot, gate)
+
+
+@contextmanager
+def recorded_session(
+    experiment: Experiment,
+    policy: Policy,
+    store: Store,
+    *,
+    on_step: Callable[[Step], None] = lambda _step: None,
+    on_episode: Callable[[dict[str, Any]], None] = lambda _stats: None,
+) -> Iterator[Session]:
+    """A session on a bench of its own that leaves rows, metrics and scenes in the run folder.
+
+    Raises:
+        SetupError: see `make_bench`.
+    """
+    scenes, metrics = scene_log(experiment), MetricSink(experiment.run_dir / "metrics.jsonl")
+    bench = make_bench(
+        experiment, policy, record=store.append, on_step=on_step, on_frame=scenes.saw
+    )
+    try:
+        yield session_of(
+            experiment,
+            bench.loop,
+            bench.reset,
+            metrics=metrics,
+            store=store,
+            before_episode=scenes.flush,
+            on_episode=on_episode,
+        )
+    finally:
+        scenes.flush()
+        metrics.close()

@@ -1,0 +1,132 @@
+"""From the sections of an experiment to the parts of a run: policy, learner, session, scenes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.control.session import Session, SessionLoop
+from robot_rl.errors import ConfigError
+from robot_rl.store.dataset import Annotator, import_dataset
+from robot_rl.store.scenes import SCENES, SceneLog
+from robot_rl.store.store import Store
+from robot_rl.types import EpisodeStart
+
+if TYPE_CHECKING:
+    from robot_rl.learn.learner import Learner
+    from robot_rl.policy.runtime import PolicyRuntime
+    from robot_rl.run.experiment import Experiment
+
+
+def policy_of(experiment: Experiment, *, real_time: bool = False) -> PolicyRuntime:
+    """What drives, with the base policy that it builds on. Imports torch.
+
+    real_time: a slow base is asked beside the loop; on a simulated clock it is waited for.
+
+    Raises:
+        CheckpointError, ConfigError: the base is not there, or does not fit.
+    """
+    from robot_rl.policy.runtime import PolicyRuntime
+
+    base = None
+    if experiment.planner is not None:
+        from robot_rl.policy.base.schedule import schedule_of
+
+        base = schedule_of(
+            experiment.planner, experiment.task.spec, experiment.seed, real_time=real_time
+        )
+    return PolicyRuntime(experiment.algorithm, experiment.spec, experiment.seed, base)
+
+
+def learner_of(
+    experiment: Experiment, store: Store, trouble: Callable[[], str] = lambda: ""
+) -> Learner:
+    """The learner of a run, on its store; trouble: of `reward.beside`. Imports torch.
+
+    Raises:
+        RobotRLError: see `Experiment.check`; or the store or a checkpoint is a stranger's.
+    """
+    from robot_rl.learn.learner import Learner
+
+    assembly, scorers = experiment.reward.shaped_by(store, experiment.spec)
+    return Learner(
+        experiment.learner,
+        experiment.algorithm,
+        experiment.spec,
+        store,
+        run_dir=experiment.run_dir,
+        seed=experiment.seed,
+        mirror=experiment.mirror_signs,
+        assembly=assembly,
+        scorers=scorers,
+        trouble=trouble,
+    )
+
+
+def session_of(
+    experiment: Experiment,
+    loop: SessionLoop,
+    reset: Callable[[Any, EpisodeStart], None],
+    **hooks: Any,
+) -> Session:
+    """The session of a run; hooks: see `Session`."""
+    return Session(
+        loop,
+        reset,
+        experiment.train,
+        run=experiment.run_dir.name,
+        seed=experiment.seed,
+        spec=experiment.spec,
+        limits_hash=experiment.limits.hash,
+        **hooks,
+    )
+
+
+def take_dataset(experiment: Experiment, store: Store, policy: Annotator) -> None:
+    """Copy what `train.dataset` names into the store of a run; see `import_dataset`."""
+    train = experiment.train
+    if train.dataset:
+        import_dataset(
+            store,
+            train.dataset,
+            experiment.task.spec,
+            policy,
+            only_successes=train.dataset_successes,
+        )
+
+
+def scene_log(experiment: Experiment) -> SceneLog:
+    """The log of a run's scenes; it stays empty unless the run is simulated."""
+    return SceneLog(experiment.run_dir / SCENES if experiment.is_simulated else None)
+
+
+def critic_of(run: Path) -> Any:
+    """The learned algorithm of a run, with its critics.
+
+    Raises:
+        CheckpointError: there is no usable checkpoint.
+        ConfigError: it has no critics of single steps.
+    """
+    from robot_rl.learn.checkpoint import CheckpointFolder
+    from robot_rl.run.experiment import Experiment
+
+    experiment = Experiment.load(run)
+    algo = experiment.algorithm.make(experiment.spec, experiment.seed)
+    if not hasattr(algo, "worth") or algo.view.chunk > 1:
+        raise ConfigError(
+            f"the run {run} has no critics of single steps",
+            expected="a run of calql, iql, rlpd, hil_serl or td3",
+            got=f"algo={experiment.config['algo']['name']}",
+            fix="robot-rl train experiment=... algo=calql train.dataset=RUN train.max_env_steps=0",
+        )
+    checkpoint = CheckpointFolder(run / "checkpoints").load(experiment.spec.hash)
+    if checkpoint is None:
+        raise ConfigError(
+            f"the run {run} has learned nothing yet",
+            expected="a run folder with checkpoints/",
+            got="no checkpoint",
+            fix="let it learn first",
+        )
+    algo.load_state_dict(checkpoint.tensors)
+    return algo

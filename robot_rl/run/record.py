@@ -1,0 +1,41 @@
+"""`robot-rl record`: demonstrations into a run's store, without learning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.control.session import ACTOR, restore_progress
+from robot_rl.run.lockstep import recorded_session
+from robot_rl.run.parts import policy_of
+from robot_rl.store.store import Store
+
+if TYPE_CHECKING:
+    from robot_rl.run.experiment import Experiment
+
+Watch = Callable[[dict[str, Any]], None]
+
+
+def record(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[str, Any]:
+    """Record `train.demos` successful demonstrations; `train` with the same run_dir goes on.
+
+    With runtime=ros whoever `operator=...` names shows the task: a person, or the script.
+
+    Raises:
+        SetupError: rclpy is missing.
+        RobotRLError: the demonstrator keeps failing, or the graph cannot be kept alive.
+    """
+    run_dir = experiment.save()
+    if experiment.runtime == "ros":
+        from robot_rl.run.graph import record_ros
+
+        record_ros(experiment, watch)
+        with Store(run_dir / "actor.sqlite") as store:
+            progress = restore_progress(store, run_dir.name, ACTOR)
+        return {"successes": progress.demos, "episodes": progress.next_episode}
+    with Store(run_dir / "store.sqlite", spec=experiment.spec) as store:
+        store.recover(run_dir.name, ACTOR)
+        policy = policy_of(experiment)
+        with recorded_session(experiment, policy, store, on_episode=watch) as session:
+            session.demos()
+    return {"successes": session.progress.demos, "episodes": session.progress.next_episode}

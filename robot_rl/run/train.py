@@ -1,0 +1,126 @@
+"""`robot-rl train`: one experiment, either runtime, ending in eval.json and report.html."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.control.session import ACTOR, Session
+from robot_rl.learn.learner import Learner
+from robot_rl.policy.runtime import PolicyRuntime, save_policy
+from robot_rl.run.evaluate import record_video, write_eval
+from robot_rl.run.lockstep import recorded_session
+from robot_rl.run.parts import learner_of, policy_of, take_dataset
+from robot_rl.store.store import Store
+from robot_rl.types import Step
+
+if TYPE_CHECKING:
+    from robot_rl.run.experiment import Experiment
+
+log = logging.getLogger(__name__)
+
+Watch = Callable[[dict[str, float]], None]
+"""Receives the newest figures while training (the dashboard); must be quick."""
+
+
+def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[str, Any]:
+    """Teach `experiment.task`; returns the content of eval.json.
+
+    Raises:
+        RobotRLError: see the message; whatever was recorded stays in the run folder, and the same
+            command with the same run_dir goes on from there.
+    """
+    experiment.check()
+    experiment.save()
+    if experiment.runtime == "ros":
+        from robot_rl.run.graph import train_ros
+
+        result = train_ros(experiment, watch)
+    else:
+        result = _train_lockstep(experiment, watch)
+    if experiment.train.video:
+        record_video(experiment.run_dir, experiment)
+    return result
+
+
+def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
+    run_dir, spec = experiment.run_dir, experiment.spec
+    with (
+        Store(run_dir / "store.sqlite", spec=spec) as store,
+        experiment.reward.beside(store) as trouble,
+    ):
+        store.recover(run_dir.name, ACTOR)
+        policy = policy_of(experiment)
+        take_dataset(experiment, store, policy)
+        learner = learner_of(experiment, store, trouble)
+        learner.publish_period_s = 0.0  # publish whenever something was learned: deterministic
+        learner.load()
+        student = _Student(learner, policy)
+        with recorded_session(
+            experiment,
+            policy,
+            store,
+            on_step=student.on_step,
+            on_episode=lambda stats: watch(stats | learner.metrics),
+        ) as session:
+            began_s = time.monotonic()
+            session.demos()
+            learner.ingest()
+            student.learn()
+            student.practising = True
+            session.practice()
+            student.practising = False
+            learner.save()
+            train_s = time.monotonic() - began_s
+            learner.close()
+            result = finish(session, run_dir, runtime="lockstep", train_s=train_s)
+        policy.close()
+        return result
+
+
+def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> dict[str, Any]:
+    """Save the policy, evaluate it on held-out starts, write eval.json (whole or not at all)."""
+    settings, policy = session.train, session.loop.policy
+    session.state = "evaluation"
+    if isinstance(policy, PolicyRuntime) and policy.weights is not None:
+        save_policy(run_dir, policy.weights, session.spec)
+    deterministic = session.evaluate(settings.eval_episodes)
+    session.state = "evaluation with noise"
+    stochastic = session.evaluate(settings.stochastic_eval_episodes, deterministic=False)
+    result = {
+        "deterministic": deterministic.as_dict(),
+        "stochastic": stochastic.as_dict(),
+        "runtime": runtime,
+        "env_steps": session.progress.env_steps,
+        "train_s": train_s,
+        "mastered": session.progress.mastered,
+        "human_steps": session.progress.human_steps,
+        "weights_version": session.loop.policy.version,
+    }
+    write_eval(run_dir, result)
+    return result
+
+
+class _Student:
+    """Lockstep learning: after each control tick, as many updates as the budget allows."""
+
+    def __init__(self, learner: Learner, policy: PolicyRuntime) -> None:
+        self.learner, self.policy, self.practising = learner, policy, False
+
+    def on_step(self, _step: Step) -> None:
+        """Learn from the step just recorded, then adopt the newest weights."""
+        if self.practising:
+            self.learner.ingest()
+            self.learn()
+
+    def learn(self) -> None:
+        """Spend what the update budget allows now."""
+        due = self.learner.updates_due()
+        if due:
+            self.learner.update(due)
+        weights = self.learner.weights()
+        if weights.version > self.policy.version:
+            self.policy.load(weights)

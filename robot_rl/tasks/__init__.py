@@ -1,0 +1,13 @@
+"""Task definitions (pure numpy, no simulator); importing this package registers them.
+
+The same objects run on a real arm: they see `RobotState` only. Simulators build their scenes from
+`SimTask.parts()`, engine-neutral primitives, so that MuJoCo and USD agree on every number.
+"""
+
+from robot_rl.tasks.common import SimTask
+from robot_rl.tasks.lift import LiftTask
+from robot_rl.tasks.peg_insert import PegInsertTask
+from robot_rl.tasks.pick_insert import PickInsertTask
+from robot_rl.tasks.reach import ReachTask
+
+__all__ = ["LiftTask", "PegInsertTask", "PickInsertTask", "ReachTask", "SimTask"]

@@ -1,0 +1,240 @@
+"""Any Gymnasium environment as a task: `task=gym task.env_id=Pendulum-v1`.
+
+Its observation becomes our tensors: the numbers, in the order of the space, one float32 "state"
+[S]; uint8 images [H, W, C] entries "image/<key>". Actions in [-1, 1]^A are scaled to its Box.
+There is no robot, hence no gate and nobody who could take over (`control.gym_loop`).
+
+Configuration never names code: an environment of another package is known by its id once a
+`robot_rl.plugins` entry point or `ROBOT_RL_PLUGINS` has imported that package (`config`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property, reduce
+from operator import getitem
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.config.registry import load_plugins, register
+from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.spec import BoxActionSpec, Spec, TensorSpec
+from robot_rl.types import Observation
+
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.spaces import Box
+
+
+SUCCESS_KEYS = ("is_success", "success", "succeed")  # Gymnasium-Robotics, MetaWorld, gym-hil
+MAX_CHANNELS = 4  # more in the last axis is an image with its channels first
+DEFAULT_HZ = 10.0  # of an environment that does not say; only videos and cycle times depend on it
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """One Box of the observation space and the keys that lead to it."""
+
+    path: tuple[str, ...]
+    box: Box
+
+    @property
+    def is_image(self) -> bool:
+        return len(self.box.shape) == 3
+
+    @property
+    def name(self) -> str:
+        """Entry of the observation, or slice of the state."""
+        name = "/".join(self.path) or "observation"
+        return f"image/{name.removeprefix('image/')}" if self.is_image else name
+
+
+@register("task", "gym")
+@dataclass(frozen=True, kw_only=True)
+class GymTask:
+    """A registered Gymnasium environment with a bounded Box action.
+
+    Raises:
+        ConfigError: unknown id, no time limit, or a space that is not supported (on first use).
+    """
+
+    env_id: str = "Pendulum-v1"
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)  # plain values for its constructor
+    max_steps: int | None = None  # None = as registered; then the episode is truncated
+    control_hz: float | None = None  # None = its render_fps, else DEFAULT_HZ
+    success_key: str = ""  # of the last info; "" = the first of SUCCESS_KEYS that is there
+    success_return: float | None = None  # at least this return is a success, whatever info says
+
+    def __post_init__(self) -> None:
+        """Look the environment up; its time limit is written down with the other values."""
+        import gymnasium
+
+        if self.env_id not in gymnasium.registry:
+            load_plugins()
+        if self.env_id not in gymnasium.registry:
+            near = get_close_matches(self.env_id, gymnasium.registry, 5)
+            raise ConfigError(
+                f"unknown environment '{self.env_id}'",
+                expected="an id registered with Gymnasium, version included",
+                got=f"task.env_id={self.env_id}",
+                fix=did_you_mean(self.env_id, near)
+                + "; of another package: ROBOT_RL_PLUGINS=package robot-rl train ...",
+            )
+        limit = self.max_steps or gymnasium.registry[self.env_id].max_episode_steps
+        if not limit or limit < 1:
+            raise ValueError(f"{self.env_id} has no time limit; set task.max_steps, e.g. 200")
+        if self.control_hz is not None and self.control_hz <= 0:
+            raise ValueError(f"control_hz must be positive, got {self.control_hz}")
+        object.__setattr__(self, "max_steps", limit)
+
+    @property
+    def name(self) -> str:
+        """Id of the environment; the name of the task in the store."""
+        return self.env_id
+
+    @cached_property
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """The environment, made on first use and kept: some can be made once per process only.
+
+        Raises:
+            SetupError: a package that it needs is missing.
+            ConfigError: it refuses `env_kwargs`.
+        """
+        import gymnasium
+
+        try:
+            return gymnasium.make(
+                self.env_id, max_episode_steps=self.max_steps, **dict(self.env_kwargs)
+            )
+        except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+            raise SetupError(
+                f"environment '{self.env_id}' needs a package that is not installed",
+                expected="gymnasium.make works",
+                got=str(error),
+                fix="install what the message names into this Python",
+            ) from error
+        except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
+            raise ConfigError(
+                f"environment '{self.env_id}' cannot be made",
+                expected="arguments that its constructor takes",
+                got=f"task.env_kwargs={dict(self.env_kwargs)}: {error}",
+                fix="see the documentation of that environment",
+            ) from error
+
+    @cached_property
+    def spec(self) -> Spec:
+        """Observation, action and rate; makes the environment.
+
+        Raises:
+            ConfigError: a space that no network here reads or drives.
+        """
+        leaves = self._leaves
+        vectors = [leaf for leaf in leaves if not leaf.is_image]
+        layout = tuple((leaf.name, int(np.prod(leaf.box.shape)), "") for leaf in vectors)
+        state = {"state": TensorSpec((sum(size for _, size, _ in layout),), "float32")}
+        images = {x.name: TensorSpec(x.box.shape, "uint8") for x in leaves if x.is_image}
+        return Spec(
+            task=self.name,
+            control_hz=self.control_hz or float(self.env.metadata.get("render_fps") or DEFAULT_HZ),
+            observation=(state if layout else {}) | images,
+            action=self._action,
+            state_layout=layout,
+        )
+
+    def sample_reset(self, rng: np.random.Generator) -> int:
+        """Draw a start: the seed of the environment's `reset`."""
+        return int(rng.integers(2**31))
+
+    def observe(self, raw: Any) -> Observation:
+        """The environment's observation as tensors of `spec`.
+
+        Raises:
+            SpecError: shapes or dtypes differ from its space, or a number is NaN or infinite.
+        """
+        observation: Observation = {}
+        vectors: list[NDArray[np.float32]] = []
+        for leaf in self._leaves:
+            value = reduce(getitem, leaf.path, raw)
+            if leaf.is_image:
+                observation[leaf.name] = np.array(value)  # a copy: environments reuse buffers
+            else:
+                vectors.append(np.asarray(value, np.float32).ravel())
+        if vectors:
+            observation["state"] = np.concatenate(vectors)
+        self.spec.check(observation)
+        return observation
+
+    def env_action(self, action: NDArray[np.float32]) -> NDArray[Any]:
+        """Action [A] in [-1, 1] -> what the environment's `step` takes."""
+        space = self.env.action_space
+        return self._action.scaled(action).reshape(space.shape or ()).astype(space.dtype)
+
+    def success(self, info: Mapping[str, Any], total_reward: float) -> bool | None:
+        """Whether an episode with this last `info` and return succeeded; None = nobody says.
+
+        Without `success_return` and without a key in `info`, the threshold counts that the
+        environment was registered with, if any.
+
+        Raises:
+            ConfigError: `success_key` is given and `info` does not hold it.
+        """
+        threshold = self.success_return
+        if threshold is None:
+            for key in (self.success_key,) if self.success_key else SUCCESS_KEYS:
+                if key in info:
+                    return bool(info[key])
+            if self.success_key:
+                raise ConfigError(
+                    f"the last info of '{self.env_id}' does not say '{self.success_key}'",
+                    expected=f"one of {sorted(info)}",
+                    got=f"task.success_key={self.success_key}",
+                    fix=did_you_mean(self.success_key, info)
+                    + "; or judge by the return: task.success_return=...",
+                )
+            threshold = self.env.spec.reward_threshold if self.env.spec else None
+        return None if threshold is None else total_reward >= threshold
+
+    @cached_property
+    def _leaves(self) -> tuple[_Leaf, ...]:
+        return tuple(self._walk(self.env.observation_space, ()))
+
+    def _walk(self, space: gymnasium.Space[Any], path: tuple[str, ...]) -> Iterator[_Leaf]:
+        from gymnasium import spaces
+
+        if isinstance(space, spaces.Dict):
+            for key, part in space.spaces.items():
+                yield from self._walk(part, (*path, key))
+        elif isinstance(space, spaces.Box):
+            leaf = _Leaf(path, space)
+            if leaf.is_image and (space.dtype != np.uint8 or space.shape[2] > MAX_CHANNELS):
+                got = f"{leaf.name} {space.dtype} {list(space.shape)}"
+                expected = "images as uint8 [H, W, C], channels last"
+                raise self._unsupported("observation", expected, got, "TransformObservation")
+            yield leaf
+        else:
+            got = f"{'/'.join(path)} {space}"
+            raise self._unsupported("observation", "Dict or Box", got, "FlattenObservation")
+
+    @cached_property
+    def _action(self) -> BoxActionSpec:
+        from gymnasium import spaces
+
+        space = self.env.action_space
+        if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+            raise self._unsupported("action", "a Box of floats", str(space), "TransformAction")
+        if not space.is_bounded("both"):
+            raise self._unsupported("action", "finite bounds", str(space), "TransformAction")
+        low, high = (tuple(map(float, bound.ravel())) for bound in (space.low, space.high))
+        return BoxActionSpec(low, high)
+
+    def _unsupported(self, what: str, expected: str, got: str, wrapper: str) -> ConfigError:
+        return ConfigError(
+            f"the {what} of environment '{self.env_id}' is not supported",
+            expected=expected,
+            got=got,
+            fix=f"register a wrapped one, e.g. in gymnasium.wrappers.{wrapper} (docs/gym.md)",
+        )
