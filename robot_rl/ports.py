@@ -163,7 +163,7 @@ class Expert(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TaskProgress:
     """remaining_m: way left along the task (0 = done); deviation_m: distance from the corridor's
     centre line, the straight and safe way to do it (the scripted operator watches both)."""
 
@@ -199,7 +199,7 @@ class Task(Protocol):
         """True when the episode is lost for good (e.g. the part was dropped off the table)."""
         ...
 
-    def progress(self, state: RobotState) -> Progress:
+    def progress(self, state: RobotState) -> TaskProgress:
         """How far the task is, as a person watching would judge it."""
         ...
 

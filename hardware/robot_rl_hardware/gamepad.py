@@ -26,7 +26,7 @@ from robot_rl.operate.handset import HandsetConfig
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap, check_map
 from robot_rl.ports import InputDevice, Task
-from robot_rl_hardware.reader import Found, held_device, pick
+from robot_rl_hardware.reader import FoundDevice, held_device, pick
 
 PERIOD_S = 0.01  # a pad is asked this often
 BTN_GAMEPAD = 0x130  # every gamepad has this button (BTN_SOUTH), no mouse, touchpad or keyboard has
@@ -84,7 +84,7 @@ def inputs_for(names: frozenset[str], vendor: int) -> InputMap:
     return InputMap(axes=axes, buttons={n: w for n, w in buttons.items() if n in names})
 
 
-def find_gamepads(folder: Path = INPUT, sysfs: Path = SYSFS) -> list[Found]:
+def find_gamepads(folder: Path = INPUT, sysfs: Path = SYSFS) -> list[FoundDevice]:
     """The gamepads of this machine, readable or not. Opens none of them."""
     found = []
     for path in sorted(folder.glob("event*"), key=lambda p: (len(p.name), p.name)):
@@ -97,7 +97,7 @@ def find_gamepads(folder: Path = INPUT, sysfs: Path = SYSFS) -> list[Found]:
         word, bit = divmod(BTN_GAMEPAD, WORD_BITS)  # hexadecimal words, the last one first
         if len(keys) > word and int(keys[-1 - word], 16) >> bit & 1:
             problem = "" if os.access(path, os.R_OK) else "no read permission"
-            found.append(Found("gamepad", name, str(path), problem))
+            found.append(FoundDevice("gamepad", name, str(path), problem))
     return found
 
 
@@ -162,7 +162,7 @@ class Pad:
 
 def connect(
     config: GamepadConfig,
-    find: Callable[[], list[Found]] = find_gamepads,
+    find: Callable[[], list[FoundDevice]] = find_gamepads,
     opened: Callable[[str], Any] | None = None,
 ) -> Pad:
     """Find the pad that `config.device` means and open it.

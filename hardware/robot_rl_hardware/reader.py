@@ -19,7 +19,7 @@ import numpy as np
 
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.operate.calibration import load_rest
-from robot_rl.operate.handset import HandsetConfig, Reading
+from robot_rl.operate.handset import DeviceReading, HandsetConfig
 from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.mapping import InputMap
 from robot_rl.ports import Task
@@ -32,7 +32,7 @@ OUT = 0.15  # an axis beyond this is held by a hand, not left there by a worn sp
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDevice:
     """A device of this machine. problem: why it cannot be opened; "" when it can."""
 
     kind: str  # gamepad | spacemouse
@@ -78,14 +78,14 @@ class Reader:
         handle = connect()
         self.name, self.inputs = handle.name, handle.inputs
         self._connect = connect
-        self._newest: Reading | None = None
+        self._newest: DeviceReading | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(handle,), name=f"read {self.name}", daemon=True
         )
         self._thread.start()
 
-    def read(self, state: RobotState | None = None) -> Reading | None:
+    def read(self, state: RobotState | None = None) -> DeviceReading | None:
         """The newest reading; None while the device is gone."""
         return self._newest
 
@@ -130,7 +130,7 @@ def held_device(connect: Callable[[], Handle], config: HandsetConfig, task: Task
     return hand_on(task, config, reader, reader.name, rest)
 
 
-def pick(found: Sequence[Found], wanted: str, kind: str, missing: SetupError) -> Found:
+def pick(found: Sequence[FoundDevice], wanted: str, kind: str, missing: SetupError) -> FoundDevice:
     """The one device of `found` that is meant by `wanted`: its path, part of its name, "" = any.
 
     Raises:

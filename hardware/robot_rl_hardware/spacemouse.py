@@ -21,7 +21,7 @@ from robot_rl.operate.handset import HandsetConfig
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap, check_map
 from robot_rl.ports import InputDevice, Task
-from robot_rl_hardware.reader import Found, held_device, pick
+from robot_rl_hardware.reader import FoundDevice, held_device, pick
 
 PRODUCTS: Mapping[tuple[int, int], str] = {
     (0x046D, 0xC625): "SpacePilot",
@@ -77,7 +77,7 @@ class SpaceMouseConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Report:
     """What one report tells: counts (x, y, z), counts (rx, ry, rz), buttons as bits; None = not."""
 
     translation: tuple[int, int, int] | None = None
@@ -85,7 +85,7 @@ class Part:
     buttons: int | None = None
 
 
-def parse(report: bytes) -> Part:
+def parse(report: bytes) -> Report:
     """One HID report -> what it tells; empty for reports that are none of ours (battery, junk).
 
     Report 1: translation (7 bytes), or translation and rotation (13 bytes, newer models); report 2:
@@ -94,19 +94,19 @@ def parse(report: bytes) -> Part:
     kind, body = report[:1], report[1:]
     if kind == b"\x01" and len(body) >= 12:
         values = struct.unpack_from("<6h", body)
-        return Part(values[:3], values[3:])
+        return Report(values[:3], values[3:])
     if kind == b"\x01" and len(body) >= 6:
-        return Part(translation=struct.unpack_from("<3h", body))
+        return Report(translation=struct.unpack_from("<3h", body))
     if kind == b"\x02" and len(body) >= 6:
-        return Part(rotation=struct.unpack_from("<3h", body))
+        return Report(rotation=struct.unpack_from("<3h", body))
     if kind == b"\x03" and body:
-        return Part(buttons=int.from_bytes(body[: BUTTON_BITS // 8], "little"))
-    return Part()
+        return Report(buttons=int.from_bytes(body[: BUTTON_BITS // 8], "little"))
+    return Report()
 
 
-def find_spacemice() -> list[Found]:
+def find_spacemice() -> list[FoundDevice]:
     """The SpaceMice of this machine, readable or not. Raises `SetupError` without hidapi."""
-    found: dict[str, Found] = {}
+    found: dict[str, FoundDevice] = {}
     for entry in _hid().enumerate():
         product = (entry["vendor_id"], entry["product_id"])
         usage = (entry.get("usage_page", 0), entry.get("usage", 0))
@@ -118,7 +118,9 @@ def find_spacemice() -> list[Found]:
         path = os.fsdecode(entry["path"])
         name = known or str(entry.get("product_string") or "SpaceMouse")
         readable = not path.startswith("/dev/") or os.access(path, os.R_OK)
-        found[path] = Found("spacemouse", name, path, "" if readable else "no read permission")
+        found[path] = FoundDevice(
+            "spacemouse", name, path, "" if readable else "no read permission"
+        )
     return [found[path] for path in sorted(found)]
 
 
@@ -149,7 +151,7 @@ class SpaceMouse:
             report = self._device.read(REPORT_BYTES)
         return self._values, spoke
 
-    def _take(self, part: Part) -> None:
+    def _take(self, part: Report) -> None:
         for names, counts in ((AXES[:3], part.translation), (AXES[3:], part.rotation)):
             for name, count in zip(names, counts or (), strict=False):
                 self._values[name] = max(-1.0, min(count / FULL, 1.0))
@@ -164,7 +166,7 @@ class SpaceMouse:
 
 def connect(
     config: SpaceMouseConfig,
-    find: Callable[[], list[Found]] = find_spacemice,
+    find: Callable[[], list[FoundDevice]] = find_spacemice,
     opened: Callable[[str], Any] | None = None,
 ) -> SpaceMouse:
     """Find the SpaceMouse that `config.device` means and open it.

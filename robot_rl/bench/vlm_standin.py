@@ -36,7 +36,7 @@ from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.reward.vlm.client import needed
 from robot_rl.reward.vlm.config import PROTOCOLS, VlmConfig
 from robot_rl.reward.vlm.heads import FIELDS
-from robot_rl.reward.vlm.questions import Kind
+from robot_rl.reward.vlm.questions import QuestionKind
 from robot_rl.reward.vlm.wire import encoded
 from robot_rl.store.dataset import open_store
 from robot_rl.store.store import Store
@@ -157,7 +157,7 @@ class StandIn:
         self.flip, self.latency_s, self.retry_after_s = 0.0, 0.0, 1
         self.faults: Mapping[str, float] = {}
         self.logprobs, self.lying, self.key, self.model = True, False, "", MODEL
-        self.protocol, self.lacks = "chat", frozenset[Kind]()
+        self.protocol, self.lacks = "chat", frozenset[QuestionKind]()
         self.max_images = 16
         self.asked: Counter[str] = Counter()
         self.at_once, self.most_at_once = 0, 0

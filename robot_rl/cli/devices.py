@@ -10,8 +10,8 @@ from robot_rl.cli.common import Parser, engine, say
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 
 if TYPE_CHECKING:
-    from robot_rl.operate.handset import Handset, Reading
-    from robot_rl_hardware.reader import Found, Reader
+    from robot_rl.operate.handset import DeviceReading, Handset
+    from robot_rl_hardware.reader import FoundDevice, Reader
 
 TEXT = """
 List the gamepads and SpaceMice that are plugged into this machine, and why one cannot be opened.
@@ -49,9 +49,9 @@ def run(argv: Sequence[str]) -> int:
     return 0 if usable else 1
 
 
-def _list() -> list[Found]:
+def _list() -> list[FoundDevice]:
     """Say what is there, what is not, and why."""
-    found: list[Found] = []
+    found: list[FoundDevice] = []
     for kind, (finder, _) in KINDS.items():
         module = f"robot_rl_hardware.{kind}"
         try:
@@ -68,7 +68,7 @@ def _list() -> list[Found]:
     return found
 
 
-def _named(word: str, found: Sequence[Found]) -> Found:
+def _named(word: str, found: Sequence[FoundDevice]) -> FoundDevice:
     fits = [f for f in found if word.lower() in f.name.lower() or word in (f.kind, f.path)]
     if len(fits) == 1 and not fits[0].problem:
         return fits[0]
@@ -80,14 +80,14 @@ def _named(word: str, found: Sequence[Found]) -> Found:
     )
 
 
-def _open(found: Found) -> Reader:
+def _open(found: FoundDevice) -> Reader:
     """Read it in a thread. Raises `SetupError` when it cannot be opened."""
     config = engine(f"robot_rl_hardware.{found.kind}:{KINDS[found.kind][1]}")(device=found.path)
     connect = engine(f"robot_rl_hardware.{found.kind}:connect")
     return engine("robot_rl_hardware.reader:Reader")(lambda: connect(config))
 
 
-def _calibrate(found: Found) -> None:
+def _calibrate(found: FoundDevice) -> None:
     from robot_rl.operate.calibration import AXES, calibrate, save_rest
 
     say(f"\n{found.name}: put it down, hands off, {CALIBRATION_S:.0f} s ...")
@@ -105,7 +105,7 @@ def _calibrate(found: Found) -> None:
     say(f"written to {path}")
 
 
-def _watch(found: Sequence[Found], seconds: float) -> None:
+def _watch(found: Sequence[FoundDevice], seconds: float) -> None:
     """Live bars of every device, and what keeps it from driving."""
     from rich.live import Live
     from rich.text import Text
@@ -128,7 +128,7 @@ def _watch(found: Sequence[Found], seconds: float) -> None:
             reader.close()
 
 
-def picture(name: str, reading: Reading | None, hand: Handset) -> str:
+def picture(name: str, reading: DeviceReading | None, hand: Handset) -> str:
     """One device as text: a bar per axis of the tool, what is held, ready to drive or why not."""
     import numpy as np
 
@@ -154,7 +154,7 @@ def bar(value: float) -> str:
     return f"[{''.join(cells)}]"
 
 
-def _first(reader: Reader, found: Found) -> None:
+def _first(reader: Reader, found: FoundDevice) -> None:
     """Wait until the device has said something. Raises `SetupError` when it does not."""
     give_up_s = time.monotonic() + FIRST_S
     while reader.read() is None and time.monotonic() < give_up_s:
@@ -162,7 +162,7 @@ def _first(reader: Reader, found: Found) -> None:
     _reading(reader, found)
 
 
-def _reading(reader: Reader, found: Found) -> Reading:
+def _reading(reader: Reader, found: FoundDevice) -> DeviceReading:
     reading = reader.read()
     if reading is None:
         raise SetupError(

@@ -33,7 +33,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One line. status: ok | warn | fail; fix: empty when there is nothing to fix."""
 
     name: str
@@ -57,14 +57,14 @@ def run(argv: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def examine(name: str, check: Callable[[], tuple[str, str, str]]) -> Finding:
+def examine(name: str, check: Callable[[], tuple[str, str, str]]) -> CheckResult:
     """Run one check; a check that breaks is itself a finding."""
     try:
-        return Finding(name, *check())
+        return CheckResult(name, *check())
     except RobotRLError as error:
-        return Finding(name, "fail", f"{error.summary}: {error.got}", error.fix)
+        return CheckResult(name, "fail", f"{error.summary}: {error.got}", error.fix)
     except Exception as error:  # whatever a broken install throws belongs into the table
-        return Finding(name, "fail", f"{type(error).__name__}: {error}", "run make setup again")
+        return CheckResult(name, "fail", f"{type(error).__name__}: {error}", "run make setup again")
 
 
 def _python() -> tuple[str, str, str]:

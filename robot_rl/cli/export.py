@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
-from robot_rl.cli.progress import Progress
+from robot_rl.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from robot_rl.data.episodes import Chosen
@@ -31,7 +31,7 @@ robot-rl export runs/peg_insert/20260101-120000-s0 --to lerobot --out datasets/a
     --include eval,aborted --task "insert the peg" --codec h264
 """
 
-Write = Callable[[argparse.Namespace, "Store", "Sequence[Chosen]", Progress], dict[str, int]]
+Write = Callable[[argparse.Namespace, "Store", "Sequence[Chosen]", ProgressBar], dict[str, int]]
 
 
 def run(argv: Sequence[str]) -> int:
@@ -42,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
     with engine("robot_rl.store.dataset:open_store")(args.run) as store:
         chosen = episodes(store, [word for word in args.include.split(",") if word])
         try:
-            with Progress("episodes exported") as progress:
+            with ProgressBar("episodes exported") as progress:
                 figures = write(args, store, chosen, progress)
         except KeyboardInterrupt:
             say("stopped; the same command goes on from here")
@@ -72,7 +72,7 @@ def _parser() -> Parser:
 
 
 def _lerobot(
-    args: argparse.Namespace, store: Store, chosen: Sequence[Chosen], progress: Progress
+    args: argparse.Namespace, store: Store, chosen: Sequence[Chosen], progress: ProgressBar
 ) -> dict[str, int]:
     write = engine("robot_rl.data.lerobot_write:write_lerobot")
     options = engine("robot_rl.data.lerobot_write:WriteOptions")(
@@ -82,7 +82,7 @@ def _lerobot(
 
 
 def _mcap(
-    args: argparse.Namespace, store: Store, chosen: Sequence[Chosen], progress: Progress
+    args: argparse.Namespace, store: Store, chosen: Sequence[Chosen], progress: ProgressBar
 ) -> dict[str, int]:
     encode = engine("robot_rl.data.mcap_write:mcap_file")
     write = engine("robot_rl.data.per_episode:write_episodes")
@@ -90,7 +90,7 @@ def _mcap(
 
 
 def _rerun(
-    args: argparse.Namespace, store: Store, chosen: Sequence[Chosen], progress: Progress
+    args: argparse.Namespace, store: Store, chosen: Sequence[Chosen], progress: ProgressBar
 ) -> dict[str, int]:
     encode = engine("robot_rl.data.rerun_write:rerun_file")
     write = engine("robot_rl.data.per_episode:write_episodes")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
-from robot_rl.cli.progress import Progress
+from robot_rl.cli.progress import ProgressBar
 from robot_rl.run.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
         if args.undo:
             judged = engine("robot_rl.reward.progress.critic:nothing")(store)
         else:
-            with Progress("episodes judged") as progress:
+            with ProgressBar("episodes judged") as progress:
                 options: dict[str, Any] = {"drop": args.drop, "ahead": args.ahead}
                 judged = list(judge(store, _phi(args), **options, progress=progress))
             for one in judged[:SHOWN]:

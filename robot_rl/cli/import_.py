@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robot_rl.cli.common import Parser, engine, explain, say, write_json
-from robot_rl.cli.progress import Progress
+from robot_rl.cli.progress import ProgressBar
 
 TEXT = """
 Import a LeRobotDataset v3 for the task of an experiment. `train.dataset=FOLDER` learns from it.
@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
         mapping=_mapping(parser, args.map), ignore_names=args.ignore_names, success=args.success
     )
     spec = experiment.section("task").spec
-    with Progress("episodes imported") as progress:
+    with ProgressBar("episodes imported") as progress:
         write = engine("robot_rl.data.lerobot_import:import_lerobot")
         figures = write(args.dataset, spec, args.out, options, progress)
     write_json(args.json, figures)

@@ -10,7 +10,7 @@ from robot_rl.cli.common import say
 LINES = 10  # in a log file
 
 
-class Progress:
+class ProgressBar:
     """Called with (done, all); use it as a context manager. what: e.g. "episodes exported"."""
 
     def __init__(self, what: str) -> None:
@@ -32,13 +32,13 @@ class Progress:
             from rich.progress import (
                 BarColumn,
                 MofNCompleteColumn,
-                Progress,
+                ProgressBar,
                 TextColumn,
                 TimeRemainingColumn,
             )
 
             columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = Progress(TextColumn("{task.description}"), *columns)
+            self._bar = ProgressBar(TextColumn("{task.description}"), *columns)
             self._bar.add_task(self._what, total=None)
             self._bar.start()
         return self

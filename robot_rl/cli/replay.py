@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
-from robot_rl.cli.progress import Progress
+from robot_rl.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from robot_rl.run.replay import Replayed
@@ -46,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
         if args.video.suffix != ".mp4":
             parser.error(f"--video writes an .mp4 file, not {args.video.name}")
         engine("robot_rl.data.video:VideoWriter")  # names its extra before anything is played
-    with Progress("steps replayed") as progress:
+    with ProgressBar("steps replayed") as progress:
         replayed: list[Replayed] = engine("robot_rl.run.replay:replay")(
             run_dir,
             numbers=list(dict.fromkeys(map(int, words))),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
-from robot_rl.cli.progress import Progress
+from robot_rl.cli.progress import ProgressBar
 from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.run.experiment import Experiment
 
@@ -134,7 +134,7 @@ def _train(argv: Sequence[str]) -> int:
         config = _config(parser, "progress.train:ProgressConfig", args, names)
         learn = "progress.train:learn_progress"
     spec, episodes = _episodes(args.runs, film)
-    with Progress("updates") as progress:
+    with ProgressBar("updates") as progress:
         source = [str(run) for run in args.runs]
         model = engine(f"robot_rl.reward.{learn}")(
             episodes, spec, config, source=source, told=progress
@@ -165,7 +165,7 @@ def _clip(argv: Sequence[str]) -> int:
     args = parser.read(argv)
     net = engine("robot_rl.nets.clip:ClipNet")(args.clip, args.revision)
     spec, episodes = _episodes(args.runs, _film(parser, args))
-    with Progress("episodes scored") as progress:
+    with ProgressBar("episodes scored") as progress:
         model = engine("robot_rl.reward.progress.clip:make_clip")(
             net,
             spec,
@@ -274,7 +274,7 @@ def _prefer(argv: Sequence[str]) -> int:
     keys = [k for k in spec.observation if not k.startswith("base/")]
     with (
         engine("robot_rl.store.dataset:open_store")(args.runs) as store,
-        Progress(f"episodes of {args.runs}") as progress,
+        ProgressBar(f"episodes of {args.runs}") as progress,
     ):
         episodes = list(engine("robot_rl.reward.preference.train:reels")(store, keys, progress))
     if args.truth is not None:
@@ -298,7 +298,7 @@ def _prefer(argv: Sequence[str]) -> int:
 
 
 def _learn_preference(args: Any, episodes: Any, spec: Any, judge: Any, config: Any) -> Any:
-    with Progress("updates") as progress:
+    with ProgressBar("updates") as progress:
         learn = engine("robot_rl.reward.preference.train:learn_preference")
         return learn(episodes, spec, judge, config, source=[str(args.runs)], told=progress)
 
@@ -388,7 +388,7 @@ def _episodes(
                 got=str(shapes(spec)),
                 fix="give runs of one experiment",
             )
-        with open_store(path) as store, Progress(f"episodes of {path}") as progress:
+        with open_store(path) as store, ProgressBar(f"episodes of {path}") as progress:
             some = list(footage(store, tuple(cameras), config, progress))
         episodes += some
         if emptied is not None:

@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 
 @dataclass(slots=True)
-class Session:
+class PageSession:
     """One browser. name: what others see, and the author of its labels."""
 
     cookie: str
@@ -73,10 +73,10 @@ class Access:
 
     seat: Seat
     clock: Callable[[], float] = time.monotonic
-    holder: Session | None = None
+    holder: PageSession | None = None
     _heard_s: float = 0.0
     _tokens: dict[str, Role] = field(default_factory=dict)
-    _sessions: dict[str, Session] = field(default_factory=dict)
+    _sessions: dict[str, PageSession] = field(default_factory=dict)
 
     def invite(self, role: Role = Role.OPERATOR) -> str:
         """A new token; it opens one session, once."""
@@ -84,22 +84,22 @@ class Access:
         self._tokens[token] = role
         return token
 
-    def enter(self, token: str) -> Session | None:
+    def enter(self, token: str) -> PageSession | None:
         """The session that a token opens; None for a token that is wrong or was used."""
         known = next((t for t in self._tokens if hmac.compare_digest(t, token)), None)
         if known is None or len(self._sessions) >= MAX_SESSIONS:
             return None
         role = self._tokens.pop(known)
         name = f"{role.value} {len(self._sessions) + 1}"
-        session = Session(secrets.token_urlsafe(32), role, name)
+        session = PageSession(secrets.token_urlsafe(32), role, name)
         self._sessions[session.cookie] = session
         return session
 
-    def session(self, cookie: str | None) -> Session | None:
+    def session(self, cookie: str | None) -> PageSession | None:
         """Who sends this cookie."""
         return self._sessions.get(cookie or "")
 
-    def claim(self, session: Session) -> str:
+    def claim(self, session: PageSession) -> str:
         """Take the lease; the reason why not, or ""."""
         if session.role is not Role.OPERATOR:
             return "this link may only watch"
@@ -111,13 +111,13 @@ class Access:
         self.holder, self._heard_s = session, self.clock()
         return ""
 
-    def release(self, session: Session) -> None:
+    def release(self, session: PageSession) -> None:
         """Give the lease back; no effect for anybody else."""
         if self.holder is session:
             self.holder = None
             self.seat.free()
 
-    def hears(self, session: Session) -> bool:
+    def hears(self, session: PageSession) -> bool:
         """Whether this session's input counts; it renews the lease."""
         if self.holder is not session:
             return False

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, HTTPException, WebSocket
 from fastapi.requests import HTTPConnection
 
-from robot_rl.console.access import Access, Role, Session
+from robot_rl.console.access import Access, PageSession, Role
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
 
@@ -40,7 +40,7 @@ class Console:
             return f"foreign origin '{origin}'"
         return ""
 
-    def session(self, connection: HTTPConnection) -> Session | None:
+    def session(self, connection: HTTPConnection) -> PageSession | None:
         """Who sends this request."""
         return self.access.session(connection.cookies.get(self.cookie))
 
@@ -50,7 +50,7 @@ def console_of(connection: HTTPConnection) -> Console:
     return connection.app.state.console
 
 
-def watcher(connection: HTTPConnection) -> Session:
+def watcher(connection: HTTPConnection) -> PageSession:
     """A session of any role, or 401."""
     session = console_of(connection).session(connection)
     if session is None:
@@ -58,14 +58,14 @@ def watcher(connection: HTTPConnection) -> Session:
     return session
 
 
-def operator(session: Annotated[Session, Depends(watcher)]) -> Session:
+def operator(session: Annotated[PageSession, Depends(watcher)]) -> PageSession:
     """A session that may drive and label, or 403."""
     if session.role is not Role.OPERATOR:
         raise HTTPException(403, "this link may only watch, and stop the robot")
     return session
 
 
-async def accept(socket: WebSocket) -> Session | None:
+async def accept(socket: WebSocket) -> PageSession | None:
     """Open a socket for a session of this page; close it for anybody else."""
     console = console_of(socket)
     session = console.session(socket)
@@ -79,5 +79,5 @@ async def accept(socket: WebSocket) -> Session | None:
 
 
 TheConsole = Annotated[Console, Depends(console_of)]
-Watcher = Annotated[Session, Depends(watcher)]
-Operator = Annotated[Session, Depends(operator)]
+Watcher = Annotated[PageSession, Depends(watcher)]
+Operator = Annotated[PageSession, Depends(operator)]

@@ -18,7 +18,7 @@ from typing import Any
 
 import zmq
 
-from robot_rl.console.telemetry import Figures, word_of
+from robot_rl.console.telemetry import RunFigures, word_of
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.link.panel import Panel, socket_address
 
@@ -79,7 +79,7 @@ class Feed:
         self.about = dict(about)
         self._read_score, self._score = score, None
         self._run_dir = run_dir
-        self._figures = Figures(run_dir)
+        self._figures = RunFigures(run_dir)
         self._learning = NOTHING_YET  # "learning" counts lines read: a slow reader misses none
         self._cameras: dict[str, _Camera] = {}
         self._values: dict[str, Any] = {"robot": {}}

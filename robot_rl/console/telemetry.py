@@ -64,7 +64,7 @@ def _driver(view: Mapping[str, Any], episode: Mapping[str, Any]) -> tuple[str, s
     return "POLICY", "evaluation: nobody helps" if purpose == "eval" else ""
 
 
-class Figures:
+class RunFigures:
     """The newest figures of a run and the history of a few, from its two JSONL files.
 
     newest: name -> number or text; curves: name -> [(env_steps, value), ...].

@@ -113,8 +113,8 @@ class GymLoop:
 
 
 @dataclass(slots=True)
-class GymBench:
-    """What `run.lockstep.Bench` is to a simulated arm."""
+class GymRig:
+    """What `run.lockstep.Rig` is to a simulated arm."""
 
     loop: GymLoop
 

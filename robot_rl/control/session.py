@@ -111,7 +111,7 @@ class SessionStore(Protocol):
 
 
 @dataclass(slots=True)
-class Progress:
+class SessionProgress:
     """What the store already holds of this run; a restarted actor continues from it."""
 
     next_episode: int = 0
@@ -139,9 +139,9 @@ class Progress:
         return float(np.mean([r for _, r in self.recent])) if self.recent else 0.0
 
 
-def restore_progress(store: SessionStore, run: str, actor: str) -> Progress:
+def restore_progress(store: SessionStore, run: str, actor: str) -> SessionProgress:
     """Rebuild what a session needs from the store, so that a restart continues where it was."""
-    progress = Progress(**(store.meta("session") or {}))
+    progress = SessionProgress(**(store.meta("session") or {}))
     for episode in store.episode_summaries(run, actor):
         progress.next_episode = max(progress.next_episode, episode.id.episode + 1)
         if episode.ending in (None, Ending.ABORTED, Ending.STALE):
@@ -219,7 +219,9 @@ class Session:
         self.loop, self.reset, self.store, self.metrics = loop, reset, store, metrics
         self.train, self.seed, self.spec, self.limits_hash = train, seed, spec, limits_hash
         self.run_name, self.actor = run, actor
-        self.progress = restore_progress(store, self.run_name, actor) if store else Progress()
+        self.progress = (
+            restore_progress(store, self.run_name, actor) if store else SessionProgress()
+        )
         self.progress.next_exam = max(self.progress.next_exam, self.train.min_env_steps)
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
         self.on_episode, self.figures = on_episode, figures

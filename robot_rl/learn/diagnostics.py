@@ -117,7 +117,7 @@ class Setup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
+class Symptoms:
     """What is known at one moment.
 
     metrics: newest figures of algorithm and probe; silent_s: since rows last arrived; staleness_s:
@@ -135,7 +135,7 @@ class Figures:
     backlog: float = 0.0
 
 
-def labels(f: Figures) -> Finding | None:
+def labels(f: Symptoms) -> Finding | None:
     """Rewards that tell nothing apart."""
     practice, demos, data = f.replay.practice, f.replay.demos, f.replay.data
     episodes = practice.episodes + demos.episodes + data.episodes
@@ -162,14 +162,14 @@ def labels(f: Figures) -> Finding | None:
     return None
 
 
-def weights(f: Figures) -> Finding | None:
+def weights(f: Symptoms) -> Finding | None:
     """The robot does not drive with what was learned."""
     what = f"the robot drove on while newer weights had been out for {f.staleness_s:.0f} s"
     fix = "check the link: link/connected in metrics.jsonl, logs/actor.log, link.weights_period_s"
     return _above("weights", f.staleness_s, (STALE_S, VERY_STALE_S), what, fix)
 
 
-def silence(f: Figures) -> Finding | None:
+def silence(f: Symptoms) -> Finding | None:
     """Nothing arrives to learn from."""
     if f.env_steps < 1:
         return None
@@ -178,7 +178,7 @@ def silence(f: Figures) -> Finding | None:
     return _above("buffer", f.silent_s, (SILENT_S, VERY_SILENT_S), what, fix)
 
 
-def backlog(f: Figures) -> Finding | None:
+def backlog(f: Symptoms) -> Finding | None:
     """The learner cannot keep up with the robot."""
     if f.backlog < FULL_BACKLOG:
         return None
@@ -187,7 +187,7 @@ def backlog(f: Figures) -> Finding | None:
     return Finding("buffer", "warning", what, fix)
 
 
-def demonstrations(f: Figures) -> Finding | None:
+def demonstrations(f: Symptoms) -> Finding | None:
     """The demonstrations do not show success."""
     demos = f.replay.demos
     if demos.episodes < DEMOS or demos.rewarded >= FEW_REWARDED * demos.episodes:
@@ -198,7 +198,7 @@ def demonstrations(f: Figures) -> Finding | None:
     return Finding("demonstrations", severity, what, fix)
 
 
-def noise_shape(f: Figures) -> Finding | None:
+def noise_shape(f: Symptoms) -> Finding | None:
     """A frozen base is given noise that it cannot make actions of."""
     ratio = f.metrics.get("noise/error_ratio", 1.0)
     what = f"the base imitates people {ratio:.1f} times worse from noise of this shape"
@@ -206,7 +206,7 @@ def noise_shape(f: Figures) -> Finding | None:
     return _above("noise", ratio, (BAD_SHAPE, VERY_BAD_SHAPE), what, fix)
 
 
-def time_limit(f: Figures) -> Finding | None:
+def time_limit(f: Symptoms) -> Finding | None:
     """Episodes end before anything is achieved; says nothing where every step is rewarded."""
     practice, running = f.replay.practice, f.replay.running
     if practice.episodes < EPISODES or running[0] < running[1]:
@@ -217,7 +217,7 @@ def time_limit(f: Figures) -> Finding | None:
     return _above("time_limit", share, (OFTEN_TRUNCATED, MOSTLY_TRUNCATED), what, fix)
 
 
-def q_values(f: Figures) -> Finding | None:
+def q_values(f: Symptoms) -> Finding | None:
     """The critic believes in returns that cannot be, or in nothing."""
     q, spread = f.metrics.get("critic/q_mean"), f.metrics.get("critic/q_std")
     if f.setup.gamma is None or f.updates < Q_UPDATES or q is None:
@@ -257,7 +257,7 @@ def return_range(setup: Setup, gamma: float, replay: ReplaySummary) -> tuple[flo
     )
 
 
-def dormant(f: Figures) -> Finding | None:
+def dormant(f: Symptoms) -> Finding | None:
     """Units that no longer say anything."""
     if f.updates < NETWORK_UPDATES:
         return None
@@ -268,7 +268,7 @@ def dormant(f: Figures) -> Finding | None:
     return _above("dormant", share, (DORMANT, MOSTLY_DORMANT), what, fix)
 
 
-def saturation(f: Figures) -> Finding | None:
+def saturation(f: Symptoms) -> Finding | None:
     """The policy pushes against the ends of its action range."""
     if f.updates < NETWORK_UPDATES:
         return None
@@ -278,7 +278,7 @@ def saturation(f: Figures) -> Finding | None:
     return _above("saturation", share, (SATURATED, MOSTLY_SATURATED), what, fix)
 
 
-def gripper(f: Figures) -> Finding | None:
+def gripper(f: Symptoms) -> Finding | None:
     """The policy never uses the gripper."""
     practice, demos = f.replay.practice, f.replay.demos
     unused = not practice.toggled and demos.toggled > demos.episodes / 2
@@ -290,7 +290,7 @@ def gripper(f: Figures) -> Finding | None:
     return Finding("gripper", "warning", what, fix)
 
 
-def entropy(f: Figures) -> Finding | None:
+def entropy(f: Symptoms) -> Finding | None:
     """Exploration noise is not what was asked for."""
     value, alpha = f.metrics.get("actor/entropy"), f.metrics.get("temperature/value")
     target, gamma = f.setup.entropy_target, f.setup.gamma
@@ -312,7 +312,7 @@ def entropy(f: Figures) -> Finding | None:
     return Finding("entropy", "warning", what, fix)
 
 
-CHECKS: dict[Callable[[Figures], Finding | None], int] = {
+CHECKS: dict[Callable[[Symptoms], Finding | None], int] = {
     labels: 1,
     weights: 3,
     silence: 1,
@@ -340,7 +340,7 @@ class Diagnostics:
         self._streaks = dict.fromkeys(CHECKS, 0)
         self._updates = 0
 
-    def judge(self, figures: Figures) -> tuple[Finding, ...]:
+    def judge(self, figures: Symptoms) -> tuple[Finding, ...]:
         """What is wrong now. A line without updates since the last one makes no streak longer."""
         learned, self._updates = figures.updates != self._updates, figures.updates
         found = []

@@ -36,15 +36,15 @@ from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
 from robot_rl.learn.diagnostics import (
     PROBE_ROWS,
     Diagnostics,
-    Figures,
     Finding,
     Setup,
+    Symptoms,
     as_line,
     probe,
 )
 from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
-from robot_rl.learn.mirror import Mirror
+from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
@@ -206,7 +206,7 @@ class Learner:
         self._ahead: Future[Batch] | None = None
         self._asked, self._more = (0, 0.0), False
         self._diverge()
-        self._mirror = Mirror.of(mirror, spec) if config.mirror else None
+        self._mirror = Reflection.of(mirror, spec) if config.mirror else None
         self._clock = clock or WallClock()
         self._checkpoints = CheckpointFolder(run_dir / "checkpoints", config.keep_checkpoints)
         self._sink = MetricSink(
@@ -488,11 +488,11 @@ class Learner:
         self._logged_updates, self._busy_s, self._busy_updates = self.updates, 0.0, 0
         self._logged_s = self._clock.now_s()
 
-    def _diagnose(self) -> Figures:
+    def _diagnose(self) -> Symptoms:
         """What `diagnostics` judges."""
         driving = self.replay.weights_version
         newer_s = (s for version, s in self._publications if version > driving)
-        return Figures(
+        return Symptoms(
             setup=self._setup,
             updates=self.updates,
             env_steps=self.env_steps,

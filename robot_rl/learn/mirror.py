@@ -31,14 +31,14 @@ SHARE = 0.5  # of the rows
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class Reflection:
     """Signs of the state's numbers, float32 [S], and of the action's, [A]."""
 
     state: NDArray[np.float32]
     action: NDArray[np.float32]
 
     @classmethod
-    def of(cls, signs: Mapping[str, Sequence[int]] | None, spec: Spec) -> Mirror:
+    def of(cls, signs: Mapping[str, Sequence[int]] | None, spec: Spec) -> Reflection:
         """From signs by name: one entry for each part of the state; the action's follow from poses.
 
         Raises:

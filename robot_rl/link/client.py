@@ -16,7 +16,7 @@ from robot_rl.errors import LinkError, RobotRLError, StoreError
 from robot_rl.link.auth import Keys
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import Scalar
-from robot_rl.link.session import Session
+from robot_rl.link.session import LinkSession
 from robot_rl.spec import Spec
 from robot_rl.store.store import Store
 from robot_rl.types import Weights
@@ -50,7 +50,7 @@ class LinkClient:
         keys.public_of("learner")  # a missing key is said here, not in a thread
         self._config, self._keys, self._spec, self._path = config, keys, spec, Path(store_path)
         self._stopping = threading.Event()
-        self._session: Session | None = None
+        self._session: LinkSession | None = None
         self._word: dict[str, Scalar] = {}
         self._failure: RobotRLError | None = None  # the thread has ended
         self._trouble: StoreError | None = None  # why it begins anew; told once
@@ -112,7 +112,7 @@ class LinkClient:
     def drain(self, timeout_s: float) -> bool:
         """Wait until every row committed before this call is acknowledged; False on time-out."""
         deadline_s = time.monotonic() + timeout_s
-        watched: Session | None = None
+        watched: LinkSession | None = None
         began = 0
         while time.monotonic() < deadline_s and self._failure is None:
             session = self._session
@@ -151,7 +151,7 @@ class LinkClient:
     def _replicate(self) -> None:
         """Until `stop`, or until the store fails."""
         with Store(self._path, spec=self._spec) as store:
-            session = Session(self._config, self._keys, self._spec, store)
+            session = LinkSession(self._config, self._keys, self._spec, store)
             session.word = dict(self._word)
             self._session = session
             try:

@@ -28,7 +28,7 @@ from typing import Any
 from robot_rl.errors import CodecError, LinkError
 from robot_rl.spec import PROTOCOL_VERSION
 from robot_rl.store.codec import pack, unpack
-from robot_rl.store.rows import FlatRow, Key, Kind, check_values
+from robot_rl.store.rows import FlatRow, Key, RowKind, check_values
 from robot_rl.types import Weights
 
 MAGIC = b"RRL1"
@@ -219,10 +219,10 @@ def _row(value: Any) -> FlatRow:
     return flat
 
 
-def _kind(value: Any) -> Kind:
-    if type(value) is not int or not 0 <= value < len(Kind):
+def _kind(value: Any) -> RowKind:
+    if type(value) is not int or not 0 <= value < len(RowKind):
         raise _bad("a row kind", repr(value)[:40])
-    return Kind(value)
+    return RowKind(value)
 
 
 def _keys(value: Any) -> tuple[Key, ...]:

@@ -84,7 +84,7 @@ class _Request:
     sent_s: float
 
 
-class Session:
+class LinkSession:
     """One actor's conversation with the learner. Call everything from one thread.
 
     `weights`, `refusal` and `status` are replaced whole, so other threads may read them.

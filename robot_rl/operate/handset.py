@@ -1,7 +1,7 @@
 """A hand on the robot: sticks and buttons at one moment -> `OperatorInput`, by the rules of safety.
 
 One object serves every device that is held: gamepad, SpaceMouse, a joystick over ROS 2, the keys of
-the console. A device only says what it feels (`Reading`); what that means is decided here, once:
+the console. A device only says what it feels (`DeviceReading`); what that means is decided here:
 
     nothing heard, or too long ago    not driving; everything must be neutral again before it drives
     start, reconnect, new episode     not driving until all sticks rest and no button is held; rest
@@ -36,7 +36,7 @@ MOTION = len(AXES)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class DeviceReading:
     """What a device feels at one moment.
 
     stamp_s: when the device was heard, on the clock of whoever reads it; axes: [6] in [-1, 1] (what
@@ -164,7 +164,7 @@ class Handset:
         self._told_s: dict[str, float] = {}
         return OperatorInput(False, self._still, stamp_s=self._stamp_s)
 
-    def feed(self, reading: Reading | None, now_s: float) -> OperatorInput:
+    def feed(self, reading: DeviceReading | None, now_s: float) -> OperatorInput:
         """What the person does now.
 
         Args:
@@ -198,7 +198,7 @@ class Handset:
         driver = Driver.DEMO if self._purpose == "demo" else Driver.CORRECTION
         return OperatorInput(driving, action, driver, success, abort, self._stamp_s)
 
-    def _deflection(self, reading: Reading) -> F64:
+    def _deflection(self, reading: DeviceReading) -> F64:
         """Axes [6] after centre and dead zone: 0 at its edge, +-1 at the end of the way."""
         off = np.asarray(reading.axes) - self._centre
         off /= 1.0 + np.abs(self._centre) * np.where(off * self._centre > 0.0, -1.0, 1.0)
@@ -211,7 +211,7 @@ class Handset:
         since_s = self._neutral_since_s
         return since_s is not None and self._stamp_s - since_s >= self.config.neutral_s
 
-    def _unrest(self, reading: Reading, deflection: F64) -> str:
+    def _unrest(self, reading: DeviceReading, deflection: F64) -> str:
         """Who is not at rest, by name."""
         culprits = [f"'{word}' is held" for word in sorted(reading.held)]
         for i in np.flatnonzero(deflection):

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from robot_rl.errors import RobotRLError
 from robot_rl.operate.calibration import Rest
-from robot_rl.operate.handset import Handset, HandsetConfig, Reading
+from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import OperatorInput, Task
 from robot_rl.types import Driver, RobotState
@@ -26,7 +26,7 @@ PATIENCE_S, TELL_S = 0.5, 5.0  # why a device refuses is logged after this long,
 class Source(Protocol):
     """Where a `HeldDevice` gets its readings from."""
 
-    def read(self, state: RobotState | None) -> Reading | None:
+    def read(self, state: RobotState | None) -> DeviceReading | None:
         """Newest reading, stamped with `time.monotonic`, never blocking; None = device is gone.
 
         `state` helps those that must turn a vector into the TCP frame.

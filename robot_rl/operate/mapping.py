@@ -15,7 +15,7 @@ import numpy as np
 
 from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.operate.calibration import AXES, split_axis
-from robot_rl.operate.handset import HELD, Reading
+from robot_rl.operate.handset import HELD, DeviceReading
 
 PRESSED = 0.5  # an axis used as a button (a trigger, -1 at rest) is down beyond this
 
@@ -55,11 +55,11 @@ class InputMap:
                     fix=did_you_mean(name, names),
                 )
 
-    def reading(self, values: Mapping[str, float], stamp_s: float) -> Reading:
+    def reading(self, values: Mapping[str, float], stamp_s: float) -> DeviceReading:
         """`values` of the device as a reading; names that are absent are at rest."""
         axes = [_value(values, spec) for spec in self.axes]
         held = (w for spec, w in self.buttons.items() if _value(values, spec) > PRESSED)
-        return Reading(stamp_s, np.array(axes), frozenset(held))
+        return DeviceReading(stamp_s, np.array(axes), frozenset(held))
 
 
 def check_map(axes: Sequence[str], buttons: Mapping[str, str]) -> None:

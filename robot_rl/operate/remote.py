@@ -19,7 +19,7 @@ from robot_rl.config.registry import register
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import socket_address
 from robot_rl.operate.devices import need_real_time
-from robot_rl.operate.handset import HandsetConfig, Reading
+from robot_rl.operate.handset import DeviceReading, HandsetConfig
 from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import InputDevice, OperatorInput, Task
@@ -29,7 +29,7 @@ MAX_BYTES = 2048  # of one message
 KEPT = 16  # messages that may wait; older ones are worth nothing
 
 
-def parse(data: bytes, stamp_s: float) -> Reading:
+def parse(data: bytes, stamp_s: float) -> DeviceReading:
     """A message of the page: JSON {"axes": [6 numbers], "held": [words]}.
 
     Raises:
@@ -47,7 +47,7 @@ def parse(data: bytes, stamp_s: float) -> Reading:
             got=repr(data[:80]),
             fix="reload the page; console and operator must be of the same version",
         ) from error
-    return Reading(stamp_s, axes, frozenset(held))
+    return DeviceReading(stamp_s, axes, frozenset(held))
 
 
 class ConsoleSource:
@@ -59,9 +59,9 @@ class ConsoleSource:
         self._socket.setsockopt(zmq.RCVHWM, KEPT)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.bind(address)
-        self._newest: Reading | None = None
+        self._newest: DeviceReading | None = None
 
-    def read(self, state: RobotState | None) -> Reading | None:
+    def read(self, state: RobotState | None) -> DeviceReading | None:
         """The newest reading; None before the first. Raises like `parse`."""
         data, stamp_s = b"", time.monotonic()
         while self._socket.poll(0):

@@ -15,7 +15,7 @@ SEVERITIES = {1: "warning", 2: "problem"}
 
 
 @dataclass(frozen=True)
-class Found:
+class ActiveFinding:
     """A finding that is there now."""
 
     name: str
@@ -30,7 +30,7 @@ class Span:
 
     begin: float
     end: float
-    found: Found
+    found: ActiveFinding
 
 
 def judged(row: Mapping[str, Any]) -> bool:
@@ -38,11 +38,11 @@ def judged(row: Mapping[str, Any]) -> bool:
     return any(key.startswith(PREFIX) for key in row)
 
 
-def current(row: Mapping[str, Any]) -> list[Found]:
+def current(row: Mapping[str, Any]) -> list[ActiveFinding]:
     """The findings of a line, problems first."""
     keys = [k for k, v in row.items() if k.startswith(PREFIX) and _severity(v)]
     found = [
-        Found(
+        ActiveFinding(
             key.removeprefix(PREFIX),
             _severity(row[key]),
             str(row.get(f"{key}/what", "")),

@@ -16,7 +16,7 @@ from robot_rl.reward.assembly import Assembly, widened
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.reward.vlm.client import author_of
 from robot_rl.reward.vlm.config import VlmConfig
-from robot_rl.reward.vlm.questions import Kind
+from robot_rl.reward.vlm.questions import QuestionKind
 from robot_rl.reward.vlm.worker import HELD, WorkerConfig
 from robot_rl.types import PREDICATE
 
@@ -183,7 +183,7 @@ class VlmRewardConfig(RewardConfig):
                 "0, or progress=FOLDER; nothing could be learned from"
             )
 
-        if self.worker.way == Kind.CHANGE and self.server.protocol == "heads":
+        if self.worker.way == QuestionKind.CHANGE and self.server.protocol == "heads":
             raise ValueError("worker.way=change is for a chat model: a head counts from the start")
 
     def open(self, task: Task) -> RewardSource:
@@ -223,4 +223,4 @@ class VlmRewardConfig(RewardConfig):
 
     def own_progress(self) -> str:
         """See `RewardConfig`: the server's."""
-        return author_of(self.server, Kind(self.worker.way)) + HELD
+        return author_of(self.server, QuestionKind(self.worker.way)) + HELD

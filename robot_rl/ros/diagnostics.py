@@ -21,7 +21,7 @@ def _text(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-class Diagnostics:
+class NodeDiagnostics:
     """Collects what a node knows about itself. `set` keeps a value, `source` watches an input."""
 
     def __init__(self, node: Node, steady: Clock) -> None:

@@ -16,7 +16,7 @@ from rclpy.node import Node
 
 from robot_rl.errors import LinkError
 from robot_rl.geometry import rotate_inverse
-from robot_rl.operate.handset import Reading
+from robot_rl.operate.handset import DeviceReading
 from robot_rl.operate.mapping import InputMap
 from robot_rl.ports import Task
 from robot_rl.ros import convert
@@ -49,7 +49,7 @@ class JoySource:
         self._topic, self._inputs = topic, inputs
         self._shape = (-1, -1)
 
-    def read(self, state: RobotState | None = None) -> Reading | None:
+    def read(self, state: RobotState | None = None) -> DeviceReading | None:
         """Newest reading. Raises `ConfigError` when the map names what the message lacks."""
         message, heard_s = self._heard.read()
         if message is None:
@@ -85,7 +85,7 @@ class TwistSource:
         self._full_m_s = action.translation_m * task.spec.control_hz
         self._full_rad_s = action.rotation_rad * task.spec.control_hz
 
-    def read(self, state: RobotState | None) -> Reading | None:
+    def read(self, state: RobotState | None) -> DeviceReading | None:
         """Newest reading. Raises `LinkError` on an unknown frame or a value that is not finite."""
         twist, twist_s = self._twist.read()
         enable, enable_s = self._enable.read()
@@ -98,7 +98,7 @@ class TwistSource:
             linear, angular = rotate_inverse(q, linear), rotate_inverse(q, angular)
         held = frozenset({"drive"} if enable.data else ())
         axes = np.concatenate((_within_one(linear), _within_one(angular)))
-        return Reading(min(twist_s, enable_s), axes, held)
+        return DeviceReading(min(twist_s, enable_s), axes, held)
 
     def _in_base(self, frame: str) -> bool:
         """True for the base, False for the tool. Raises `LinkError` for any other frame."""

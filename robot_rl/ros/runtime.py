@@ -33,7 +33,7 @@ from rclpy.utilities import try_shutdown
 
 from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SetupError, SpecError
 from robot_rl.ros import parameters
-from robot_rl.ros.diagnostics import Diagnostics
+from robot_rl.ros.diagnostics import NodeDiagnostics
 from robot_rl.ros.executor import Executor
 from robot_rl.ros.graph import CONTROL_PROFILE, EXIT_SETUP, PROFILE_VARIABLE
 from robot_rl.system import priority
@@ -57,7 +57,7 @@ class Shell:
     def __init__(self, node: Node, params: dict[str, Any], stop: threading.Event) -> None:
         self.node, self.params = node, params
         self.steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.diagnostics = Diagnostics(node, self.steady)
+        self.diagnostics = NodeDiagnostics(node, self.steady)
         self.errors = 0
         self._stop = stop
         self._thread: threading.Thread | None = None

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from robot_rl.control.gym_loop import GymBench
+from robot_rl.control.gym_loop import GymRig
 from robot_rl.control.session import EVAL_SEED, Session
 from robot_rl.errors import RobotRLError
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.policy.runtime import load_policy
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
-from robot_rl.run.lockstep import Bench, make_bench
+from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import policy_of, session_of
 from robot_rl.types import Row, Step
 
@@ -35,8 +35,8 @@ class _Discard:
 
 
 def make_eval_session(
-    experiment: Experiment, run_dir: Path, bench_hooks: dict[str, Any] | None = None
-) -> tuple[Session, Bench | GymBench]:
+    experiment: Experiment, run_dir: Path, hooks: dict[str, Any] | None = None
+) -> tuple[Session, Rig | GymRig]:
     """A lockstep session over the run's saved policy, with nobody at the controls.
 
     Raises:
@@ -45,11 +45,9 @@ def make_eval_session(
     task = experiment.task
     policy = policy_of(experiment)
     policy.load(load_policy(run_dir, experiment.spec))
-    bench = make_bench(
-        experiment, policy, record=_forget, operator=NoOperator(task), **(bench_hooks or {})
-    )
-    session = session_of(experiment, bench.loop, bench.reset, metrics=_Discard())
-    return session, bench
+    rig = make_rig(experiment, policy, record=_forget, operator=NoOperator(task), **(hooks or {}))
+    session = session_of(experiment, rig.loop, rig.reset, metrics=_Discard())
+    return session, rig
 
 
 def evaluate(run_dir: Path, *, episodes: int = 100, video: bool = True) -> dict[str, Any]:
@@ -93,10 +91,10 @@ def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | 
         for show in shows:
             show()
 
-    session, bench = make_eval_session(experiment, run_dir, {"on_step": on_step})
+    session, rig = make_eval_session(experiment, run_dir, {"on_step": on_step})
     path = run_dir / "eval.mp4"
     try:
-        with film(bench, path, experiment.task.spec.control_hz) as made:
+        with film(rig, path, experiment.task.spec.control_hz) as made:
             shows.append(made.show)
             for index in range(VIDEO_EPISODES):
                 session.evaluate(1, EVAL_SEED + index)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from robot_rl.control.gym_loop import GymBench
+    from robot_rl.control.gym_loop import GymRig
     from robot_rl.data.video import VideoWriter
-    from robot_rl.run.lockstep import Bench
+    from robot_rl.run.lockstep import Rig
 
 SIZE = (480, 640)
 CRF = 23  # what x264 calls good; lower is better and larger
@@ -50,8 +50,8 @@ class Film:
 
 
 @contextmanager
-def film(bench: Bench | GymBench, path: Path, rate_hz: float) -> Iterator[Film]:
-    """A film of `bench`; the file is written at the end, whole or not at all.
+def film(rig: Rig | GymRig, path: Path, rate_hz: float) -> Iterator[Film]:
+    """A film of `rig`; the file is written at the end, whole or not at all.
 
     Raises:
         SetupError: pictures cannot be made here.
@@ -59,7 +59,7 @@ def film(bench: Bench | GymBench, path: Path, rate_hz: float) -> Iterator[Film]:
     """
     from robot_rl.data.folder import write_file
 
-    camera = bench.camera(*SIZE)
+    camera = rig.camera(*SIZE)
     try:
         made = Film(camera, rate_hz)
         yield made

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.control.arbiter import Arbiter
-from robot_rl.control.gym_loop import GymBench, GymLoop
+from robot_rl.control.gym_loop import GymRig, GymLoop
 from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.session import Session
 from robot_rl.errors import SetupError
@@ -34,8 +34,8 @@ LEASE = "lockstep"
 
 
 @dataclass(slots=True)
-class Bench:
-    """A lockstep work bench: the loop and what it stands on."""
+class Rig:
+    """A lockstep rig: the loop and what it stands on."""
 
     loop: ControlLoop
     robot: Any  # robot_rl_sim.robot.MujocoRobot; the core does not import the simulator's types
@@ -54,7 +54,7 @@ class Bench:
         return VideoCamera(self.robot, height, width)
 
 
-def make_bench(
+def make_rig(
     experiment: Experiment,
     policy: Policy,
     *,
@@ -63,7 +63,7 @@ def make_bench(
     on_step: Callable[[Step], None] = lambda _step: None,
     on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
     stopping: Callable[[], str] = lambda: "",
-) -> Bench | GymBench:
+) -> Rig | GymRig:
     """Put simulator, gate, operator and loop together; a Gymnasium environment needs its loop only.
 
     Raises:
@@ -71,7 +71,7 @@ def make_bench(
     """
     if isinstance(experiment.task, GymTask):
         hooks = {"record": record, "on_step": on_step, "stopping": stopping}
-        return GymBench(GymLoop(experiment.task, policy, **hooks))
+        return GymRig(GymLoop(experiment.task, policy, **hooks))
     try:
         from robot_rl_sim.camera import MujocoCamera
         from robot_rl_sim.robot import MujocoRobot
@@ -103,7 +103,7 @@ def make_bench(
         on_frame=on_frame,
         stopping=stopping,
     )
-    return Bench(loop, robot, gate)
+    return Rig(loop, robot, gate)
 
 
 @contextmanager
@@ -115,20 +115,18 @@ def recorded_session(
     on_step: Callable[[Step], None] = lambda _step: None,
     on_episode: Callable[[dict[str, Any]], None] = lambda _stats: None,
 ) -> Iterator[Session]:
-    """A session on a bench of its own that leaves rows, metrics and scenes in the run folder.
+    """A session on a rig of its own that leaves rows, metrics and scenes in the run folder.
 
     Raises:
-        SetupError: see `make_bench`.
+        SetupError: see `make_rig`.
     """
     scenes, metrics = scene_log(experiment), MetricSink(experiment.run_dir / "metrics.jsonl")
-    bench = make_bench(
-        experiment, policy, record=store.append, on_step=on_step, on_frame=scenes.saw
-    )
+    rig = make_rig(experiment, policy, record=store.append, on_step=on_step, on_frame=scenes.saw)
     try:
         yield session_of(
             experiment,
-            bench.loop,
-            bench.reset,
+            rig.loop,
+            rig.reset,
             metrics=metrics,
             store=store,
             before_episode=scenes.flush,

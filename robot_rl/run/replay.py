@@ -31,7 +31,7 @@ from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
-from robot_rl.run.lockstep import Bench, make_bench
+from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.spec import IMAGE, Spec, diff
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.store.store import Store
@@ -151,9 +151,9 @@ def replay(
         chosen = choose(store, run_dir.resolve().name, numbers, every=every, actor=actor)
         total, ticks = sum(record.steps for record in chosen), itertools.count(1)
         replayed: list[Replayed] = []
-        bench: Any = make_bench(experiment, _Nobody(), record=_forget, operator=NoOperator(task))
+        rig: Any = make_rig(experiment, _Nobody(), record=_forget, operator=NoOperator(task))
         rate_hz = task.spec.control_hz
-        with film(bench, video, rate_hz) if video else nullcontext() as made:
+        with film(rig, video, rate_hz) if video else nullcontext() as made:
 
             def on_tick() -> None:
                 if made is not None:
@@ -164,7 +164,7 @@ def replay(
                 recording = read(store, record)
                 if recording.start.limits_hash != experiment.limits.hash:
                     log.warning("episode %d was recorded under other limits", record.id.episode)
-                replayed.append(play(bench, recording, experiment.seed, on_tick))
+                replayed.append(play(rig, recording, experiment.seed, on_tick))
                 if made is not None:
                     made.pause()
     return replayed
@@ -229,13 +229,13 @@ def read(store: Store, record: EpisodeRecord) -> Recording:
 
 
 def play(
-    bench: Bench, recording: Recording, run_seed: int, on_tick: Callable[[], None] = lambda: None
+    rig: Rig, recording: Recording, run_seed: int, on_tick: Callable[[], None] = lambda: None
 ) -> Replayed:
-    """Play one recording on a lockstep bench of its task; `on_tick` is called after each tick.
+    """Play one recording on a lockstep rig of its task; `on_tick` is called after each tick.
 
     run_seed: of the run that recorded it (`Session.episode` draws starts from both seeds).
     """
-    loop, robot, start, record = bench.loop, bench.robot, recording.start, recording.record
+    loop, robot, start, record = rig.loop, rig.robot, recording.start, recording.record
     task, period_s = loop.task, 1.0 / loop.task.spec.control_hz
     ruler = ruler_of(task.spec)
 
@@ -245,12 +245,12 @@ def play(
         now = task.observe(robot.read(), pictures)
         return ruler.apart(now["state"], frame.observation["state"])
 
-    bench.reset(task.sample_reset(np.random.default_rng((run_seed, start.seed))), start)
+    rig.reset(task.sample_reset(np.random.default_rng((run_seed, start.seed))), start)
     apart, verdicts, tick_s = [off(recording.frames[0])], [], loop.clock.now_s()
     for step, frame in zip(recording.steps, recording.frames[1:], strict=True):
         state = robot.read()
         command = loop.next_command(step.action, step.driver, state)
-        verdict = bench.gate.request(command, state)
+        verdict = rig.gate.request(command, state)
         robot.apply(verdict.command)
         verdicts.append(verdict)
         tick_s += period_s

@@ -22,8 +22,16 @@ from typing import NamedTuple
 from robot_rl.errors import SafetyError
 from robot_rl.safety.clip import Clip, Conflict, Motion, clip_target, within_step
 from robot_rl.safety.limits import Limits, Vec3
-from robot_rl.safety.readings import Placement, Reading, read_pose, read_state, write_pose
-from robot_rl.safety.states import TRANSITIONS, Engagement, Hand, Mode, Request, advance, engage
+from robot_rl.safety.readings import ArmReading, Placement, read_pose, read_state, write_pose
+from robot_rl.safety.states import (
+    TRANSITIONS,
+    DeviceEvent,
+    Engagement,
+    Mode,
+    Request,
+    advance,
+    engage,
+)
 from robot_rl.types import Command, Driver, Outcome, RobotState, Verdict
 
 SOONEST = 0.1  # of a period: what comes sooner is a burst after a stall, not a control tick
@@ -116,7 +124,7 @@ def arm(
         reason="",
         lease=lease,
         sequence=gate.sequence if lease == gate.lease else -1,
-        engagement=engage(gate.engagement, Hand.ARM),
+        engagement=engage(gate.engagement, DeviceEvent.ARM),
         command_s=now_s,
         moved_s=gate.moved_s if gate.moved_s <= now_s else -math.inf,  # the clock was restarted
         target=reading.measured,
@@ -128,7 +136,7 @@ def arm(
 
 def heartbeat(gate: GateState, now_s: float, driving: bool) -> GateState:
     """The person's device is alive; `driving`: its enabling button is held. Send it at 50 Hz."""
-    hand = Hand.PRESSED if driving else Hand.LET_GO
+    hand = DeviceEvent.PRESSED if driving else DeviceEvent.LET_GO
     return gate._replace(engagement=engage(gate.engagement, hand), heartbeat_s=now_s)
 
 
@@ -210,7 +218,7 @@ def acknowledge(gate: GateState) -> tuple[GateState, str]:
     return gate._replace(mode=advance(gate.mode, Request.ACKNOWLEDGE), reason=reason), ""
 
 
-def _arm_refusal(limits: Limits, gate: GateState, lease: str, reading: Reading | None) -> str:
+def _arm_refusal(limits: Limits, gate: GateState, lease: str, reading: ArmReading | None) -> str:
     device_held = gate.engagement in (Engagement.DRIVING, Engagement.SILENT)
     stopped = (gate.mode, Request.ARM) not in TRANSITIONS
     checks = (
@@ -243,7 +251,7 @@ def _refusal(
 
 
 def _unsafe(
-    limits: Limits, gate: GateState, command: Command, clip: Clip | Conflict, reading: Reading
+    limits: Limits, gate: GateState, command: Command, clip: Clip | Conflict, reading: ArmReading
 ) -> tuple[Request, str] | None:
     """What a command of the armed lease brings about instead of motion; None when it may move."""
     if _in_hard_contact(limits, reading):
@@ -257,11 +265,11 @@ def _unsafe(
     return (Request.PAUSE, _JOINT) if reading.ahead_rad > gate.joint_depth_rad else None
 
 
-def _in_hard_contact(limits: Limits, reading: Reading) -> bool:
+def _in_hard_contact(limits: Limits, reading: ArmReading) -> bool:
     return reading.force_n > limits.max_force_n or reading.torque_nm > limits.max_torque_nm
 
 
-def _watch(limits: Limits, gate: GateState, reading: Reading | None, now_s: float) -> GateState:
+def _watch(limits: Limits, gate: GateState, reading: ArmReading | None, now_s: float) -> GateState:
     """Watchdogs of an armed gate, most severe first."""
     if reading is None:
         return _halt(gate, Request.PROTECTIVE_STOP, _STATE_LOST)
@@ -282,17 +290,17 @@ def _silence(limits: Limits, gate: GateState, now_s: float) -> GateState:
         return gate
     if now_s - gate.heartbeat_s <= limits.operator_timeout_s:
         return gate
-    return gate._replace(engagement=engage(gate.engagement, Hand.SILENCE))
+    return gate._replace(engagement=engage(gate.engagement, DeviceEvent.SILENCE))
 
 
-def _trusted(limits: Limits, state: RobotState | None, now_s: float) -> Reading | None:
+def _trusted(limits: Limits, state: RobotState | None, now_s: float) -> ArmReading | None:
     """`state` as a reading, or None when absent, stale or malformed."""
     if state is None or not abs(now_s - state.stamp_s) <= limits.state_timeout_s:
         return None
     return read_state(limits, state)
 
 
-def _seen(limits: Limits, gate: GateState, reading: Reading) -> GateState:
+def _seen(limits: Limits, gate: GateState, reading: ArmReading) -> GateState:
     """Remember the measured pose; let the joint ratchet follow a joint that comes back.
 
     A held pose that the arm has been pushed further than one step away from is given up: going back

@@ -26,7 +26,7 @@ class Placement(NamedTuple):
     quaternion: Quat
 
 
-class Reading(NamedTuple):
+class ArmReading(NamedTuple):
     """What the gate needs of one `RobotState`.
 
     depth_rad / ahead_rad: how far the worst joint stands inside its margin now, and one control
@@ -58,7 +58,7 @@ def write_pose(placement: Placement) -> Pose:
     return Pose(np.array(placement.position), np.array(placement.quaternion))
 
 
-def read_state(limits: Limits, state: RobotState) -> Reading | None:
+def read_state(limits: Limits, state: RobotState) -> ArmReading | None:
     """`state` as floats, or None when any of it cannot be trusted (NaN, wrong shape, absurd)."""
     measured = read_pose(state.tcp_in_base)
     if measured is None or max(map(abs, measured.position)) > REACH_M:
@@ -74,7 +74,7 @@ def read_state(limits: Limits, state: RobotState) -> Reading | None:
         torque_nm = math.sqrt(tx * tx + ty * ty + tz * tz)
     except (TypeError, ValueError, AttributeError):
         return None
-    return Reading(measured, depth_rad, ahead_rad, force_n, torque_nm)
+    return ArmReading(measured, depth_rad, ahead_rad, force_n, torque_nm)
 
 
 def _margin_use(limits: Limits, joints: list[float], speeds: list[float]) -> tuple[float, float]:

@@ -65,7 +65,7 @@ class Engagement(StrEnum):
     RELEASED = "released"  # released after a silence; motion waits for a new press, or for `arm`
 
 
-class Hand(StrEnum):
+class DeviceEvent(StrEnum):
     """What may change the engagement."""
 
     PRESSED = "pressed"
@@ -74,13 +74,13 @@ class Hand(StrEnum):
     ARM = "arm"
 
 
-ENGAGEMENT_TRANSITIONS: dict[tuple[Engagement, Hand], Engagement] = {
-    (Engagement.IDLE, Hand.PRESSED): Engagement.DRIVING,
-    (Engagement.DRIVING, Hand.LET_GO): Engagement.IDLE,
-    (Engagement.DRIVING, Hand.SILENCE): Engagement.SILENT,
-    (Engagement.SILENT, Hand.LET_GO): Engagement.RELEASED,
-    (Engagement.RELEASED, Hand.PRESSED): Engagement.DRIVING,
-    (Engagement.RELEASED, Hand.ARM): Engagement.IDLE,
+ENGAGEMENT_TRANSITIONS: dict[tuple[Engagement, DeviceEvent], Engagement] = {
+    (Engagement.IDLE, DeviceEvent.PRESSED): Engagement.DRIVING,
+    (Engagement.DRIVING, DeviceEvent.LET_GO): Engagement.IDLE,
+    (Engagement.DRIVING, DeviceEvent.SILENCE): Engagement.SILENT,
+    (Engagement.SILENT, DeviceEvent.LET_GO): Engagement.RELEASED,
+    (Engagement.RELEASED, DeviceEvent.PRESSED): Engagement.DRIVING,
+    (Engagement.RELEASED, DeviceEvent.ARM): Engagement.IDLE,
 }
 """Pairs that are absent change nothing: a device keeps beating with the same word."""
 
@@ -103,7 +103,7 @@ def advance(mode: Mode, request: Request) -> Mode:
     return after
 
 
-def engage(engagement: Engagement, hand: Hand) -> Engagement:
+def engage(engagement: Engagement, hand: DeviceEvent) -> Engagement:
     """The engagement after `hand`; unchanged where the table is silent."""
     return ENGAGEMENT_TRANSITIONS.get((engagement, hand), engagement)
 

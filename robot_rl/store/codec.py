@@ -3,7 +3,7 @@
 Record layout (little-endian)::
 
     4 s   magic "RRT1"
-    u32   header length          checked against `Limits` before anything is allocated
+    u32   header length          checked against `CodecLimits` before anything is allocated
     u32   body length
     u32   CRC-32 of all other bytes
     ...   header: msgpack list of [name, dtype, [dim, ...]]
@@ -41,7 +41,7 @@ if sys.byteorder != "little":  # raw buffers are written as they lie in memory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class CodecLimits:
     """What a decoder accepts; checked before allocation."""
 
     tensors: int = 64  # an observation has about 2-10
@@ -51,7 +51,7 @@ class Limits:
     body_bytes: int = 64 << 20  # ten 1080p RGB images
 
 
-LIMITS = Limits()
+LIMITS = CodecLimits()
 
 
 def encode_tensors(tensors: Mapping[str, np.ndarray]) -> bytes:
@@ -81,7 +81,7 @@ def encode_tensors(tensors: Mapping[str, np.ndarray]) -> bytes:
     return b"".join((checked, struct.pack("<I", crc), head, body))
 
 
-def decode_tensors(data: bytes | memoryview, limits: Limits = LIMITS) -> dict[str, np.ndarray]:
+def decode_tensors(data: bytes | memoryview, limits: CodecLimits = LIMITS) -> dict[str, np.ndarray]:
     """Unpack a record into owned, writable arrays.
 
     Raises:
@@ -154,7 +154,7 @@ def unpack(data: bytes | memoryview, *, max_items: int = 1024) -> Any:
 
 
 def _declared(
-    head: bytes | memoryview, body_bytes: int, limits: Limits
+    head: bytes | memoryview, body_bytes: int, limits: CodecLimits
 ) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
     """Read and check a header: unique names, known dtypes, shapes that fill the body exactly."""
     entries = unpack(head, max_items=max(limits.tensors, limits.dims))
@@ -171,7 +171,7 @@ def _declared(
     return declared
 
 
-def _entry(entry: Any, limits: Limits) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+def _entry(entry: Any, limits: CodecLimits) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
     """Check one header entry [name, dtype, shape]."""
     if type(entry) is not tuple or len(entry) != 3:
         raise _bad("[name, dtype, shape]", repr(entry)[:80])

@@ -39,7 +39,7 @@ MAX_TEXT_BYTES = 4096  # names are short; a detail or reason is a line, not a do
 MAX_BLOB_BYTES = 65 << 20  # one encoded record of the largest body the codec accepts
 
 
-class Kind(IntEnum):
+class RowKind(IntEnum):
     """Table of a row; the number is on the wire and never reused."""
 
     EPISODE = 0
@@ -52,7 +52,7 @@ class Kind(IntEnum):
 class FlatRow(NamedTuple):
     """A row as plain column values, in the column order of `TABLES[kind]`."""
 
-    kind: Kind
+    kind: RowKind
     values: tuple[Value, ...]
 
     @property
@@ -264,8 +264,8 @@ def _columns(*declared: str) -> tuple[Column, ...]:
     return (*_ID, *(Column(w[0], w[1], w[-1] == "NULL") for w in split))
 
 
-TABLES: dict[Kind, Table] = {
-    Kind.EPISODE: Table(
+TABLES: dict[RowKind, Table] = {
+    RowKind.EPISODE: Table(
         "episodes",
         _columns(
             "purpose TEXT",
@@ -279,14 +279,14 @@ TABLES: dict[Kind, Table] = {
         _flatten_episode,
         EpisodeStart,
     ),
-    Kind.FRAME: Table(
+    RowKind.FRAME: Table(
         "frames",
         _columns("frame INTEGER", "stamp_ns INTEGER", "observation BLOB"),
         4,
         _flatten_frame,
         _restore_frame,
     ),
-    Kind.STEP: Table(
+    RowKind.STEP: Table(
         "steps",
         _columns(
             "step INTEGER",
@@ -307,7 +307,7 @@ TABLES: dict[Kind, Table] = {
         _flatten_step,
         _restore_step,
     ),
-    Kind.EVENT: Table(
+    RowKind.EVENT: Table(
         "events",
         _columns(
             "event INTEGER",
@@ -320,7 +320,7 @@ TABLES: dict[Kind, Table] = {
         _flatten_event,
         Event,
     ),
-    Kind.LABEL: Table(
+    RowKind.LABEL: Table(
         "labels",
         # the author is part of the identity: people and models label one episode on two machines
         _columns(
@@ -338,10 +338,10 @@ TABLES: dict[Kind, Table] = {
     ),
 }
 
-_KINDS: dict[type, Kind] = {
-    EpisodeStart: Kind.EPISODE,
-    Frame: Kind.FRAME,
-    Step: Kind.STEP,
-    Event: Kind.EVENT,
-    Label: Kind.LABEL,
+_KINDS: dict[type, RowKind] = {
+    EpisodeStart: RowKind.EPISODE,
+    Frame: RowKind.FRAME,
+    Step: RowKind.STEP,
+    Event: RowKind.EVENT,
+    Label: RowKind.LABEL,
 }

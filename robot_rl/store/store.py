@@ -33,7 +33,7 @@ from robot_rl.store.rows import (
     TABLES,
     FlatRow,
     Key,
-    Kind,
+    RowKind,
     check_against,
     flatten,
     restore,
@@ -118,7 +118,7 @@ class Store:
             SpecError, CodecError: a row does not fit the spec, or holds nonsense.
         """
         flats = [self.prepare(row) for row in rows]
-        if any(flat.kind == Kind.EPISODE for flat in flats):
+        if any(flat.kind == RowKind.EPISODE for flat in flats):
             self.check_reserve()
         return self.insert(flats)
 
@@ -198,7 +198,7 @@ class Store:
         given = {"run": run, "actor": actor, "purpose": purpose}
         where = {k: v for k, v in given.items() if v is not None}
         clause = " AND ".join(f"{k}=?" for k in where) or "1"
-        return self._rows(Kind.EPISODE, clause, tuple(where.values()), "seq")
+        return self._rows(RowKind.EPISODE, clause, tuple(where.values()), "seq")
 
     def episode_summaries(
         self, run: str | None = None, actor: str | None = None
@@ -210,30 +210,30 @@ class Store:
 
     def steps(self, id: EpisodeId) -> list[Step]:
         """Steps of an episode by index."""
-        return self._of(Kind.STEP, id)
+        return self._of(RowKind.STEP, id)
 
     def frames(self, id: EpisodeId) -> list[Frame]:
         """Frames of an episode by index."""
-        return self._of(Kind.FRAME, id)
+        return self._of(RowKind.FRAME, id)
 
     def events(self, id: EpisodeId) -> list[Event]:
         """Events of an episode by index."""
-        return self._of(Kind.EVENT, id)
+        return self._of(RowKind.EVENT, id)
 
     def labels(self, id: EpisodeId) -> list[Label]:
         """Labels of an episode, in commit order per author."""
-        return self._of(Kind.LABEL, id)
+        return self._of(RowKind.LABEL, id)
 
     def all_labels(self, kinds: Sequence[str] = ()) -> list[Label]:
         """Labels of all episodes in commit order; kinds: only these, () = all."""
         clause = f"kind IN ({', '.join('?' * len(kinds))})" if kinds else "1"
-        return self._rows(Kind.LABEL, clause, tuple(kinds), "seq")
+        return self._rows(RowKind.LABEL, clause, tuple(kinds), "seq")
 
     def newest_score(self, source: str) -> Label | None:
         """The newest success score of a source, if it is among the newest rows of the store."""
         clause = "seq > ? AND kind=? AND source=?"
         values = (self.last_seq() - NEWEST_ROWS, SUCCESS_SCORE, source)
-        found = self._rows(Kind.LABEL, clause, values, "seq DESC LIMIT 1")
+        found = self._rows(RowKind.LABEL, clause, values, "seq DESC LIMIT 1")
         return found[0] if found else None
 
     def last_scores(self, author: str) -> dict[EpisodeId, Label]:
@@ -242,7 +242,7 @@ class Store:
         Found by its number, not by its kind: of 10,000 episodes the other scores are not read.
         """
         clause = f"seq IN ({_LAST_TWO}) AND kind=?2"
-        found = self._rows(Kind.LABEL, clause, (author, SUCCESS_SCORE), "seq")
+        found = self._rows(RowKind.LABEL, clause, (author, SUCCESS_SCORE), "seq")
         return {label.id: label for label in found}
 
     def ending(self, id: EpisodeId) -> Ending | None:
@@ -364,12 +364,12 @@ class Store:
             )
         return spec
 
-    def _of(self, kind: Kind, id: EpisodeId) -> list[Any]:
+    def _of(self, kind: RowKind, id: EpisodeId) -> list[Any]:
         clause = "run=? AND actor=? AND episode=?"
         order = TABLES[kind].columns[3].name
         return self._rows(kind, clause, (id.run, id.actor, id.episode), order)
 
-    def _rows(self, kind: Kind, clause: str, values: tuple[Any, ...], order: str) -> list[Any]:
+    def _rows(self, kind: RowKind, clause: str, values: tuple[Any, ...], order: str) -> list[Any]:
         sql = f"{schema.SELECT[kind]} WHERE {clause} ORDER BY {order}"
         with self._transaction("DEFERRED") as db:
             found = db.execute(sql, values).fetchall()
@@ -393,12 +393,12 @@ class Store:
 def _scan(db: sqlite3.Connection, after: int, limit: int) -> Iterator[tuple[int, FlatRow]]:
     """(seq, row) with after < seq <= after + limit, in seq order across all tables."""
 
-    def of(kind: Kind) -> Iterator[tuple[int, FlatRow]]:
+    def of(kind: RowKind) -> Iterator[tuple[int, FlatRow]]:
         sql = f"{schema.SELECT[kind]} WHERE seq > ? AND seq <= ? ORDER BY seq"
         for seq, *values in db.execute(sql, (after, after + limit)):
             yield seq, FlatRow(kind, tuple(values))
 
-    return heapq.merge(*(of(kind) for kind in Kind), key=itemgetter(0))
+    return heapq.merge(*(of(kind) for kind in RowKind), key=itemgetter(0))
 
 
 def _acked(db: sqlite3.Connection) -> int:
@@ -408,7 +408,7 @@ def _acked(db: sqlite3.Connection) -> int:
 
 def _seq_of(db: sqlite3.Connection, key: Key) -> int | None:
     kind, *identity = key
-    found = db.execute(schema.SEQ_OF[Kind(kind)], identity).fetchone()
+    found = db.execute(schema.SEQ_OF[RowKind(kind)], identity).fetchone()
     return None if found is None else found[0]
 
 

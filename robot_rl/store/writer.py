@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Self
 
 from robot_rl.errors import RobotRLError, StoreError
-from robot_rl.store.rows import FlatRow, Kind
+from robot_rl.store.rows import FlatRow, RowKind
 from robot_rl.store.store import Store
 from robot_rl.types import Row
 
@@ -58,7 +58,7 @@ class StoreWriter:
         """
         self._require_working()
         flats = [self._store.prepare(row) for row in rows]
-        if any(flat.kind == Kind.EPISODE for flat in flats):
+        if any(flat.kind == RowKind.EPISODE for flat in flats):
             self._store.check_reserve()
         size = sum(flat.size for flat in flats)
         with self._wake:

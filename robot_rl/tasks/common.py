@@ -23,7 +23,7 @@ from robot_rl.geometry import (
     quat_to_matrix,
     quat_to_rotvec,
 )
-from robot_rl.ports import Expert, Progress, ResetPlan
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Observation, Pose, RobotState
 
@@ -143,7 +143,7 @@ class SimTask(ABC):
         """True when the episode is lost for good."""
 
     @abstractmethod
-    def progress(self, state: RobotState) -> Progress:
+    def progress(self, state: RobotState) -> TaskProgress:
         """How far the task is."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, quat_from_rotvec, quat_multiply, quat_to_matrix, rotate_inverse
-from robot_rl.ports import Expert, Progress, ResetPlan
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.tasks.common import (
     Part,
     Primitive,
@@ -140,13 +140,13 @@ class LiftTask(SimTask):
         x, y, z = state.objects["cube"].position_m - (*CENTRE_XY_M, 0.0)
         return bool(z < -0.02 or math.hypot(x, y) > LOST_M)
 
-    def progress(self, state: RobotState) -> Progress:
+    def progress(self, state: RobotState) -> TaskProgress:
         """Way left = hand to cube, then cube up; corridor = a funnel above the cube."""
         away = float(np.linalg.norm(self.cube_in_tcp(state)))
         above = state.tcp_in_base.position_m - state.objects["cube"].position_m
         outside = math.hypot(above[0], above[1]) - max(float(above[2]) - 0.02, 0.0)
         remaining = away + max(self.lift_m - self.raised_m(state), 0.0)
-        return Progress(0.0 if self.success(state) else remaining, max(outside, 0.0))
+        return TaskProgress(0.0 if self.success(state) else remaining, max(outside, 0.0))
 
     def expert(self, skill: float) -> Expert:
         """Over the cube, square with it, down, close, up."""

@@ -28,7 +28,7 @@ from robot_rl.geometry import (
     quat_to_rotvec,
     rotate_inverse,
 )
-from robot_rl.ports import Expert, Progress, ResetPlan
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.tasks.common import (
     TOOL_DOWN_XYZW,
     ImpedanceConfig,
@@ -178,13 +178,15 @@ class PegInsertTask(SimTask):
         """Never: the peg is clamped, so every mistake can be undone."""
         return False
 
-    def progress(self, state: RobotState) -> Progress:
+    def progress(self, state: RobotState) -> TaskProgress:
         """Way left = sideways + down; corridor = the hole's axis up to the start height."""
         (x, y, z), _ = self.tip_in_hole(state)
         aside = float(np.hypot(x, y))
         above = max(float(z) - self.start_height_m, 0.0)
         remaining = aside + max(float(z) + SUCCESS_DEPTH_M, 0.0)
-        return Progress(0.0 if self.success(state) else remaining, float(np.hypot(aside, above)))
+        return TaskProgress(
+            0.0 if self.success(state) else remaining, float(np.hypot(aside, above))
+        )
 
     def expert(self, skill: float) -> Expert:
         """Align above the mouth, go down, search in a spiral when it does not go in."""

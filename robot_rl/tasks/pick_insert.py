@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, quat_from_rotvec, quat_multiply, quat_to_matrix, rotate_inverse
-from robot_rl.ports import Expert, Progress, ResetPlan
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.tasks.common import Part, Primitive, upright
 from robot_rl.tasks.hand import LOOK_AHEAD_S, level
 from robot_rl.tasks.lift import LiftExpert, LiftTask
@@ -115,7 +115,7 @@ class PickInsertTask(LiftTask):
         """In the pocket, and the fingers no longer hold it."""
         return self.in_pocket(state) and state.gripper_width_m > self.cube_m + 0.005
 
-    def progress(self, state: RobotState) -> Progress:
+    def progress(self, state: RobotState) -> TaskProgress:
         """Way left = hand to cube, up, across, down; corridor = a funnel above the cube."""
         away = float(np.linalg.norm(self.cube_in_tcp(state)))
         across = float(np.hypot(*self.cube_to_pocket(state)[:2]))
@@ -127,7 +127,7 @@ class PickInsertTask(LiftTask):
         outside = math.hypot(above[0], above[1]) - max(float(above[2]) - 0.02, 0.0)
         held = self.in_pocket(state)  # afterwards the hand may go where it likes
         remaining = down if held else away + down
-        return Progress(
+        return TaskProgress(
             0.0 if self.success(state) else remaining + 1e-3, 0.0 if held else max(outside, 0.0)
         )
 

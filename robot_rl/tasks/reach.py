@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, rotate_inverse
-from robot_rl.ports import Expert, Progress, ResetPlan
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.tasks.common import TOOL_DOWN_XYZW, Part, Primitive, SimTask, tool_down, upright
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand
 from robot_rl.types import Pose, RobotState
@@ -77,10 +77,10 @@ class ReachTask(SimTask):
         """Never: nothing can break."""
         return False
 
-    def progress(self, state: RobotState) -> Progress:
+    def progress(self, state: RobotState) -> TaskProgress:
         """Distance to the goal beyond the tolerance; in free air every way is a safe way."""
         away = float(np.linalg.norm(self.goal_in_tcp(state)))
-        return Progress(max(away - self.tolerance_m, 0.0), 0.0)
+        return TaskProgress(max(away - self.tolerance_m, 0.0), 0.0)
 
     def expert(self, skill: float) -> Expert:
         """Straight to the goal."""

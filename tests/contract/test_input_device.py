@@ -13,7 +13,7 @@ import pytest
 
 from robot_rl.errors import ConfigError
 from robot_rl.operate.devices import make_operator
-from robot_rl.operate.handset import Handset, HandsetConfig, Reading
+from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import InputMap
 from robot_rl.operate.scripted import NoOperatorConfig, ScriptedOperatorConfig
@@ -62,18 +62,18 @@ class Held:
     """A handset on a source that is a person."""
 
     def __init__(self) -> None:
-        self._now_s, self._reading = 5.0, Reading(0.0, np.zeros(6))
+        self._now_s, self._reading = 5.0, DeviceReading(0.0, np.zeros(6))
         handset = Handset(HandsetConfig(), TASK.spec.action.size)
         self.device = HeldDevice(handset, self, "held", lambda: self._now_s)
         self._missing = False
 
-    def read(self, state: RobotState | None) -> Reading | None:
+    def read(self, state: RobotState | None) -> DeviceReading | None:
         return None if self._missing else self._reading
 
     def turn(self, held: bool, plugged: bool = True) -> OperatorInput:
         self._now_s += PERIOD_S
         self._missing = not plugged
-        self._reading = Reading(
+        self._reading = DeviceReading(
             self._now_s - 0.001, [0.5 * held] * 6, frozenset({"drive"} if held else ())
         )
         return self.device.poll(state_at(self._now_s + 1000.0))

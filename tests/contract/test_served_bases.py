@@ -30,7 +30,7 @@ from robot_rl.link.auth import load_keys, make_keys
 from robot_rl.link.config import LinkConfig
 from robot_rl.policy.base import groot, openpi, openvla, served
 from robot_rl.policy.base.mapping import padded
-from robot_rl.policy.base.schedule import AsyncSchedule, Schedule, schedule_of
+from robot_rl.policy.base.schedule import AsyncSchedule, ChunkSchedule, schedule_of
 from robot_rl.policy.base.spec import BasePolicy, BaseSpec
 from robot_rl.run.serve_policy import serve_run
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
@@ -585,5 +585,5 @@ def test_a_base_elsewhere_is_asked_beside_the_loop_where_time_is_real(
 ) -> None:
     monkeypatch.setattr(served.ServedConfig, "open", lambda self, spec, seed: Fixed())
     made = schedule_of(served.ServedConfig(), SPEC, 0, real_time=real_time)
-    assert isinstance(made, AsyncSchedule if real_time else Schedule)
+    assert isinstance(made, AsyncSchedule if real_time else ChunkSchedule)
     made.close()

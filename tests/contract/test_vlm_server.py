@@ -23,7 +23,7 @@ from robot_rl.reward.vlm.canary import Canary
 from robot_rl.reward.vlm.client import VlmClient, author_of
 from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.guards import Cache
-from robot_rl.reward.vlm.questions import Answer, Kind, Question, load_prompts
+from robot_rl.reward.vlm.questions import Answer, Question, QuestionKind, load_prompts
 
 for package in ("httpx", "fastapi", "uvicorn"):
     pytest.importorskip(package)
@@ -38,11 +38,11 @@ def picture(level: float, height: int = 24, width: int = 32) -> np.ndarray:
 
 
 def success(level: float) -> Question:
-    return Question(Kind.SUCCESS, (picture(level),), TASK)
+    return Question(QuestionKind.SUCCESS, (picture(level),), TASK)
 
 
 def progress(level: float) -> Question:
-    return Question(Kind.PROGRESS, (picture(0.0), picture(level)), TASK)
+    return Question(QuestionKind.PROGRESS, (picture(0.0), picture(level)), TASK)
 
 
 class Time:
@@ -113,7 +113,7 @@ def test_the_request_is_what_such_servers_take(line: Line) -> None:
     client = line.client(image_px=64, extra={"chat_template_kwargs": {"enable_thinking": False}})
     wide = np.zeros((100, 200, 3), np.uint8)
     wide[:, :, 0] = 255  # red: channels are not swapped on the way
-    one(client, Question(Kind.PROGRESS, (wide, wide[:, ::-1]), TASK))
+    one(client, Question(QuestionKind.PROGRESS, (wide, wide[:, ::-1]), TASK))
     heard = line.stand_in.heard
     assert heard["model"] == MODEL and heard["temperature"] == 0 and heard["max_tokens"] <= 8
     assert heard["logprobs"] is True and heard["top_logprobs"] == 20
@@ -139,18 +139,18 @@ def test_each_kind_comes_back_as_what_is_true(line: Line) -> None:
         success(0.95),
         success(0.2),
         progress(0.4),
-        Question(Kind.CHANGE, (dark, mid), TASK),
-        Question(Kind.CHANGE, (mid, dark), TASK),
-        Question(Kind.PREFERENCE, (dark, bright), TASK),
-        Question(Kind.PREFERENCE, (bright, dark), TASK),
-        Question(Kind.PREFERENCE, (dark, dark), TASK),
+        Question(QuestionKind.CHANGE, (dark, mid), TASK),
+        Question(QuestionKind.CHANGE, (mid, dark), TASK),
+        Question(QuestionKind.PREFERENCE, (dark, bright), TASK),
+        Question(QuestionKind.PREFERENCE, (bright, dark), TASK),
+        Question(QuestionKind.PREFERENCE, (dark, dark), TASK),
     ]
     answers = client.ask(asked)
     assert [a.problem for a in answers] == [""] * len(asked)
     expected = [0.97, 0.03, 0.4, 0.25, -0.5, 1.0, -1.0, 0.0]
     np.testing.assert_allclose([a.value for a in answers], expected, atol=0.01)
     assert all(a.sure is not None and 0.0 <= a.sure <= 1.0 for a in answers)
-    assert answers[0].author == client.author(Kind.SUCCESS) == f"{MODEL} success@8c472dca69"
+    assert answers[0].author == client.author(QuestionKind.SUCCESS) == f"{MODEL} success@8c472dca69"
 
 
 def test_no_more_than_so_many_are_under_way(line: Line) -> None:
@@ -167,7 +167,7 @@ def test_pictures_are_known_by_what_the_client_makes_of_them(line: Line) -> None
     images = [rng.integers(0, 255, (300, 400, 3), np.uint8) for _ in range(2)]
     line.stand_in.knows = table(zip(images, [Truth(True, 1.0), Truth(False, 0.3)], strict=True))
     client = line.client()
-    asked = [Question(Kind.SUCCESS, (image,), TASK) for image in (*images, images[0][::-1])]
+    asked = [Question(QuestionKind.SUCCESS, (image,), TASK) for image in (*images, images[0][::-1])]
     yes, no, stranger = client.ask(asked)
     assert yes.value == pytest.approx(0.97) and no.value == pytest.approx(0.03)
     assert stranger.value is None and stranger.problem.startswith("not an answer")
@@ -217,7 +217,7 @@ def test_the_second_try_asks_for_the_form_alone(line: Line) -> None:
     line.stand_in.faults = {"prose": 1.0}
     one(client, success(0.95))
     last = line.stand_in.heard["messages"][-1]["content"][-1]["text"]
-    assert last.endswith(load_prompts()[Kind.SUCCESS].again)
+    assert last.endswith(load_prompts()[QuestionKind.SUCCESS].again)
 
 
 @pytest.mark.parametrize("how", ["hang", "slow"])
@@ -441,7 +441,7 @@ def test_a_budget_that_pays_for_no_question_is_refused(line: Line) -> None:
 def test_so_is_one_that_pays_for_the_first_look_alone(line: Line) -> None:
     """The grey picture is cheaper than a question with the words of a long task."""
     client = line.client(budget_per_hour=250, budget_unit="tokens", in_flight=2)
-    long = Question(Kind.SUCCESS, (picture(0.5),), "word " * 390)
+    long = Question(QuestionKind.SUCCESS, (picture(0.5),), "word " * 390)
     with pytest.raises(ConfigError, match="more than the budget"):
         client.ask([long, long])
     assert line.asked == 1
@@ -468,9 +468,9 @@ def test_what_was_answered_is_not_asked_again(line: Line, tmp_path: Path) -> Non
         ]
         assert line.asked == before
         others = (
-            Question(Kind.SUCCESS, (picture(0.95),), "another task"),
-            Question(Kind.SUCCESS, (picture(0.95, 32, 24),), TASK),
-            Question(Kind.SUCCESS, (picture(0.95), picture(0.95)), TASK),
+            Question(QuestionKind.SUCCESS, (picture(0.95),), "another task"),
+            Question(QuestionKind.SUCCESS, (picture(0.95, 32, 24),), TASK),
+            Question(QuestionKind.SUCCESS, (picture(0.95), picture(0.95)), TASK),
             success(0.9),
         )
         for number, question in enumerate(others, 1):
@@ -653,7 +653,7 @@ def test_the_form_is_what_robometers_server_takes(line: Line) -> None:
     client = line.client(image_px=64)
     wide = np.zeros((100, 200, 3), np.uint8)
     wide[:, :, 0] = 255  # red: channels are not swapped on the way
-    one(client, Question(Kind.PROGRESS, (wide, wide[:, ::-1], wide), TASK))
+    one(client, Question(QuestionKind.PROGRESS, (wide, wide[:, ::-1], wide), TASK))
     heard = line.stand_in.heard
     frames = heard["sample_0_trajectory_frames"]
     assert set(heard) == {"sample_0", "use_frame_steps", "sample_0_trajectory_frames"}
@@ -670,7 +670,7 @@ def test_the_form_is_what_robometers_server_takes(line: Line) -> None:
     }
     assert heard["sample_0"] == {"sample_type": "progress", "trajectory": trajectory}
 
-    one(client, Question(Kind.PREFERENCE, (picture(0.1), picture(0.9)), TASK), fresh=True)
+    one(client, Question(QuestionKind.PREFERENCE, (picture(0.1), picture(0.9)), TASK), fresh=True)
     sample = line.stand_in.heard["sample_0"]
     assert sample["sample_type"] == "preference"
     assert {sample[f"{x}_trajectory"]["task"] for x in ("chosen", "rejected")} == {TASK}
@@ -688,11 +688,11 @@ def test_each_head_comes_back_as_what_is_true(line: Line) -> None:
         success(0.95),
         success(0.2),
         progress(0.4),
-        Question(Kind.SUCCESS, (bright, dark), TASK),  # the last frame counts
-        Question(Kind.PREFERENCE, (dark, bright), TASK),
-        Question(Kind.PREFERENCE, (bright, dark), TASK),
-        Question(Kind.PREFERENCE, (dark, dark), TASK),
-        Question(Kind.PREFERENCE, (bright, dark, dark, bright), TASK),
+        Question(QuestionKind.SUCCESS, (bright, dark), TASK),  # the last frame counts
+        Question(QuestionKind.PREFERENCE, (dark, bright), TASK),
+        Question(QuestionKind.PREFERENCE, (bright, dark), TASK),
+        Question(QuestionKind.PREFERENCE, (dark, dark), TASK),
+        Question(QuestionKind.PREFERENCE, (bright, dark, dark, bright), TASK),
     ]
     answers = client.ask(asked)
     assert [a.problem for a in answers] == [""] * len(asked)
@@ -701,19 +701,19 @@ def test_each_head_comes_back_as_what_is_true(line: Line) -> None:
     sure = [0.97, 0.97, None, 0.97, 0.97, 0.97, 0.5, 0.97]
     assert [a.sure for a in answers] == [None if x is None else pytest.approx(x) for x in sure]
     assert answers[2].text == "[0.0, 0.4]"
-    assert answers[0].author == client.author(Kind.SUCCESS) == f"{MODEL} success@heads-v1"
-    for kind in (Kind.SUCCESS, Kind.PROGRESS):
+    assert answers[0].author == client.author(QuestionKind.SUCCESS) == f"{MODEL} success@heads-v1"
+    for kind in (QuestionKind.SUCCESS, QuestionKind.PROGRESS):
         assert client.author(kind) == author_of(VlmConfig(model=MODEL, protocol="heads"), kind)
 
 
 @in_numbers
 def test_what_heads_cannot_be_asked_is_said_before_anything_is_sent(line: Line) -> None:
     client = line.client()
-    change = Question(Kind.CHANGE, (picture(0.2), picture(0.4)), TASK)
+    change = Question(QuestionKind.CHANGE, (picture(0.2), picture(0.4)), TASK)
     with pytest.raises(ConfigError, match="knows no change") as error:
         client.ask([success(0.5), change])
     assert "protocol=chat" in error.value.fix
-    uneven = Question(Kind.PROGRESS, (picture(0.2), picture(0.4, 32, 24)), TASK)
+    uneven = Question(QuestionKind.PROGRESS, (picture(0.2), picture(0.4, 32, 24)), TASK)
     with pytest.raises(SpecError, match="differ in size"):
         client.ask([success(0.5), uneven])
     assert line.asked == 0
@@ -723,7 +723,7 @@ def test_what_heads_cannot_be_asked_is_said_before_anything_is_sent(line: Line) 
 @pytest.mark.parametrize(
     ("settings", "changes", "match"),
     [
-        ({"lacks": frozenset({Kind.PROGRESS})}, {}, "no head for progress"),
+        ({"lacks": frozenset({QuestionKind.PROGRESS})}, {}, "no head for progress"),
         ({"model": "robometer/4B"}, {"model": "robometer/4b"}, "did you mean 'robometer/4B'"),
         ({"key": "secret"}, {}, "reward.server.key_file"),
         ({"max_images": 1}, {}, "at most 1 images"),
@@ -738,13 +738,13 @@ def test_a_server_without_the_heads_that_are_needed_is_an_error_with_a_fix(
 
 @in_numbers
 def test_only_the_heads_that_are_asked_are_needed(line: Line) -> None:
-    line.stand_in.lacks = frozenset({Kind.SUCCESS, Kind.PREFERENCE})
+    line.stand_in.lacks = frozenset({QuestionKind.SUCCESS, QuestionKind.PREFERENCE})
     client = line.client()
     assert one(client, progress(0.5)).value == pytest.approx(0.5, abs=0.01)
-    pair = Question(Kind.PREFERENCE, (picture(0.1), picture(0.9)), TASK)
+    pair = Question(QuestionKind.PREFERENCE, (picture(0.1), picture(0.9)), TASK)
     with pytest.raises(ConfigError, match="no head for preference"):
         client.ask([pair])
-    line.stand_in.lacks = frozenset({Kind.PROGRESS})  # another server behind the address
+    line.stand_in.lacks = frozenset({QuestionKind.PROGRESS})  # another server behind the address
     assert one(client, progress(0.6)).problem == "not an answer: no head for progress"
 
 

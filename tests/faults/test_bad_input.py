@@ -13,7 +13,7 @@ import pytest
 
 from robot_rl.control.loop import Policy
 from robot_rl.run.experiment import Experiment
-from robot_rl.run.lockstep import LEASE, make_bench
+from robot_rl.run.lockstep import LEASE, make_rig
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId, EpisodeStart, Outcome
 
@@ -106,7 +106,7 @@ def test_nan_action_never_reaches_the_robot(tmp_path: Path) -> None:
     experiment = Experiment.compose(["experiment=peg_insert", "operator=none"])
     task = experiment.task
     with Store(tmp_path / "s.sqlite", spec=task.spec, reserve_bytes=0) as store:
-        bench = make_bench(experiment, Broken(), record=store.append)
+        bench = make_rig(experiment, Broken(), record=store.append)
         sent = []
         apply = bench.robot.apply
         bench.robot.apply = lambda command: (sent.append(command), apply(command))

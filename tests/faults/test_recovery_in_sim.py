@@ -34,7 +34,7 @@ class Astray(Policy):
 def test_the_arm_returns_along_its_path_and_the_correction_ends_the_episode(
     tmp_path: Path, way: tuple[float, ...]
 ) -> None:
-    from robot_rl.run.lockstep import make_bench
+    from robot_rl.run.lockstep import make_rig
 
     experiment = Experiment.compose([
         "experiment=reach", "arbiter.rac=true", f"run_dir={tmp_path}",
@@ -48,7 +48,7 @@ def test_the_arm_returns_along_its_path_and_the_correction_ends_the_episode(
     def look(_: Step) -> None:
         tcp_m.append(bench.robot.read().tcp_in_base.position_m)
 
-    bench: Any = make_bench(experiment, policy, record=rows.extend, on_step=look)
+    bench: Any = make_rig(experiment, policy, record=rows.extend, on_step=look)
     plan = task.sample_reset(np.random.default_rng(3))
     start = EpisodeStart(
         EpisodeId("run", "actor-0", 0), "train", task.name, task.spec.hash, "", 3, 0

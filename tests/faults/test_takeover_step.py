@@ -27,7 +27,7 @@ from robot_rl.control.takeover import GENTLE, MOTION
 from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_to_rotvec, relative
 from robot_rl.ports import OperatorInput, ResetPlan
 from robot_rl.run.experiment import Experiment
-from robot_rl.run.lockstep import LEASE, make_bench
+from robot_rl.run.lockstep import LEASE, make_rig
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
 from robot_rl.system.clock import ManualClock
@@ -112,7 +112,7 @@ class Script:
         # as with a person's device; a script hands over as the learning results were measured
         gentle = [f"arbiter.{name}={value}" for name, value in GENTLE.items()]
         experiment = Experiment.compose(["experiment=peg_insert", *gentle])
-        bench: Any = make_bench(experiment, Nobody(), record=lambda _rows: None)
+        bench: Any = make_rig(experiment, Nobody(), record=lambda _rows: None)
         self.loop, self.robot, self.gate = bench.loop, bench.robot, bench.gate
         if arm == "lag":
             self.robot = self.loop.robot = self.loop.clock = LagArm(experiment.limits)

@@ -23,7 +23,7 @@ from robot_rl.learn.algos.td3 import Td3Config
 from robot_rl.learn.replay import Batch
 from robot_rl.nets.actor import ActorNet, gripper_index
 from robot_rl.policy.base.own import ActBase
-from robot_rl.policy.base.schedule import Schedule
+from robot_rl.policy.base.schedule import ChunkSchedule
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.run.experiment import Experiment
@@ -65,7 +65,7 @@ def places(seen: Observation) -> list[tuple[int, int]]:
 
 def test_a_chunk_is_carried_out_in_order_and_asked_for_again_in_time() -> None:
     base = Counting()
-    schedule = Schedule(base, execute=3, ahead=2)
+    schedule = ChunkSchedule(base, execute=3, ahead=2)
     schedule.begin_episode()
     got = [places(schedule.look({})) for _ in range(4)]
     assert got == [[(1, 0), (1, 1)], [(1, 1), (1, 2)], [(1, 2), (1, 3)], [(2, 0), (2, 1)]]
@@ -75,7 +75,7 @@ def test_a_chunk_is_carried_out_in_order_and_asked_for_again_in_time() -> None:
 
 
 def test_a_chunk_too_short_for_what_is_recorded_is_asked_for_earlier() -> None:
-    schedule = Schedule(Counting(), execute=4, ahead=3)
+    schedule = ChunkSchedule(Counting(), execute=4, ahead=3)
     assert [places(schedule.look({}))[0] for _ in range(4)] == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
@@ -86,13 +86,13 @@ def test_a_chunk_that_is_not_finite_or_of_another_shape_is_never_executed(chunk:
     base = Counting()
     base.sample = lambda observation, noise=None: chunk  # type: ignore[method-assign]
     with pytest.raises(SpecError, match="cannot be used"):
-        Schedule(base, execute=2, ahead=1).look({})
+        ChunkSchedule(base, execute=2, ahead=1).look({})
 
 
 def test_actions_beyond_the_bounds_are_recorded_within_them() -> None:
     base = Counting()
     base.sample = lambda observation, noise=None: np.full((4, 7), 3.0)  # type: ignore[method-assign]
-    seen = Schedule(base, execute=2, ahead=1).look({})[BASE_ACTION]
+    seen = ChunkSchedule(base, execute=2, ahead=1).look({})[BASE_ACTION]
     assert seen.dtype == np.float32 and seen.shape == (1, 7) and seen.max() == 1.0
 
 
@@ -110,7 +110,7 @@ def test_a_takeover_ends_the_plan_and_every_frame_says_what_the_base_would_do() 
             return super().sample(observation)[:, :6]
 
     config = HilSerlConfig(hidden=(8,), residual=0.2)
-    schedule = Schedule(Flat(), execute=4, ahead=1)
+    schedule = ChunkSchedule(Flat(), execute=4, ahead=1)
     loop.policy = PolicyRuntime(config, loop.task.spec.with_base(1), base=schedule)
     loop.run_episode(start())
     frames = [r.observation for r in rows if isinstance(r, Frame)]
@@ -392,7 +392,9 @@ def test_data_recorded_without_the_base_passes_through_it_once(tmp_path: Path) -
             old.append([replace(r, driver=Driver.DEMO) if isinstance(r, Step) else r for r in rows])
     based, base = plain.with_base(1), Counting()
     runtime = PolicyRuntime(
-        HilSerlConfig(hidden=(8,), residual=0.2), based, base=Schedule(base, execute=4, ahead=1)
+        HilSerlConfig(hidden=(8,), residual=0.2),
+        based,
+        base=ChunkSchedule(base, execute=4, ahead=1),
     )
     with Store(tmp_path / "new.sqlite", spec=based, reserve_bytes=0) as new:
         assert import_dataset(new, str(tmp_path / "old.sqlite"), plain, runtime) == 2

@@ -14,7 +14,7 @@ from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 from robot_rl.learn import diagnostics
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
-from robot_rl.learn.diagnostics import CHECKS, Diagnostics, Figures, Finding, Setup, probe
+from robot_rl.learn.diagnostics import CHECKS, Diagnostics, Finding, Setup, Symptoms, probe
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.replay import Batch, EpisodeCounts, Replay, ReplaySummary
 from robot_rl.nets.encoder import EncoderConfig
@@ -23,7 +23,7 @@ from robot_rl.system.clock import ManualClock
 from robot_rl.types import Driver, Step
 
 COUNTS = EpisodeCounts(episodes=20, labelled=20, rewarded=15, truncated=5, toggled=12)
-HEALTHY = Figures(
+HEALTHY = Symptoms(
     setup=Setup(gripper=True, gamma=0.95, value_range=(0.0, 1.0), entropy_target=-1.5),
     updates=30_000,
     env_steps=4000,
@@ -48,31 +48,31 @@ HEALTHY = Figures(
 )
 
 
-def with_metrics(**metrics: float) -> Figures:
+def with_metrics(**metrics: float) -> Symptoms:
     """Healthy figures but for some metrics; `critic_q_mean` means critic/q_mean."""
     changed = {k.replace("_", "/", 1): v for k, v in metrics.items()}
     return replace(HEALTHY, metrics={**HEALTHY.metrics, **changed})
 
 
-def with_replay(purpose: str = "practice", **counts: int) -> Figures:
+def with_replay(purpose: str = "practice", **counts: int) -> Symptoms:
     """Healthy figures but for some counts."""
     part = replace(getattr(HEALTHY.replay, purpose), **counts)
     return replace(HEALTHY, replay=replace(HEALTHY.replay, **{purpose: part}))
 
 
-def with_reward(reward: float) -> Figures:
+def with_reward(reward: float) -> Symptoms:
     """Every step of every episode is worth the same."""
     same = replace(HEALTHY.replay, reward=(reward, reward), ending=(0.0, 0.0))
     return replace(HEALTHY, replay=same)
 
 
-def after(updates: int, figures: Figures) -> Figures:
+def after(updates: int, figures: Symptoms) -> Symptoms:
     return replace(figures, updates=updates)
 
 
 UNBOUNDED = replace(HEALTHY, setup=replace(HEALTHY.setup, value_range=None))
 
-SICK: list[tuple[str, str, Figures]] = [
+SICK: list[tuple[str, str, Symptoms]] = [
     ("labels", "problem", with_reward(0.0)),
     ("labels", "problem", with_reward(1.0)),
     ("labels", "problem", with_replay(at_once=20)),
@@ -103,7 +103,7 @@ SICK: list[tuple[str, str, Figures]] = [
 ]
 
 
-def found(figures: Figures) -> list[Finding]:
+def found(figures: Symptoms) -> list[Finding]:
     """What the checks say, without waiting for several lines."""
     return [finding for check in CHECKS if (finding := check(figures))]
 
@@ -114,7 +114,9 @@ def test_a_healthy_run_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize(("name", "severity", "figures"), SICK)
-def test_each_check_fires_alone_and_names_a_fix(name: str, severity: str, figures: Figures) -> None:
+def test_each_check_fires_alone_and_names_a_fix(
+    name: str, severity: str, figures: Symptoms
+) -> None:
     (finding,) = found(figures)
     assert (finding.name, finding.severity) == (name, severity)
     assert finding.what and finding.fix
@@ -127,7 +129,7 @@ def test_every_check_is_covered_here_and_has_a_name_in_the_metrics() -> None:
 
 def test_nothing_is_said_before_there_is_enough_data() -> None:
     few = EpisodeCounts(episodes=9, truncated=9)
-    early = Figures(
+    early = Symptoms(
         setup=HEALTHY.setup,
         updates=999,
         replay=ReplaySummary(practice=few),

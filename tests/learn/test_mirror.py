@@ -13,7 +13,7 @@ import pytest
 
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import AXIAL, POLAR
-from robot_rl.learn.mirror import SHARE, Mirror
+from robot_rl.learn.mirror import SHARE, Reflection
 from robot_rl.learn.replay import Batch
 from robot_rl.ports import ResetPlan
 from robot_rl.run.experiment import Experiment
@@ -54,7 +54,7 @@ def test_the_mirrored_world_does_the_mirrored_thing(name: str) -> None:
 
     env: Any = gymnasium.make(f"robot_rl/{name}-v0").unwrapped
     env.reset(seed=0)
-    mirror = Mirror.of(env.task.mirror, env.task.spec)
+    mirror = Reflection.of(env.task.mirror, env.task.spec)
 
     def run(plan: ResetPlan, sign: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         env._reset(plan)
@@ -88,7 +88,7 @@ def batch_of(n: int, chunk: int = 0) -> Batch:
 
 
 def test_half_of_the_rows_are_mirrored_whole_and_the_rest_stay() -> None:
-    mirror, batch = Mirror.of(SIGNS, SPEC), batch_of(400, chunk=3)
+    mirror, batch = Reflection.of(SIGNS, SPEC), batch_of(400, chunk=3)
     before = batch.action.copy()
     found = mirror(batch, np.random.default_rng(3))
     signs = np.array((*POLAR, *AXIAL, 1))
@@ -124,7 +124,7 @@ def test_half_of_the_rows_are_mirrored_whole_and_the_rest_stay() -> None:
 )
 def test_what_has_no_mirror_image_is_refused(signs: Any, spec: Spec, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Mirror.of(signs, spec)
+        Reflection.of(signs, spec)
 
 
 def test_a_run_learns_from_both_sides(tmp_path: Path) -> None:

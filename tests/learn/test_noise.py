@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robot_rl.errors import ConfigError
 from robot_rl.learn.algos.noise import NoiseConfig
 from robot_rl.learn.replay import Replay
-from robot_rl.policy.base.schedule import AsyncSchedule, Schedule
+from robot_rl.policy.base.schedule import AsyncSchedule, ChunkSchedule
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.run.experiment import Experiment
@@ -56,7 +56,7 @@ def weights_of(algo, version: int):  # type: ignore[no-untyped-def]
 
 
 def runtime(base: Echo) -> PolicyRuntime:
-    made = PolicyRuntime(CONFIG, SPEC, base=Schedule(base, execute=3, ahead=1))
+    made = PolicyRuntime(CONFIG, SPEC, base=ChunkSchedule(base, execute=3, ahead=1))
     made.load(weights_of(CONFIG.make(SPEC, seed=0), 0))
     return made
 

@@ -25,7 +25,7 @@ from std_msgs.msg import Bool
 
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError
 from robot_rl.geometry import pose
-from robot_rl.operate.handset import AXES, Reading
+from robot_rl.operate.handset import AXES, DeviceReading
 from robot_rl.ports import OperatorInput
 from robot_rl.ros import operator_node, wire
 from robot_rl.ros.input_config import JoyConfig, TwistConfig
@@ -72,7 +72,7 @@ def after(send: Callable[[], None], read: Callable[[], Any], want: Callable[[Any
     pytest.fail("nothing like it within 10 s")
 
 
-def out(reading: Reading) -> dict[str, float]:
+def out(reading: DeviceReading) -> dict[str, float]:
     values = zip(AXES, np.array(reading.axes).tolist(), strict=True)
     return {name: round(v, 3) for name, v in values if v}
 
@@ -173,7 +173,7 @@ class Teleop:
         if enable is not None:
             self._enable.publish(Bool(data=enable))
 
-    def felt(self, linear: tuple, angular: tuple, frame: str, **more: Any) -> Reading:
+    def felt(self, linear: tuple, angular: tuple, frame: str, **more: Any) -> DeviceReading:
         return after(
             lambda: self.send(linear, angular, frame, **more),
             lambda: self.source.read(state()),

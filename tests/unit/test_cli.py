@@ -18,7 +18,7 @@ import yaml
 from synthetic_run import write_run
 
 from robot_rl.cli import common
-from robot_rl.cli.doctor import CHECKS, Finding, examine
+from robot_rl.cli.doctor import CHECKS, CheckResult, examine
 from robot_rl.cli.main import NODES, VERBS, main
 from robot_rl.cli.node import TEXTS
 from robot_rl.run.experiment import Experiment
@@ -333,7 +333,7 @@ def test_doctor_survives_a_check_that_breaks() -> None:
         raise OSError("no such driver")
 
     finding = examine("gl", broken)
-    assert finding == Finding("gl", "fail", "OSError: no such driver", "run make setup again")
+    assert finding == CheckResult("gl", "fail", "OSError: no such driver", "run make setup again")
 
 
 def test_only_main_decides_about_exit() -> None:

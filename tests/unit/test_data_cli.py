@@ -61,7 +61,7 @@ def test_ctrl_c_says_how_to_go_on(
 
     words = [str(run), "--to", "mcap", "--out", str(tmp_path / "out")]
     with monkeypatch.context() as patch:
-        patch.setattr(progress.Progress, "__call__", stop)
+        patch.setattr(progress.ProgressBar, "__call__", stop)
         with pytest.raises(KeyboardInterrupt):
             export.run(words)
     assert "the same command goes on" in capsys.readouterr().out
@@ -72,7 +72,7 @@ def test_a_terminal_gets_a_bar(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    with progress.Progress("episodes exported") as bar:
+    with progress.ProgressBar("episodes exported") as bar:
         for done in range(4):
             bar(done, 3)
     assert "1 of 3" not in capsys.readouterr().out

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from robot_rl.control.gym_loop import GymBench, GymLoop
+from robot_rl.control.gym_loop import GymRig, GymLoop
 from robot_rl.errors import ConfigError, RobotRLError, SetupError, SpecError
 from robot_rl.run.experiment import Experiment
-from robot_rl.run.lockstep import make_bench
+from robot_rl.run.lockstep import make_rig
 from robot_rl.spec import BoxActionSpec, spec_from_dict
 from robot_rl.store.store import Store
 from robot_rl.tasks.gym import GymTask
@@ -97,7 +97,7 @@ def run(task: GymTask, action: list[float] | None = None) -> tuple[Any, list[Row
     """One episode with a constant action."""
     rows: list[Row] = []
     policy = FakePolicy(np.array(action or [0.0, 3.0], np.float32))
-    bench = GymBench(GymLoop(task, policy, record=rows.extend))
+    bench = GymRig(GymLoop(task, policy, record=rows.extend))
     header = EpisodeStart(EpisodeId("r", "a", 0), "train", task.name, task.spec.hash, "x", 0, 0)
     bench.reset(task.sample_reset(np.random.default_rng(0)), header)
     return bench.loop.run_episode(header), rows
@@ -257,9 +257,9 @@ def test_a_package_is_imported_when_the_person_names_it_and_not_when_a_file_does
 def test_pictures_need_a_render_mode_and_come_in_even_sizes() -> None:
     policy = FakePolicy(np.zeros(2, np.float32))
 
-    def bench(**kwargs: Any) -> GymBench:
+    def bench(**kwargs: Any) -> GymRig:
         env_id = register("Picture")
-        return GymBench(GymLoop(GymTask(env_id=env_id, env_kwargs=kwargs), policy, record=list))
+        return GymRig(GymLoop(GymTask(env_id=env_id, env_kwargs=kwargs), policy, record=list))
 
     with pytest.raises(SetupError, match="render_mode=rgb_array"):
         bench().camera(480, 640)
@@ -275,9 +275,7 @@ def test_an_arm_loop_refuses_actions_that_are_not_poses() -> None:
 
 def test_lockstep_picks_the_loop_by_the_task() -> None:
     policy = FakePolicy(np.zeros(1, np.float32))
-    assert isinstance(
-        make_bench(Experiment.compose(["experiment=gym"]), policy, record=list), GymBench
-    )
+    assert isinstance(make_rig(Experiment.compose(["experiment=gym"]), policy, record=list), GymRig)
 
 
 def test_stopping_aborts() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError, SpecError
 from robot_rl.operate.calibration import AXES, Rest
-from robot_rl.operate.handset import HELD, Handset, HandsetConfig, Reading
+from robot_rl.operate.handset import HELD, DeviceReading, Handset, HandsetConfig
 from robot_rl.ports import OperatorInput
 from robot_rl.types import Driver
 
@@ -38,7 +38,7 @@ class Hand:
         values = [(axes or {}).get(name, 0.0) for name in AXES]
         for _ in range(max(round(seconds / PERIOD_S), 1)):
             self.now_s += PERIOD_S
-            reading = Reading(self.now_s, np.array(values), frozenset(held.split()))
+            reading = DeviceReading(self.now_s, np.array(values), frozenset(held.split()))
             out = self.handset.feed(reading, self.now_s)
         return out
 
@@ -233,7 +233,7 @@ def test_a_device_that_vanishes_while_held_stops_and_must_be_let_go_of() -> None
 def test_a_reading_that_is_too_old_or_from_the_future_lets_go(age_s: float) -> None:
     hand = Hand().rested()
     assert hand.feel({"tx": 1.0}, "drive").driving
-    reading = Reading(hand.now_s, np.zeros(6), frozenset({"drive"}))
+    reading = DeviceReading(hand.now_s, np.zeros(6), frozenset({"drive"}))
     assert hand.handset.feed(reading, hand.now_s + 0.09).driving  # the same one, still fresh
     assert not hand.handset.feed(reading, hand.now_s + age_s).driving
     assert "said nothing" in hand.handset.problem
@@ -313,12 +313,19 @@ def test_without_latch_nothing_stays_on_and_with_it_only_for_a_while() -> None:
 )
 def test_readings_that_make_no_sense_are_refused(axes: object, held: list, words: str) -> None:
     with pytest.raises(SpecError, match=words) as caught:
-        Reading(0.0, axes, held)  # type: ignore[arg-type]
+        DeviceReading(0.0, axes, held)  # type: ignore[arg-type]
     assert caught.value.expected and caught.value.got and caught.value.fix
 
 
 def test_axes_beyond_the_end_are_clipped() -> None:
-    assert np.array(Reading(0.0, [2.0, -2.0, 0, 0, 0, 0]).axes).tolist() == [1, -1, 0, 0, 0, 0]
+    assert np.array(DeviceReading(0.0, [2.0, -2.0, 0, 0, 0, 0]).axes).tolist() == [
+        1,
+        -1,
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(

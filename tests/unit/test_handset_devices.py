@@ -22,7 +22,7 @@ from robot_rl.operate.calibration import (
     save_rest,
 )
 from robot_rl.operate.devices import make_operator
-from robot_rl.operate.handset import Handset, Reading
+from robot_rl.operate.handset import DeviceReading, Handset
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.mapping import JOY_LAYOUTS, InputMap
 from robot_rl.operate.scripted import NoOperator
@@ -138,10 +138,10 @@ class FakeSource:
     """Says what it is told to."""
 
     def __init__(self) -> None:
-        self.reading: Reading | None = None
+        self.reading: DeviceReading | None = None
         self.error: RobotRLError | None = None
 
-    def read(self, state: RobotState | None) -> Reading | None:
+    def read(self, state: RobotState | None) -> DeviceReading | None:
         if self.error:
             raise self.error
         return self.reading
@@ -162,7 +162,7 @@ class Bench:
     def turn(self, axes: NDArray, held: str = "", heard: bool = True) -> OperatorInput:
         self.now_s += PERIOD_S
         if heard:
-            self.source.reading = Reading(self.now_s - 0.005, axes, frozenset(held.split()))
+            self.source.reading = DeviceReading(self.now_s - 0.005, axes, frozenset(held.split()))
         return self.device.poll(state_at(self.now_s + 1000.0))
 
     def rested(self) -> Bench:
@@ -183,9 +183,9 @@ def test_stamps_are_on_the_clock_of_the_run_and_stop_with_the_device() -> None:
 def test_a_newer_reading_has_a_newer_stamp_even_when_the_robot_stands_still_in_time() -> None:
     bench = Bench().rested()
     frozen = state_at(1005.0)
-    bench.source.reading = Reading(bench.now_s, np.zeros(6))
+    bench.source.reading = DeviceReading(bench.now_s, np.zeros(6))
     first = bench.device.poll(frozen).stamp_s
-    bench.source.reading = Reading(bench.now_s + 0.01, np.zeros(6))
+    bench.source.reading = DeviceReading(bench.now_s + 0.01, np.zeros(6))
     bench.now_s += 0.02
     assert bench.device.poll(frozen).stamp_s > first
 

@@ -22,11 +22,11 @@ evdev = pytest.importorskip("evdev", reason="evdev is not installed: Linux only"
 from evdev import AbsInfo, ecodes  # noqa: E402
 
 from robot_rl.errors import ConfigError, SetupError  # noqa: E402
-from robot_rl.operate.handset import Handset, Reading  # noqa: E402
+from robot_rl.operate.handset import DeviceReading, Handset  # noqa: E402
 from robot_rl.operate.held import HeldDevice  # noqa: E402
 from robot_rl_hardware import gamepad, reader  # noqa: E402
 from robot_rl_hardware.gamepad import GamepadConfig  # noqa: E402
-from robot_rl_hardware.reader import Found, Reader  # noqa: E402
+from robot_rl_hardware.reader import FoundDevice, Reader  # noqa: E402
 
 FACE = ["BTN_SOUTH", "BTN_EAST", "BTN_NORTH", "BTN_WEST", "BTN_TL", "BTN_TR", "BTN_SELECT"]
 FACE += ["BTN_START", "BTN_MODE", "BTN_THUMBL", "BTN_THUMBR"]
@@ -168,7 +168,7 @@ def test_only_radio_pads_count_as_lost_when_they_say_nothing() -> None:
 
 def write_sysfs(
     root: Path, names: dict[str, str], word_bits: int = gamepad.WORD_BITS
-) -> list[Found]:
+) -> list[FoundDevice]:
     """Input devices as the kernel shows them: {"event0": name}; gamepads have "Pad" in theirs."""
     for event, name in names.items():
         about = root / "sys" / event / "device"
@@ -190,8 +190,8 @@ def test_gamepads_are_told_from_other_devices_without_opening_any(tmp_path: Path
     assert gamepad.find_gamepads(tmp_path / "nothing", tmp_path / "sys") == []
 
 
-def found(*names: str, problem: str = "") -> Callable[[], list[Found]]:
-    return lambda: [Found("gamepad", n, f"/dev/{n}", problem) for n in names]
+def found(*names: str, problem: str = "") -> Callable[[], list[FoundDevice]]:
+    return lambda: [FoundDevice("gamepad", n, f"/dev/{n}", problem) for n in names]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def found(*names: str, problem: str = "") -> Callable[[], list[Found]]:
     ],
 )
 def test_a_pad_that_cannot_be_had_is_an_error_with_a_way_out(
-    device: str, finder: Callable[[], list[Found]], words: str
+    device: str, finder: Callable[[], list[FoundDevice]], words: str
 ) -> None:
     with pytest.raises(SetupError, match=words) as caught:
         gamepad.connect(GamepadConfig(device=device), finder, lambda _: FakePad(F710))
@@ -242,8 +242,8 @@ class Port:
         self.pad, self.plugged, self._bus = FakePad(F710, bus=bus), True, bus
         self.reader = Reader(lambda: gamepad.connect(config, self._find, lambda _: self.pad))
 
-    def _find(self) -> list[Found]:
-        return [Found("gamepad", "Pad", "/dev/input/event7")] if self.plugged else []
+    def _find(self) -> list[FoundDevice]:
+        return [FoundDevice("gamepad", "Pad", "/dev/input/event7")] if self.plugged else []
 
     def pull(self) -> None:
         self.plugged, self.pad.gone = False, True
@@ -269,7 +269,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[Port]:
     port.reader.close()
 
 
-def age_s(reading: Reading | None) -> float:
+def age_s(reading: DeviceReading | None) -> float:
     return float("inf") if reading is None else time.monotonic() - reading.stamp_s
 
 

@@ -12,39 +12,39 @@ import pytest
 
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl_hardware import spacemouse
-from robot_rl_hardware.reader import Found, Reader
-from robot_rl_hardware.spacemouse import Part, SpaceMouseConfig, parse
+from robot_rl_hardware.reader import FoundDevice, Reader
+from robot_rl_hardware.spacemouse import Report, SpaceMouseConfig, parse
 
 # seen on the wire: a SpaceMouse Compact that is pushed down and turned, a SpaceNavigator's buttons
 RECORDED = [
-    ("02 20 00 00 00 17 00", Part(rotation=(32, 0, 23))),
-    ("01 12 00 00 00 f8 00", Part(translation=(18, 0, 248))),
-    ("01 12 00 00 00 12 01", Part(translation=(18, 0, 274))),
-    ("01 0d 00 00 00 25 01", Part(translation=(13, 0, 293))),
-    ("02 00 00 e2 ff 00 00", Part(rotation=(0, -30, 0))),
-    ("01 00 00 00 00 00 00", Part(translation=(0, 0, 0))),
-    ("03 01 00", Part(buttons=1)),
-    ("03 02 00", Part(buttons=2)),
-    ("03 03 00", Part(buttons=3)),
-    ("03 00 00", Part(buttons=0)),
+    ("02 20 00 00 00 17 00", Report(rotation=(32, 0, 23))),
+    ("01 12 00 00 00 f8 00", Report(translation=(18, 0, 248))),
+    ("01 12 00 00 00 12 01", Report(translation=(18, 0, 274))),
+    ("01 0d 00 00 00 25 01", Report(translation=(13, 0, 293))),
+    ("02 00 00 e2 ff 00 00", Report(rotation=(0, -30, 0))),
+    ("01 00 00 00 00 00 00", Report(translation=(0, 0, 0))),
+    ("03 01 00", Report(buttons=1)),
+    ("03 02 00", Report(buttons=2)),
+    ("03 03 00", Report(buttons=3)),
+    ("03 00 00", Report(buttons=0)),
 ]
 # put together from the description of the newer report
 MADE = [
     (
         "01 5e 01 a2 fe 00 00 ff ff 01 00 00 80",
-        Part(translation=(350, -350, 0), rotation=(-1, 1, -32768)),
+        Report(translation=(350, -350, 0), rotation=(-1, 1, -32768)),
     ),
-    ("03 00 10 00 80", Part(buttons=(1 << 12) | (1 << 31))),
-    ("17 64", Part()),  # battery
-    ("01 5e 01", Part()),  # cut short
-    ("02", Part()),
-    ("03", Part()),
-    ("", Part()),
+    ("03 00 10 00 80", Report(buttons=(1 << 12) | (1 << 31))),
+    ("17 64", Report()),  # battery
+    ("01 5e 01", Report()),  # cut short
+    ("02", Report()),
+    ("03", Report()),
+    ("", Report()),
 ]
 
 
 @pytest.mark.parametrize(("report", "told"), RECORDED + MADE)
-def test_reports_are_read_byte_by_byte(report: str, told: Part) -> None:
+def test_reports_are_read_byte_by_byte(report: str, told: Report) -> None:
     assert parse(bytes.fromhex(report)) == told
 
 
@@ -166,9 +166,12 @@ def test_spacemice_are_told_from_what_else_is_plugged_in(monkeypatch: pytest.Mon
     ("listed", "words"),
     [
         ([], "no SpaceMouse found"),
-        ([Found("spacemouse", "A", "1"), Found("spacemouse", "B", "2")], "which spacemouse"),
-        ([Found("spacemouse", "A", "1", "no read permission")], "may not be read"),
-        ([Found("spacemouse", "A", "taken")], "cannot be opened"),
+        (
+            [FoundDevice("spacemouse", "A", "1"), FoundDevice("spacemouse", "B", "2")],
+            "which spacemouse",
+        ),
+        ([FoundDevice("spacemouse", "A", "1", "no read permission")], "may not be read"),
+        ([FoundDevice("spacemouse", "A", "taken")], "cannot be opened"),
     ],
 )
 def test_one_that_cannot_be_had_is_an_error_with_a_way_out(listed: list, words: str) -> None:

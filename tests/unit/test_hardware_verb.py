@@ -16,10 +16,10 @@ from test_hardware_gamepad import F710, FakePad
 from robot_rl.cli import devices
 from robot_rl.errors import ConfigError
 from robot_rl.operate.calibration import load_rest, rest_file
-from robot_rl.operate.handset import Handset, HandsetConfig, Reading
+from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl_hardware import gamepad, spacemouse
 from robot_rl_hardware.gamepad import GamepadConfig
-from robot_rl_hardware.reader import Found
+from robot_rl_hardware.reader import FoundDevice
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def pad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePad:
     """A pad with a worn stick and a SpaceMouse without permission; a home of our own."""
     fake = FakePad(F710, "Worn Pad")
     fake.put("ABS_X", 0.2)
-    found = [Found("gamepad", "Worn Pad", "/dev/input/event7")]
-    mice = [Found("spacemouse", "SpaceMouse Compact", "/dev/hidraw3", "no read permission")]
+    found = [FoundDevice("gamepad", "Worn Pad", "/dev/input/event7")]
+    mice = [FoundDevice("spacemouse", "SpaceMouse Compact", "/dev/hidraw3", "no read permission")]
     connect = gamepad.connect
     monkeypatch.setattr(gamepad, "find_gamepads", lambda: found)
     monkeypatch.setattr(spacemouse, "find_spacemice", lambda: mice)
@@ -100,7 +100,9 @@ def test_watching_shows_bars_for_a_while(pad: FakePad, capsys: pytest.CaptureFix
 
 def test_the_picture_says_what_keeps_a_device_from_driving() -> None:
     hand = Handset(HandsetConfig(), 7)
-    reading = Reading(time.monotonic(), np.array([0.0, -1.0, 0, 0, 0, 0]), frozenset({"drive"}))
+    reading = DeviceReading(
+        time.monotonic(), np.array([0.0, -1.0, 0, 0, 0, 0]), frozenset({"drive"})
+    )
     text = devices.picture("pad", reading, hand)
     assert "ty [###########" in text.replace("|", "#") and "held: drive" in text
     assert "'drive' is held" in text

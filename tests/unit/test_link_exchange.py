@@ -261,7 +261,7 @@ def test_a_thread_that_fails_is_an_error_and_not_silence(
     def broken(_self: object) -> None:
         raise RuntimeError("bug")
 
-    monkeypatch.setattr(session_module.Session, "tick", broken)
+    monkeypatch.setattr(session_module.LinkSession, "tick", broken)
     pair.client.start()
     pair.until(lambda: pair.client.status()["refused"])
     with pytest.raises(LinkError, match="the link has stopped"):

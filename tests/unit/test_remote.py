@@ -16,7 +16,7 @@ from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.geometry import pose
 from robot_rl.link.panel import decode, socket_address
 from robot_rl.operate.devices import make_operator
-from robot_rl.operate.handset import HELD, Handset, HandsetConfig, Reading
+from robot_rl.operate.handset import HELD, DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.remote import ConsoleConfig, ConsoleSource, Either, parse
 from robot_rl.ports import OperatorInput
@@ -85,9 +85,9 @@ class Hand:
     """A source that says what it is told, at a time it is told."""
 
     def __init__(self) -> None:
-        self.reading: Reading | None = None
+        self.reading: DeviceReading | None = None
 
-    def read(self, state: RobotState | None) -> Reading | None:
+    def read(self, state: RobotState | None) -> DeviceReading | None:
         return self.reading
 
 
@@ -104,7 +104,7 @@ def test_two_operators_the_person_goes_first_and_their_silence_is_not_hidden() -
         now_s += 0.02
         state = state_at(now_s)
         if heard:
-            source.reading = Reading(
+            source.reading = DeviceReading(
                 now_s, [0.0, 1, 0, 0, 0, 0] if held else [0] * 6, frozenset(held)
             )
         return both.poll(state)

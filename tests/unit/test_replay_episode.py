@@ -19,7 +19,7 @@ from robot_rl.cli.replay import line
 from robot_rl.control.loop import Policy
 from robot_rl.errors import ConfigError, SetupError, StoreError
 from robot_rl.run.experiment import Experiment
-from robot_rl.run.lockstep import make_bench
+from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import session_of
 from robot_rl.run.replay import replay, ruler_of
 from robot_rl.spec import Spec
@@ -48,7 +48,7 @@ def record(folder: Path, *words: str) -> Path:
     experiment = Experiment.compose([*WORDS, *words, f"run_dir={folder}"])
     experiment.save()
     with Store(folder / "store.sqlite", spec=experiment.task.spec, reserve_bytes=0) as store:
-        bench: Any = make_bench(experiment, Untrained(), record=store.append)
+        bench: Any = make_rig(experiment, Untrained(), record=store.append)
         session = session_of(experiment, bench.loop, bench.reset, metrics=Lines(), store=store)
         session.demos()
         for seed in (1, 2, 3):

@@ -18,7 +18,7 @@ from robot_rl.reward.config import VlmRewardConfig
 from robot_rl.reward.vlm.canary import Canary
 from robot_rl.reward.vlm.client import VlmClient
 from robot_rl.reward.vlm.config import VlmConfig
-from robot_rl.reward.vlm.questions import Kind
+from robot_rl.reward.vlm.questions import QuestionKind
 from robot_rl.reward.vlm.worker import (
     HELD,
     MAX_FAILED,
@@ -519,4 +519,4 @@ def test_a_stand_in_can_be_made_of_recorded_episodes(bench: Bench) -> None:
     noise = [rng.integers(0, 255, (16, 16, 3), np.uint8) for _ in range(2)]
     bench.stand_in.knows = table(zip(noise, (Truth(True, 1.0), Truth(False, 0.0)), strict=True))
     assert Canary((noise[0],), (noise[1],), TASK).check(bench.worker()._client) == ""
-    assert bench.worker()._client.author(Kind.SUCCESS).startswith(MODEL)
+    assert bench.worker()._client.author(QuestionKind.SUCCESS).startswith(MODEL)

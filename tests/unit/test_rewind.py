@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from robot_rl.geometry import pose, quat_from_rotvec, rotation_error
-from robot_rl.operate.handset import Handset, HandsetConfig, Reading
+from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.held import HeldDevice
 from robot_rl.operate.rewind import CONTACT_N, SPEED, Rewind
 from robot_rl.spec import ActionSpec
@@ -82,8 +82,8 @@ class Held:
         for tcp in bent_path():
             self.poll(tcp)
 
-    def read(self, _: RobotState | None) -> Reading:
-        return Reading(self.now_s, [0.0] * 6, self.keys)
+    def read(self, _: RobotState | None) -> DeviceReading:
+        return DeviceReading(self.now_s, [0.0] * 6, self.keys)
 
     def poll(self, tcp: Pose, *keys: str):
         self.now_s, self.keys = self.now_s + 0.02, frozenset(keys)

@@ -11,8 +11,8 @@ from robot_rl.errors import SafetyError
 from robot_rl.safety.states import (
     ENGAGEMENT_TRANSITIONS,
     TRANSITIONS,
+    DeviceEvent,
     Engagement,
-    Hand,
     Mode,
     Request,
     advance,
@@ -59,11 +59,11 @@ def test_an_impossible_request_says_what_is_possible() -> None:
 
 
 def test_a_device_that_fell_silent_cannot_drive_before_it_was_released() -> None:
-    for path in itertools.product(Hand, repeat=5):
+    for path in itertools.product(DeviceEvent, repeat=5):
         now, released = Engagement.SILENT, False
         for hand in path:
             now = engage(now, hand)
-            released |= hand is Hand.LET_GO
+            released |= hand is DeviceEvent.LET_GO
             assert released or now is Engagement.SILENT, path
     assert ENGAGEMENT_TRANSITIONS  # the table itself is data
 

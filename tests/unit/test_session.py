@@ -154,7 +154,7 @@ def test_an_exam_that_is_undecided_when_the_time_is_up_ends_there(
 ) -> None:
     now = SimpleNamespace(s=100.0, exams=0)
     clock = SimpleNamespace(monotonic=lambda: now.s, time_ns=time.time_ns)
-    monkeypatch.setattr("robot_rl.session.time", clock)
+    monkeypatch.setattr("robot_rl.control.session.time", clock)
     train = dataclasses.replace(TRAIN, target_success=0.999)  # needs thousands of episodes
     session, _, _ = make_session(train=train)
     session.progress.recent.extend([(True, 0.0)] * WINDOW)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from robot_rl.errors import CodecError
-from robot_rl.store.codec import DTYPES, MAGIC, Limits, decode_tensors, encode_tensors, unpack
+from robot_rl.store.codec import DTYPES, MAGIC, CodecLimits, decode_tensors, encode_tensors, unpack
 
 SAMPLE = {
     "state": np.arange(24, dtype=np.float32),
@@ -119,7 +119,7 @@ def test_claimed_sizes_are_refused_before_memory_is_taken() -> None:
     tracemalloc.stop()
     assert peak < 1 << 20
     with pytest.raises(CodecError, match="body <= 10 bytes"):
-        decode_tensors(encode_tensors(SAMPLE), Limits(body_bytes=10))
+        decode_tensors(encode_tensors(SAMPLE), CodecLimits(body_bytes=10))
 
 
 def test_every_bit_flip_and_every_cut_is_detected() -> None:

@@ -17,7 +17,7 @@ from robot_rl.bench.samples import (
     step_row,
 )
 from robot_rl.errors import CodecError, ConflictError, RobotRLError, SpecError, StoreError
-from robot_rl.store.rows import FlatRow, Kind, flatten, restore
+from robot_rl.store.rows import FlatRow, RowKind, flatten, restore
 from robot_rl.store.store import EPISODE_ABORTED, RESERVE_VARIABLE, Store
 from robot_rl.types import (
     PREDICATE,
@@ -207,7 +207,7 @@ def test_pending_and_acknowledge_walk_through_the_store_once(store: Store) -> No
     with Store(store.path) as again:  # the cursor is on disk
         assert again.pending(10**6, 100) == []
         again.append([Event(ID, 7, 0, "hold", "", 9)])
-        assert [r.kind for r in again.pending(10**6, 100)] == [Kind.EVENT]
+        assert [r.kind for r in again.pending(10**6, 100)] == [RowKind.EVENT]
 
 
 def test_acknowledgements_out_of_order_never_skip_a_row(store: Store) -> None:
@@ -230,7 +230,7 @@ def test_a_sent_row_is_restored_and_checked_on_the_other_side(store: Store, tmp_
         assert other.pending(10**6, 100) == flats
         blob = flats[1].values[-1]
         assert isinstance(blob, bytes)
-        broken = FlatRow(Kind.FRAME, (*flats[1].values[:3], 99, 0, blob[:-1] + b"?"))
+        broken = FlatRow(RowKind.FRAME, (*flats[1].values[:3], 99, 0, blob[:-1] + b"?"))
         with pytest.raises(CodecError):
             other.append([broken])
 
@@ -261,9 +261,9 @@ def test_restore_refuses_unknown_words_and_counts() -> None:
     for index, value in ((7, "robot"), (8, "maybe"), (11, "over"), (12, 2), (3, True), (3, "0")):
         values = (*good.values[:index], value, *good.values[index + 1 :])
         with pytest.raises(CodecError):
-            restore(FlatRow(Kind.STEP, values))
+            restore(FlatRow(RowKind.STEP, values))
     with pytest.raises(CodecError):
-        restore(FlatRow(Kind.STEP, good.values[:-1]))
+        restore(FlatRow(RowKind.STEP, good.values[:-1]))
 
 
 def test_opening_with_another_spec_names_what_differs(store: Store) -> None:

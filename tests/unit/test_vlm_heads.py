@@ -11,9 +11,9 @@ import pytest
 
 from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.heads import Heads, read
-from robot_rl.reward.vlm.questions import Kind, Question
+from robot_rl.reward.vlm.questions import Question, QuestionKind
 
-PROGRESS, SUCCESS, PAIR = Kind.PROGRESS, Kind.SUCCESS, Kind.PREFERENCE
+PROGRESS, SUCCESS, PAIR = QuestionKind.PROGRESS, QuestionKind.SUCCESS, QuestionKind.PREFERENCE
 
 
 def reply(progress: Any = None, success: Any = None, pair: Any = None) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from robot_rl.reward.vlm.questions import (
     LATER,
     PROMPTS,
     Answer,
-    Kind,
+    ParsedReply,
     Question,
-    Reading,
+    QuestionKind,
     Reply,
     both_orders,
     combined,
@@ -72,15 +72,15 @@ def test_what_cannot_be_asked_is_refused_with_the_way_out(
 def test_a_changed_prompt_is_a_new_version() -> None:
     """Scores of two wordings must not mix: give the file a new version, then change these."""
     assert {k: (p.version, p.id) for k, p in OURS.items()} == {
-        Kind.SUCCESS: (1, "success@8c472dca69"),
-        Kind.PROGRESS: (1, "progress@3167f1bcb3"),
-        Kind.CHANGE: (1, "change@e3ab1df940"),
-        Kind.PREFERENCE: (1, "preference@d0a7e4038e"),
+        QuestionKind.SUCCESS: (1, "success@8c472dca69"),
+        QuestionKind.PROGRESS: (1, "progress@3167f1bcb3"),
+        QuestionKind.CHANGE: (1, "change@e3ab1df940"),
+        QuestionKind.PREFERENCE: (1, "preference@d0a7e4038e"),
     }
 
 
 def test_prompts_ship_with_the_package() -> None:
-    assert sorted(p.stem for p in PROMPTS.glob("*.yaml")) == sorted(Kind)
+    assert sorted(p.stem for p in PROMPTS.glob("*.yaml")) == sorted(QuestionKind)
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert "robot_rl" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     extras = project["project"]["optional-dependencies"]
@@ -88,20 +88,20 @@ def test_prompts_ship_with_the_package() -> None:
 
 
 def test_pictures_have_tags_and_braces_of_a_task_mean_nothing() -> None:
-    progress = Question(Kind.PROGRESS, (IMAGE,) * 3, TASK)
-    prompt = OURS[Kind.PROGRESS]
+    progress = Question(QuestionKind.PROGRESS, (IMAGE,) * 3, TASK)
+    prompt = OURS[QuestionKind.PROGRESS]
     assert prompt.tags(progress) == ["The start of the episode:", "Later:", "Now:"]
     assert TASK in prompt.ask(progress) and prompt.again not in prompt.ask(progress)
     assert prompt.ask(progress, again=True).endswith(prompt.again)
-    clips = Question(Kind.PREFERENCE, (IMAGE,) * 4, TASK)
-    tags = OURS[Kind.PREFERENCE].tags(clips)
+    clips = Question(QuestionKind.PREFERENCE, (IMAGE,) * 4, TASK)
+    tags = OURS[QuestionKind.PREFERENCE].tags(clips)
     assert [t[:15] for t in tags] == ["Clip A, picture"] * 2 + ["Clip B, picture"] * 2
     assert ["1 of 2" in t for t in tags] == [True, False, True, False]
 
 
 def test_clips_change_places() -> None:
     a, b = np.full_like(IMAGE, 1), np.full_like(IMAGE, 2)
-    swapped = Question(Kind.PREFERENCE, (a, a, b, b), TASK).swapped
+    swapped = Question(QuestionKind.PREFERENCE, (a, a, b, b), TASK).swapped
     assert [int(i.max()) for i in swapped.images] == [2, 2, 1, 1]
 
 
@@ -124,8 +124,8 @@ def test_own_words_replace_ours_file_by_file(tmp_path: Path) -> None:
     text = (PROMPTS / "success.yaml").read_text().replace("version: 1", "version: 2")
     (tmp_path / "success.yaml").write_text(text)
     prompts = load_prompts(tmp_path)
-    assert prompts[Kind.SUCCESS].hash != OURS[Kind.SUCCESS].hash
-    assert prompts[Kind.CHANGE].hash == OURS[Kind.CHANGE].hash
+    assert prompts[QuestionKind.SUCCESS].hash != OURS[QuestionKind.SUCCESS].hash
+    assert prompts[QuestionKind.CHANGE].hash == OURS[QuestionKind.CHANGE].hash
     (tmp_path / "success.yaml").write_text(text.replace('["no", "yes"]', '["no", "yes", "maybe"]'))
     with pytest.raises(ConfigError, match="not a prompt"):
         load_prompts(tmp_path)
@@ -135,16 +135,18 @@ def test_own_words_replace_ours_file_by_file(tmp_path: Path) -> None:
 
 
 def test_yes_is_the_sigmoid_of_what_its_spellings_have_over_no() -> None:
-    got = read(says("Yes", Yes=0.5, yes=0.2, _yes=0.1, no=0.1, The=0.05), OURS[Kind.SUCCESS])
+    got = read(
+        says("Yes", Yes=0.5, yes=0.2, _yes=0.1, no=0.1, The=0.05), OURS[QuestionKind.SUCCESS]
+    )
     assert got.value == pytest.approx(0.8 / 0.9) and got.sure == pytest.approx(0.8 / 0.9)
     marks = Reply("**No.**", {"\u0120No": math.log(0.9), "\u2581yes": math.log(0.1)}, -0.1)
-    assert read(marks, OURS[Kind.SUCCESS]).value == pytest.approx(0.1)
+    assert read(marks, OURS[QuestionKind.SUCCESS]).value == pytest.approx(0.1)
 
 
 def test_a_side_that_is_missing_is_bounded_by_what_is_left_over() -> None:
-    got = read(says("yes", yes=0.7, The=0.1, It=0.01), OURS[Kind.SUCCESS])
+    got = read(says("yes", yes=0.7, The=0.1, It=0.01), OURS[QuestionKind.SUCCESS])
     assert got.value == pytest.approx(0.7 / 0.71)  # the smallest that was told
-    got = read(says("yes", yes=0.9), OURS[Kind.SUCCESS])
+    got = read(says("yes", yes=0.9), OURS[QuestionKind.SUCCESS])
     assert got.value == pytest.approx(0.9)  # what 0.9 leaves
 
 
@@ -163,27 +165,27 @@ def test_a_side_that_is_missing_is_bounded_by_what_is_left_over() -> None:
     ],
 )
 def test_what_is_no_answer_has_no_value(reply: Reply) -> None:
-    got = read(reply, OURS[Kind.SUCCESS])
+    got = read(reply, OURS[QuestionKind.SUCCESS])
     assert got.value is None and got.sure is None and got.problem.startswith("not an answer")
 
 
 def test_words_alone_are_read_where_nothing_else_is_told() -> None:
-    assert read(Reply(" Yes.\n", {}, None), OURS[Kind.SUCCESS]) == Reading(1.0)
-    assert read(Reply("no", {}, None), OURS[Kind.SUCCESS]) == Reading(0.0)
-    assert read(Reply("C", {}, None), OURS[Kind.PROGRESS]) == Reading(0.2)
+    assert read(Reply(" Yes.\n", {}, None), OURS[QuestionKind.SUCCESS]) == ParsedReply(1.0)
+    assert read(Reply("no", {}, None), OURS[QuestionKind.SUCCESS]) == ParsedReply(0.0)
+    assert read(Reply("C", {}, None), OURS[QuestionKind.PROGRESS]) == ParsedReply(0.2)
 
 
 # -- numbers ---------------------------------------------------------------------------------------
 
 
 def test_progress_is_the_expectation_over_the_bins() -> None:
-    got = read(says("I", I=0.5, J=0.3, K=0.1, The=0.1), OURS[Kind.PROGRESS])
+    got = read(says("I", I=0.5, J=0.3, K=0.1, The=0.1), OURS[QuestionKind.PROGRESS])
     assert got.value == pytest.approx((0.5 * 0.8 + 0.3 * 0.9 + 0.1) / 0.9)
-    certain = read(says("K", K=1.0), OURS[Kind.PROGRESS])
-    assert certain == Reading(1.0, sure=1.0)
+    certain = read(says("K", K=1.0), OURS[QuestionKind.PROGRESS])
+    assert certain == ParsedReply(1.0, sure=1.0)
     assert got.sure is not None and 0.0 < got.sure < 1.0
     refusal = says("I am sorry, I", I=0.99)  # the word I is a bin only when it is the whole reply
-    assert read(refusal, OURS[Kind.PROGRESS]).value is None
+    assert read(refusal, OURS[QuestionKind.PROGRESS]).value is None
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_progress_is_the_expectation_over_the_bins() -> None:
     [("+35", 0.35), ("-20%", -0.2), ("0", 0.0), ("\u22127 %", -0.07), ("100.", 1.0), ("-0", 0.0)],
 )
 def test_a_change_is_a_signed_share(text: str, value: float) -> None:
-    got = read(Reply(text, {}, math.log(0.5)), OURS[Kind.CHANGE])
+    got = read(Reply(text, {}, math.log(0.5)), OURS[QuestionKind.CHANGE])
     assert got.value == value and got.sure == pytest.approx(0.5)
     assert got.value is not None and math.copysign(1.0, got.value) == (-1.0 if value < 0 else 1.0)
 
@@ -200,7 +202,7 @@ def test_a_change_is_a_signed_share(text: str, value: float) -> None:
     "text", ["", "+", "101", "+-3", "3.5", "1e2", "nan", "35 mm", "\u0663", "A"]
 )
 def test_what_is_no_share_is_no_change(text: str) -> None:
-    assert read(Reply(text, {}, None), OURS[Kind.CHANGE]).value is None
+    assert read(Reply(text, {}, None), OURS[QuestionKind.CHANGE]).value is None
 
 
 # -- replies as they come --------------------------------------------------------------------------
@@ -277,7 +279,10 @@ def test_no_reply_whatsoever_raises_or_becomes_nonsense(data: Any) -> None:
         assert (got.value is None) == bool(got.problem)
         if got.value is None:
             continue
-        assert math.isfinite(got.value) and (-1.0 if kind is Kind.CHANGE else 0.0) <= got.value <= 1
+        assert (
+            math.isfinite(got.value)
+            and (-1.0 if kind is QuestionKind.CHANGE else 0.0) <= got.value <= 1
+        )
         assert got.sure is None or 0.0 <= got.sure <= 1.0
         bare = reply.text.strip().lstrip("\u0120\u2581\u010a").strip(" \t\r\n\"'`*.,:;!()[]")
         assert not prompt.answers or bare.casefold() in WORDS[kind]
@@ -287,7 +292,7 @@ def test_no_reply_whatsoever_raises_or_becomes_nonsense(data: Any) -> None:
 def test_text_is_a_number_only_if_it_is_nothing_but_an_answer(text: str) -> None:
     for kind, prompt in OURS.items():
         value = read(Reply(text, {}, None), prompt).value
-        if value is not None and kind is Kind.CHANGE:
+        if value is not None and kind is QuestionKind.CHANGE:
             bare = text.strip().rstrip(".").rstrip("% ").replace("\u2212", "-")
             assert float(bare) == pytest.approx(100.0 * value)
 
@@ -297,15 +302,19 @@ def test_text_is_a_number_only_if_it_is_nothing_but_an_answer(text: str) -> None
 
 def test_a_preference_holds_in_both_orders_or_is_a_tie() -> None:
     def one(first: float, swapped: float) -> float | None:
-        return both_orders(Reading(first, sure=0.9), Reading(swapped, sure=0.7)).value
+        return both_orders(ParsedReply(first, sure=0.9), ParsedReply(swapped, sure=0.7)).value
 
     assert one(0.9, 0.2) == 1.0  # B, and then A: the second clip each time
     assert one(0.1, 0.8) == -1.0
     assert one(0.9, 0.9) == 0.0  # always the one in second place
     assert one(0.5, 0.2) == 0.0
-    assert both_orders(Reading(0.9, sure=0.9), Reading(0.2, sure=0.7)).sure == pytest.approx(0.8)
-    assert both_orders(Reading(None, "timeout"), Reading(0.2)) == Reading(None, "timeout")
-    assert both_orders(Reading(0.2), Reading(None, "refused")).problem == "refused"
+    assert both_orders(
+        ParsedReply(0.9, sure=0.9), ParsedReply(0.2, sure=0.7)
+    ).sure == pytest.approx(0.8)
+    assert both_orders(ParsedReply(None, "timeout"), ParsedReply(0.2)) == ParsedReply(
+        None, "timeout"
+    )
+    assert both_orders(ParsedReply(0.2), ParsedReply(None, "refused")).problem == "refused"
 
 
 def test_changes_add_up_to_a_curve_that_stays_inside() -> None:

@@ -82,7 +82,7 @@ def run_folder() -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class PageClock:
     """Page time to `time.monotonic`: seconds = `offset_s` + milliseconds of the page / 1000.
 
     bound_s: half the width of what the measurement allows for `offset_s`.
@@ -151,7 +151,7 @@ def take_seat(page: Any) -> None:
     until(lambda: page.evaluate("robotRL.lease.mine && robotRL.control.heard"), "the seat is ours")
 
 
-def clock_of(page: Any) -> Clock:
+def clock_of(page: Any) -> PageClock:
     """How page time maps to `time.monotonic`.
 
     Chromium says when it began to count on the machine's monotonic clock. That is believed as far
@@ -167,7 +167,7 @@ def clock_of(page: Any) -> Clock:
     told = {m["name"]: m["value"] for m in session.send("Performance.getMetrics")["metrics"]}
     session.detach()
     offset_s = min(max(told["NavigationStart"], low_s), high_s)
-    return Clock(offset_s, (high_s - low_s) / 2)
+    return PageClock(offset_s, (high_s - low_s) / 2)
 
 
 def until(

@@ -101,7 +101,7 @@ def hand(presses: int) -> dict[str, float]:
         SetupError, RobotRLError: see `key`.
     """
     dice = random.Random(0)
-    with graph() as world, Server(world.run_dir) as server, Hand(server) as driver:
+    with graph() as world, Server(world.run_dir) as server, ScriptedPage(server) as driver:
         for _ in _counted("hand", presses):
             _until_policy_again(world, driver)
             time.sleep(dice.uniform(0.1, 0.2))
@@ -125,7 +125,7 @@ def _counted(what: str, count: int) -> Iterator[int]:
         yield i
 
 
-def _until_policy_again(world: Graph, driver: Hand) -> None:
+def _until_policy_again(world: Graph, driver: ScriptedPage) -> None:
     """Wait until the policy drives; let it go on as a person does."""
     look_s = time.monotonic() + AGAIN_S
 
@@ -140,7 +140,7 @@ def _until_policy_again(world: Graph, driver: Hand) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PressOutcome:
     """What followed a press: seconds after it, and how many of the policy's commands."""
 
     sent_s: float
@@ -151,11 +151,11 @@ class Answer:
     commands: int
 
 
-def _answers(moments: Sequence[Moment], asked_s: Sequence[float]) -> list[Answer]:
+def _answers(moments: Sequence[Moment], asked_s: Sequence[float]) -> list[PressOutcome]:
     return [x for at_s in asked_s if (x := answer(moments, at_s, within_s=0.35)) is not None]
 
 
-def answer(moments: Sequence[Moment], at_s: float, within_s: float) -> Answer | None:
+def answer(moments: Sequence[Moment], at_s: float, within_s: float) -> PressOutcome | None:
     """What followed a press; None when it was not heard (an episode had just ended)."""
     after = [m for m in moments if at_s < m.at_s < at_s + within_s]
     heard = next((m for m in after if m.what == "driving" and m.value), None)
@@ -163,7 +163,7 @@ def answer(moments: Sequence[Moment], at_s: float, within_s: float) -> Answer | 
     policy = next((i for i, (_, who) in enumerate(drivers) if who != "policy"), None)
     if heard is None or policy is None:
         return None
-    return Answer(
+    return PressOutcome(
         sent_s=heard.sent_s - at_s,
         inbox_s=heard.inbox_s - at_s,
         gate_s=heard.at_s - at_s,
@@ -198,7 +198,7 @@ def _until_policy(page: Any, world: Graph) -> None:
 # --- kill ---------------------------------------------------------------------------------------
 
 
-class Hand:
+class ScriptedPage:
     """A driver at a console, without a browser.
 
     held: the words that are said now; presses_s: when "drive" was first said, each time; trips_ms:
@@ -306,7 +306,7 @@ def kill(trials: int) -> dict[str, float]:
         servers = [Server(world.run_dir)]
         try:
             for _ in _counted("kill", trials):
-                with Hand(servers[0]) as hand:
+                with ScriptedPage(servers[0]) as hand:
                     _until_hand(world, hand)
                     servers.append(Server(world.run_dir))
                     assert servers[1].link  # waits until it serves
@@ -348,7 +348,7 @@ def held_at_s(moments: Sequence[Moment], after_s: float) -> float | None:
     return None
 
 
-def _until_hand(world: Graph, hand: Hand) -> None:
+def _until_hand(world: Graph, hand: ScriptedPage) -> None:
     """Rest, look, let it go on, press the drive key: until the gate lets the person drive."""
     rest_s = 0.0  # until then everything is at rest
 

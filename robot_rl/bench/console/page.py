@@ -26,7 +26,7 @@ import zmq
 from numpy.typing import NDArray
 
 from robot_rl.bench.console.browser import (
-    Clock,
+    PageClock,
     Server,
     browser,
     clock_of,
@@ -35,7 +35,7 @@ from robot_rl.bench.console.browser import (
     run_folder,
     take_seat,
 )
-from robot_rl.bench.console.drive import Hand
+from robot_rl.bench.console.drive import ScriptedPage
 from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
 from robot_rl.operate.remote import parse
 
@@ -143,7 +143,7 @@ def server(seconds: float) -> dict[str, float]:
         run_folder() as run_dir,
         _robot_side(run_dir) as (began_s, _),
         Server(run_dir) as served,
-        Hand(served) as driver,
+        ScriptedPage(served) as driver,
     ):
         watching = [_Watching(driver.open(f"video/{name}"), name) for name in began_s]
         time.sleep(WARM_UP_S)
@@ -190,7 +190,7 @@ def _press_now_and_then(page: Any, until_s: float) -> None:
         time.sleep(dice.uniform(0.05, 0.15))
 
 
-def _lags_ms(drawn: list[list[float]], clock: Clock, began_s: float) -> list[float]:
+def _lags_ms(drawn: list[list[float]], clock: PageClock, began_s: float) -> list[float]:
     """Capture to drawn, from (number of the picture, page time in ms)."""
     return [(clock.seconds(ms) - began_s - number / PICTURE_HZ) * 1e3 for number, ms in drawn]
 

@@ -9,8 +9,8 @@
 the frame, so that the learner sees what the base said at the time (asking again would be another
 sample, and a served base is far too slow for that).
 
-`Schedule` asks in the tick. `AsyncSchedule` asks beside it, for a base that takes longer: a chunk
-that was asked for at tick k and arrives d ticks later begins with its action d, the newest plan is
+`ChunkSchedule` asks in the tick. `AsyncSchedule` asks beside it, for a slower base: a chunk that
+was asked for at tick k and arrives d ticks later begins with its action d, the newest plan is
 carried out until a newer one is here, and the change is blended over a few ticks. (Real-time
 chunking, arXiv 2506.07339, inpaints instead; that needs a base that can.)
 """
@@ -79,10 +79,10 @@ def schedule_of(config: BaseConfig, spec: Spec, seed: int, *, real_time: bool) -
     base = config.open(spec, seed)
     if real_time and isinstance(config, SlowConfig):
         return AsyncSchedule(base, execute=config.execute, ahead=config.ahead, blend=config.blend)
-    return Schedule(base, execute=config.execute, ahead=config.ahead)
+    return ChunkSchedule(base, execute=config.execute, ahead=config.ahead)
 
 
-class Schedule:
+class ChunkSchedule:
     """Asks in the tick."""
 
     problem = ""

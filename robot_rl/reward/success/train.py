@@ -237,7 +237,7 @@ def learn_success(
     return replace(model, figures=figures)
 
 
-class Schedule(Protocol):
+class FitSchedule(Protocol):
     """How long something is fitted, and how fast: part of a config."""
 
     @property
@@ -256,7 +256,9 @@ class Schedule(Protocol):
         ...
 
 
-def fit(trained: Sequence[Tensor], loss: Callable[[], Tensor], how: Schedule, told: Told) -> None:
+def fit(
+    trained: Sequence[Tensor], loss: Callable[[], Tensor], how: FitSchedule, told: Told
+) -> None:
     """Move tensors down a loss that draws its own batches."""
     for tensor in trained:
         tensor.requires_grad_()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError
 from robot_rl.reward.vlm.client import VlmClient, needed
-from robot_rl.reward.vlm.questions import Kind, Question
+from robot_rl.reward.vlm.questions import Question, QuestionKind
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 MIN_SPREAD = 1e-3  # answers nearer to each other than this are one answer
@@ -49,7 +49,7 @@ class Canary:
             ConfigError: see `VlmClient.ask`.
         """
         images = self.good + self.bad
-        asked = [Question(Kind.SUCCESS, (image,), self.task) for image in images]
+        asked = [Question(QuestionKind.SUCCESS, (image,), self.task) for image in images]
         answers = client.ask(asked, fresh=True)
         missing = next((a for a in answers if a.value is None), None)
         if missing is not None:

@@ -18,14 +18,14 @@ from robot_rl.reward.vlm.questions import (
     PROMPTS,
     REFUSED,
     SHUT,
-    Kind,
+    ParsedReply,
     Question,
-    Reading,
+    QuestionKind,
     load_prompts,
     read,
     reply_of,
 )
-from robot_rl.reward.vlm.wire import GREY, KEY_FIX, Exchange, Get, Request, encoded
+from robot_rl.reward.vlm.wire import GREY, KEY_FIX, Exchange, Get, HttpRequest, encoded
 
 TOP_LOGPROBS = 20  # the most that servers give
 
@@ -43,7 +43,7 @@ class Chat:
         self._probed = 0  # pictures at once that the server has taken
         self._logprobs = config.logprobs != "never"
 
-    def prompt_id(self, kind: Kind) -> str:
+    def prompt_id(self, kind: QuestionKind) -> str:
         """See `Wire`."""
         return self._prompts[kind].id
 
@@ -53,7 +53,7 @@ class Chat:
         facts = [prompt.hash, question.task, config.image_px, config.jpeg_quality]
         return [*facts, config.logprobs, sorted(config.extra.items())]
 
-    def request(self, question: Question, again: bool) -> Request:
+    def request(self, question: Question, again: bool) -> HttpRequest:
         """See `Wire`."""
         prompt, content = self._prompts[question.kind], []
         for tag, image in zip(prompt.tags(question), question.images, strict=True):
@@ -61,13 +61,13 @@ class Chat:
         content.append(_text(prompt.ask(question, again)))
         return self._completion(prompt.system, content, prompt.max_tokens)
 
-    def reading(self, question: Question, data: Any) -> tuple[Reading, str]:
+    def reading(self, question: Question, data: Any) -> tuple[ParsedReply, str]:
         """See `Wire`."""
         reply = reply_of(data)
         if isinstance(reply, str):
-            return Reading(None, reply), ""
+            return ParsedReply(None, reply), ""
         if self._config.logprobs == "require" and not reply.first:
-            return Reading(None, f"{NOT_AN_ANSWER}: no logprobs"), reply.text
+            return ParsedReply(None, f"{NOT_AN_ANSWER}: no logprobs"), reply.text
         return read(reply, self._prompts[question.kind]), reply.text
 
     def spent(self, data: Any) -> float | None:
@@ -134,7 +134,9 @@ class Chat:
             fix=fix,
         )
 
-    def _completion(self, system: str, content: list[dict[str, Any]], max_tokens: int) -> Request:
+    def _completion(
+        self, system: str, content: list[dict[str, Any]], max_tokens: int
+    ) -> HttpRequest:
         config = self._config
         messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
         if system:
@@ -144,7 +146,9 @@ class Chat:
         if self._logprobs:
             body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         tokens = _tokens(config, content, max_tokens)
-        return Request("/chat/completions", json.dumps(body).encode(), "application/json", tokens)
+        return HttpRequest(
+            "/chat/completions", json.dumps(body).encode(), "application/json", tokens
+        )
 
     def _part(self, image: NDArray[np.uint8]) -> dict[str, Any]:
         data = encoded(image, self._config.image_px, self._config.jpeg_quality)

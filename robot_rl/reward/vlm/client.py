@@ -48,12 +48,12 @@ from robot_rl.reward.vlm.questions import (
     TIMEOUT,
     TOO_LARGE,
     Answer,
-    Kind,
+    ParsedReply,
     Question,
-    Reading,
+    QuestionKind,
     both_orders,
 )
-from robot_rl.reward.vlm.wire import Request, Wire
+from robot_rl.reward.vlm.wire import HttpRequest, Wire
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class VlmClient:
             finally:
                 self._running = None
 
-    def author(self, kind: Kind) -> str:
+    def author(self, kind: QuestionKind) -> str:
         """Of the labels that its answers make: MODEL PROMPT@HASH."""
         return f"{self._config.model} {self._wire.prompt_id(kind)}"
 
@@ -218,11 +218,11 @@ class VlmClient:
         return (
             None
             if found is None
-            else self._made(question, Reading(found[0], "", found[1]), found[2])
+            else self._made(question, ParsedReply(found[0], "", found[1]), found[2])
         )
 
     async def _answer(self, question: Question, key: bytes | None) -> Answer:
-        if question.kind is Kind.PREFERENCE:
+        if question.kind is QuestionKind.PREFERENCE:
             (a, text, took_s), (b, _, other_s) = await asyncio.gather(
                 self._reading(question), self._reading(question.swapped)
             )
@@ -233,15 +233,15 @@ class VlmClient:
             self._cache.put(key, reading.value, reading.sure, text)
         return self._made(question, reading, text, took_s)
 
-    async def _reading(self, question: Question) -> tuple[Reading, str, float]:
+    async def _reading(self, question: Question) -> tuple[ParsedReply, str, float]:
         """What the model says, its words, seconds; a reply that is no answer is asked once more."""
-        reading, text = Reading(None, STOPPED), ""
+        reading, text = ParsedReply(None, STOPPED), ""
         async with self._room:
             began_s = self._now_s()
             for again in (False, True):
                 data, problem = await self._exchange(self._wire.request(question, again))
                 if problem:
-                    reading, text = Reading(None, problem), ""
+                    reading, text = ParsedReply(None, problem), ""
                 else:
                     reading, text = self._wire.reading(question, data)
                 if reading.problem.partition(":")[0] != NOT_AN_ANSWER:
@@ -249,18 +249,18 @@ class VlmClient:
             return reading, text[:MAX_TEXT], self._now_s() - began_s
 
     def _made(
-        self, question: Question, reading: Reading, text: str = "", latency_s: float = 0.0
+        self, question: Question, reading: ParsedReply, text: str = "", latency_s: float = 0.0
     ) -> Answer:
         prompt = self._wire.prompt_id(question.kind)
         value, problem, sure = reading.value, reading.problem, reading.sure
         return Answer(value, problem, sure, self._config.model, prompt, latency_s, text)
 
     def _unlabelled(self, question: Question, problem: str) -> Answer:
-        return self._made(question, Reading(None, problem))
+        return self._made(question, ParsedReply(None, problem))
 
     # -- the wire --------------------------------------------------------------------------------
 
-    async def _exchange(self, request: Request) -> tuple[Any, str]:
+    async def _exchange(self, request: HttpRequest) -> tuple[Any, str]:
         """`wire.Exchange`: tried again as configured."""
         config, problem = self._config, ""
         guess = 1.0 if config.budget_unit == "requests" else request.tokens
@@ -310,7 +310,7 @@ class VlmClient:
         except _FailedError as failure:
             return 0, failure.problem.encode()
 
-    async def _send(self, method: str, path: str, request: Request | None) -> tuple[int, bytes]:
+    async def _send(self, method: str, path: str, request: HttpRequest | None) -> tuple[int, bytes]:
         """(status, body) of one request; no more than one byte above the limit is kept.
 
         Raises:
@@ -357,7 +357,7 @@ class _FailedError(Exception):
         self.problem, self.wait_s = problem, wait_s
 
 
-def author_of(config: VlmConfig, kind: Kind) -> str:
+def author_of(config: VlmConfig, kind: QuestionKind) -> str:
     """`VlmClient.author`, without a client. Raises as the protocol does for its settings."""
     return f"{config.model} {WIRES[config.protocol](config).prompt_id(kind)}"
 

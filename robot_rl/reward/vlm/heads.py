@@ -38,19 +38,19 @@ from robot_rl.reward.vlm.questions import (
     NOT_AN_ANSWER,
     REFUSED,
     SHUT,
-    Kind,
+    ParsedReply,
     Question,
-    Reading,
+    QuestionKind,
 )
-from robot_rl.reward.vlm.wire import GREY, KEY_FIX, Exchange, Get, Request, shrunk
+from robot_rl.reward.vlm.wire import GREY, KEY_FIX, Exchange, Get, HttpRequest, shrunk
 
 VERSION = "heads-v1"  # of what is sent; raise it when that changes: labels of two never mix
 SLACK = 1e-3  # heads compute in half precision
 NO_HEAD = f"{NOT_AN_ANSWER}: no head for"
 FIELDS = {
-    Kind.PROGRESS: ("outputs_progress", "progress_pred"),
-    Kind.SUCCESS: ("outputs_success", "success_probs"),
-    Kind.PREFERENCE: ("outputs_preference", "prediction_probs"),
+    QuestionKind.PROGRESS: ("outputs_progress", "progress_pred"),
+    QuestionKind.SUCCESS: ("outputs_success", "success_probs"),
+    QuestionKind.PREFERENCE: ("outputs_preference", "prediction_probs"),
 }
 """Where in a reply the answer is. Not of a change: a clip's progress counts from its own first
 frame, so that of "before" is 0 whatever has been reached, and no difference of two is a change."""
@@ -61,10 +61,10 @@ class Heads:
 
     def __init__(self, config: VlmConfig) -> None:
         self._config = config
-        self._answered: dict[Kind, int] = {}  # head -> frames of a clip that it has judged
+        self._answered: dict[QuestionKind, int] = {}  # head -> frames of a clip that it has judged
         self._named = False  # it is the model of the config
 
-    def prompt_id(self, kind: Kind) -> str:
+    def prompt_id(self, kind: QuestionKind) -> str:
         """See `Wire`; there are no words but the task's."""
         return f"{kind}@{VERSION}"
 
@@ -72,7 +72,7 @@ class Heads:
         """See `Wire`."""
         return [self.prompt_id(question.kind), question.task, self._config.image_px]
 
-    def request(self, question: Question, again: bool) -> Request:
+    def request(self, question: Question, again: bool) -> HttpRequest:
         """See `Wire`. There is no other way to ask: `again`, the same is asked."""
         clips, fields, files = _clips(question), {}, {}
         names = ["trajectory"] if len(clips) == 1 else ["chosen_trajectory", "rejected_trajectory"]
@@ -92,7 +92,7 @@ class Heads:
         sample = json.dumps({"sample_type": kind, **fields})
         return _form({"sample_0": sample, "use_frame_steps": "false"}, files)
 
-    def reading(self, question: Question, data: Any) -> tuple[Reading, str]:
+    def reading(self, question: Question, data: Any) -> tuple[ParsedReply, str]:
         """See `Wire`."""
         return read(question.kind, len(_clips(question)[0]), data)
 
@@ -102,14 +102,14 @@ class Heads:
 
     async def probe(self, questions: Sequence[Question], exchange: Exchange, get: Get) -> str:
         """See `Wire`: each head that is needed, with so many frames; then the model's name."""
-        frames: dict[Kind, int] = {}
+        frames: dict[QuestionKind, int] = {}
         for question in questions:
             _check(question)
             frames[question.kind] = max(frames.get(question.kind, 0), len(_clips(question)[0]))
         for kind, count in frames.items():
             if count <= self._answered.get(kind, 0):
                 continue
-            images = (GREY,) * (count * (2 if kind is Kind.PREFERENCE else 1))
+            images = (GREY,) * (count * (2 if kind is QuestionKind.PREFERENCE else 1))
             data, problem = await exchange(
                 self.request(Question(kind, images, "stand still"), False)
             )
@@ -177,26 +177,26 @@ class Heads:
         )
 
 
-def read(kind: Kind, frames: int, data: Any) -> tuple[Reading, str]:
+def read(kind: QuestionKind, frames: int, data: Any) -> tuple[ParsedReply, str]:
     """What a decoded reply about clips of so many frames says, and its numbers; never raises."""
     try:
         row, head = _row(kind, frames, data)
         numbers = _numbers(row)
     except ValueError as error:
-        return Reading(None, str(error)[:MAX_TEXT]), ""
+        return ParsedReply(None, str(error)[:MAX_TEXT]), ""
     value, text = numbers[-1], json.dumps([round(x, 4) for x in numbers])
-    if kind is Kind.PROGRESS:
-        return Reading(value), text
-    if kind is Kind.PREFERENCE:
+    if kind is QuestionKind.PROGRESS:
+        return ParsedReply(value), text
+    if kind is QuestionKind.PREFERENCE:
         first = head.get("preference_labels")
         if first not in ([1.0], [0.0]):
             problem = f"{NOT_AN_ANSWER}: preference_labels {first!r}: which clip was the first?"
-            return Reading(None, problem[:MAX_TEXT]), text
+            return ParsedReply(None, problem[:MAX_TEXT]), text
         value = 1.0 - value if first == [1.0] else value  # that B is nearer, as in `both_orders`
-    return Reading(value, sure=max(value, 1.0 - value)), text
+    return ParsedReply(value, sure=max(value, 1.0 - value)), text
 
 
-def _row(kind: Kind, frames: int, data: Any) -> tuple[list[Any], dict[str, Any]]:
+def _row(kind: QuestionKind, frames: int, data: Any) -> tuple[list[Any], dict[str, Any]]:
     """(one entry per frame, or one of a pair; the head's part of the reply).
 
     Raises:
@@ -209,7 +209,7 @@ def _row(kind: Kind, frames: int, data: Any) -> tuple[list[Any], dict[str, Any]]
         raise ValueError(f"{NO_HEAD} {kind}")
     if not isinstance(head, dict):
         raise ValueError(f"{NOT_AN_ANSWER}: not an object with {part}.{key}")
-    rows, count = ([found], 1) if kind is Kind.PREFERENCE else (found, frames)
+    rows, count = ([found], 1) if kind is QuestionKind.PREFERENCE else (found, frames)
     if not isinstance(rows, list) or len(rows) != 1 or not isinstance(rows[0], list):
         raise ValueError(f"{NOT_AN_ANSWER}: {key} has another shape")
     if len(rows[0]) != count:
@@ -228,7 +228,7 @@ def _numbers(row: list[Any]) -> list[float]:
 
 def _clips(question: Question) -> list[tuple[NDArray[np.uint8], ...]]:
     """The frames of each trajectory that a question is about."""
-    if question.kind is not Kind.PREFERENCE:
+    if question.kind is not QuestionKind.PREFERENCE:
         return [question.images]
     half = len(question.images) // 2
     return [question.images[:half], question.images[half:]]
@@ -260,7 +260,7 @@ def _npy(frames: NDArray[np.uint8]) -> bytes:
     return file.getvalue()
 
 
-def _form(fields: dict[str, str], files: dict[str, bytes]) -> Request:
+def _form(fields: dict[str, str], files: dict[str, bytes]) -> HttpRequest:
     """multipart/form-data; the same for the same: the boundary is made of what it separates."""
     import httpx
 
@@ -273,4 +273,4 @@ def _form(fields: dict[str, str], files: dict[str, bytes]) -> Request:
         data=fields,
         files={k: (f"{k}.npy", v, "application/octet-stream") for k, v in files.items()},
     )
-    return Request("/evaluate_batch_npy", form.read(), content_type)
+    return HttpRequest("/evaluate_batch_npy", form.read(), content_type)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.reward.vlm.client import VlmClient
 from robot_rl.reward.vlm.config import VlmConfig
-from robot_rl.reward.vlm.questions import Kind, Question
+from robot_rl.reward.vlm.questions import Question, QuestionKind
 from robot_rl.spec import IMAGE
 from robot_rl.store.scenes import SCENES, Scenes
 
@@ -55,7 +55,7 @@ def asking(
 
         def judge(pairs: Sequence[tuple[Moment, Moment]]) -> list[float | None]:
             questions = [
-                Question(Kind.PREFERENCE, (look(*first), look(*second)), task)
+                Question(QuestionKind.PREFERENCE, (look(*first), look(*second)), task)
                 for first, second in pairs
             ]
             return [answer.value for answer in client.ask(questions)]

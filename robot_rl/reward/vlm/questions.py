@@ -51,7 +51,7 @@ LATER = frozenset((TIMEOUT, DOWN, BUSY, SHUT, BREAKER_OPEN, OVER_BUDGET, STOPPED
 """Problems that say nothing about the question: it is worth asking again."""
 
 
-class Kind(StrEnum):
+class QuestionKind(StrEnum):
     """What is asked; see the module."""
 
     SUCCESS = "success"
@@ -69,20 +69,20 @@ class Question:
         SpecError: a picture of another type or shape, or too few or too many of them.
     """
 
-    kind: Kind
+    kind: QuestionKind
     images: tuple[NDArray[np.uint8], ...]
     task: str
 
     def __post_init__(self) -> None:
         """Check everything before anything is asked."""
-        if self.kind not in list(Kind):
+        if self.kind not in list(QuestionKind):
             raise ConfigError(
                 f"unknown question '{self.kind}'",
-                expected=", ".join(Kind),
+                expected=", ".join(QuestionKind),
                 got=repr(self.kind),
-                fix=did_you_mean(str(self.kind), list(Kind)),
+                fix=did_you_mean(str(self.kind), list(QuestionKind)),
             )
-        object.__setattr__(self, "kind", Kind(self.kind))
+        object.__setattr__(self, "kind", QuestionKind(self.kind))
         object.__setattr__(self, "images", tuple(self.images))
         if not self.task.strip() or len(self.task) > MAX_TASK:
             raise ConfigError(
@@ -103,10 +103,13 @@ class Question:
                 )
         count = len(self.images)
         fits, expected = {
-            Kind.SUCCESS: (count >= 1, "1 or more"),
-            Kind.PROGRESS: (count >= 2, "2 or more: the start of the episode, ..., now"),
-            Kind.CHANGE: (count == 2, "2: before, after"),
-            Kind.PREFERENCE: (count >= 2 and count % 2 == 0, "as many of one clip as of the other"),
+            QuestionKind.SUCCESS: (count >= 1, "1 or more"),
+            QuestionKind.PROGRESS: (count >= 2, "2 or more: the start of the episode, ..., now"),
+            QuestionKind.CHANGE: (count == 2, "2: before, after"),
+            QuestionKind.PREFERENCE: (
+                count >= 2 and count % 2 == 0,
+                "as many of one clip as of the other",
+            ),
         }[self.kind]
         if not fits:
             raise SpecError(
@@ -202,7 +205,7 @@ class Prompt:
     def tags(self, question: Question) -> list[str]:
         """The text before each picture."""
         total = len(question.images)
-        two_clips = question.kind is Kind.PREFERENCE
+        two_clips = question.kind is QuestionKind.PREFERENCE
         count = total // 2 if two_clips else total
         found = []
         for index in range(total):
@@ -218,14 +221,14 @@ class Prompt:
         return _filled(self.text, task=question.task) + (f"\n{self.again}" if again else "")
 
 
-def load_prompts(folder: Path = PROMPTS) -> dict[Kind, Prompt]:
+def load_prompts(folder: Path = PROMPTS) -> dict[QuestionKind, Prompt]:
     """`success.yaml` and so on of a folder; of those it lacks, ours.
 
     Raises:
         ConfigError: a file is not a prompt, or is for another kind of answer.
     """
     prompts = {}
-    for kind in Kind:
+    for kind in QuestionKind:
         path = folder / f"{kind}.yaml"
         path = path if path.is_file() else PROMPTS / path.name
         try:
@@ -235,7 +238,7 @@ def load_prompts(folder: Path = PROMPTS) -> dict[Kind, Prompt]:
         if not isinstance(data, Mapping):
             raise _no_prompt(path, type(data).__name__)
         prompt = build(Prompt, data, f"prompt {path.name}")
-        counts = {Kind.CHANGE: (0,), Kind.PROGRESS: range(2, 12)}.get(kind, (2,))
+        counts = {QuestionKind.CHANGE: (0,), QuestionKind.PROGRESS: range(2, 12)}.get(kind, (2,))
         if len(prompt.answers) not in counts:
             raise _no_prompt(path, f"{len(prompt.answers)} answers")
         prompts[kind] = prompt
@@ -273,7 +276,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedReply:
     """value or problem, and how sure; see `Answer`."""
 
     value: float | None
@@ -320,16 +323,16 @@ def _first(tokens: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return first
 
 
-def read(reply: Reply, prompt: Prompt) -> Reading:
+def read(reply: Reply, prompt: Prompt) -> ParsedReply:
     """What a reply says, in the terms of the module; never raises."""
     if not prompt.answers:
         return _number(reply)
     words = [_word(answer) for answer in prompt.answers]
     said, top = _word(reply.text), len(words) - 1
     if said not in words:
-        return Reading(None, f"{NOT_AN_ANSWER}: {reply.text[:60]!r}")
+        return ParsedReply(None, f"{NOT_AN_ANSWER}: {reply.text[:60]!r}")
     if not reply.first:
-        return Reading(words.index(said) / top)
+        return ParsedReply(words.index(said) / top)
     scores = dict.fromkeys(words, -math.inf)
     for token, logprob in reply.first.items():
         word = _word(token)
@@ -337,7 +340,9 @@ def read(reply: Reply, prompt: Prompt) -> Reading:
             scores[word] = float(np.logaddexp(scores[word], logprob))
     mass = math.fsum(math.exp(s) for s in scores.values())
     if mass < MIN_MASS or scores[said] == -math.inf:
-        return Reading(None, f"{NOT_AN_ANSWER}: only {mass:.2f} of the probability is on answers")
+        return ParsedReply(
+            None, f"{NOT_AN_ANSWER}: only {mass:.2f} of the probability is on answers"
+        )
     if len(words) == 2:  # a word that was not among the likeliest has at most what they leave over
         rest = 1.0 - math.fsum(math.exp(x) for x in reply.first.values())
         bound = min(*reply.first.values(), math.log(max(rest, 1e-12)), 0.0)
@@ -350,27 +355,27 @@ def read(reply: Reply, prompt: Prompt) -> Reading:
     else:
         seen = share[share > 0.0]
         sure = 1.0 + float(seen @ np.log(seen)) / math.log(len(words))
-    return Reading(min(max(value, 0.0), 1.0), sure=min(max(sure, 0.0), 1.0))
+    return ParsedReply(min(max(value, 0.0), 1.0), sure=min(max(sure, 0.0), 1.0))
 
 
-def both_orders(first: Reading, swapped: Reading) -> Reading:
+def both_orders(first: ParsedReply, swapped: ParsedReply) -> ParsedReply:
     """One preference of two readings of A-or-B; two that contradict each other are a tie."""
     if first.value is None or swapped.value is None:
-        return Reading(None, first.problem or swapped.problem)
+        return ParsedReply(None, first.problem or swapped.problem)
     b = first.value, 1.0 - swapped.value  # how sure that the second clip is nearer, each time
     value = 1.0 if min(b) > 0.5 else -1.0 if max(b) < 0.5 else 0.0
     if first.sure is None or swapped.sure is None:
-        return Reading(value)
-    return Reading(value, sure=(first.sure + swapped.sure) / 2)
+        return ParsedReply(value)
+    return ParsedReply(value, sure=(first.sure + swapped.sure) / 2)
 
 
-def _number(reply: Reply) -> Reading:
+def _number(reply: Reply) -> ParsedReply:
     """A signed percentage as a share."""
     found = re.fullmatch(r"([+\-\u2212]?)([0-9]{1,3}) ?%?\.?", reply.text.strip())
     if found is None or int(found[2]) > 100:
-        return Reading(None, f"{NOT_AN_ANSWER}: {reply.text[:60]!r}")
+        return ParsedReply(None, f"{NOT_AN_ANSWER}: {reply.text[:60]!r}")
     value = int(found[2]) / 100.0 * (1.0 if found[1] in ("", "+") else -1.0)
-    return Reading(value + 0.0, sure=None if reply.logprob is None else math.exp(reply.logprob))
+    return ParsedReply(value + 0.0, sure=None if reply.logprob is None else math.exp(reply.logprob))
 
 
 def _logprob(token: Mapping[str, Any]) -> float:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.reward.vlm.questions import Kind, Question, Reading
+from robot_rl.reward.vlm.questions import ParsedReply, Question, QuestionKind
 
 PROBE_SIDE = 56  # pixels of the grey picture of the first question
 GREY = np.full((PROBE_SIDE, PROBE_SIDE, 3), 128, np.uint8)
@@ -21,7 +21,7 @@ KEY_FIX = "give its key: reward.server.key_file=FILE or reward.server.key_env=NA
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """A POST; tokens: a guess at what it costs, rather high, where the server counts in tokens."""
 
     path: str
@@ -30,7 +30,7 @@ class Request:
     tokens: float = 0.0
 
 
-Exchange = Callable[[Request], Awaitable[tuple[Any, str]]]
+Exchange = Callable[[HttpRequest], Awaitable[tuple[Any, str]]]
 """Send, with all patience -> (decoded JSON, "") or (None, problem)."""
 Get = Callable[[str], Awaitable[tuple[int, bytes]]]
 """Fetch a path, once -> (status, body), or (0, the problem)."""
@@ -39,7 +39,7 @@ Get = Callable[[str], Awaitable[tuple[int, bytes]]]
 class Wire(Protocol):
     """A protocol; it remembers what it has found out about the server."""
 
-    def prompt_id(self, kind: Kind) -> str:
+    def prompt_id(self, kind: QuestionKind) -> str:
         """NAME@VERSION of what is asked: part of the author of a label."""
         ...
 
@@ -47,11 +47,11 @@ class Wire(Protocol):
         """Everything but model and pictures that an answer depends on."""
         ...
 
-    def request(self, question: Question, again: bool) -> Request:
+    def request(self, question: Question, again: bool) -> HttpRequest:
         """again: the first reply was no answer."""
         ...
 
-    def reading(self, question: Question, data: Any) -> tuple[Reading, str]:
+    def reading(self, question: Question, data: Any) -> tuple[ParsedReply, str]:
         """What the decoded reply says, and its words; never raises."""
         ...
 

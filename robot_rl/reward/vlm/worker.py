@@ -38,7 +38,15 @@ from numpy.typing import NDArray
 from robot_rl.errors import RobotRLError, SpecError, did_you_mean
 from robot_rl.reward.vlm.canary import Canary
 from robot_rl.reward.vlm.client import VlmClient
-from robot_rl.reward.vlm.questions import BUSY, DOWN, TIMEOUT, Answer, Kind, Question, integrate
+from robot_rl.reward.vlm.questions import (
+    BUSY,
+    DOWN,
+    TIMEOUT,
+    Answer,
+    Question,
+    QuestionKind,
+    integrate,
+)
 from robot_rl.store.review import VLM_SUCCESS
 from robot_rl.store.store import Store
 from robot_rl.types import PROGRESS, PROGRESS_CHANGE, SUCCESS_SCORE, Ending, EpisodeId, Label, Step
@@ -49,7 +57,7 @@ SOURCE = "vlm"
 HELD = " held"  # ends the author of what was filled in
 MAX_LOOKED_AT = 100  # episodes per turn: bounds the first turn after a restart
 MAX_FAILED = 10  # times that the server fails on one question, and then answers another
-WAYS = (Kind.PROGRESS, Kind.CHANGE)  # how progress may be asked
+WAYS = (QuestionKind.PROGRESS, QuestionKind.CHANGE)  # how progress may be asked
 FAILED = (TIMEOUT, BUSY, DOWN)  # of the server, or of this one question: who knows
 
 
@@ -91,7 +99,7 @@ class _Wanted:
     """A label that is missing. number: the label's step; frames: what is shown, oldest first."""
 
     id: EpisodeId
-    kind: Kind
+    kind: QuestionKind
     number: int
     frames: tuple[int, ...]
 
@@ -131,7 +139,7 @@ class RewardWorker:
             )
         self._store, self._client, self._canary, self._config = store, client, canary, config
         self._task, self._camera, self._now_s, self._stamp_ns = task, camera, now_s, stamp_ns
-        self._way = Kind(config.way)
+        self._way = QuestionKind(config.way)
         self._stride = max(round(config.period_s * store.spec.control_hz), 1)
         self._seq, self._finished = -1, list[EpisodeId]()
         self._done = set[EpisodeId]()
@@ -253,7 +261,7 @@ class RewardWorker:
         config = self._config
         have = {(x.author, x.kind, x.step) for x in self._store.labels(id_)}
         last = steps[-config.success_frames :] if config.success_frames else []
-        wanted = [_Wanted(id_, Kind.SUCCESS, s.step, (s.next_frame,)) for s in last]
+        wanted = [_Wanted(id_, QuestionKind.SUCCESS, s.step, (s.next_frame,)) for s in last]
         wanted += self._keyframes(id_, steps)
         wanted = [
             w
@@ -271,7 +279,9 @@ class RewardWorker:
             return []
         frames, start = sorted({s.next_frame for s in steps}), steps[0].frame
         chosen = sorted({*frames[self._stride - 1 :: self._stride], *frames[-1:]})
-        before = [start, *chosen[:-1]] if self._way is Kind.CHANGE else [start] * len(chosen)
+        before = (
+            [start, *chosen[:-1]] if self._way is QuestionKind.CHANGE else [start] * len(chosen)
+        )
         return [_Wanted(id_, self._way, f, (b, f)) for b, f in zip(before, chosen, strict=True)]
 
     def _frames(self, id_: EpisodeId) -> dict[int, NDArray[np.uint8]]:
@@ -329,7 +339,7 @@ class RewardWorker:
     def _verdict(
         self, id_: EpisodeId, steps: Sequence[Step], labels: Sequence[Label]
     ) -> list[Label]:
-        author, config = self._client.author(Kind.SUCCESS), self._config
+        author, config = self._client.author(QuestionKind.SUCCESS), self._config
         own = [x for x in labels if x.author == author]
         if not config.success_frames or any(x.kind == VLM_SUCCESS for x in own):
             return []
@@ -351,7 +361,7 @@ class RewardWorker:
         known = {x.step: x.value for x in labels if (x.kind, x.author) == (_LABEL[way], author)}
         if not known or any(x.author == author + HELD for x in labels):
             return []
-        if way is Kind.CHANGE:
+        if way is QuestionKind.CHANGE:
             asked = [w.number for w in self._keyframes(id_, steps)]
             curve = integrate([known.get(f) for f in asked])[1:]
             known = dict(zip(asked, curve, strict=True))
@@ -372,7 +382,7 @@ class RewardWorker:
 
 
 _LABEL = {
-    Kind.SUCCESS: SUCCESS_SCORE,
-    Kind.PROGRESS: PROGRESS,
-    Kind.CHANGE: PROGRESS_CHANGE,
+    QuestionKind.SUCCESS: SUCCESS_SCORE,
+    QuestionKind.PROGRESS: PROGRESS,
+    QuestionKind.CHANGE: PROGRESS_CHANGE,
 }
