@@ -6,7 +6,7 @@ never imports an implementation; configuration names it (`robot_rl.config.regist
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -102,6 +102,30 @@ class InputDevice(Protocol):
 
     def poll(self, state: RobotState) -> OperatorInput:
         """Read the device now; must not block."""
+        ...
+
+
+@runtime_checkable
+class HandDevice(InputDevice, Protocol):
+    """An input device in a person's hand, which can say more than what it commands."""
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Words of the buttons that are down."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why it does not drive; "" when it may."""
+        ...
+
+    @property
+    def present(self) -> bool:
+        """Whether somebody has it in their hand (beside a script that works on)."""
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until there is news, at most this long; True when there is."""
         ...
 
 
@@ -205,6 +229,16 @@ class Task(Protocol):
 
     def expert(self, skill: float) -> Expert:
         """The scripted expert; `skill` in [0, 1], 1 = always solves it."""
+        ...
+
+
+@runtime_checkable
+class Mirrored(Protocol):
+    """A task that looks the same in a mirror, left <-> right of the base (`learn.mirror`)."""
+
+    @property
+    def mirror(self) -> Mapping[str, Sequence[int]] | None:
+        """Part of the state -> signs of its entries; None with these settings."""
         ...
 
 

@@ -22,7 +22,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from robot_rl.errors import LinkError
 from robot_rl.link.config import LinkConfig
 
-NAMES = ("learner", "actor", "console")
+NAMES = ("learner", "actor")
 KEY_CHARS = 40  # Z85 of 32 bytes
 ZAP_DOMAIN = "robot-rl"
 

@@ -46,7 +46,6 @@ FRAME_BYTES = 1024  # more than what a frame and CURVE add to the weights
 MAX_SESSIONS = 64  # connections remembered; an evicted one is asked to say HELLO again
 ALLOWED: dict[str, tuple[type, ...]] = {
     "actor": (Hello, Rows, GetWeights, Status),
-    "console": (Hello, Status),
 }
 """role -> messages it may send."""
 

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from robot_rl.errors import RobotRLError
 from robot_rl.operate.calibration import Rest
@@ -34,6 +34,15 @@ class Source(Protocol):
         Raises:
             RobotRLError: what was heard makes no sense; counts as gone, and is told to the person.
         """
+        ...
+
+
+@runtime_checkable
+class WaitingSource(Source, Protocol):
+    """A source that can tell when it has news; the others are read at a fixed rate."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until something arrives, at most this long; True when it has."""
         ...
 
 
@@ -117,13 +126,9 @@ class HeldDevice:
         return replace(value, driving=True, action=action, driver=Driver.RECOVERY)
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until the source has news, at most this long; True when it has.
-
-        Only for sources that can tell (`wait` of their own): the others are read at a fixed rate.
-        """
-        wait = getattr(self.source, "wait", None)
-        if wait is not None:
-            return bool(wait(timeout_s))
+        """Sleep until the source has news, at most this long; True when it is known to have."""
+        if isinstance(self.source, WaitingSource):
+            return self.source.wait(timeout_s)
         time.sleep(timeout_s)
         return False
 

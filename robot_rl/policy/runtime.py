@@ -7,7 +7,7 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import safetensors.torch
@@ -58,6 +58,16 @@ class ActorMaker(Protocol):
         ...
 
 
+@runtime_checkable
+class ExploresGripper(Protocol):
+    """A config whose policy tries the gripper at random now and then."""
+
+    @property
+    def gripper_epsilon(self) -> float:
+        """How often: a share of the ticks."""
+        ...
+
+
 class PolicyRuntime:
     """Runs the newest weights, one observation at a time.
 
@@ -78,7 +88,7 @@ class PolicyRuntime:
     ) -> None:
         self._spec, self._net, self._base = spec, algo.make_actor(spec), base
         self._plan: deque[NDArray[np.float32]] = deque()
-        self._epsilon = float(getattr(algo, "gripper_epsilon", 0.0))
+        self._epsilon = algo.gripper_epsilon if isinstance(algo, ExploresGripper) else 0.0
         self._generator = torch.Generator().manual_seed(seed)
         self._tensors = self._net.init(torch.Generator().manual_seed(0))
         self._version = -1

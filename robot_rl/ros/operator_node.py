@@ -15,7 +15,7 @@ from std_msgs.msg import Bool
 
 from robot_rl.errors import LinkError
 from robot_rl.operate.devices import make_operator
-from robot_rl.ports import InputDevice, OperatorInput, Task
+from robot_rl.ports import HandDevice, InputDevice, OperatorInput, Task
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, Newest, publisher
 from robot_rl.ros.ports import RosClock
@@ -101,6 +101,7 @@ class OperatorNode:
 
     def __init__(self, shell: Shell, task: Task, device: InputDevice) -> None:
         self._shell, self._device = shell, device
+        self._hand = device if isinstance(device, HandDevice) else None
         self._reader = StateReader(shell, tracked_objects(task))
         self._episodes = Newest(shell.node, topics.OPERATOR_EPISODE)
         self._joy = publisher(shell.node, topics.OPERATOR_JOY)
@@ -136,7 +137,7 @@ class OperatorNode:
         away = self._person is not None and self._person.hands_off
         value, age_s = OperatorInput(False, self._still), 0.0
         said = self._device.poll(state) if state is not None else value
-        if "hold" in getattr(self._device, "held", ()):
+        if self._hand is not None and "hold" in self._hand.held:
             self._hold.poll()  # the pad's own button, in a reset, too; again while it is down
         if state is not None and self._call.active and not away:
             value = said
@@ -150,11 +151,11 @@ class OperatorNode:
 
     def _tell(self) -> None:
         """Why the device does not drive; whether there is a person beside the script."""
-        present = bool(getattr(self._device, "present", False))
+        present = self._hand is not None and self._hand.present
         if present != self._present:
             self._present = present
             self._presence.publish(Bool(data=present))
-        problem = getattr(self._device, "problem", "")
+        problem = self._hand.problem if self._hand is not None else ""
         if problem != self._problem:
             self._problem = problem
             self._problems.publish(convert.text_to(problem))
@@ -175,13 +176,12 @@ class OperatorNode:
 
     def _pause(self, until_s: float) -> bool:
         """Sleep to a deadline of the run's clock; True when the device had news before."""
-        wait = getattr(self._device, "wait", None)
-        if wait is None:
+        if self._hand is None:
             self._clock.sleep_until_s(until_s)
             return False
         self._clock.give_until_s(until_s)
         while self._shell.running and not self._clock.has_reached(until_s):
-            if wait(0.0 if self._clock.is_simulated else NEWS_S):
+            if self._hand.wait(0.0 if self._clock.is_simulated else NEWS_S):
                 return True
             self._clock.doze(NEWS_S)
         return False

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -297,11 +296,11 @@ class SimNode:
 class _Cameras:
     """Renders at `camera_hz` of run time."""
 
-    def __init__(self, shell: Shell, robot: MujocoRobot, task: object) -> None:
+    def __init__(self, shell: Shell, robot: MujocoRobot, task: Any) -> None:
         from robot_rl_sim.camera import MujocoCamera  # needs OpenGL, so only when asked for
 
         self._period_s, self._due_s = 1.0 / shell.params["camera_hz"], 0.0
-        names: Sequence[str] = getattr(task, "images", ())
+        names = task.spec.cameras
         if not names:
             raise SetupError(
                 "camera_hz is set, but this task has no cameras",
@@ -309,7 +308,7 @@ class _Cameras:
                 got=f"task.images = {list(names)}",
                 fix="set task.images=[wrist,front], or camera_hz=0",
             )
-        size = task.image_size  # type: ignore[attr-defined]
+        size = task.image_size
         self._sources: list[tuple[Camera, str]] = [
             (MujocoCamera(robot, name, size), f"{name}_color_optical_frame") for name in names
         ]

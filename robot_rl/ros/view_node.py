@@ -107,7 +107,7 @@ class ViewNode:
         self._problem = Newest(node, topics.OPERATOR_PROBLEM)
         self._services = {k: Caller(node, v.name, CALL_S) for k, v in SERVICES.items()}
         self._cameras: dict[str, Mirrored | Received] = {
-            name: Received(shell, name) for name in getattr(task, "images", ())
+            name: Received(shell, name) for name in task.spec.cameras
         }
         if mirror is not None:
             self._cameras["video"] = Mirrored(mirror, self._reader.read)

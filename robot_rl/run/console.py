@@ -56,7 +56,7 @@ def about(experiment: Experiment) -> dict[str, Any]:
     of that size shows what the network sees.
     """
     task = experiment.task
-    images = list(getattr(task, "images", ()))
+    images = task.spec.cameras
     shapes = {name: task.spec.observation[f"image/{name}"].shape for name in images}
     return {
         "task": task.name,

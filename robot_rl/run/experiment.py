@@ -23,6 +23,7 @@ from robot_rl.config.registry import build, resolve
 from robot_rl.control.session import TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.ports import Mirrored
 from robot_rl.tasks.gym import GymTask
 
 if TYPE_CHECKING:
@@ -141,18 +142,24 @@ class Experiment:
         spec = self.task.spec
         if self.planner is None:
             return spec
-        noise = self.algo.noise_size(spec) if hasattr(self.algo, "noise_size") else 0
+        from robot_rl.learn.algos.base import ChoosesNoise
+
+        noise = self.algo.noise_size(spec) if isinstance(self.algo, ChoosesNoise) else 0
         return spec.with_base(self.planner.ahead, noise)
 
     @property
     def mirror_signs(self) -> Mapping[str, Sequence[int]] | None:
         """Signs of each part of the state, left <-> right; None from a task that says none."""
-        return getattr(self.task, "mirror", None)
+        return self.task.mirror if isinstance(self.task, Mirrored) else None
 
     @cached_property
     def planner(self) -> BaseConfig | None:
         """The base whose plan is recorded with each frame; None if the algorithm runs it itself."""
-        return None if self.base is None or hasattr(self.algo, "on") else self.base
+        if self.base is None:
+            return None
+        from robot_rl.learn.algos.base import RunsBase
+
+        return None if isinstance(self.algo, RunsBase) else self.base
 
     @cached_property
     def algo(self) -> Any:
@@ -166,11 +173,15 @@ class Experiment:
         Raises:
             ConfigError: it needs a base, and there is none that it can run.
         """
+        from robot_rl.learn.algos.base import BoundsValue, RunsBase
+
         algo = self.algo
-        if getattr(algo, "value_range", None) is not None:
+        if isinstance(algo, BoundsValue) and algo.value_range is not None:
             bounds = self.reward.value_range(algo.value_range, algo.gamma)
-            algo = dataclasses.replace(algo, value_range=bounds)
-        return algo.on(self.base, self.task.spec, self.seed) if hasattr(algo, "on") else algo
+            algo = dataclasses.replace(algo, value_range=bounds)  # type: ignore[type-var]
+        if isinstance(algo, RunsBase):
+            return algo.on(self.base, self.task.spec, self.seed)
+        return algo
 
     @cached_property
     def link(self) -> Any:

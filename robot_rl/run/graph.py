@@ -83,7 +83,7 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
         return real_graph(config, run_dir)
     if with_console(experiment) and not experiment.operator.with_script:
         config = dataclasses.replace(config, unattended=False)  # a person is there to look
-    if not config.camera_hz and getattr(experiment.task, "images", ()):
+    if not config.camera_hz and experiment.task.spec.cameras:
         rate_hz = FRAMES_PER_TICK * experiment.task.spec.control_hz
         config = dataclasses.replace(config, camera_hz=rate_hz)
     return sim_graph(config, run_dir)

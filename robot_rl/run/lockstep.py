@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.control.arbiter import Arbiter
-from robot_rl.control.gym_loop import GymRig, GymLoop
+from robot_rl.control.gym_loop import GymLoop, GymRig
 from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.session import Session
 from robot_rl.errors import SetupError

@@ -11,7 +11,7 @@ from robot_rl.errors import ConfigError
 from robot_rl.link.auth import load_keys, require_key_folder
 from robot_rl.link.config import LinkConfig
 from robot_rl.policy.base.own import base_of_run
-from robot_rl.policy.base.served import PolicyServer, key_folder, serve
+from robot_rl.policy.base.served import BatchPolicy, PolicyServer, key_folder, serve
 from robot_rl.run.experiment import Experiment
 
 
@@ -58,7 +58,7 @@ def serve_run(
             fix="add base=lerobot base.path=FOLDER, or give a run of algo=bc_flow and no overrides",
         )
     policy: Any = base.open(experiment.task.spec, experiment.seed)
-    if not hasattr(policy, "sample_many"):
+    if not isinstance(policy, BatchPolicy):
         raise ConfigError(
             "this base cannot be served once more",
             expected="base=flow, base=act, base=lerobot",

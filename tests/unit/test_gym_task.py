@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from robot_rl.control.gym_loop import GymRig, GymLoop
+from robot_rl.control.gym_loop import GymLoop, GymRig
 from robot_rl.errors import ConfigError, RobotRLError, SetupError, SpecError
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig

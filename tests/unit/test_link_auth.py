@@ -15,7 +15,7 @@ from robot_rl.link.config import LinkConfig
 
 
 def test_secrets_are_private_and_pairs_belong_together(tmp_path: Path) -> None:
-    files = make_keys(tmp_path / "keys", ("learner", "actor-left", "console"))
+    files = make_keys(tmp_path / "keys", ("learner", "actor-left", "policy"))
     assert len(files) == 6
     for path in files:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -47,10 +47,10 @@ def test_missing_readable_and_damaged_keys_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LinkError, match="chmod 600"):
         load_keys(tmp_path, "actor")
     secret.chmod(0o600)
-    (tmp_path / "console.public").write_text("not a key")
-    with pytest.raises(LinkError, match=r"console\.public is damaged"):
+    (tmp_path / "policy.public").write_text("not a key")
+    with pytest.raises(LinkError, match=r"policy\.public is damaged"):
         load_keys(tmp_path, "actor")
-    (tmp_path / "console.public").unlink()
+    (tmp_path / "policy.public").unlink()
     (tmp_path / "learner.public").unlink()
     with pytest.raises(LinkError, match=r"copy learner\.public"):
         load_keys(tmp_path, "actor").public_of("learner")

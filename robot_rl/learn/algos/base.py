@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.cpu import need_compiler
 from robot_rl.nets.encoder import random_shift
 from robot_rl.nets.observation import ObservationNet
+from robot_rl.policy.base.spec import BaseConfig
 from robot_rl.policy.runtime import DrivingNet
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
@@ -87,6 +88,43 @@ class AlgorithmConfig(Protocol):
 
     def make_actor(self, spec: Spec) -> DrivingNet:
         """The network that `Algorithm.actor_state` fills."""
+        ...
+
+
+@runtime_checkable
+class RunsBase(Protocol):
+    """A config whose algorithm runs the base policy itself, instead of reading its plan."""
+
+    def on(self, base: BaseConfig | None, spec: Spec, seed: int) -> AlgorithmConfig:
+        """The same with the base.
+
+        Raises:
+            ConfigError: there is no base, or none that it can run.
+        """
+        ...
+
+
+@runtime_checkable
+class ChoosesNoise(Protocol):
+    """A config whose policy chooses the noise from which a base policy samples."""
+
+    def noise_size(self, spec: Spec) -> int:
+        """Numbers in one decision."""
+        ...
+
+
+@runtime_checkable
+class BoundsValue(Protocol):
+    """A config whose critic keeps its value within bounds."""
+
+    @property
+    def value_range(self) -> tuple[float, float] | None:
+        """Lowest and highest value; None = any."""
+        ...
+
+    @property
+    def gamma(self) -> float:
+        """Discount of a step."""
         ...
 
 

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import zmq
@@ -54,6 +54,7 @@ NOISE = "noise"
 NUMBER = struct.Struct("<Q")
 
 
+@runtime_checkable
 class BatchPolicy(Protocol):
     """What can be served; `policy.base.own`, `policy.base.lerobot.LeRobotBase`."""
 
