@@ -32,13 +32,13 @@ class ProgressBar:
             from rich.progress import (
                 BarColumn,
                 MofNCompleteColumn,
-                ProgressBar,
+                Progress,
                 TextColumn,
                 TimeRemainingColumn,
             )
 
             columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self._bar = ProgressBar(TextColumn("{task.description}"), *columns)
+            self._bar = Progress(TextColumn("{task.description}"), *columns)
             self._bar.add_task(self._what, total=None)
             self._bar.start()
         return self

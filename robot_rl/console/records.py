@@ -44,10 +44,11 @@ class Records:
     """The store of a run; may not be there yet when the console starts before the run.
 
     Args:
-        mirror: makes the `robot_rl_sim.mirror.Mirror` that draws the scenes of a simulated run.
+        mirror: makes the `robot_rl_sim.mirror.Mirror` that draws the scenes of a simulated run;
+            None: they are not drawn.
     """
 
-    def __init__(self, run_dir: Path, mirror: Callable[[], Any]) -> None:
+    def __init__(self, run_dir: Path, mirror: Callable[[], Any] | None = None) -> None:
         self._run_dir, self._make_mirror = run_dir, mirror
         self._store: Store | None = None
         self._learner_store: Store | None = None
@@ -177,7 +178,7 @@ class Records:
         """
         if camera == SCENE:
             state = self._scenes.state(id_.episode, frame)
-            if state is None:
+            if state is None or self._make_mirror is None:
                 raise _missing(id_, f"frame {frame} of '{camera}'")
             return _jpeg(self._artist.submit(self._draw, state).result())
         with self._turn:
@@ -192,6 +193,7 @@ class Records:
     def _draw(self, state: RobotState) -> NDArray[np.uint8]:
         """The scene, by the mirror that also draws the console's own picture."""
         if self._mirror is None:
+            assert self._make_mirror is not None
             self._mirror = self._make_mirror()
         return self._mirror.picture(state)
 

@@ -175,10 +175,10 @@ class Experiment:
         """
         from robot_rl.learn.algos.base import BoundsValue, RunsBase
 
-        algo = self.algo
+        algo: Any = self.algo
         if isinstance(algo, BoundsValue) and algo.value_range is not None:
             bounds = self.reward.value_range(algo.value_range, algo.gamma)
-            algo = dataclasses.replace(algo, value_range=bounds)  # type: ignore[type-var]
+            algo = dataclasses.replace(self.algo, value_range=bounds)
         if isinstance(algo, RunsBase):
             return algo.on(self.base, self.task.spec, self.seed)
         return algo

@@ -181,12 +181,15 @@ class Served:
     def __init__(self, run_dir: Path) -> None:
         from robot_rl.console.access import Role
         from robot_rl.console.serve import server_of
+        from robot_rl.run.console import about
+        from robot_rl.run.experiment import Experiment
 
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         os.environ["ROBOT_RL_DISK_RESERVE_BYTES"] = "0"
-        self.server, self.access = server_of(run_dir, "127.0.0.1", port)
+        run = Experiment.load(run_dir)
+        self.server, self.access = server_of(run_dir, "127.0.0.1", port, about(run), run.mirror)
         self.url = f"http://127.0.0.1:{port}"
         self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
             f"{self.url}/enter?token={self.access.invite(Role(role))}"

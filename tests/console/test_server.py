@@ -371,7 +371,9 @@ def test_a_simulated_run_without_cameras_is_drawn_when_somebody_looks(tmp_path: 
 
     chosen = ["experiment=reach", "train.demos=1", f"run_dir={tmp_path / 'run'}"]
     record(Experiment.compose(chosen))
-    records, id_ = Records(tmp_path / "run"), EpisodeId("run", "actor-0", 0)
+    run_dir = tmp_path / "run"
+    records = Records(run_dir, Experiment.load(run_dir).mirror)
+    id_ = EpisodeId("run", "actor-0", 0)
     assert records.episode(id_)["cameras"] == ["scene"]
     count = len(records.episode(id_)["steps"])
     first, last = (records.picture(id_, k, "scene") for k in (0, count))
@@ -502,10 +504,10 @@ def test_the_verbs_print_and_open_links_to_their_page(
 ) -> None:
     opened: list[str] = []
 
-    def serve(_run: Path, host: str, port: int, started: Any) -> None:
+    def serve_run(_run: Path, host: str, port: int, started: Any) -> None:
         started(lambda role: f"a-token-of-an-{role}")
 
-    monkeypatch.setattr("robot_rl.console.serve.serve", serve)
+    monkeypatch.setattr("robot_rl.run.console.serve_run", serve_run)
     monkeypatch.setattr("robot_rl.cli.console.check_free", lambda host, port: None)
     monkeypatch.setattr("webbrowser.open", opened.append)
     assert main([verb, str(run_dir), "--port", "8123"]) == 0
@@ -520,7 +522,7 @@ def test_the_review_takes_a_port_beside_the_console_of_a_run_that_is_going(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ports: list[int] = []
-    monkeypatch.setattr("robot_rl.console.serve.serve", lambda *args: ports.append(args[2]))
+    monkeypatch.setattr("robot_rl.run.console.serve_run", lambda *args: ports.append(args[2]))
     with socket.socket() as console:
         console.bind(("127.0.0.1", 0))
         console.listen()

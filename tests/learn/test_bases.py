@@ -27,6 +27,7 @@ from robot_rl.policy.base.schedule import ChunkSchedule
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.run.experiment import Experiment
+from robot_rl.run.parts import policy_of
 from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
 from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import Store
@@ -508,7 +509,7 @@ def test_from_a_base_to_a_student_to_a_run_without_the_base(tmp_path: Path) -> N
 def test_a_base_that_is_not_there_is_named(words: list[str], match: str) -> None:
     pytest.importorskip("robot_rl_sim")
     with pytest.raises(ConfigError, match=match):
-        PolicyRuntime.of(Experiment.compose(["experiment=reach", *words]))
+        policy_of(Experiment.compose(["experiment=reach", *words]))
 
 
 def test_a_run_of_another_algorithm_is_no_base(tmp_path: Path) -> None:
@@ -517,7 +518,7 @@ def test_a_run_of_another_algorithm_is_no_base(tmp_path: Path) -> None:
     for base in ("flow", "act"):
         words = ["experiment=reach", f"base={base}", f"base.run={folder}"]
         with pytest.raises(ConfigError, match="no such chunk policy"):
-            PolicyRuntime.of(Experiment.compose(words))
+            policy_of(Experiment.compose(words))
 
 
 def test_the_other_kind_of_base_is_named(tmp_path: Path) -> None:
@@ -525,9 +526,7 @@ def test_the_other_kind_of_base_is_named(tmp_path: Path) -> None:
     words = ["experiment=reach", "algo=bc_act", f"run_dir={tmp_path / 'act'}"]
     folder = Experiment.compose(words).save()
     with pytest.raises(ConfigError, match="base=act uses it"):
-        PolicyRuntime.of(
-            Experiment.compose(["experiment=reach", "base=flow", f"base.run={folder}"])
-        )
+        policy_of(Experiment.compose(["experiment=reach", "base=flow", f"base.run={folder}"]))
     noise = ["experiment=reach", "base=act", f"base.run={folder}", "algo=dsrl"]
     with pytest.raises(ConfigError, match="base=flow"):
-        PolicyRuntime.of(Experiment.compose(noise))
+        policy_of(Experiment.compose(noise))

@@ -52,7 +52,7 @@ def test_only_the_objects_are_gone(tmp_path: Path) -> None:
     from robot_rl.reward.success.staged import without_objects
 
     good, poor = recorded(tmp_path)
-    (empty,) = without_objects(tmp_path, [good, poor])
+    (empty,) = without_objects(tmp_path, [good, poor], Experiment.load(tmp_path).mirror)
     assert empty.id == good.id and not empty.success and not empty.shows.any()
     before, after = good.images["image/front"], empty.images["image/front"]
     assert after.shape == before.shape
@@ -65,4 +65,4 @@ def test_a_run_without_scenes_has_none(tmp_path: Path) -> None:
 
     films = recorded(tmp_path)
     (tmp_path / "scenes.bin").unlink()
-    assert without_objects(tmp_path, films) == []
+    assert without_objects(tmp_path, films, Experiment.load(tmp_path).mirror) == []

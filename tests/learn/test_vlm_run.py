@@ -11,10 +11,10 @@ import pytest
 
 from robot_rl.bench.vlm_standin import MODEL, Following, StandIn, Truth, serving
 from robot_rl.cli.main import main
-from robot_rl.learn.learner import Learner
 from robot_rl.reward.preference.train import reels
 from robot_rl.reward.vlm.prefer import asking
 from robot_rl.run.experiment import Experiment
+from robot_rl.run.parts import learner_of
 from robot_rl.store.review import VLM_SUCCESS
 from robot_rl.store.store import Store
 from robot_rl.types import Step
@@ -82,7 +82,7 @@ def test_practice_is_unlabelled_until_the_model_has_looked(store: tuple[Store, E
         assert said == (sum(true[-5:]) >= 3)
     demos = made.episodes(purpose="demo")
     assert all(s.reward is not None for s in made.steps(demos[0].id))
-    learner = Learner.of(experiment, made)
+    learner = learner_of(experiment, made)
     learner.ingest()
     assert learner.replay.len_online == sum(len(made.steps(s.id)) for s in episodes)
     held = {x.step for x in made.labels(episodes[0].id) if x.author.endswith(" held")}
@@ -144,13 +144,16 @@ def test_preferences_of_a_model_become_a_reward(tmp_path: Path) -> None:
     assert told["asked"] == 20 and told["answers"] > 5
     assert (worth / "preference.safetensors").is_file()
 
+    mirror = Experiment.load(mixed).mirror
     with Store(mixed / "store.sqlite") as store:
         reel = next(iter(reels(store, ["state"])))
     pairs, answers = [((reel, 0), (reel, t)) for t in range(1, 6)], []
     for protocol in ("chat", "heads"):  # one reward model or another: the same to who asks
         with (
             serving(StandIn(knows, protocol=protocol)) as url,
-            asking(mixed, server=url, model=MODEL, task="go", protocol=protocol) as judge,
+            asking(
+                mixed, (), mirror, server=url, model=MODEL, task="go", protocol=protocol
+            ) as judge,
         ):
             answers.append(judge(pairs))
     assert answers[0] == answers[1] and set(answers[0]) == {-1.0, 1.0}

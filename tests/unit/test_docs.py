@@ -98,3 +98,10 @@ def test_constraints_pin_what_pyproject_asks_for() -> None:
     assert names <= set(pins), names - set(pins)
     assert pins["torch"] == "2.13.0"
     assert not any("+" in version for version in pins.values())
+
+
+def test_the_reading_path_is_short_and_in_the_order_of_the_data_flow() -> None:
+    text = (ROOT / "README.md").read_text().split("## Reading path")[1].split("\n## ")[0]
+    files = [ROOT / name for name in re.findall(r"^\| \[`[^`]+`\]\(([^)]+)\)", text, re.MULTILINE)]
+    assert len(files) >= 8
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 3000
