@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,6 +229,15 @@ class Task(Protocol):
 
     def expert(self, skill: float) -> Expert:
         """The scripted expert; `skill` in [0, 1], 1 = always solves it."""
+        ...
+
+
+@runtime_checkable
+class FitsRobot(Protocol):
+    """A task that depends on the robot: on what its gripper can do."""
+
+    def with_robot(self, robot: Any) -> Any:
+        """The same task for a `robots.Robot`."""
         ...
 
 

@@ -98,12 +98,13 @@ def _rerun(
 
 
 def _robot_type(run: Path) -> str:
-    """Name of the robot's limits in a run folder, e.g. panda; "" when nothing says it."""
+    """Name of the robot of a run folder, e.g. fr3; "" when nothing says it."""
     import yaml
 
     path = run / "config.yaml"
     config: Any = yaml.safe_load(path.read_text()) if path.is_file() else {}
-    return str((config.get("safety") or {}).get("name", ""))
+    said = config.get("robot") or config.get("safety") or {}  # runs from before robots had files
+    return str(said.get("name", ""))
 
 
 FORMATS: dict[str, Write] = {"lerobot": _lerobot, "mcap": _mcap, "rerun": _rerun}

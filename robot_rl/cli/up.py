@@ -19,7 +19,7 @@ Ctrl-C stops them in order, the arm last. The learner is its own process: robot-
 """
 EXAMPLES = """
 robot-rl up experiment=peg_insert
-robot-rl up ros=real safety=panda               beside a real arm's own driver
+robot-rl up ros=real robot=panda                beside a real arm's own driver
 robot-rl up ros.with_actor=false                the actor in a terminal of its own
 robot-rl up experiment=peg_insert --print       show the graph, start nothing (needs no ROS)
 """

@@ -26,8 +26,8 @@ REGISTRY: dict[str, dict[str, type]] = {}
 """group -> name -> dataclass, e.g. REGISTRY["task"]["peg_insert"]."""
 
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
+    "robot": ("robot_rl.robots",),
     "task": ("robot_rl.tasks",),
-    "safety": ("robot_rl.safety.limits",),
     "operator": ("robot_rl.operate", "robot_rl.ros.input_config"),
     "reward": ("robot_rl.reward.config",),
     "link": ("robot_rl.link.config",),

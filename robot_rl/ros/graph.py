@@ -14,6 +14,7 @@ from typing import Any
 
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.robots import Fr3, Robot
 from robot_rl.ros import parameters
 from robot_rl.ros.parameters import Value
 
@@ -143,7 +144,7 @@ class SimGraphConfig:
 class RealGraphConfig:
     """Our nodes beside a real robot's own driver and cameras, which bring their own launch file.
 
-    remaps: our topic -> the driver's (see the robot's profile), applied to every node.
+    remaps: our topic -> the driver's, where it is another than the robot's own file says.
     """
 
     namespace: str = ""
@@ -168,14 +169,22 @@ def _spec(
     kind: str,
     config: SimGraphConfig | RealGraphConfig,
     run_dir: str,
+    robot: Robot,
     params: Mapping[str, Value],
     *,
     critical: bool = True,
 ) -> NodeSpec:
     """One node of the graph; parameters of the configuration win over the graph's own."""
-    own = {"run_dir": run_dir} if "run_dir" in parameters.table(kind) else {}
+    said: dict[str, Value] = {
+        "run_dir": run_dir,
+        "joint_names": list(robot.joint_names),
+        "finger_joint_names": list(robot.gripper.fingers),
+    }
+    own = {name: value for name, value in said.items() if name in parameters.table(kind)}
     merged = parameters.check(kind, {**own, **params, **config.nodes.get(kind, {})})
-    remaps = config.remaps if isinstance(config, RealGraphConfig) else {}
+    remaps: dict[str, str] = {}
+    if isinstance(config, RealGraphConfig):
+        remaps = {**robot.topics, **config.remaps}
     return NodeSpec(
         module=NODES_MODULE,
         kind=kind,
@@ -197,41 +206,47 @@ def _with_images(spec: NodeSpec) -> NodeSpec:
     return replace(spec, env={**spec.env, PROFILE_VARIABLE: IMAGE_PROFILE})
 
 
-def sim_graph(config: SimGraphConfig, run_dir: str) -> Graph:
+def sim_graph(config: SimGraphConfig, run_dir: str, robot: Robot | None = None) -> Graph:
     """Simulated arm: sim, gate, watchdog, operator, actor - all on the simulator's clock.
 
     Args:
         run_dir: run folder (`Experiment.save`) that the nodes read task, limits and operator from.
+        robot: whose joints the nodes speak of; None = an FR3.
     """
-    sim_time: dict[str, Value] = {"use_sim_time": True}
+    arm, sim_time = robot or Fr3(), {"use_sim_time": True}
     nodes = [
         _spec(
-            "sim", config, run_dir, {"rtf": config.real_time_factor, "camera_hz": config.camera_hz}
+            "sim",
+            config,
+            run_dir,
+            arm,
+            {"rtf": config.real_time_factor, "camera_hz": config.camera_hz},
         ),
-        _spec("gate", config, run_dir, sim_time),
-        _spec("watchdog", config, run_dir, {}),  # wall time on purpose: it trusts no clock
-        _spec("operator", config, run_dir, sim_time | {"unattended": config.unattended}),
+        _spec("gate", config, run_dir, arm, sim_time),
+        _spec("watchdog", config, run_dir, arm, {}),  # wall time on purpose: it trusts no clock
+        _spec("operator", config, run_dir, arm, sim_time | {"unattended": config.unattended}),
     ]
     if config.with_view:
-        nodes.append(_spec("view", config, run_dir, sim_time, critical=False))
+        nodes.append(_spec("view", config, run_dir, arm, sim_time, critical=False))
     if config.with_actor:
-        nodes.append(_spec("actor", config, run_dir, sim_time))
+        nodes.append(_spec("actor", config, run_dir, arm, sim_time))
     if config.camera_hz > 0:
         return tuple(_with_images(spec) for spec in nodes)
     return tuple(nodes)
 
 
-def real_graph(config: RealGraphConfig, run_dir: str) -> Graph:
-    """Real arm: gate, watchdog, operator, actor, on ROS system time."""
+def real_graph(config: RealGraphConfig, run_dir: str, robot: Robot | None = None) -> Graph:
+    """Real arm: gate, watchdog, operator, actor, on ROS system time. Arguments: as `sim_graph`."""
+    arm = robot or Fr3()
     nodes = [
-        _spec("gate", config, run_dir, {}),
-        _spec("watchdog", config, run_dir, {"stop_service": config.stop_service}),
-        _spec("operator", config, run_dir, {"unattended": False}),
+        _spec("gate", config, run_dir, arm, {}),
+        _spec("watchdog", config, run_dir, arm, {"stop_service": config.stop_service}),
+        _spec("operator", config, run_dir, arm, {"unattended": False}),
     ]
     if config.with_view:
-        nodes.append(_spec("view", config, run_dir, {}, critical=False))
+        nodes.append(_spec("view", config, run_dir, arm, {}, critical=False))
     if config.with_actor:
-        nodes.append(_spec("actor", config, run_dir, {"sim_name": "", "ask_reset": True}))
+        nodes.append(_spec("actor", config, run_dir, arm, {"sim_name": "", "ask_reset": True}))
     return tuple(nodes)
 
 

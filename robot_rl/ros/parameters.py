@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.robots import Fr3
 
 Value = bool | int | float | str | list[str]
 
@@ -48,17 +49,18 @@ class Parameter:
         return value
 
 
+FR3 = Fr3()  # the robot unless a run says another
 _RUN = Parameter("run_dir", "", "run folder: task, limits and operator are read from it")
 _BASE = Parameter("base_frame", "base", "frame of poses and targets (REP-105 name of the arm)")
 _TCP = Parameter("tcp_frame", "tcp", "frame of the wrench")
 _ARM = Parameter(
     "joint_names",
-    [f"fr3_joint{i}" for i in range(1, 8)],
+    [*FR3.joint_names],
     "arm joints, in the order that `RobotState` uses",
 )
 _FINGERS = Parameter(
     "finger_joint_names",
-    ["fr3_finger_joint1", "fr3_finger_joint2"],
+    [*FR3.gripper.fingers],
     "finger joints; the gripper width is their sum",
 )
 _TOLERANCE = Parameter(

@@ -29,6 +29,7 @@ from std_msgs.msg import Bool
 
 from robot_rl.errors import LinkError, RobotRLError, SetupError
 from robot_rl.ports import Camera, ResetPlan
+from robot_rl.robots import Robot
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.release import REAL_TIME, Release
@@ -49,10 +50,10 @@ CAMERA_FOVY_RAD = 0.8  # only for camera_info when the camera does not say
 class SimNode:
     """Glue between `MujocoRobot` and the topics."""
 
-    def __init__(self, shell: Shell, task: Any, seed: int) -> None:
+    def __init__(self, shell: Shell, task: Any, robot: Robot, seed: int) -> None:
         self.shell, self.task = shell, task
         p = self.params = shell.params
-        self.robot = MujocoRobot(self.task)  # type: ignore[arg-type]  # tasks of a sim are SimTasks
+        self.robot = MujocoRobot(task, robot)
         self.robot.reset(self._plan(seed))
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
         self._release = None if p["rtf"] else Release()

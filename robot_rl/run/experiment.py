@@ -23,7 +23,7 @@ from robot_rl.config.registry import build, resolve
 from robot_rl.control.session import TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
-from robot_rl.ports import Mirrored
+from robot_rl.ports import FitsRobot, Mirrored
 from robot_rl.tasks.gym import GymTask
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from robot_rl.policy.base.spec import BaseConfig
     from robot_rl.ports import Task
     from robot_rl.reward.config import RewardConfig
+    from robot_rl.robots import Robot
     from robot_rl.ros.graph import RealGraphConfig, SimGraphConfig
     from robot_rl.safety.limits import Limits
     from robot_rl.spec import Spec
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 RUNTIMES = ("lockstep", "ros")
 
 GROUPS = (
+    "robot",
     "task",
     "safety",
     "operator",
@@ -100,15 +102,36 @@ class Experiment:
         return cls(top.name, top.seed, top.runtime, run_dir, plain)
 
     @cached_property
+    def robot(self) -> Robot:
+        """Which arm (group `robot`); runs from before it: an FR3."""
+        return resolve("robot", self.config.get("robot") or {"name": "fr3"})
+
+    @cached_property
     def task(self) -> Task:
-        """What is to be learned (group `task`)."""
-        return self._section("task")
+        """What is to be learned (group `task`), with this robot."""
+        task = self._section("task")
+        return task.with_robot(self.robot) if isinstance(task, FitsRobot) else task
 
     @cached_property
     def limits(self) -> Limits:
-        """What the gate allows: the robot's limits (group `safety`) in the task's workspace."""
-        limits: Limits = self._section("safety")
-        return limits.narrow_to(self.task)
+        """What the gate allows: the robot's limits (section `safety`) in the task's workspace.
+
+        Raises:
+            ConfigError: they are another robot's.
+        """
+        from robot_rl.safety.limits import Limits
+
+        given = dict(self.config.get("safety") or {})
+        name = given.pop("name", self.robot.name)
+        if "robot" in self.config and name != self.robot.name:
+            raise ConfigError(
+                "the limits are another robot's",
+                expected=f"safety.name={self.robot.name}",
+                got=f"safety.name={name}",
+                fix=f"robot={name} chooses the robot with its limits",
+            )
+        derived = dataclasses.asdict(Limits.of(self.robot))
+        return build(Limits, derived | given, "safety").narrow_to(self.task)
 
     @cached_property
     def operator(self) -> Any:
@@ -207,7 +230,7 @@ class Experiment:
         from robot_rl_sim.mirror import Mirror
 
         task: Any = self.task
-        return Mirror(task, camera, height, width)
+        return Mirror(task, self.robot, camera, height, width)
 
     @cached_property
     def learner(self) -> LearnerConfig:

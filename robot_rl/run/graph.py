@@ -80,13 +80,13 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
     if with_console(experiment):
         config = dataclasses.replace(config, with_view=True)
     if isinstance(config, RealGraphConfig):
-        return real_graph(config, run_dir)
+        return real_graph(config, run_dir, experiment.robot)
     if with_console(experiment) and not experiment.operator.with_script:
         config = dataclasses.replace(config, unattended=False)  # a person is there to look
     if not config.camera_hz and experiment.task.spec.cameras:
         rate_hz = FRAMES_PER_TICK * experiment.task.spec.control_hz
         config = dataclasses.replace(config, camera_hz=rate_hz)
-    return sim_graph(config, run_dir)
+    return sim_graph(config, run_dir, experiment.robot)
 
 
 def need_ros() -> None:

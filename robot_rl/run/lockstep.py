@@ -83,7 +83,7 @@ def make_rig(
             fix="pip install 'robot-rl[sim]'",
         ) from error
     task: Any = experiment.task  # a simulated one: it also has parts, cameras, a time step
-    robot = MujocoRobot(task)
+    robot = MujocoRobot(task, experiment.robot)
     limits = experiment.limits
     gate = LocalGate(limits, robot)
     cameras = [MujocoCamera(robot, name, task.image_size) for name in task.images]

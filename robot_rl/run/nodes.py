@@ -71,7 +71,7 @@ def _sim(shell: Shell) -> None:
     from robot_rl.ros.sim_node import SimNode
 
     experiment = _experiment(shell)
-    SimNode(shell, experiment.task, experiment.seed).run()
+    SimNode(shell, experiment.task, experiment.robot, experiment.seed).run()
 
 
 def _gate(shell: Shell) -> None:

@@ -113,7 +113,7 @@ def arm(
             "the limits belong to another arm",
             expected=f"{len(limits.joint_min_rad)} joints",
             got=f"{len(state.joint_position_rad)} joints",
-            fix="choose the limits file of this robot: safety=<name>",
+            fix="choose the robot that is connected: robot=<name>",
         )
     reading = _trusted(limits, state, now_s)
     refusal = _arm_refusal(limits, gate, lease, reading)

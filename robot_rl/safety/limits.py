@@ -13,14 +13,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from robot_rl.config.registry import register
 from robot_rl.errors import SafetyError
+from robot_rl.robots import Fr3, Robot
 
 Vec3 = tuple[float, float, float]
-
-# franka_description 1.0.1
-PANDA_JOINT_MIN_RAD = (-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973)
-PANDA_JOINT_MAX_RAD = (2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973)
+FR3 = Fr3()
 
 _CEILINGS = {
     # beyond these a value is a typo, not a limit (Franka: 1.7 m/s, 13 m/s2, 2.5 rad/s)
@@ -40,11 +37,9 @@ _CEILINGS = {
 }
 
 
-@register("safety", "ur5e")
-@register("safety", "panda")
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of one robot; defaults are those of a Franka Panda on a table top.
+    """Limits of one robot; defaults are those of a Franka Research 3 on a table top.
 
     Poses are `tcp_in_base`. "Step" is the lead: target against the *measured* pose. "Speed" and
     "acceleration" are target against the targets sent before. Tilt is the angle between the tool's
@@ -56,22 +51,22 @@ class Limits:
             minimum is not below its maximum.
     """
 
-    workspace_min_m: Vec3 = (0.25, -0.40, 0.005)  # FMB uses 0.35..0.82, +-0.3, 0.02..0.4; floor
-    workspace_max_m: Vec3 = (0.80, 0.40, 0.60)  # 5 mm above the table the arm is bolted to
+    workspace_min_m: Vec3 = Fr3.workspace_min_m
+    workspace_max_m: Vec3 = Fr3.workspace_max_m
     max_step_m: float = 0.05  # fits lift's 0.04 m action; CRISP's own error clip is 0.1 m
     max_step_rad: float = 0.35  # fits lift's 0.2 rad on all three axes at once
     max_speed_m_s: float = 0.25  # ISO 10218 reduced speed
-    max_rotation_speed_rad_s: float = 2.0  # 0.2 rad per 10 Hz tick; the Panda allows 2.5
-    max_acceleration_m_s2: float = 5.0  # full speed reversed within one 10 Hz tick; Panda: 13
+    max_rotation_speed_rad_s: float = 2.0  # 0.2 rad per 10 Hz tick; Franka allows 2.5
+    max_acceleration_m_s2: float = 5.0  # full speed reversed within one 10 Hz tick; Franka: 13
     max_yaw_rad: float = math.pi  # pi = any; a task narrows it, or exploring winds up the wrist
     max_tilt_rad: float = 0.8  # table-top work points down; keeps the elbow away from the table
-    joint_min_rad: tuple[float, ...] = PANDA_JOINT_MIN_RAD
-    joint_max_rad: tuple[float, ...] = PANDA_JOINT_MAX_RAD
+    joint_min_rad: tuple[float, ...] = FR3.joint_min_rad
+    joint_max_rad: tuple[float, ...] = FR3.joint_max_rad
     joint_margin_rad: float = 0.1  # MoveIt Servo's default
-    max_force_n: float = 50.0  # ISO Class I; stiffness x clip gives about 20 N in normal contact
-    max_torque_nm: float = 10.0  # 150 Nm/rad x 25 mrad is 4 Nm in normal contact
+    max_force_n: float = Fr3.max_force_n
+    max_torque_nm: float = Fr3.max_torque_nm
     gripper_min_m: float = 0.0
-    gripper_max_m: float = 0.08  # Franka hand: 2 x 0.04 m travel
+    gripper_max_m: float = Fr3.gripper.stroke_m
     command_timeout_periods: float = 1.5  # one missed tick is late, two would be 0.2 s of motion
     operator_timeout_s: float = 0.09  # four missed 50 Hz heartbeats (MoveIt Servo, Formant: 0.1 s)
     state_timeout_s: float = 0.05  # five missed 100 Hz readings
@@ -101,6 +96,19 @@ class Limits:
                 f"joint_margin_rad must lie in [0, {narrowest_rad / 2:.4g}), half the narrowest"
                 f" joint range, got {self.joint_margin_rad}"
             )
+
+    @classmethod
+    def of(cls, robot: Robot) -> Limits:
+        """What follows from a robot's own file; the rest as the defaults."""
+        return cls(
+            workspace_min_m=robot.workspace_min_m,
+            workspace_max_m=robot.workspace_max_m,
+            joint_min_rad=robot.joint_min_rad,
+            joint_max_rad=robot.joint_max_rad,
+            max_force_n=robot.max_force_n,
+            max_torque_nm=robot.max_torque_nm,
+            gripper_max_m=robot.gripper.stroke_m,
+        )
 
     @property
     def period_s(self) -> float:

@@ -7,8 +7,9 @@ the fingers; at `TOOL_DOWN` its x is base x and its y is minus base y.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from robot_rl.geometry import (
     quat_to_rotvec,
 )
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
+from robot_rl.robots import Robot
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.types import Observation, Pose, RobotState
 
@@ -120,6 +122,7 @@ class SimTask(ABC):
     max_tilt_rad: float = 0.3  # HIL-SERL bounds roll, pitch and yaw of every task, too
     max_yaw_rad: float = 1.0  # joint 7 has 2.1 rad of room on its short side
     impedance: ImpedanceConfig = field(default_factory=ImpedanceConfig)
+    gripper_open_m: float = 0.08  # of the robot (`with_robot`): what the action "open" asks for
 
     @property
     @abstractmethod
@@ -202,9 +205,18 @@ class SimTask(ABC):
                 "state": TensorSpec((sum(size for _, size, _ in layout),), "float32"),
                 **{f"image/{camera}": image for camera in self.images},
             },
-            action=ActionSpec(self.translation_m, self.rotation_rad, gripper=self.uses_gripper),
+            action=ActionSpec(
+                self.translation_m,
+                self.rotation_rad,
+                gripper=self.uses_gripper,
+                gripper_open_m=self.gripper_open_m,
+            ),
             state_layout=layout,
         )
+
+    def with_robot(self, robot: Robot) -> Self:
+        """The same for a robot: what its gripper can do."""
+        return replace(self, gripper_open_m=robot.gripper.stroke_m)
 
     @property
     def uses_gripper(self) -> bool:

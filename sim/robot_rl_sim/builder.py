@@ -12,10 +12,11 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from robot_rl.robots import Robot
+from robot_rl.robots.robot import Gripper
 from robot_rl.tasks.common import Part, Primitive, SimTask
-from robot_rl_sim import franka
-from robot_rl_sim.franka import FIXED, FREE, ROBOT, TOUCHES
-from robot_rl_sim.scene import add_materials, add_scene, dress_arm, dress_hand
+from robot_rl_sim.arm import FIXED, FREE, HAND, ROBOT, TOUCHES, add_arm, add_hand
+from robot_rl_sim.scene import add_materials, add_scene, dress
 
 PAD_FRICTION = 1.0  # rubber on plastic
 TICK_S = 0.010  # period of the target filter and of the wrench filter
@@ -28,8 +29,8 @@ SHAPES = {
 }
 
 
-def build_model(task: SimTask, appearance: str = "fast") -> mujoco.MjModel:
-    """Compile the model of a task.
+def build_model(task: SimTask, robot: Robot, appearance: str = "fast") -> mujoco.MjModel:
+    """Compile the model of a task with a robot.
 
     Args:
         appearance: "fast" (no shadows, no MSAA: 1.5 to 2 ms per 128 x 128 image) or "video" (both).
@@ -44,16 +45,18 @@ def build_model(task: SimTask, appearance: str = "fast") -> mujoco.MjModel:
     _set_options(spec, task)
     add_materials(spec, appearance)
     add_scene(spec, appearance)
-    link7 = franka.add_arm(spec.worldbody)
-    hand = franka.add_hand(
-        link7, moving=task.uses_gripper, width_m=task.gripper_start_m, friction=PAD_FRICTION
+    hand = add_hand(
+        add_arm(spec.worldbody, robot),
+        robot,
+        moving=task.uses_gripper,
+        width_m=task.gripper_start_m,
+        friction=PAD_FRICTION,
     )
-    dress_arm(spec)
-    dress_hand(spec)
+    dress(spec, robot)
     _add_table_contact(spec)
     for part in task.parts():
-        _add_part(spec, hand, part, task)
-    _add_controller(spec, task)
+        _add_part(spec, hand, part, task, robot)
+    _add_controller(spec, task, robot)
     _add_contact_sensor(spec, task)
     return spec.compile()
 
@@ -82,10 +85,12 @@ def _add_table_contact(spec: mujoco.MjSpec) -> None:
     )
 
 
-def _add_part(spec: mujoco.MjSpec, hand: mujoco.MjsBody, part: Part, task: SimTask) -> None:
+def _add_part(
+    spec: mujoco.MjSpec, hand: mujoco.MjsBody, part: Part, task: SimTask, robot: Robot
+) -> None:
     """One part of the task; "marker" parts are seen, never touched."""
     if part.role == "held":
-        body = hand.add_body(name=part.name, pos=(0, 0, franka.TCP_M), gravcomp=1.0)
+        body = hand.add_body(name=part.name, pos=(0, 0, robot.gripper.tcp_m), gravcomp=1.0)
     else:
         moved = part.role in ("fixture", "marker")
         body = spec.worldbody.add_body(name=part.name, mocap=moved)
@@ -120,7 +125,7 @@ def _add_primitive(body: mujoco.MjsBody, shape: Primitive, name: str) -> mujoco.
     )
 
 
-def _add_controller(spec: mujoco.MjSpec, task: SimTask) -> None:
+def _add_controller(spec: mujoco.MjSpec, task: SimTask, robot: Robot) -> None:
     """Impedance actuators (see the module docstring) and the gripper drive."""
     target = spec.worldbody.add_body(name=TARGET_BODY, mocap=True)
     target.add_site(name=TARGET_BODY, group=4, size=(0.002, 0.002, 0.002))
@@ -135,7 +140,7 @@ def _add_controller(spec: mujoco.MjSpec, task: SimTask) -> None:
         spring.forcelimited, spring.forcerange = True, (-limit, limit)
         _site_actuator(spec, f"damper_{axis}", gear, (0.0, 0.0, -float(damping[i])))
     if task.uses_gripper:
-        _add_gripper(spec)
+        _add_gripper(spec, robot.gripper)
 
 
 def _site_actuator(
@@ -155,17 +160,17 @@ def _site_actuator(
     )
 
 
-def _add_gripper(spec: mujoco.MjSpec) -> None:
+def _add_gripper(spec: mujoco.MjSpec, gripper: Gripper) -> None:
     """Both fingers on one drive; the tendon's length is the gripper width."""
     tendon = spec.add_tendon(name="gripper_width")
-    for joint in franka.FINGER_JOINTS:
+    for joint in gripper.fingers:
         tendon.wrap_joint(joint, 1.0)
     mirror = spec.add_equality(
         name="fingers_mirror",
         type=mujoco.mjtEq.mjEQ_JOINT,
         objtype=mujoco.mjtObj.mjOBJ_JOINT,
-        name1=franka.FINGER_JOINTS[0],
-        name2=franka.FINGER_JOINTS[1],
+        name1=gripper.fingers[0],
+        name2=gripper.fingers[1],
     )
     mirror.data = np.eye(len(mirror.data))[1]  # finger 2 = 0 + 1 * finger 1
     gain = 2000.0  # N/m of width: the force limit is reached 35 mm from the goal
@@ -178,9 +183,9 @@ def _add_gripper(spec: mujoco.MjSpec) -> None:
         biastype=mujoco.mjtBias.mjBIAS_AFFINE,
         biasprm=(0.0, -gain, -20.0, *np.zeros(7)),
         ctrllimited=True,
-        ctrlrange=(0.0, 2 * franka.FINGER_TRAVEL_M),
+        ctrlrange=(0.0, gripper.stroke_m),
         forcelimited=True,
-        forcerange=(-franka.GRIP_FORCE_N, franka.GRIP_FORCE_N),
+        forcerange=(-gripper.force_n, gripper.force_n),
     )
 
 
@@ -196,7 +201,7 @@ def _add_contact_sensor(spec: mujoco.MjSpec, task: SimTask) -> None:
         name="external",
         type=mujoco.mjtSensor.mjSENS_CONTACT,
         objtype=mujoco.mjtObj.mjOBJ_XBODY,
-        objname="fr3_hand",
+        objname=HAND,
         reftype=mujoco.mjtObj.mjOBJ_UNKNOWN,
         intprm=(sum(1 << field.value for field in wanted), net_force, 1),
         nsample=max(1, round(TICK_S / task.timestep_s)),

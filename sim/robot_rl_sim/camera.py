@@ -89,7 +89,7 @@ class VideoCamera:
 
     def __init__(self, robot: MujocoRobot, height: int = 480, width: int = 640) -> None:
         self._robot = robot
-        self._model = build_model(robot.task, "video")
+        self._model = build_model(robot.task, robot.robot, "video")
         self._data = mujoco.MjData(self._model)
         self._renderer: mujoco.Renderer | None = make_renderer(self._model, height, width)
 

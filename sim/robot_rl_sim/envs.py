@@ -26,16 +26,19 @@ def register() -> None:
         gymnasium.register(f"robot_rl/{name}-v0", f"{__name__}:make_env", kwargs={"task": task})
 
 
-def make_env(task: str, *, render_mode: str | None = None, **fields: Any) -> RobotEnv:
+def make_env(
+    task: str, *, robot: str = "fr3", render_mode: str | None = None, **fields: Any
+) -> RobotEnv:
     """A simulated task behind the Gymnasium API.
 
     Args:
         task: registered name, e.g. "peg_insert".
+        robot: registered name, e.g. "ur5e".
         render_mode: "rgb_array" or None.
         fields: of the task's dataclass.
 
     Raises:
-        ConfigError: unknown task or field.
+        ConfigError: unknown task, robot or field.
         SetupError: pictures are asked for and there is no OpenGL.
     """
     from robot_rl.safety.limits import Limits
@@ -43,14 +46,15 @@ def make_env(task: str, *, render_mode: str | None = None, **fields: Any) -> Rob
     from robot_rl_sim.camera import MujocoCamera
     from robot_rl_sim.robot import MujocoRobot
 
-    sim_task: Any = resolve("task", {"name": task, **fields})
-    robot = MujocoRobot(sim_task)
-    gate = LocalGate(Limits().narrow_to(sim_task), robot)
-    cameras = [MujocoCamera(robot, name, sim_task.image_size) for name in sim_task.images]
-    video = MujocoCamera(robot, "video", PICTURE_SIZE) if render_mode == "rgb_array" else None
+    arm: Any = resolve("robot", {"name": robot})
+    sim_task: Any = resolve("task", {"name": task, **fields}).with_robot(arm)
+    simulated = MujocoRobot(sim_task, arm)
+    gate = LocalGate(Limits.of(arm).narrow_to(sim_task), simulated)
+    cameras = [MujocoCamera(simulated, name, sim_task.image_size) for name in sim_task.images]
+    video = MujocoCamera(simulated, "video", PICTURE_SIZE) if render_mode == "rgb_array" else None
 
     def reset(plan: ResetPlan) -> None:
-        robot.reset(plan)
+        simulated.reset(plan)
         gate.reset()
 
     def close() -> None:
@@ -59,8 +63,8 @@ def make_env(task: str, *, render_mode: str | None = None, **fields: Any) -> Rob
 
     return RobotEnv(
         sim_task,
-        robot,
-        WatchedClock(robot, gate),
+        simulated,
+        WatchedClock(simulated, gate),
         reset,
         cameras=cameras,
         gate=gate,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import rotation_error
 from robot_rl.types import Pose
+from robot_rl_sim.arm import HAND
 
 F64 = NDArray[np.float64]
 
@@ -30,17 +31,18 @@ def xyzw(quaternion_wxyz: F64) -> F64:
 
 
 def solve_ik(model: mujoco.MjModel, goal: Pose, start_rad: F64) -> F64:
-    """Joint angles [7] that put the `tcp` site at `goal`, by damped Gauss-Newton from `start_rad`.
+    """Joint angles [J] that put the `tcp` site at `goal`, by damped Gauss-Newton from `start_rad`.
 
     Raises:
         RobotRLError: no convergence inside the joint limits.
     """
     data, jacobian = mujoco.MjData(model), np.zeros((6, model.nv))
-    tcp, hand = model.site("tcp").id, model.body("fr3_hand").id
-    low, high = model.jnt_range[:7].T + np.array([[LIMIT_MARGIN_RAD], [-LIMIT_MARGIN_RAD]])
+    tcp, hand = model.site("tcp").id, model.body(HAND).id
+    joints = len(start_rad)
+    low, high = model.jnt_range[:joints].T + np.array([[LIMIT_MARGIN_RAD], [-LIMIT_MARGIN_RAD]])
     q = start_rad.copy()
     for _ in range(100):
-        data.qpos[:7] = q
+        data.qpos[:joints] = q
         mujoco.mj_kinematics(model, data)
         mujoco.mj_comPos(model, data)
         here = Pose(data.site_xpos[tcp], xyzw(data.xquat[hand]))
@@ -48,7 +50,7 @@ def solve_ik(model: mujoco.MjModel, goal: Pose, start_rad: F64) -> F64:
         if float(np.abs(error).max()) < TOLERANCE:
             return q
         mujoco.mj_jacSite(model, data, jacobian[:3], jacobian[3:], tcp)
-        j = jacobian[:, :7]
+        j = jacobian[:, :joints]
         step = j.T @ np.linalg.solve(j @ j.T + DAMPING * np.eye(6), error)
         q = np.clip(q + np.clip(step, -0.3, 0.3), low, high)
     raise RobotRLError(

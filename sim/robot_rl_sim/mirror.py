@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.ports import ResetPlan
+from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
 from robot_rl.types import RobotState
 from robot_rl_sim.camera import MujocoCamera
@@ -26,17 +27,23 @@ class Mirror:
     """
 
     def __init__(
-        self, task: SimTask, camera: str = "video", height: int = 480, width: int = 640
+        self,
+        task: SimTask,
+        robot: Robot | None = None,
+        camera: str = "video",
+        height: int = 480,
+        width: int = 640,
     ) -> None:
-        self._robot = MujocoRobot(task)
+        self._robot = MujocoRobot(task, robot)
         self._camera = MujocoCamera(self._robot, camera, (height, width))
 
     def picture(self, state: RobotState) -> NDArray[np.uint8]:
         """RGB uint8 [H, W, 3] of the arm and the objects as `state` says."""
         robot = self._robot
-        robot.data.qpos[:7] = state.joint_position_rad
+        joints = len(state.joint_position_rad)
+        robot.data.qpos[:joints] = state.joint_position_rad
         if robot.task.uses_gripper:
-            robot.data.qpos[7:9] = state.gripper_width_m / 2
+            robot.data.qpos[joints : joints + 2] = state.gripper_width_m / 2
         objects = dict(state.objects)
         robot.place_objects(ResetPlan(state.tcp_in_base, objects, state.gripper_width_m))
         return self._camera.read()[1]

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import compose, pose
 from robot_rl.ports import ResetPlan
+from robot_rl.robots import Fr3, Robot
 from robot_rl.tasks.common import SimTask, tool_down
 from robot_rl.types import Command, Pose, RobotState
-from robot_rl_sim import franka
+from robot_rl_sim.arm import HAND
 from robot_rl_sim.builder import TARGET_BODY, TICK_S, build_model
 from robot_rl_sim.kinematics import solve_ik, wxyz, xyzw
 
@@ -27,7 +28,6 @@ POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
 POSTURE_NM_RAD = 10.0
 POSTURE_NMS_RAD = 3.0
 WRENCH_FILTER_S = 0.02  # like the low-pass in Franka's external wrench estimate
-GRIPPER_SPEED_M_S = 0.1  # of the width; Franka Hand: 50 mm/s per finger
 
 F64 = NDArray[np.float64]
 
@@ -42,19 +42,21 @@ class Snapshot:
 
 
 class MujocoRobot:
-    """Simulated FR3 in the scene of a task; implements `RobotPort` and `Clock`.
+    """A simulated robot in the scene of a task; implements `RobotPort` and `Clock`.
 
     The arm starts in the middle of the workspace, the objects somewhere their task would put them;
     `reset` teleports all to a plan's start. Not thread-safe.
 
     Attributes:
-        task: what is simulated.
+        task, robot: what is simulated.
         model, data: MuJoCo's, for cameras and tests; change them through the methods only.
     """
 
-    def __init__(self, task: SimTask, model: mujoco.MjModel | None = None) -> None:
-        self.task = task
-        self.model = model if model is not None else build_model(task)
+    def __init__(
+        self, task: SimTask, robot: Robot | None = None, model: mujoco.MjModel | None = None
+    ) -> None:
+        self.task, self.robot = task, robot or Fr3()
+        self.model = model if model is not None else build_model(task, self.robot)
         self.data = mujoco.MjData(self.model)
         m = self.model
         self._substeps = max(1, round(TICK_S / m.opt.timestep))
@@ -63,11 +65,12 @@ class MujocoRobot:
         self._tcp = m.site("tcp").id
         target = int(m.body(TARGET_BODY).mocapid[0])
         self._target_pose = self.data.mocap_pos[target], self.data.mocap_quat[target]
-        self._hand = m.body("fr3_hand").id
+        self._hand = m.body(HAND).id
         self._contacts = _history(m, self.data, "external")
         self._tcp_position = self.data.site_xpos[self._tcp]
-        arm = [int(m.joint(name).qposadr[0]) for name in franka.ARM_JOINTS]
-        assert arm == list(range(7)), "the arm's joints come first"
+        arm = [int(m.joint(name).qposadr[0]) for name in self.robot.joint_names]
+        self._joints = len(arm)
+        assert arm == list(range(self._joints)), "the arm's joints come first"
         parts = task.parts()
         self._mocap = {
             p.name: int(m.body(p.name).mocapid[0]) for p in parts if p.role in ("fixture", "marker")
@@ -84,7 +87,7 @@ class MujocoRobot:
         self._touched = False
         self._gripper_goal_m = task.gripper_start_m
         middle = (np.array(task.workspace_min_m) + np.array(task.workspace_max_m)) / 2
-        self._posture_rad = solve_ik(m, tool_down(middle), franka.HOME_RAD)
+        self._posture_rad = solve_ik(m, tool_down(middle), np.array(self.robot.home_rad))
         self._place_arm(self._posture_rad)
         self.place_objects(task.sample_reset(np.random.default_rng(0)))
 
@@ -97,10 +100,10 @@ class MujocoRobot:
         to_tcp = data.site_xmat[self._tcp].reshape(3, 3)
         return RobotState(
             stamp_s=self.now_s(),
-            joint_position_rad=data.qpos[:7].copy(),
-            joint_velocity_rad_s=data.qvel[:7].copy(),
+            joint_position_rad=data.qpos[: self._joints].copy(),
+            joint_velocity_rad_s=data.qvel[: self._joints].copy(),
             tcp_in_base=tcp,
-            tcp_twist_in_base=self._jacobian[:, :7] @ data.qvel[:7],
+            tcp_twist_in_base=self._jacobian[:, : self._joints] @ data.qvel[: self._joints],
             wrench_in_tcp=(self._wrench.reshape(2, 3) @ to_tcp).ravel(),
             gripper_width_m=self.gripper_width_m,
             objects={name: self._body_in_base(i) for name, i in self._bodies.items()},
@@ -111,7 +114,7 @@ class MujocoRobot:
         self._set_goal(command.tcp_target_in_base)
         if command.gripper_width_m is not None and self._gripper is not None:
             self._gripper_goal_m = float(
-                np.clip(command.gripper_width_m, 0.0, 2 * franka.FINGER_TRAVEL_M)
+                np.clip(command.gripper_width_m, 0.0, self.robot.gripper.stroke_m)
             )
 
     def now_s(self) -> float:
@@ -137,7 +140,7 @@ class MujocoRobot:
         self._place_arm(solve_ik(self.model, plan.tcp_in_base, self._posture_rad))
         self._gripper_goal_m = plan.gripper_width_m
         if self._gripper is not None:
-            self.data.qpos[7:9] = plan.gripper_width_m / 2
+            self.data.qpos[self._joints : self._joints + 2] = plan.gripper_width_m / 2
             self.data.ctrl[self._gripper] = plan.gripper_width_m
         self.place_objects(plan)
 
@@ -166,7 +169,7 @@ class MujocoRobot:
                 dof = self.model.jnt_dofadr[self.model.joint(f"{name}_free").id]
                 self.data.qvel[dof : dof + 6] = 0.0
         if self._held is not None and plan.held_in_tcp is not None:
-            held_in_hand = compose(pose((0.0, 0.0, franka.TCP_M)), plan.held_in_tcp)
+            held_in_hand = compose(pose((0.0, 0.0, self.robot.gripper.tcp_m)), plan.held_in_tcp)
             self.model.body_pos[self._held] = held_in_hand.position_m
             self.model.body_quat[self._held] = wxyz(held_in_hand.quaternion_xyzw)
         self._refresh()
@@ -204,7 +207,7 @@ class MujocoRobot:
         """Distance between the finger pads."""
         if self._gripper is None:
             return self.task.gripper_start_m
-        return float(self.data.qpos[7] + self.data.qpos[8])
+        return float(self.data.qpos[self._joints] + self.data.qpos[self._joints + 1])
 
     # --- physics ---------------------------------------------------------------------------------
 
@@ -233,7 +236,7 @@ class MujocoRobot:
         quat += self._alpha * (self._goal_wxyz - quat)  # MuJoCo normalises what it reads
         if self._gripper is not None:
             gap = self._gripper_goal_m - float(data.ctrl[self._gripper])
-            stride = GRIPPER_SPEED_M_S * TICK_S
+            stride = self.robot.gripper.speed_m_s * TICK_S
             data.ctrl[self._gripper] += min(max(gap, -stride), stride)
         if (self._steps // self._substeps) % POSTURE_TICKS == 0:
             self._hold_posture()
@@ -241,15 +244,18 @@ class MujocoRobot:
     def _hold_posture(self) -> None:
         """Pull the elbow to its posture with torques that the TCP does not feel.
 
-        tau = (1 - J^T (J J^T)^-1 J) (k (q0 - q) - d qdot): no static TCP force.
+        tau = (1 - J^T (J J^T)^-1 J) (k (q0 - q) - d qdot): no static TCP force. Six joints have
+        nothing to spare.
         """
+        if self._joints <= 6:
+            return
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_comPos(self.model, self.data)
-        jacobian = self._update_jacobian()[:, :7]
-        q, v = self.data.qpos[:7], self.data.qvel[:7]
+        jacobian = self._update_jacobian()[:, : self._joints]
+        q, v = self.data.qpos[: self._joints], self.data.qvel[: self._joints]
         torque = POSTURE_NM_RAD * (self._posture_rad - q) - POSTURE_NMS_RAD * v
         felt = np.linalg.solve(jacobian @ jacobian.T, jacobian @ torque)
-        self.data.qfrc_applied[:7] = torque - jacobian.T @ felt
+        self.data.qfrc_applied[: self._joints] = torque - jacobian.T @ felt
 
     def _filter_wrench(self) -> None:
         """Low-pass the contact wrench of the last `TICK_S`, moved from where it acts to the TCP.
@@ -296,7 +302,7 @@ class MujocoRobot:
         mujoco.mj_resetData(self.model, self.data)
         self.data.mocap_pos[:], self.data.mocap_quat[:] = objects
         self.data.qpos[:] = qpos
-        self.data.qpos[:7] = joints_rad
+        self.data.qpos[: self._joints] = joints_rad
         self._wrench, self._touched = np.zeros(6), False
         # episodes start on the grid of ticks, so that each begins alike
         self._steps += -self._steps % (self._substeps * POSTURE_TICKS)

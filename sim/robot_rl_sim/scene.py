@@ -1,16 +1,15 @@
 """What the scene looks like: materials, room, table, lights, cameras, the robot's covers.
 
-Picture only: nothing in this file collides or has mass. The covers are capsules and cylinders in
-the FR3's proportions, drawn by eye around its joint axes (no meshes, no asset licences).
+Picture only: nothing in this file collides or has mass.
 """
 
 from __future__ import annotations
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
-from robot_rl_sim import franka
+from robot_rl.robots import Robot
+from robot_rl_sim.arm import HAND, covers_of
 
 GEOM = mujoco.mjtGeom
 Point = tuple[float, float, float]
@@ -148,85 +147,21 @@ def _add_camera(
     body.add_camera(name=name, pos=position_m, quat=quat, fovy=fovy_deg)
 
 
-def dress_arm(spec: mujoco.MjSpec) -> None:
-    """Covers of link0 ... link7, each in its own link frame."""
-    link = [spec.body(f"fr3_link{i}") for i in range(8)]
-    # foot and column
-    _box(link[0], (0.105, 0.085, 0.012), (-0.035, 0, 0.012), "joint")
-    _rod(link[0], (-0.055, 0, 0.05), (0, 0, 0.07), 0.062, "cover")
-    _drum(link[0], (0, 0, 0.02), (0, 0, 0.138), 0.062, "cover")
-    _drum(link[0], (0, 0, 0.136), (0, 0, 0.142), 0.0605, "light_ring")
-    # shoulder: column up to the joint 2 axle, which lies along y
-    _drum(link[1], (0, 0, -0.190), (0, 0, -0.02), 0.0600, "cover")
-    _rod(link[1], (0, -0.015, 0), (0, 0.015, 0), 0.0625, "cover")
-    _axle(link[1], (0, 0, 0), (0, 1, 0), 0.0540, 0.075)
-    # upper arm (link2's -y is up the arm)
-    _rod(link[2], (0, 0, 0), (0, -0.095, 0), 0.0610, "cover")
-    _drum(link[2], (0, -0.09, 0), (0, -0.158, 0), 0.0610, "cover")
-    _drum(link[2], (0, -0.157, 0), (0, -0.161, 0), 0.0585, "joint")
-    _drum(link[3], (0, 0, -0.154), (0, 0, -0.09), 0.0600, "cover")
-    _rod(link[3], (0, 0, -0.09), (0.040, 0, -0.020), 0.0570, "cover")
-    # elbow: axle of joint 4 along y
-    _rod(link[3], (0.0825, -0.012, 0), (0.0825, 0.012, 0), 0.0570, "cover")
-    _axle(link[3], (0.0825, 0, 0), (0, 1, 0), 0.0490, 0.068)
-    # forearm (link4's y, then link5's z run along it)
-    _rod(link[4], (0, 0, 0), (-0.060, 0.075, 0), 0.0540, "cover")
-    _drum(link[4], (-0.0825, 0.075, 0), (-0.0825, 0.128, 0), 0.0580, "cover")
-    _rod(link[4], (-0.0825, 0.08, 0), (-0.078, 0.08, 0), 0.0580, "cover")
-    _drum(link[4], (-0.0825, 0.127, 0), (-0.0825, 0.131, 0), 0.0555, "joint")
-    _rod(link[5], (0, 0, -0.195), (0, 0, -0.190), 0.0570, "cover")
-    _drum(link[5], (0, 0, -0.253), (0, 0, -0.195), 0.0570, "cover")
-    _rod(link[5], (0, 0.012, -0.190), (0, 0.052, -0.060), 0.0430, "cover")
-    _rod(link[5], (0, 0.055, -0.070), (0, 0.045, 0.0), 0.0410, "cover")
-    # wrist: axle of joint 6 along link5's y, which is link6's z
-    _rod(link[6], (0, 0, -0.020), (0, 0, 0.020), 0.0500, "cover")
-    _axle(link[6], (0, 0, 0), (0, 0, 1), 0.0430, 0.066)
-    _rod(link[6], (0.02, 0, 0), (0.088, 0, 0), 0.0450, "cover")
-    _drum(link[6], (0.088, -0.048, 0), (0.088, 0.052, 0), 0.0500, "cover")
-    _drum(link[7], (0, 0, 0.050), (0, 0, 0.056), 0.0475, "light_ring")
-    _drum(link[7], (0, 0, 0.054), (0, 0, 0.090), 0.0480, "cover")
-    _drum(link[7], (0, 0, 0.088), (0, 0, franka.FLANGE_M), 0.0400, "joint")
-
-
-def dress_hand(spec: mujoco.MjSpec) -> None:
-    """Hand cover, fingers, and the wrist camera on its bracket."""
-    hand = spec.body("fr3_hand")
-    _drum(hand, (0, 0, 0), (0, 0, 0.010), 0.040, "joint")
-    _rod(hand, (0, -0.072, 0.034), (0, 0.072, 0.034), 0.0290, "cover")
-    _box(hand, (0.0230, 0.085, 0.022), (0, 0, 0.036), "cover")
-    _box(hand, (0.0195, 0.088, 0.004), (0, 0, 0.0600), "dark")
-    for i in (1, 2):
-        finger = spec.body(f"fr3_finger{i}")
-        _box(finger, (0.0100, 0.0075, 0.0110), (0, 0.0135, 0.011), "joint")
-        _box(finger, (0.0085, 0.0055, 0.0130), (0, 0.0105, 0.030), "joint")
-        _box(finger, (0.0090, 0.0045, 0.0100), (0, 0.0050, 0.044), "dark")
-    # the camera sits on the side away from the arm's elbow and looks past the fingers at the part
-    _box(hand, (0.0100, 0.0210, 0.0120), (0.062, 0, 0.030), "dark")
-    _box(hand, (0.0200, 0.0120, 0.0030), (0.040, 0, 0.022), "joint")
-    _add_camera(
-        hand,
-        "wrist",
-        (0.068, 0.0, 0.042),
-        (0.016, 0.0, franka.TCP_M + 0.04),
-        fovy_deg=66.0,
-        up=(1, 0, 0),
-    )
-
-
-def _axle(
-    body: mujoco.MjsBody, centre_m: Point, axis: Point, radius_m: float, half_m: float
-) -> None:
-    """A joint seen from its side: a drum with a dark cap on either end."""
-    c, n = np.array(centre_m), np.array(axis)
-    _drum(body, _at(c - half_m * n), _at(c + half_m * n), radius_m, "cover")
-    for side in (-1, 1):
-        inner, outer = c + side * (half_m - 0.002) * n, c + side * (half_m + 0.004) * n
-        _drum(body, _at(inner), _at(outer), 0.86 * radius_m, "joint")
-
-
-def _at(point: NDArray[np.float64]) -> Point:
-    x, y, z = point.tolist()
-    return (x, y, z)
+def dress(spec: mujoco.MjSpec, robot: Robot) -> None:
+    """The robot's covers, and the camera at its wrist on a bracket."""
+    for name, cover in covers_of(robot):
+        body = spec.body(name)
+        if cover.shape == "box":
+            _box(body, cover.end_m, cover.start_m, cover.look)
+        else:
+            shape = _rod if cover.shape == "rod" else _drum
+            shape(body, cover.start_m, cover.end_m, cover.radius_m, cover.look)
+    # it sits on the side away from the arm's elbow and looks past the fingers at the part
+    hand, (position_m, look_at_m) = spec.body(HAND), robot.gripper.wrist_camera
+    x, y, z = position_m
+    _box(hand, (0.0100, 0.0210, 0.0120), (x - 0.006, y, z - 0.012), "dark")
+    _box(hand, (0.0200, 0.0120, 0.0030), (x - 0.028, y, z - 0.020), "joint")
+    _add_camera(hand, "wrist", position_m, look_at_m, fovy_deg=66.0, up=(1, 0, 0))
 
 
 def _rod(body: mujoco.MjsBody, start_m: Point, end_m: Point, radius_m: float, look: str) -> None:

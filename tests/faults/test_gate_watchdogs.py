@@ -197,7 +197,7 @@ def test_arming_is_refused_in_hard_contact_and_without_state() -> None:
 def test_arming_another_robot_is_a_clear_error() -> None:
     bench = GateBench(armed=False)
     bench.state = dataclasses.replace(bench.state, joint_position_rad=np.zeros(6))
-    with pytest.raises(SafetyError, match=r"(?s)7 joints.*6 joints.*safety="):
+    with pytest.raises(SafetyError, match=r"(?s)7 joints.*6 joints.*robot="):
         bench.arm()
 
 

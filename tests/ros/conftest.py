@@ -47,7 +47,6 @@ def write_run(folder: Path, operator: str | dict[str, Any] = "none", **more: Any
         "seed": 0,
         "runtime": "ros",
         "task": {"name": "peg_insert"},
-        "safety": {"name": "panda"},
         "operator": {"name": operator} if isinstance(operator, str) else operator,
         **more,
     }

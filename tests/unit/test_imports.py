@@ -23,6 +23,7 @@ ORDER = (
     *("errors", "types", "geometry", "spec", "ports"),  # the vocabulary
     "system",
     "config",
+    "robots",
     "tasks",
     "observe",
     "safety",
@@ -76,10 +77,11 @@ def _core(*names: str) -> tuple[str, ...]:
 IMPLEMENTATIONS = ("robot_rl.ros", "robot_rl_sim", "robot_rl_hardware")
 RULES = {
     "types stands alone": Rule(_core("types"), ("robot_rl",)),
-    "safety knows types, ports and numpy only": Rule(
+    "safety knows types, ports, robots and numpy only": Rule(
         _core("safety"),
         (*_core(*(room for room in ORDER
-                  if room not in ("errors", "types", "geometry", "ports", "config", "safety")
+                  if room not in ("errors", "types", "geometry", "ports", "config", "robots",
+                                  "safety")
                   and not room.startswith("robot_rl_"))),
          *IMPLEMENTATIONS, "torch", "hydra", "gymnasium", "zmq", *ROS, *SIMULATORS),
     ),

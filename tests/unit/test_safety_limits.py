@@ -1,24 +1,15 @@
-"""Limits: physically sensible or refused, hashed, only ever narrowed, one YAML per robot."""
+"""Limits: physically sensible or refused, hashed, only ever narrowed, of one robot."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 
 import pytest
-import yaml
 
-from robot_rl.config.registry import resolve
+from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError, SafetyError
 from robot_rl.safety.limits import Limits
-
-CONFIGS = Path(__file__).parents[2] / "configs" / "safety"
-
-
-def load(name: str) -> Limits:
-    """Limits from the shipped YAML."""
-    return resolve("safety", yaml.safe_load((CONFIGS / f"{name}.yaml").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -46,20 +37,9 @@ def test_values_that_cannot_be_meant_are_refused(wrong: dict) -> None:
 
 def test_a_wrong_value_in_yaml_is_a_config_error_that_names_it() -> None:
     with pytest.raises(ConfigError, match="max_speed_m_s"):
-        resolve("safety", {"name": "panda", "max_speed_m_s": 25})
+        build(Limits, {"max_speed_m_s": 25}, "safety")
     with pytest.raises(ConfigError, match=r"did you mean 'max_force_n'"):
-        resolve("safety", {"name": "panda", "max_forse_n": 20.0})
-
-
-def test_the_signed_panda_file_states_every_limit_and_equals_the_defaults() -> None:
-    stated = yaml.safe_load((CONFIGS / "panda.yaml").read_text())
-    assert set(stated) == {"name"} | {f.name for f in dataclasses.fields(Limits)}
-    assert load("panda") == Limits()
-
-
-def test_the_second_robot_has_its_own_joints() -> None:
-    assert len(load("ur5e").joint_min_rad) == 6
-    assert load("ur5e").hash != load("panda").hash
+        build(Limits, {"max_forse_n": 20.0}, "safety")
 
 
 def test_every_field_changes_the_hash() -> None:

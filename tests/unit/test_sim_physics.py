@@ -12,9 +12,9 @@ import pytest
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, rotation_error
 from robot_rl.ports import ResetPlan
+from robot_rl.robots import Fr3, fr3
 from robot_rl.tasks import LiftTask, PegInsertTask, ReachTask, SimTask
 from robot_rl.types import Command, Driver, Pose
-from robot_rl_sim import franka
 from robot_rl_sim.builder import build_model
 from robot_rl_sim.robot import MujocoRobot
 
@@ -58,19 +58,19 @@ def dh_tcp(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         )
 
     pose_matrix = np.eye(4)
-    for (a, d, alpha), theta in zip(franka.DH, q, strict=True):
+    for (a, d, alpha), theta in zip(fr3.DH, q, strict=True):
         pose_matrix = pose_matrix @ transform(a, d, math.radians(alpha), theta)
-    hand = transform(0, franka.FLANGE_M + franka.TCP_M, 0, math.radians(-45))
+    hand = transform(0, fr3.FLANGE_M + Fr3.gripper.tcp_m, 0, math.radians(-45))
     pose_matrix = pose_matrix @ hand
     return pose_matrix[:3, 3], pose_matrix[:3, :3]
 
 
 def test_forward_kinematics_is_the_dh_chain() -> None:
-    model = build_model(ReachTask())
+    model = build_model(ReachTask(), Fr3())
     data, tcp = mujoco.MjData(model), model.site("tcp").id
     rng = np.random.default_rng(0)
     for _ in range(20):
-        q = rng.uniform(*np.array(franka.RANGES_RAD).T)
+        q = rng.uniform(*np.array(fr3.RANGES_RAD).T)
         data.qpos[:7] = q
         mujoco.mj_kinematics(model, data)
         position, rotation = dh_tcp(q)
@@ -87,14 +87,14 @@ def test_ready_pose_is_where_franka_says() -> None:
 
 
 def test_masses_limits_and_torques_are_the_fr3s() -> None:
-    model = build_model(ReachTask())
+    model = build_model(ReachTask(), Fr3())
     masses = [model.body(f"fr3_link{i}").mass[0] for i in range(8)]
     assert masses == pytest.approx(
         [2.397, 2.927, 2.936, 2.245, 2.616, 2.327, 1.817, 0.627], abs=1e-3
     )
-    assert model.body("fr3_hand").mass[0] == pytest.approx(0.6544)
-    assert model.jnt_range[:7] == pytest.approx(np.array(franka.RANGES_RAD))
-    assert model.jnt_actfrcrange[:7, 1] == pytest.approx(franka.TORQUES_NM)
+    assert model.body("hand").mass[0] == pytest.approx(0.6544)
+    assert model.jnt_range[:7] == pytest.approx(np.array(fr3.RANGES_RAD))
+    assert model.jnt_actfrcrange[:7, 1] == pytest.approx(fr3.TORQUES_NM)
 
 
 def test_arm_floats_without_command_and_without_wrench() -> None:
@@ -310,7 +310,7 @@ def test_gripper_holds_the_cube_with_a_bounded_force() -> None:
     go(robot, down, 1.5, width_m=0.0)
     held = robot.read()
     assert held.gripper_width_m == pytest.approx(0.04, abs=0.003)
-    assert abs(robot.data.actuator("gripper").force[0]) <= franka.GRIP_FORCE_N + 1e-9
+    assert abs(robot.data.actuator("gripper").force[0]) <= Fr3.gripper.force_n + 1e-9
     go(robot, start, 3.0)  # None: keep the gripper as it is
     lifted = robot.read()
     raised_m = lifted.objects["cube"].position_m[2] - cube.position_m[2]
