@@ -30,7 +30,7 @@ class Driver(StrEnum):
     CORRECTION = "correction"  # a person completes the (sub-)task
     RECOVERY = "recovery"  # a person returns to known ground (RaC)
     DEMO = "demo"  # a person, or the scripted expert, from the start of the episode
-    RESET = "reset"  # automatic motion between episodes; never learned from
+    RESET = "reset"  # automatic motion between episodes: commanded, never a step
 
     @property
     def is_human(self) -> bool:

@@ -5,7 +5,7 @@ robot, gate, operator and clock are ports. Deadlines are absolute: a late tick i
 followed by a burst. Nothing in a tick waits for the learner, the disk or the console: `record`
 hands rows to a queue, `policy` reads weights that are already here.
 
-    tick k:  observe   newest state and images -> observation k
+    tick k:  observe   newest state and images -> observation k; too old a one ends the episode
              record    step k-1 is complete now: what the gate really sent, reward, frame k
              act       policy proposes; the arbiter decides who drives
              gate      the only door: pass / clipped / hold
@@ -18,9 +18,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,8 @@ from robot_rl.types import (
 
 log = logging.getLogger(__name__)
 
+MAX_STATE_AGE_S = 0.1  # of what is acted on and learned from; the gate stops at half of it
+MAX_PICTURE_AGE_S = 0.25  # eight pictures of a 30 Hz camera: it is gone, not late
 MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is aborted
 MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
 
@@ -209,11 +211,21 @@ class ControlLoop:
         episode = _Episode(self, start, deterministic)
         return episode.run()
 
-    def observe(self) -> tuple[RobotState, Observation]:
-        """Newest state and the observation built from it."""
+    def observe(self) -> tuple[RobotState, Observation, str]:
+        """Newest state, the observation built from it, and what in it is too old ("" = nothing)."""
         state = self.robot.read()
-        images = {camera.name: camera.read()[1] for camera in self.cameras}
-        return state, self.task.observe(state, images)
+        seen = {camera.name: camera.read() for camera in self.cameras}
+        images = {name: image for name, (_, image) in seen.items()}
+        return state, self.task.observe(state, images), self._stale(state, seen)
+
+    def _stale(self, state: RobotState, seen: Mapping[str, tuple[float, Any]]) -> str:
+        now_s = self.clock.now_s()
+        ages = [("the robot's state", now_s - state.stamp_s, MAX_STATE_AGE_S)]
+        ages += [
+            (f"camera {n}", now_s - stamp_s, MAX_PICTURE_AGE_S) for n, (stamp_s, _) in seen.items()
+        ]
+        old = [f"{name}, {age_s:.2f} s old" for name, age_s, limit_s in ages if age_s > limit_s]
+        return f"stale: {'; '.join(old)}" if old else ""
 
 
 class _Episode:
@@ -224,6 +236,7 @@ class _Episode:
         self.summary = EpisodeSummary(start.id, start.purpose)
         self._events = self._segment = self._missed = self._held = 0
         self._driver: Driver | None = None
+        self._stale = ""  # what in the newest observation is too old
         self._said: bool | None = None  # success or failure, by the person, in the newest tick
         self._executed: list[NDArray[np.float32]] = []
 
@@ -239,13 +252,16 @@ class _Episode:
         pending: _Pending | None = None
         step = 0
         while True:
-            state, observation = loop.observe()
+            state, observation, self._stale = loop.observe()
             observation = loop.policy.look(observation)
             frame = Frame(self.start.id, step, int(state.stamp_s * 1e9), observation)
             loop.on_frame(frame, state)
             if loop.policy.problem:
                 summary.reason = loop.policy.problem  # aborted: not one row is learned from
             if pending is None:
+                if self._stale:  # nothing is recorded: there was no step
+                    summary.ending, summary.reason = Ending.STALE, self._stale
+                    break
                 loop.record([self.start, frame])
                 if summary.reason:
                     break
@@ -321,7 +337,7 @@ class _Episode:
             reason=verdict.reason if verdict else "no verdict from the gate",
             reward=result.reward,
             ending=ending,
-            success=result.success if ending else None,
+            success=result.success if ending and not self._stale else None,
             weights_version=pending.weights_version,
             stamp_ns=int(pending.state.stamp_s * 1e9),
         )
@@ -332,7 +348,7 @@ class _Episode:
         summary.driver_steps[driver] = summary.driver_steps.get(driver, 0) + 1
         summary.outcome_steps[step.outcome] = summary.outcome_steps.get(step.outcome, 0) + 1
         if ending:
-            summary.ending, summary.success = ending, bool(result.success)
+            summary.ending, summary.success = ending, bool(step.success)
             summary.true_success = result.truth
         loop.on_step(step)
         return ending is not None
@@ -367,6 +383,9 @@ class _Episode:
 
     def _ending(self, index: int, pending: _Pending, result: RewardResult) -> Ending | None:
         """Why the episode ends after step `index`, or None."""
+        if self._stale:  # what it led to, success included, is not known
+            self.summary.reason = self._stale
+            return Ending.STALE
         if result.terminated:
             return Ending.TERMINATED
         reason = self.summary.reason or self.loop.stopping()

@@ -247,11 +247,16 @@ class Session:
             try:
                 self._await_policy()
                 self.reset(plan, start)
-                break
             except RobotRLError as error:
                 if self.stopping() or not self.on_stuck(error):
                     raise
-        summary = self.loop.run_episode(start, deterministic=deterministic)
+                continue
+            summary = self.loop.run_episode(start, deterministic=deterministic)
+            if summary.steps or summary.ending is not Ending.STALE:
+                break
+            error = _blind(summary.reason)  # before the first step: nothing was recorded
+            if self.stopping() or not self.on_stuck(error):
+                raise error
         self.progress.next_episode += 1
         self._log(summary)
         return summary
@@ -428,3 +433,13 @@ def _percentiles(key: str, values: Iterable[float]) -> dict[str, float]:
         f"{key}_p99": float(np.percentile(data, 99)),
         f"{key}_max": float(data.max()),
     }
+
+
+def _blind(reason: str) -> RobotRLError:
+    """Nobody drives by what was seen some time ago."""
+    return RobotRLError(
+        "no episode can begin: what the policy sees is too old",
+        expected="a state and pictures of now, stamped on the run's clock",
+        got=reason,
+        fix="look at that driver and its stamps; the session goes on by itself where it waits",
+    )

@@ -198,11 +198,11 @@ class Experiment:
         """
         from robot_rl.learn.algos.base import BoundsValue, RunsBase
 
-        algo: Any = self.algo
-        if isinstance(algo, BoundsValue) and algo.value_range is not None:
-            bounds = self.reward.value_range(algo.value_range, algo.gamma)
-            algo = dataclasses.replace(self.algo, value_range=bounds)
-        if isinstance(algo, RunsBase):
+        algo, given = self.algo, self.algo
+        if isinstance(given, BoundsValue) and given.value_range is not None:
+            bounds = self.reward.value_range(given.value_range, given.gamma)
+            algo = dataclasses.replace(algo, value_range=bounds)
+        if isinstance(given, RunsBase):
             return algo.on(self.base, self.task.spec, self.seed)
         return algo
 

@@ -159,7 +159,8 @@ class Teleop:
     """A teleoperation node with a deadman."""
 
     def __init__(self, node: Node, config: TwistConfig) -> None:
-        self.source = TwistSource(node, config, TASK)
+        frames = (config.base_frame, config.tcp_frame)
+        self.source = TwistSource(node, TASK, config.topic, config.enable_topic, frames)
         self._twist = node.create_publisher(TwistStamped, config.topic, 10)
         self._enable = node.create_publisher(Bool, config.enable_topic, 10)
 

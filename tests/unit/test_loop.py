@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robot_rl.control.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS
+from robot_rl.control.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS, ControlLoop
 from robot_rl.geometry import pose
 from robot_rl.ports import OperatorInput
 from robot_rl.store.review import review
@@ -192,3 +192,39 @@ def test_sequences_go_on_over_episodes() -> None:
     loop.run_episode(start())
     numbers = [c.sequence for c in robot.applied]
     assert numbers == list(range(1, 2 * TASK.max_steps + 1))
+
+
+class Camera:
+    """A camera whose last picture was taken at `died_s`."""
+
+    name = "front"
+
+    def __init__(self, loop: ControlLoop, died_s: float) -> None:
+        self._loop, self._died_s = loop, died_s
+
+    def read(self) -> tuple[float, np.ndarray]:
+        return min(self._loop.clock.now_s(), self._died_s), np.zeros((4, 4, 3), np.uint8)
+
+
+def test_a_camera_that_dies_ends_the_episode_and_nothing_is_learned_from_the_last_step() -> None:
+    loop, _, rows = make_loop()
+    loop.cameras = [Camera(loop, died_s=0.5)]
+    summary = loop.run_episode(start())
+    steps = [row for row in rows if isinstance(row, Step)]
+    assert summary.ending is Ending.STALE and "camera front, 0.30 s old" in summary.reason
+    assert not summary.success and len(steps) == 8  # 0.8 s: the first moment more than 0.25 s old
+    assert steps[-1].ending is Ending.STALE and steps[-1].success is None
+    assert all(step.ending is None for step in steps[:-1])
+
+
+def test_a_state_that_stands_still_ends_the_episode_and_none_begins_with_it() -> None:
+    loop, robot, rows = make_loop()
+    read, clock = robot.read, loop.clock
+    robot.read = lambda: dataclasses.replace(  # type: ignore[method-assign]
+        read(), stamp_s=min(clock.now_s(), 0.3)
+    )
+    summary = loop.run_episode(start())
+    assert summary.ending is Ending.STALE and "the robot's state" in summary.reason
+    rows.clear()
+    again = loop.run_episode(start())
+    assert again.ending is Ending.STALE and again.steps == 0 and rows == []

@@ -71,6 +71,7 @@ def make_session(**changes: object) -> tuple[Session, list[EpisodeStart], Lines]
         reset,
         metrics=lines,
         actor="a",
+        on_stuck=changes.get("on_stuck", lambda _error: False),
     )
     return session, starts, lines
 
@@ -201,3 +202,20 @@ def test_cycle_time_is_over_successes_only() -> None:
     assert (result["successes"], result["episodes"], result["cycle_time_s_mean"]) == (2, 3, 3.0)
     assert result["wilson_low"] < 2 / 3 < result["wilson_high"]
     assert np.isfinite(result["cycle_time_s_std"])
+
+
+def test_no_episode_begins_before_the_camera_is_back() -> None:
+    session, starts, _ = make_session(on_stuck=lambda error: asked.append(error) or len(asked) < 3)
+    asked: list[RobotRLError] = []
+    run = session.loop.run_episode
+
+    def blind(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        summary = run(start, deterministic=deterministic)
+        if len(asked) < 2:
+            summary.steps, summary.ending, summary.reason = 0, Ending.STALE, "stale: camera front"
+        return summary
+
+    session.loop.run_episode = blind  # type: ignore[method-assign]
+    assert session.episode("train", 1).steps > 0
+    assert [s.id.episode for s in starts] == [0, 0, 0] and session.progress.next_episode == 1
+    assert "camera front" in str(asked[0])
