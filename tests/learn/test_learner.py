@@ -260,7 +260,7 @@ def test_a_rank_that_writes_nothing_remembers_the_same_good_state(
 def test_endless_nan_ends_with_one_clear_error(store: FakeStore, tmp_path: Path) -> None:
     learner = make(store, tmp_path)
     learner.ingest()
-    learner.replay._reward.fill(np.inf)
+    learner.replay.steps.reward.fill(np.inf)
     with pytest.raises(RobotRLError, match="gradients stay non-finite"):
         learner.update(100)
 

@@ -137,9 +137,9 @@ def test_its_rewards_take_the_place_of_what_was_recorded(store: Store) -> None:
     said = {(x.id, x.step): x.value for x in labels if x.kind == MODEL_REWARD}
     for replay in (late, early):
         assert replay.len_online == 20 * STEPS
-        for id_, one in replay._episodes.items():
+        for id_, one in replay.episodes.items():
             for number, slot in one.steps.items():
-                assert replay._reward[slot] == pytest.approx(said[id_, number + 1])
+                assert replay.steps.reward[slot] == pytest.approx(said[id_, number + 1])
     other = Replay(SPEC, 1000, view=View(assembly=Assembly(rewards_by="preference-other")))
     other.ingest(every)
     assert not other.can_sample

@@ -47,8 +47,8 @@ def replay_of(rows: list[Row], assembly: Assembly, n_step: int = 1) -> Replay:
 
 def everything(replay: Replay) -> Batch:
     """Each step of the first episode once, in order."""
-    (slots,) = (list(e.steps.values()) for e in replay._episodes.values())
-    return replay._gather(np.array(slots))
+    (slots,) = (list(e.steps.values()) for e in replay.episodes.values())
+    return replay.gather(np.array(slots))
 
 
 PHI = np.array([0.1, 0.3, 0.2, 0.5, 0.8, 0.9, 1.0], np.float32)
@@ -211,7 +211,7 @@ def test_the_tasks_own_progress_shapes_where_there_is_no_model(tmp_path: Path) -
     replay.ingest(rows)
     steps = [row for row in rows if isinstance(row, Step)]
     assert steps and replay.len_demo == len(steps)  # none waits for what nobody says
-    first = replay._gather(np.array([e.steps[0] for e in replay._episodes.values()]))
+    first = replay.gather(np.array([e.steps[0] for e in replay.episodes.values()]))
     np.testing.assert_allclose(first.room, [[0.5, 0.0]] * 2)  # at the start all is left
 
 

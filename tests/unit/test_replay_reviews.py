@@ -10,6 +10,7 @@ import pytest
 
 from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.learn.replay import Replay, View
+from robot_rl.learn.replay.rewards import Rewards
 from robot_rl.reward.assembly import Assembly
 from robot_rl.types import MODEL_REWARD, Driver, Ending, EpisodeId, Label, Row, Step
 from tests.unit.test_replay import SPEC, episode_id
@@ -129,10 +130,10 @@ def test_a_model_speaks_where_nothing_else_is_known_and_a_person_overrules_it() 
 
     def said(kind: str, value: float, source: str, label: int) -> list[float]:
         replay.ingest([Label(id_, label, None, kind, value, source, source, label)])
-        (episode,) = replay._episodes.values()
+        (episode,) = replay.episodes.values()
         slots = [episode.steps[n] for n in range(5)]
         assert replay.len_online == 5
-        return [*replay._reward[slots].tolist(), float(replay._mask[slots[-1]])]
+        return [*replay.steps.reward[slots].tolist(), float(replay.steps.mask[slots[-1]])]
 
     assert said("vlm_success", 1.0, "vlm", 1) == [0, 0, 0, 0, 1, 0]  # over: no bootstrap
     assert said("success", 0.0, "person", 2) == [0, 0, 0, 0, 0, 1]
@@ -145,10 +146,10 @@ def test_a_model_changes_nothing_that_was_recorded() -> None:
     spec, id_ = sample_spec(), EpisodeId("run", "actor", 0)
     replay = Replay(spec, 100)
     replay.ingest(episode_rows(spec, id_, 5))
-    before = replay._reward.copy(), replay._mask.copy()
+    before = replay.steps.reward.copy(), replay.steps.mask.copy()
     replay.ingest([Label(id_, 1, None, "vlm_success", 1.0, "vlm", "vlm", 1)])
-    np.testing.assert_array_equal(replay._reward, before[0])
-    np.testing.assert_array_equal(replay._mask, before[1])
+    np.testing.assert_array_equal(replay.steps.reward, before[0])
+    np.testing.assert_array_equal(replay.steps.mask, before[1])
 
 
 def test_a_word_at_the_end_labels_the_steps_that_were_not() -> None:
@@ -161,9 +162,9 @@ def test_a_word_at_the_end_labels_the_steps_that_were_not() -> None:
 
     replay = Replay(spec, 100)
     replay.ingest([pressed(row) for row in episode_rows(spec, id_, 5)])
-    (episode,) = replay._episodes.values()
+    (episode,) = replay.episodes.values()
     assert replay.len_online == 5
-    assert replay._reward[[episode.steps[n] for n in range(5)]].tolist() == [0, 0, 0, 0, 1]
+    assert replay.steps.reward[[episode.steps[n] for n in range(5)]].tolist() == [0, 0, 0, 0, 1]
 
 
 def worth(number: int, value: float, frames: int) -> list[Label]:
@@ -205,15 +206,17 @@ def test_a_models_rewards_are_added_up_once_whatever_their_number(
     calls: list[str] = []
 
     def counted(name: str) -> None:
-        plain = getattr(Replay, name)
-        monkeypatch.setattr(Replay, name, lambda *a: calls.append(name) or plain(*a))
+        plain = getattr(Rewards, name)
+        monkeypatch.setattr(Rewards, name, lambda *a: calls.append(name) or plain(*a))
 
-    monkeypatch.setattr("robot_rl.learn.replay.review", lambda _: pytest.fail("folded again"))
-    counted("_judge")
-    counted("_add_up")
+    monkeypatch.setattr(
+        "robot_rl.learn.replay.rewards.review", lambda _: pytest.fail("folded again")
+    )
+    counted("judge")
+    counted("add_up")
     labels = worth(0, -0.5, 7)
     one.ingest(labels)
-    assert (calls.count("_judge"), calls.count("_add_up")) == (6, 1)
+    assert (calls.count("judge"), calls.count("add_up")) == (6, 1)
     for label in labels:
         other.ingest([label])
     draws = [r.sample(300, 0.0, np.random.default_rng(0)) for r in (one, other)]

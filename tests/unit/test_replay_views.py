@@ -68,8 +68,8 @@ def test_a_read_of_several_steps_never_leaves_its_segment(seed: int) -> None:
 def test_a_read_is_as_long_as_the_episode_allows() -> None:
     replay = Replay(SPEC, 100)
     replay.ingest(episode(0, length=7))
-    first = np.array([replay._episodes[episode_id(0)].steps[0]])
-    assert replay._action[replay.read(first, 7)[0], 1].tolist() == [*range(7)]
+    first = np.array([replay.episodes[episode_id(0)].steps[0]])
+    assert replay.steps.action[replay.read(first, 7)[0], 1].tolist() == [*range(7)]
     assert (replay.read(first, 9)[0, 7:] == -1).all()
 
 

@@ -1,0 +1,101 @@
+"""What a step is worth: as recorded, as people say, as models say (`store.review`, `reward`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from robot_rl.learn.replay.storage import Episode, Frames, Steps, awaited
+from robot_rl.reward.assembly import Assembly
+from robot_rl.store.review import review
+from robot_rl.types import Label, Step
+
+
+class Rewards:
+    """Writes reward, mask, labelled and kept of steps, and the progress of frames."""
+
+    def __init__(self, steps: Steps, frames: Frames, assembly: Assembly, gamma: float) -> None:
+        self._steps, self._frames = steps, frames
+        self._assembly, self._gamma = assembly, gamma
+
+    def recorded(self, episode: Episode, row: Step, slot: int) -> None:
+        """Keep the reward that came with a step, or a model's where that is the reward."""
+        value = np.nan if row.reward is None else row.reward
+        if self._assembly.rewards_by:
+            value = episode.worth.get(row.next_frame, np.nan)
+        self._steps.recorded[slot] = value
+
+    def judge(self, episode: Episode, number: int) -> None:
+        """Reward of a step as recorded, or as people say; success pays 1 on the last step."""
+        steps, slot, verdict = self._steps, episode.steps[number], episode.verdict
+        reward = verdict.rewards.get(number, float(steps.recorded[slot]))
+        success = verdict.outcome(episode.success)
+        # a model's rewards may all be below 0: there the 0 of a failure would be the best
+        pays = success is not None and not self._assembly.rewards_by
+        if np.isnan(reward) and pays:
+            reward = 0.0
+        if number == episode.last:
+            said = verdict.success is not None or np.isnan(steps.recorded[slot])
+            if said and pays:
+                reward = float(bool(success))
+            steps.mask[slot] = episode.goes_on and not (said and success)
+        steps.labelled[slot] = not np.isnan(reward)
+        cost = self._assembly.step_cost
+        steps.reward[slot] = reward - cost if steps.labelled[slot] else 0.0
+        steps.kept[slot] = verdict.keeps(number) and number not in verdict.left_out
+
+    def judge_all(self, episode: Episode) -> None:
+        """Rewards of all steps, and whether the episode is one of the successes."""
+        won = episode.over and bool(episode.verdict.outcome(episode.success))
+        episode.alone = won and not self._steps.human[list(episode.steps.values())].any()
+        for number in episode.steps:
+            self.judge(episode, number)
+
+    def hear(self, episode: Episode, row: Label) -> None:
+        """A person spoke: what they say now stands for all steps of the episode."""
+        episode.said.append(row)
+        episode.verdict = review(episode.said)
+        self.judge_all(episode)
+
+    def add_progress(self, episode: Episode, row: Label) -> list[int]:
+        """A model's progress of a frame; returns the numbers of the steps that it touches."""
+        assert row.step is not None
+        if not np.isfinite(row.value):
+            return []
+        episode.progress[row.step] = row.value
+        touched = []
+        for frame in range(row.step, row.step + self._assembly.smooth_steps):
+            if (slot := episode.frames.get(frame)) is None:
+                continue
+            self._frames.progress[slot] = self.smooth(episode, frame)
+            touched += episode.readers.get(frame, ())
+        return touched
+
+    def smooth(self, episode: Episode, frame: int) -> float:
+        """phi of a frame: the mean of what is known of it and those before; NaN if it is not."""
+        if frame not in episode.progress:
+            return np.nan
+        window = range(frame, frame - self._assembly.smooth_steps, -1)
+        known = [episode.progress[f] for f in window if f in episode.progress]
+        return sum(known) / len(known)
+
+    def add_worth(self, episode: Episode, row: Label) -> list[int]:
+        """A model's reward of arriving at a frame; returns the numbers of the steps that do."""
+        assert row.step is not None
+        episode.worth[row.step] = row.value
+        place = episode.frames.get(row.step, awaited(row.step))
+        touched = []
+        for number in episode.readers.get(row.step, ()):
+            slot = episode.steps[number]
+            if self._steps.after[slot] == place:
+                self._steps.recorded[slot] = row.value
+                self.judge(episode, number)
+                touched.append(number)
+        return touched
+
+    def add_up(self, episode: Episode) -> None:
+        """Returns to go."""
+        rest = 0.0
+        for number in sorted(episode.steps, reverse=True):
+            slot = episode.steps[number]
+            rest = float(self._steps.reward[slot]) + self._gamma * rest
+            self._steps.return_to_go[slot] = rest

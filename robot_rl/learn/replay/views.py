@@ -1,0 +1,98 @@
+"""What an algorithm wants of the replay, and what it gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.reward.assembly import Assembly
+from robot_rl.types import Observation
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What an algorithm wants of the replay.
+
+    n_step: transitions span up to this many steps; chunk: so many actions are read; gamma:
+    discounts the rewards inside a transition and the return to go; demo_only: never fall back on
+    practice while there are no demonstrations (a cloner would clone itself); own_successes: see the
+    module; recent_fraction: of the online draws, taken from the newest `recent_steps` online steps;
+    decisions: transitions begin where the policy chose a base's noise (`spec.BASE_AGE` = 0), and
+    end where it does again; assembly: how a reward comes of what was recorded.
+    """
+
+    n_step: int = 1
+    chunk: int = 1
+    gamma: float = 1.0
+    demo_only: bool = False
+    own_successes: bool = False
+    recent_fraction: float = 0.0
+    recent_steps: int = 1000
+    decisions: bool = False
+    assembly: Assembly = field(default_factory=Assembly)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B transitions. Rows of the two views alternate, so any slice keeps the mix (RLPD).
+
+    observation, next_observation: name -> [B, ...]; action: float32 [B, A], as executed;
+    reward, mask: float32 [B], mask = 1 - terminated (a truncated step bootstraps); human: bool [B];
+    toggle: float32 [B], 1 where the step reversed the gripper; steps: float32 [B], how many steps
+    the transition spans (reward is their discounted sum); return_to_go: float32 [B], discounted
+    rewards from here to the end of the episode, 0 while it runs; before_takeover: float32 [B], 1
+    where a person took over after this step, discounted like the reward; chunk: float32 [B, h, A],
+    this action and those that followed (`View.chunk` = h), zeros where the same driver did not go
+    on; valid: bool [B, h], where they did. Both None for h = 1. room: float32 [B, 2], how far the
+    value stays above its lowest bound in this state, and below its highest; None without shaping.
+    """
+
+    observation: Observation
+    action: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    next_observation: Observation
+    mask: NDArray[np.float32]
+    human: NDArray[np.bool_]
+    toggle: NDArray[np.float32]
+    steps: NDArray[np.float32]
+    return_to_go: NDArray[np.float32]
+    before_takeover: NDArray[np.float32]
+    chunk: NDArray[np.float32] | None = None
+    valid: NDArray[np.bool_] | None = None
+    room: NDArray[np.float32] | None = None
+
+
+class SlotSet:
+    """A set of slots with O(1) add, discard and an array to draw from."""
+
+    def __init__(self, capacity: int) -> None:
+        self._items = np.empty(capacity, np.int64)
+        self._where = np.full(capacity, -1, np.int64)
+        self.size = 0
+
+    def add(self, slot: int) -> bool:
+        """Whether it is new."""
+        if self._where[slot] >= 0:
+            return False
+        self._items[self.size], self._where[slot] = slot, self.size
+        self.size += 1
+        return True
+
+    def holds(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the slots are in the set."""
+        return self._where[slots] >= 0
+
+    def discard(self, slot: int) -> None:
+        """Take it out, if it is in."""
+        where = self._where[slot]
+        if where >= 0:
+            self.size -= 1
+            last = self._items[self.size]
+            self._items[where], self._where[last] = last, where
+            self._where[slot] = -1
+
+    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """With replacement: int64 [count]."""
+        return self._items[rng.integers(0, self.size, count)]
