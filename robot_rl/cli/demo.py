@@ -73,7 +73,7 @@ PRACTICE = (
     "train.demos=0",  # those that were cloned are its data
     "train.eval_episodes=50",
     "train.stochastic_eval_episodes=20",
-    "train.max_minutes=6",
+    "train.max_minutes=5.5",
 )
 OF_PRACTICE = ("algo", "base", "learner", "train.", "operator", "arbiter", "run_dir")
 """How overrides begin that the cloning does not get; `train.demos` it alone gets."""
