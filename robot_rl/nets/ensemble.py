@@ -7,7 +7,7 @@ and a target network is just another tensor of the same shape given to the same 
 A layer is linear -> LayerNorm -> activation (RLPD, arXiv 2302.02948, section 4.2: LayerNorm bounds
 Q by the norm of the last layer, also for actions that were never tried). The backward pass is
 written out: at this size half of PyTorch's time goes to graph nodes and to thin matrix products
-(256 -> 1), both of which this avoids. `tests/learn/test_ensemble.py` checks it with gradcheck.
+(256 -> 1), both of which this avoids. `tests/nets/test_ensemble.py` checks it with gradcheck.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the console extra is not installed")
 
 from robot_rl.bench.console.browser import BROWSERS
-from tests.console.served import NETWORK_PIXELS, RobotSide, Served, rows_of, write_figures
+from tests.support.served import NETWORK_PIXELS, RobotSide, Served, rows_of, write_figures
 
 CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), None)
 

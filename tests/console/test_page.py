@@ -14,7 +14,7 @@ from robot_rl.learn.replay import Replay
 from robot_rl.store.review import review
 from robot_rl.store.store import Store
 from robot_rl.types import PREDICATE, PROGRESS, EpisodeId, Label
-from tests.console.served import scores_of, until
+from tests.support.served import scores_of, until
 
 HOLD_AFTER_S = 0.09  # operator_timeout_s of every configs/safety
 SHOTS = os.environ.get("ROBOT_RL_SCREENSHOTS")

@@ -15,7 +15,7 @@ import pytest
 
 from robot_rl.link.panel import link_file
 from robot_rl.system.supervised import SUPERVISOR_PID
-from tests.console.served import until
+from tests.support.served import until
 
 MODULE = "robot_rl.run.console"
 SUPERVISOR = f"""

@@ -29,7 +29,7 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.store.review import Review, review
 from robot_rl.store.store import Store
 from robot_rl.types import PREDICATE, PROGRESS, Ending, EpisodeId, Label
-from tests.console.served import CAMERAS, Served, rows_of, scores_of, until
+from tests.support.served import CAMERAS, Served, rows_of, scores_of, until
 
 
 def enter(console: Any, role: Role = Role.OPERATOR) -> httpx.Client:

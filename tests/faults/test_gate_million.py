@@ -11,12 +11,12 @@ import math
 
 import numpy as np
 import pytest
-from gate_bench import JOINTS, robot_state
 
 from robot_rl.safety import gate as rules
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.states import Mode
 from robot_rl.types import Command, Driver, Outcome, Pose, RobotState
+from tests.support.gate_bench import JOINTS, robot_state
 
 BLOCK = 20_000
 LIMITS = Limits(max_yaw_rad=2.4)

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-from link_programs import ACTOR, RUN, SPEC, Program
-from test_store_kill import committed_and_put
 
 from robot_rl.link.auth import make_keys
 from robot_rl.store.rows import FlatRow
 from robot_rl.store.store import Store
+from tests.support.kills import committed_and_put
+from tests.support.link_programs import ACTOR, RUN, SPEC, Program
 
 KILLS = 20
 

@@ -6,22 +6,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from link_programs import ACTOR, RUN, SPEC, STEPS, Program
 
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId
+from tests.support.kills import committed_and_put
+from tests.support.link_programs import ACTOR, RUN, SPEC, STEPS, Program
 
 KILLS = 10
-
-
-def committed_and_put(lines: list[str]) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-    """(episode, step) pairs that the process saw committed, and that it handed over."""
-    pairs: dict[str, set[tuple[int, int]]] = {"c": set(), "p": set()}
-    for line in lines:
-        if line != "ready":
-            what, episode, step = line.split()
-            pairs[what].add((int(episode), int(step)))
-    return pairs["c"], pairs["p"]
 
 
 def test_kill_at_random_moments_loses_at_most_the_step_in_flight(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 from robot_rl.learn import diagnostics
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
@@ -21,6 +20,7 @@ from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.spec import TensorSpec
 from robot_rl.system.clock import ManualClock
 from robot_rl.types import Driver, Step
+from tests.support.point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 COUNTS = EpisodeCounts(episodes=20, labelled=20, rewarded=15, truncated=5, toggled=12)
 HEALTHY = Symptoms(

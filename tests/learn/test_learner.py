@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 from robot_rl.errors import CheckpointError, RobotRLError
 from robot_rl.learn import ranks
@@ -19,6 +18,7 @@ from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.system.clock import ManualClock
 from robot_rl.types import Driver
+from tests.support.point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 ALGO = HilSerlConfig(hidden=(16, 16), batch_size=16, critics=3)
 CONFIG = LearnerConfig(min_steps=20, publish_period_s=0.0, checkpoint_updates=0, log_updates=10)

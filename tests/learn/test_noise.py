@@ -19,7 +19,7 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, Frame, Observation, Step
-from tests.unit.fakes import TASK, FakeOperator, make_loop, start
+from tests.support.fakes import TASK, FakeOperator, make_loop, start
 
 CONFIG = NoiseConfig(
     hidden=(32, 32), batch_size=32, knots=2, span=8, learning_rate=3e-3, demo_fraction=0.0

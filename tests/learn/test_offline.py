@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 from robot_rl.errors import CheckpointError, SpecError, StoreError
 from robot_rl.learn.algos import BcConfig, CalQlConfig, HilSerlConfig, IqlConfig
@@ -13,6 +12,7 @@ from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import Store
+from tests.support.point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 SMALL = {"hidden": (16,), "batch_size": 32}
 QUIET = LearnerConfig(publish_period_s=0.0, checkpoint_updates=0)

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from point_mass import FakeStore
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -26,6 +25,7 @@ from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.encoder import Encoder, EncoderConfig, random_shift
 from robot_rl.nets.trunks import TRUNKS
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from tests.support.point_mass import FakeStore
 
 PX = 32
 SHAPES = {"image/front": (PX, PX, 3), "image/wrist": (PX, PX, 3)}

@@ -6,7 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
-from point_mass import (
+
+from robot_rl.learn.algos import BcConfig, HilSerlConfig
+from robot_rl.learn.algos.base import AlgorithmConfig
+from robot_rl.learn.learner import Learner, LearnerConfig
+from robot_rl.policy.runtime import PolicyRuntime
+from tests.support.point_mass import (
     SPEC,
     FakeStore,
     PointMass,
@@ -14,11 +19,6 @@ from point_mass import (
     practice,
     success_rate,
 )
-
-from robot_rl.learn.algos import BcConfig, HilSerlConfig
-from robot_rl.learn.algos.base import AlgorithmConfig
-from robot_rl.learn.learner import Learner, LearnerConfig
-from robot_rl.policy.runtime import PolicyRuntime
 
 LOCKSTEP = LearnerConfig(publish_period_s=0.0, checkpoint_updates=0)
 SMALL = HilSerlConfig(hidden=(64, 64), batch_size=128)

@@ -1,28 +1,15 @@
-"""A world per test module: real nodes as supervised processes, and a probe in this process.
-
-Every world has a ROS domain of its own and never leaves the loopback interface.
-"""
+"""A world per test module; tests marked `ros` are skipped, with the reason, without rclpy."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import json
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from robot_rl.ros.graph import Graph, SimGraphConfig, free_domain, sim_graph
-from robot_rl.ros.supervise import Exit, Supervisor, clean_shared_memory
-
-HAS_ROS = importlib.util.find_spec("rclpy") is not None
-NO_ROS = "rclpy is not installed: pip install 'robot-rl[ros]', or source a ROS 2 workspace"
-_domains: set[int] = set()
+from robot_rl.ros.graph import SimGraphConfig, sim_graph
+from robot_rl.ros.supervise import clean_shared_memory
+from tests.support.ros import HAS_ROS, NO_ROS, World, write_run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,71 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("ros") and not HAS_ROS:
             item.add_marker(pytest.mark.skip(reason=NO_ROS))
-
-
-def new_domain() -> int:
-    """A domain id that no other world uses, of this test run or of another beside it."""
-    while (domain_id := free_domain()) in _domains:
-        pass
-    _domains.add(domain_id)
-    return domain_id
-
-
-def write_run(folder: Path, operator: str | dict[str, Any] = "none", **more: Any) -> Path:
-    """A run folder with the sections that the nodes read (no torch needed)."""
-    config = {
-        "name": "ros_test",
-        "seed": 0,
-        "runtime": "ros",
-        "task": {"name": "peg_insert"},
-        "operator": {"name": operator} if isinstance(operator, str) else operator,
-        **more,
-    }
-    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    (folder / "run.json").write_text(json.dumps({"config_hash": digest}))
-    return folder
-
-
-def wait_for(condition: Callable[[], Any], timeout_s: float, what: str | Callable[[], str]) -> Any:
-    """Poll until `condition()` is truthy and return it; fail with `what` otherwise."""
-    deadline_s = time.monotonic() + timeout_s
-    while time.monotonic() < deadline_s:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.005)
-    pytest.fail(f"not within {timeout_s} s: {what if isinstance(what, str) else what()}")
-
-
-class World:
-    """A running graph: the supervisor is polled in a thread, `probe` listens."""
-
-    def __init__(self, graph: Graph, run_dir: Path) -> None:
-        from probe import Probe  # needs rclpy
-
-        self.run_dir = run_dir
-        self.domain_id = new_domain()
-        self.supervisor = Supervisor(graph, run_dir, self.domain_id)
-        self.exits: list[Exit] = []
-        self._done = threading.Event()
-        self.supervisor.start()
-        self.probe = Probe(self.domain_id)
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def _watch(self) -> None:
-        while not self._done.wait(0.02):
-            self.exits += self.supervisor.poll()
-
-    def close(self) -> dict[str, int]:
-        """Stop everything; returns the exit codes."""
-        self._done.set()
-        self._thread.join()
-        self.probe.close()
-        return self.supervisor.stop()
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from conftest import new_domain
 
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.train import train
+from tests.support.ros import new_domain
 
 pytestmark = pytest.mark.ros
 DEMOS, UPDATES = 3, 400

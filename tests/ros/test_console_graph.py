@@ -18,7 +18,6 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-
 import cv2
 import numpy as np
 import zmq
-from conftest import World, wait_for, write_run
 
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import Answer, Panel, socket_address
@@ -27,6 +26,7 @@ from robot_rl.ros.endpoints import publisher, serve, subscribe
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import clean_shared_memory
 from robot_rl.types import Driver
+from tests.support.ros import World, wait_for, write_run
 
 pytestmark = pytest.mark.ros
 LEASE = "test"

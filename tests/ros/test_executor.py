@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from conftest import new_domain
+
+from tests.support.ros import new_domain
 
 pytest.importorskip("rclpy")
 import rclpy

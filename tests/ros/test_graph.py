@@ -16,7 +16,6 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from conftest import HAS_ROS, NO_ROS
 
 from robot_rl.config.registry import REGISTRY, resolve
 from robot_rl.errors import ConfigError, SetupError
@@ -36,6 +35,7 @@ from robot_rl.ros.graph import (
 from robot_rl.ros.topics import CLOCK, DIAGNOSTICS, SERVICES, TOPICS
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import graph_of
+from tests.support.ros import HAS_ROS, NO_ROS
 
 REPO = Path(__file__).resolve().parents[2]
 ROS = REPO / "robot_rl" / "ros"

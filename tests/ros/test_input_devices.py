@@ -16,7 +16,6 @@ import pytest
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
 
 import rclpy
-from conftest import new_domain, write_run
 from geometry_msgs.msg import TwistStamped
 from rclpy.context import Context
 from rclpy.node import Node
@@ -34,6 +33,7 @@ from robot_rl.ros.runtime import node_shell, prepare_environment
 from robot_rl.run.experiment import Experiment
 from robot_rl.tasks import PegInsertTask
 from robot_rl.types import RobotState
+from tests.support.ros import new_domain, write_run
 
 pytestmark = pytest.mark.ros
 

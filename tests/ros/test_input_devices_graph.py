@@ -13,7 +13,6 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
 
-from conftest import World, wait_for, write_run
 from sensor_msgs.msg import Joy
 
 from robot_rl.ros import convert, topics, wire
@@ -21,6 +20,7 @@ from robot_rl.ros.endpoints import publisher, subscribe
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import clean_shared_memory
 from robot_rl.types import Driver
+from tests.support.ros import World, wait_for, write_run
 
 pytestmark = pytest.mark.ros
 

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
 
 import zmq
-from conftest import World, write_run
 
 from robot_rl.link.panel import socket_address
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
+from tests.support.ros import World, write_run
 
 pytestmark = pytest.mark.ros
 FASTER = {"released": 0.0, "3 x": 3.0}  # what is asked for -> `ros.real_time_factor`

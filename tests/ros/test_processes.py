@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import World, wait_for
-from probe import Probe
 from std_msgs.msg import String
 
 from robot_rl.geometry import pose
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher
 from robot_rl.system import priority
+from tests.support.probe import Probe
+from tests.support.ros import World, wait_for
 
 pytestmark = pytest.mark.ros
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import new_domain
 
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.record import record
 from robot_rl.store.store import Store
+from tests.support.ros import new_domain
 
 pytestmark = pytest.mark.ros
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import World, new_domain, wait_for, write_run
 
 from robot_rl.errors import SetupError
 from robot_rl.ros import supervise, topics
 from robot_rl.ros.graph import NODES_MODULE, NodeSpec, SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import BOOTSTRAP_GUARD, Supervisor, environment
+from tests.support.ros import World, new_domain, wait_for, write_run
 
 pytestmark = pytest.mark.ros
 

@@ -14,11 +14,10 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
 
-from conftest import World, wait_for, write_run
-
 from robot_rl.ros import topics, wire
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.ros.release import LIMITS_S
+from tests.support.ros import World, wait_for, write_run
 
 pytestmark = pytest.mark.ros
 REQUESTER = Path(__file__).with_name("requester.py")

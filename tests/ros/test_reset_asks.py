@@ -12,9 +12,6 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
 
-from conftest import new_domain, wait_for
-from probe import Probe
-
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose
 from robot_rl.ports import ResetPlan
@@ -22,6 +19,8 @@ from robot_rl.ros import topics
 from robot_rl.ros.endpoints import subscribe
 from robot_rl.ros.ports import RosReset
 from robot_rl.ros.runtime import node_shell
+from tests.support.probe import Probe
+from tests.support.ros import new_domain, wait_for
 
 pytestmark = pytest.mark.ros
 HOLE = pose(np.array((0.5, 0.0, 0.0)))

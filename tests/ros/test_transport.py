@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import new_domain
 
 from robot_rl.ros.graph import CONTROL_PROFILE, IMAGE_PROFILE, PROFILE_VARIABLE
+from tests.support.ros import new_domain
 
 pytestmark = pytest.mark.ros
 

@@ -1,0 +1,345 @@
+"""The command line as a person meets it: help, exit codes, errors with the fix, JSON figures."""
+
+from __future__ import annotations
+
+import ast
+import json
+import keyword
+import logging
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from robot_rl.cli import common
+from robot_rl.cli.doctor import CHECKS, CheckResult, examine
+from robot_rl.cli.main import NODES, VERBS, main
+from robot_rl.cli.node import TEXTS
+from robot_rl.run.experiment import Experiment
+from tests.support.synthetic_run import write_run
+
+CLI = Path(common.__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logging() -> Iterator[None]:
+    """`main` configures logging once per process; leave the root logger as it was."""
+    before = list(logging.getLogger().handlers)
+    yield
+    logging.getLogger().handlers[:] = before
+
+
+def test_help_lists_every_verb_and_every_verb_is_a_module(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for verb in VERBS:
+        assert f"  {verb} " in text
+        if verb in NODES:
+            assert verb in TEXTS
+            continue
+        module = f"{verb}_" if keyword.iskeyword(verb) else verb.replace("-", "_")
+        assert (CLI / f"{module}.py").is_file()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_examples(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"usage: robot-rl {verb}" in text
+    assert "examples:" in text
+    assert f"  robot-rl {verb}" in text.partition("examples:")[2]
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from robot_rl.cli.main import main; main(['train', '--help'])\n"
+        "heavy = {'torch', 'mujoco', 'rclpy', 'hydra', 'numpy', 'rich'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian"], "did you mean 'train'"),
+        (["train", "experiment=liftt"], "did you mean 'lift'"),
+        (["train", "--jsn", "x"], "did you mean '--json'"),
+        (["bench", "lerner"], "did you mean 'learner'"),
+        (["eval", "nowhere"], "no run in 'nowhere'"),
+        (["report", "nowhere"], "no run in 'nowhere'"),
+        (["gate", "nowhere"], "no run in 'nowhere'"),
+        (["eval"], "RUN"),
+    ],
+)
+def test_wrong_usage_is_one_clear_error_and_exit_code_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert "expected:" in err
+    assert "fix:" in err
+    assert "Traceback" not in err
+
+
+def test_traceback_appears_with_debug_only(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main(["train", "train.demoz=1", "--debug"]) == 2
+    assert any(r.exc_info for r in caplog.records)
+    caplog.clear()
+    assert main(["train", "train.demoz=1"]) == 2
+    assert not any(r.exc_info for r in caplog.records)
+
+
+def test_unexpected_errors_are_said_and_end_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _engine(monkeypatch, "robot_rl.cli.report", run=lambda _: 1 / 0)
+    assert main(["report", "x"]) == 1
+    err = capsys.readouterr().err
+    assert "unexpected error: ZeroDivisionError" in err
+    assert "--debug" in err
+
+
+def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    _engine(monkeypatch, "robot_rl.cli.report", run=interrupted)
+    assert main(["report", "x"]) == 130
+
+
+def test_a_missing_package_names_its_extra() -> None:
+    def broken() -> None:
+        raise ModuleNotFoundError("No module named 'mujoco'", name="mujoco")
+
+    module = types.ModuleType("robot_rl_absent")
+    module.__getattr__ = lambda _: broken()  # type: ignore[method-assign]
+    sys.modules["robot_rl_absent"] = module
+    try:
+        with pytest.raises(common.SetupError, match=r"robot-rl\[sim\]"):
+            common.engine("robot_rl_absent:bench")
+    finally:
+        del sys.modules["robot_rl_absent"]
+
+
+def test_config_prints_every_value_in_force_and_runs_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "experiment=reach", "train.demos=3", "--config"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown["train"]["demos"] == 3
+    assert shown["train"]["eval_episodes"] == 100  # a default nobody wrote
+    assert shown["task"]["name"] == "reach"
+    assert not list(tmp_path.iterdir())
+
+
+def test_check_explains_every_experiment(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from robot_rl.config.compose import options
+
+    assert main(["check", "--json", str(tmp_path / "c.json")]) == 0
+    out = capsys.readouterr().out
+    results = json.loads((tmp_path / "c.json").read_text())
+    assert set(results) == set(options("experiment"))
+    assert set(results.values()) == {"ok"}
+    assert "demonstrations, then at most" in out
+
+
+def test_check_fails_on_a_bad_experiment(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "experiment"
+    folder.mkdir()
+    (folder / "bad.yaml").write_text("# @package _global_\nname: bad\ntrain: {demoz: 3}\n")
+    assert main(["check", "bad", "--config-dir", str(tmp_path)]) == 1
+    assert "did you mean 'demos'" in capsys.readouterr().out
+
+
+def _engine(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> None:
+    module = types.ModuleType(name)
+    for key, value in functions.items():
+        setattr(module, key, value)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+RESULT = {
+    "deterministic": {
+        "successes": 96,
+        "episodes": 100,
+        "wilson_low": 0.902,
+        "wilson_high": 0.984,
+        "cycle_time_s_mean": 4.0,
+    }
+}
+
+
+TRAINED: list[Any] = []  # the experiments that `_fake_training` was given
+
+
+def _fake_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, successes: int) -> None:
+    result = {
+        "deterministic": RESULT["deterministic"] | {"successes": successes},
+        "mastered": successes > 95,
+    }
+    TRAINED.clear()
+
+    def train(experiment: object, watch: object) -> dict[str, object]:
+        assert callable(watch)
+        watch({"state": "practice", "episode/success": 1.0})
+        TRAINED.append(experiment)
+        write_run(experiment.run_dir)  # type: ignore[attr-defined]
+        return result
+
+    monkeypatch.chdir(tmp_path)
+    _engine(monkeypatch, "robot_rl.run.train", train=train)
+
+
+def test_train_prints_the_figures_writes_json_and_the_report(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _fake_training(monkeypatch, tmp_path, 40)
+    assert main(["train", "experiment=reach", "run_dir=run", "--json", "out/r.json"]) == 0
+    out = capsys.readouterr().out
+    assert "40/100 episodes succeed (95 % interval 90.2 to 98.4 %), 4.0 s per cycle" in out
+    assert json.loads((tmp_path / "out" / "r.json").read_text())["deterministic"]["successes"] == 40
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+@pytest.mark.parametrize("successes", [96, 94])
+def test_demo_tells_the_story_and_that_it_fell_short_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    successes: int,
+) -> None:
+    _fake_training(monkeypatch, tmp_path, successes)
+    monkeypatch.setattr(Experiment, "check", lambda self: None)  # the cloned policy is made up
+    assert main(["demo", "run_dir=run"]) == 0
+    out = capsys.readouterr().out
+    assert "demonstrations" in out
+    assert "report.html" in out
+    assert "Take part" in out and "robot-rl review run" in out
+    assert ("fell short of its target of 95 %: 94 of 100" in out) == (successes == 94)
+
+
+def test_the_demo_gives_each_of_its_two_runs_what_is_meant_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _fake_training(monkeypatch, tmp_path, 96)
+    monkeypatch.setattr(Experiment, "check", lambda self: None)
+    words = ["seed=4", "algo.precision=float32", "train.demos=3", "train.max_minutes=2"]
+    assert main(["demo", "run_dir=run", "--episodes", "7", *words]) == 0
+    assert len(TRAINED) == 2
+    clone, practice = TRAINED
+    assert (clone.seed, clone.train.demos, clone.train.max_env_steps) == (4, 3, 0)
+    assert clone.config["algo"]["name"] == "bc_flow" and clone.run_dir == Path("run/base")
+    assert (practice.seed, practice.train.demos, practice.train.max_minutes) == (4, 0, 2.0)
+    assert practice.train.eval_episodes == 7 and practice.run_dir == Path("run")
+    assert practice.config["base"]["run"] == practice.train.dataset == "run/base"
+    assert practice.config["algo"]["precision"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [((), "console"), (("operator=none",), "none"), (("runtime=lockstep",), "scripted")],
+)
+def test_a_person_is_asked_to_take_part_in_the_demo_where_one_can(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    name: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", *words, "--config"]) == 0
+    operator = yaml.safe_load(capsys.readouterr().out)["operator"]
+    assert operator["name"] == name and operator.get("with_script", False) is (name == "console")
+
+
+def test_bench_prints_and_writes_figures_with_the_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = {"link": lambda seconds: {"steps_per_s": 1234.5 * seconds}}
+    monkeypatch.setattr("robot_rl.cli.bench.BENCHES", figures)
+    path = tmp_path / "b.json"
+    assert main(["bench", "link", "--seconds", "2", "--json", str(path)]) == 0
+    assert "2,469" in capsys.readouterr().out
+    written = json.loads(path.read_text())
+    assert written["figures"] == {"steps_per_s": 2469.0}
+    assert written["machine"]["cores"]
+
+
+def test_report_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "run")
+    assert main(["report", str(run)]) == 0
+    assert Path(capsys.readouterr().out.strip()).is_file()
+
+
+def test_up_shows_the_graph_without_ros(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", "experiment=reach", "--print"]) == 0
+    out = capsys.readouterr().out
+    for node in ("sim", "gate", "watchdog", "operator", "actor"):
+        assert f"python -m robot_rl.run.nodes {node}\n" in out
+
+
+def test_node_verbs_list_their_parameters_without_ros(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", "--parameters"]) == 0
+    assert "heartbeat_hz" in capsys.readouterr().out
+
+
+def test_keys_are_secret_and_never_overwritten_unasked(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    assert main(["keys", str(folder), "--actors", "left", "right"]) == 0
+    secrets = sorted(p.name for p in folder.glob("*.secret"))
+    names = ["actor-left", "actor-right", "learner", "policy"]
+    assert secrets == [f"{name}.secret" for name in names]
+    assert all(p.stat().st_mode & 0o077 == 0 for p in folder.glob("*.secret"))
+    before = (folder / "learner.secret").read_bytes()
+    assert main(["keys", str(folder)]) == 2
+    assert (folder / "learner.secret").read_bytes() == before
+
+
+def test_doctor_reports_every_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "d.json"
+    code = main(["doctor", "--json", str(path)])
+    found = json.loads(path.read_text())
+    assert set(found) == set(CHECKS)
+    assert code == int(any(f["status"] == "fail" for f in found.values()))
+    for finding in found.values():
+        assert finding["status"] in ("ok", "warn", "fail")
+        assert finding["fix"] or finding["status"] == "ok"
+
+
+def test_doctor_survives_a_check_that_breaks() -> None:
+    def broken() -> tuple[str, str, str]:
+        raise OSError("no such driver")
+
+    finding = examine("gl", broken)
+    assert finding == CheckResult("gl", "fail", "OSError: no such driver", "run make setup again")
+
+
+def test_only_main_decides_about_exit() -> None:
+    """`sys.exit` in a verb would end the program of someone who calls `main`."""
+    for path in CLI.glob("*.py"):
+        names = [
+            n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)
+        ]
+        assert "exit" not in names, path.name

@@ -1,0 +1,230 @@
+"""The control loop: what is recorded is what was executed, and nothing is folded or lost."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from robot_rl.control.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS, ControlLoop
+from robot_rl.geometry import pose
+from robot_rl.ports import OperatorInput
+from robot_rl.store.review import review
+from robot_rl.system.clock import ManualClock
+from robot_rl.types import (
+    Command,
+    Driver,
+    Ending,
+    EpisodeStart,
+    Event,
+    Frame,
+    Label,
+    Outcome,
+    RobotState,
+    Step,
+    Verdict,
+)
+from tests.support.fakes import TASK, FakeGate, FakeOperator, make_loop, start
+
+SIZE = TASK.spec.action.size
+
+
+def unit(value: float = 0.5) -> np.ndarray:
+    action = np.zeros(SIZE, np.float32)
+    action[2] = -value  # up, away from the table
+    return action
+
+
+def split(rows: list) -> tuple[list[Step], list[Frame], list[Event]]:
+    return (
+        [r for r in rows if isinstance(r, Step)],
+        [r for r in rows if isinstance(r, Frame)],
+        [r for r in rows if isinstance(r, Event)],
+    )
+
+
+def test_a_time_limit_is_a_truncation_with_its_true_last_frame() -> None:
+    loop, robot, rows = make_loop()
+    summary = loop.run_episode(start())
+    steps, frames, _ = split(rows)
+    assert isinstance(rows[0], EpisodeStart)
+    assert summary.ending is Ending.TRUNCATED and summary.steps == TASK.max_steps
+    assert [s.ending for s in steps[:-1]] == [None] * (TASK.max_steps - 1)
+    assert [f.frame for f in frames] == list(range(TASK.max_steps + 1))
+    assert all((s.frame, s.next_frame) == (s.step, s.step + 1) for s in steps)
+    assert len(robot.applied) == TASK.max_steps  # one command a tick, none after the end
+
+
+def test_success_terminates_and_is_rewarded_once() -> None:
+    loop, robot, rows = make_loop()
+    robot.tcp = robot.objects["target"]
+    summary = loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert summary.success and summary.ending is Ending.TERMINATED and len(steps) == 1
+    assert (steps[0].reward, steps[0].success, steps[0].weights_version) == (1.0, True, 3)
+
+
+def test_the_executed_action_is_recorded_when_the_gate_clips() -> None:
+    def halve(command: Command) -> Verdict:
+        here = robot.tcp
+        middle = (command.tcp_target_in_base.position_m + here.position_m) / 2
+        sent = dataclasses.replace(command, tcp_target_in_base=pose(middle, here.quaternion_xyzw))
+        return Verdict(command.sequence, Outcome.CLIPPED, "speed", sent, command.stamp_s)
+
+    loop, robot, rows = make_loop(action=unit(0.8), gate=FakeGate(halve))
+    loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert steps[0].action == pytest.approx(unit(0.4), abs=1e-5)
+    assert steps[0].policy_action == pytest.approx(unit(0.8))
+    assert (steps[0].outcome, steps[0].reason) == (Outcome.CLIPPED, "speed")
+
+
+def holding(reason: str) -> FakeGate:
+    """A gate that holds everything for this reason."""
+
+    def refuse(command: Command) -> Verdict:
+        here = TASK.sample_reset(np.random.default_rng(0)).tcp_in_base  # where FakeRobot stands
+        sent = dataclasses.replace(command, tcp_target_in_base=here)
+        return Verdict(command.sequence, Outcome.HOLD, reason, sent, command.stamp_s)
+
+    return FakeGate(refuse)
+
+
+def test_a_gate_that_holds_for_a_second_aborts_the_episode() -> None:
+    loop, _, rows = make_loop(action=unit(), gate=holding("command_late: the driver is silent"))
+    summary = loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert summary.ending is Ending.ABORTED and summary.reason == "held by the gate"
+    assert len(steps) == MAX_HELD_TICKS and steps[-1].ending is Ending.ABORTED
+    assert steps[0].action == pytest.approx(np.zeros(SIZE), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("reason", "ticks"), [("force: contact", 1), ("joint: in its margin", MAX_HELD_TICKS)]
+)
+def test_what_the_policy_brought_upon_itself_is_a_failure_it_learns_from(
+    reason: str, ticks: int
+) -> None:
+    loop, _, rows = make_loop(action=unit(), gate=holding(reason))
+    summary = loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert (summary.ending, summary.success) == (Ending.TERMINATED, False)
+    assert len(steps) == ticks and summary.reason == reason
+    assert (steps[-1].ending, steps[-1].reward) == (Ending.TERMINATED, 0.0)
+
+
+def test_a_person_who_hits_something_aborts_the_episode() -> None:
+    operator = FakeOperator(lambda _tick: True, unit(0.2))
+    loop, _, _ = make_loop(operator=operator, gate=holding("force: contact"))
+    assert loop.run_episode(start()).ending is Ending.ABORTED
+
+
+@pytest.mark.parametrize("word", [True, False])
+def test_a_persons_word_ends_the_episode_and_is_its_reward(word: bool) -> None:
+    operator = FakeOperator(lambda _tick: False, unit(0.2))
+    poll = operator.poll
+
+    def saying(state: RobotState) -> OperatorInput:
+        value = poll(state)
+        return dataclasses.replace(value, success=word if operator.tick == 3 else None)
+
+    operator.poll = saying  # type: ignore[method-assign]
+    loop, _, rows = make_loop(operator=operator)
+    summary = loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert (summary.ending, summary.success) == (Ending.TERMINATED, word)
+    assert summary.reason == ("operator: success" if word else "operator: failure")
+    assert len(steps) == 4 and steps[-1].reward == float(word)
+    assert all(s.reward == 0.0 for s in steps[:-1])
+    (label,) = [r for r in rows if isinstance(r, Label)]  # that a person said it, is kept, too
+    assert (label.kind, label.value, label.source) == ("success", float(word), "person")
+    assert label.step is None and review([label]).success is word
+
+
+def test_a_gate_that_is_gone_aborts_the_episode_and_nothing_was_executed() -> None:
+    gate = FakeGate()
+    gate.silent = True
+    loop, robot, rows = make_loop(action=unit(), gate=gate)
+    summary = loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert summary.reason == "no verdict from the gate" and len(steps) == MAX_MISSED_VERDICTS
+    assert all(not s.action.any() and s.outcome is Outcome.HOLD for s in steps)
+    assert robot.applied == []
+
+
+def test_segments_follow_the_driver_and_each_takeover_is_released() -> None:
+    operator = FakeOperator(lambda tick: 5 <= tick < 9 or tick >= 20, unit(0.2))
+    loop, _, rows = make_loop(operator=operator)
+    summary = loop.run_episode(start())
+    steps, _, events = split(rows)
+    names = [e.name for e in events]
+    assert names == ["takeover", "release"] * 2 and summary.takeovers == 2
+    human = [s.step for s in steps if s.driver is Driver.CORRECTION]
+    assert human == [5, 6, 7, 8, *range(20, TASK.max_steps)]
+    assert [s.segment for s in steps if s.step in (4, 5, 9, 20)] == [0, 1, 2, 3]
+    assert [e.event for e in events] == [0, 1, 2, 3]
+
+
+def test_a_stall_costs_its_own_tick_and_is_not_followed_by_a_burst() -> None:
+    class Stalling(ManualClock):
+        def sleep_until_s(self, deadline_s: float) -> None:
+            late_s = 0.35 if 0.95 < deadline_s < 1.05 else 0.0
+            super().sleep_until_s(deadline_s + late_s)
+
+    loop, _, _ = make_loop(clock=Stalling())
+    periods = loop.run_episode(start()).period_ms
+    assert max(periods) == pytest.approx(450, abs=1)
+    assert sum(p < 99 for p in periods) == 0
+
+
+def test_stopping_aborts_between_two_ticks() -> None:
+    loop, _, rows = make_loop()
+    loop.stopping = lambda: "asked to stop" if len(rows) > 10 else ""
+    summary = loop.run_episode(start())
+    assert (summary.ending, summary.reason) == (Ending.ABORTED, "asked to stop")
+    assert summary.steps < TASK.max_steps
+
+
+def test_sequences_go_on_over_episodes() -> None:
+    loop, robot, _ = make_loop()
+    loop.run_episode(start())
+    loop.run_episode(start())
+    numbers = [c.sequence for c in robot.applied]
+    assert numbers == list(range(1, 2 * TASK.max_steps + 1))
+
+
+class Camera:
+    """A camera whose last picture was taken at `died_s`."""
+
+    name = "front"
+
+    def __init__(self, loop: ControlLoop, died_s: float) -> None:
+        self._loop, self._died_s = loop, died_s
+
+    def read(self) -> tuple[float, np.ndarray]:
+        return min(self._loop.clock.now_s(), self._died_s), np.zeros((4, 4, 3), np.uint8)
+
+
+def test_a_camera_that_dies_ends_the_episode_and_nothing_is_learned_from_the_last_step() -> None:
+    loop, _, rows = make_loop()
+    loop.cameras = [Camera(loop, died_s=0.5)]
+    summary = loop.run_episode(start())
+    steps = [row for row in rows if isinstance(row, Step)]
+    assert summary.ending is Ending.STALE and "camera front, 0.30 s old" in summary.reason
+    assert not summary.success and len(steps) == 8  # 0.8 s: the first moment more than 0.25 s old
+    assert steps[-1].ending is Ending.STALE and steps[-1].success is None
+    assert all(step.ending is None for step in steps[:-1])
+
+
+def test_a_state_that_stands_still_ends_the_episode_and_none_begins_with_it() -> None:
+    loop, robot, rows = make_loop()
+    read, clock = robot.read, loop.clock
+    robot.read = lambda: dataclasses.replace(  # type: ignore[method-assign]
+        read(), stamp_s=min(clock.now_s(), 0.3)
+    )
+    summary = loop.run_episode(start())
+    assert summary.ending is Ending.STALE and "the robot's state" in summary.reason
+    rows.clear()
+    again = loop.run_episode(start())
+    assert again.ending is Ending.STALE and again.steps == 0 and rows == []

@@ -1,0 +1,174 @@
+"""Session: phases, exams, and going on after a kill from what the store holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from robot_rl.control.loop import EpisodeSummary
+from robot_rl.control.session import (
+    EVAL_SEED,
+    EXAM_SEED,
+    FAILED_DEMOS,
+    WINDOW,
+    EvalResult,
+    restore_progress,
+)
+from robot_rl.errors import RobotRLError
+from robot_rl.run.parts import session_of
+from robot_rl.store.store import Store
+from robot_rl.types import Ending, EpisodeStart
+from tests.support.fakes import TASK, make_loop
+from tests.support.session import TRAIN, Lines, experiment, make_session
+
+EXAM_EPISODES = 3  # three of three: a Wilson interval from 0.44
+
+
+def test_demos_stop_when_enough_have_succeeded() -> None:
+    session, starts, _ = make_session()
+    session.demos()
+    assert [s.purpose for s in starts] == ["demo", "demo"]
+    session.demos()
+    assert len(starts) == 2
+
+
+def test_demonstrations_that_keep_failing_are_an_error_with_a_fix() -> None:
+    session, starts, _ = make_session(succeeds=False)
+    with pytest.raises(RobotRLError, match=r"operator\.skill"):
+        session.demos()
+    assert len(starts) == FAILED_DEMOS
+
+
+def test_a_poor_operator_gets_there_in_more_tries() -> None:
+    session, starts, _ = make_session(every=10)
+    session.demos()
+    assert session.progress.demos == TRAIN.demos and len(starts) == 10 * TRAIN.demos
+
+
+def test_practice_ends_with_an_exam_on_starts_it_never_practised() -> None:
+    session, starts, lines = make_session()
+    session.practice()
+    assert session.progress.mastered
+    exams = [s.seed for s in starts if s.purpose == "eval"]
+    assert len(exams) == EXAM_EPISODES and min(exams) >= EXAM_SEED
+    assert any(line.get("exam/success") == 1.0 for line in lines.lines)
+    assert all(s.seed < EVAL_SEED for s in starts if s.purpose == "train")
+
+
+def test_practice_stops_at_its_step_budget_without_success() -> None:
+    session, starts, _ = make_session(succeeds=False)
+    session.practice()
+    assert not session.progress.mastered
+    assert session.progress.env_steps >= TRAIN.max_env_steps
+    assert all(s.purpose == "train" for s in starts)  # no autonomy, so no exam is worth its time
+
+
+def test_the_time_budget_counts_practice_before_a_restart() -> None:
+    session, starts, _ = make_session()
+    session.progress.practice_s = TRAIN.max_minutes * 60 + 1
+    session.practice()
+    assert starts == []
+
+
+def test_evaluation_repeats_what_was_aborted_and_counts_it_once() -> None:
+    session, starts, _ = make_session()
+    real, aborted = session.loop.run_episode, []
+
+    def run(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        summary = real(start, deterministic=deterministic)
+        if not aborted:
+            aborted.append(start.seed)
+            summary.ending, summary.success = Ending.ABORTED, False
+        return summary
+
+    session.loop.run_episode = run  # type: ignore[method-assign]
+    result = session.evaluate(3)
+    assert result.successes == [True, True, True]
+    assert [s.seed for s in starts] == [EVAL_SEED, EVAL_SEED, EVAL_SEED + 1, EVAL_SEED + 2]
+
+
+def test_an_exam_that_is_lost_does_not_go_on() -> None:
+    train = dataclasses.replace(TRAIN, max_env_steps=51)  # one more episode, one exam
+    session, starts, lines = make_session(succeeds=False, train=train)
+    session.progress.recent.extend([(True, 0.0)] * WINDOW)  # as if practice had gone well
+    session.progress.env_steps = session.progress.next_exam = 50
+    session.practice()
+    exams = [s for s in starts if s.purpose == "eval"]
+    assert len(exams) == TRAIN.exam_failures + 1 and not session.progress.mastered
+    assert [x["exam/success"] for x in lines.lines if "exam/success" in x] == [0.0]
+
+
+def test_an_exam_that_is_undecided_when_the_time_is_up_ends_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = SimpleNamespace(s=100.0, exams=0)
+    clock = SimpleNamespace(monotonic=lambda: now.s, time_ns=time.time_ns)
+    monkeypatch.setattr("robot_rl.control.session.time", clock)
+    train = dataclasses.replace(TRAIN, target_success=0.999)  # needs thousands of episodes
+    session, _, _ = make_session(train=train)
+    session.progress.recent.extend([(True, 0.0)] * WINDOW)
+    session.progress.env_steps = session.progress.next_exam = 50
+    run = session.loop.run_episode
+
+    def run_for_long(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        now.exams += start.purpose == "eval"
+        now.s += 61 * train.max_minutes * (now.exams == 5)
+        return run(start, deterministic=deterministic)
+
+    session.loop.run_episode = run_for_long  # type: ignore[method-assign]
+    session.practice()
+    assert now.exams == 5 and not session.progress.mastered
+
+
+def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite", spec=TASK.spec, reserve_bytes=0) as store:
+        loop, robot, _ = make_loop()
+        loop.record = store.append
+
+        def reset(plan: object, start: EpisodeStart) -> None:
+            robot.tcp = robot.objects["target"]
+
+        session = session_of(
+            experiment(dataclasses.replace(TRAIN, max_env_steps=5, min_env_steps=10)),
+            loop,
+            reset,
+            metrics=Lines(),
+            store=store,
+            actor="a",
+        )
+        session.demos()
+        session.practice()
+        again = restore_progress(store, "r", "a")
+        assert again.next_episode == session.progress.next_episode == 7
+        assert (again.demos, again.env_steps) == (2, 5)
+        assert again.practice_s == pytest.approx(session.progress.practice_s)
+        assert list(again.recent) == list(session.progress.recent)
+
+
+def test_cycle_time_is_over_successes_only() -> None:
+    result = EvalResult([True, False, True], [2.0, 10.0, 4.0]).as_dict()
+    assert (result["successes"], result["episodes"], result["cycle_time_s_mean"]) == (2, 3, 3.0)
+    assert result["wilson_low"] < 2 / 3 < result["wilson_high"]
+    assert np.isfinite(result["cycle_time_s_std"])
+
+
+def test_no_episode_begins_before_the_camera_is_back() -> None:
+    session, starts, _ = make_session(on_stuck=lambda error: asked.append(error) or len(asked) < 3)
+    asked: list[RobotRLError] = []
+    run = session.loop.run_episode
+
+    def blind(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        summary = run(start, deterministic=deterministic)
+        if len(asked) < 2:
+            summary.steps, summary.ending, summary.reason = 0, Ending.STALE, "stale: camera front"
+        return summary
+
+    session.loop.run_episode = blind  # type: ignore[method-assign]
+    assert session.episode("train", 1).steps > 0
+    assert [s.id.episode for s in starts] == [0, 0, 0] and session.progress.next_episode == 1
+    assert "camera front" in str(asked[0])

@@ -1,0 +1,254 @@
+"""The report: statistics against known values, and a page that is complete, safe and forgiving."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robot_rl.control import statistics as stats
+from robot_rl.report import svg
+from robot_rl.report.report import render, write_report
+from robot_rl.report.rundata import RunData, read_run
+from tests.support.synthetic_run import write_run
+
+
+def test_wilson_interval_matches_published_values() -> None:
+    # Newcombe 1998, table I, method 3 (score without continuity correction)
+    assert stats.wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert stats.wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
+    assert stats.wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+    assert stats.wilson(1, 29) == pytest.approx((0.0061, 0.1718), abs=1e-4)
+
+
+@given(st.integers(1, 500), st.data())
+def test_wilson_interval_holds_the_rate_and_stays_a_probability(
+    n: int, data: st.DataObject
+) -> None:
+    k = data.draw(st.integers(0, n))
+    low, high = stats.wilson(k, n)
+    assert 0.0 <= low <= k / n <= high <= 1.0
+    assert high > low
+
+
+def test_wilson_refuses_nonsense_and_knows_nothing_without_episodes() -> None:
+    assert stats.wilson(0, 0) == (0.0, 1.0)
+    with pytest.raises(ValueError, match="got 3 of 2"):
+        stats.wilson(3, 2)
+
+
+def test_interquartile_mean_ignores_the_outer_quarters() -> None:
+    assert stats.interquartile_mean([0, 1, 2, 100]) == pytest.approx(1.5)
+    assert stats.interquartile_mean([5.0]) == 5.0
+    assert stats.interquartile_mean([1, 2, 3]) == pytest.approx(2.0)
+
+
+def test_rolling_mean_is_the_mean_of_the_last_values() -> None:
+    assert stats.rolling_mean([1, 2, 3, 4], 2).tolist() == [1, 1.5, 2.5, 3.5]
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_ticks_are_few_round_and_inside(low: float, span: float) -> None:
+    ticks = svg.nice_ticks(low, low + span)
+    assert len(ticks) <= 6
+    assert all(low - 1e-6 * span <= t <= low + span * (1 + 1e-6) for t in ticks)
+
+
+def test_thinning_keeps_the_extremes_of_a_long_curve() -> None:
+    y = np.zeros(100_000)
+    y[54_321] = 7.0
+    x, mean, _low, high = svg.thin(np.arange(100_000.0), y)
+    assert x.size == mean.size <= svg.MAX_POINTS
+    assert high.max() == 7.0
+
+
+class _Parser(HTMLParser):
+    """Counts tags and collects what a browser would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [v for k, v in attrs if k in ("src", "href", "xlink:href") and v]
+
+
+def _parse(page: str) -> _Parser:
+    parser = _Parser()
+    parser.feed(page)
+    parser.close()
+    return parser
+
+
+def test_report_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run", video=b"\0video")).read_text()
+    parsed = _parse(page)
+    assert all(u.startswith("data:") for u in parsed.fetched)
+    assert "video" in parsed.tags
+    assert "url(" not in page and "@import" not in page
+    assert not re.search(r"https?://", page)
+
+
+def test_headline_shows_the_measured_rate_with_its_interval(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run")).read_text()
+    assert '97<small>%</small>' in page  # fmt: skip
+    assert "97 of 100 evaluation episodes" in page
+    assert "(91.5&ndash;99.0)" in page  # Wilson, 97 of 100
+
+
+def test_every_text_of_a_run_is_escaped(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    evil = "<script>alert(1)</script>\"'><img src=x onerror=y>"
+    config = run / "config.yaml"
+    config.write_text(f"name: {json.dumps(evil)}\ntask: {json.dumps({'name': evil, evil: evil})}\n")
+    (run / "run.json").write_text(json.dumps({"command": evil, "versions": {evil: evil}}))
+    row = {"env_steps": 1, "time_s": 1, f"custom/{evil}": 1.0}
+    (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    page = write_report(run).read_text()
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert _parse(page).tags.count("script") == 1
+
+
+def test_a_killed_run_still_gets_a_report(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", episodes=5)
+    (run / "eval.json").unlink()
+    (run / "run.json").write_text('{"created": "20')  # torn by the kill
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"time_s": 12, "env_st')
+    page = write_report(run).read_text()
+    assert "not evaluated" in page
+    assert not list(run.glob("*.new"))
+
+
+def test_an_empty_folder_gets_a_report_too(tmp_path: Path) -> None:
+    assert "not evaluated" in render(read_run(tmp_path))
+
+
+def test_metrics_nobody_announced_get_a_panel(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", episodes=3)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"time_s": 1, "env_steps": 5, "reward/novelty": 0.5, "critic/loss": NaN}\n')
+    assert "reward/novelty" in write_report(run).read_text()
+
+
+def test_a_long_run_stays_a_small_page(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run", episodes=3000))
+    assert page.stat().st_size < 2_500_000
+
+
+def test_intervention_timeline_has_one_bar_per_episode(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", episodes=17))
+    assert isinstance(run, RunData)
+    page = render(run)
+    assert len(re.findall(r'<g class="(?:won|lost)">', page)) == 17
+
+
+def _diagnosed(run: Path, *lines: dict[str, object]) -> str:
+    """The page of a run whose learner wrote these findings."""
+    healthy = {"diagnostics/labels": 0.0, "diagnostics/buffer": 0.0}
+    rows = [{"time_s": i, "env_steps": 100 * i, **healthy, **x} for i, x in enumerate(lines)]
+    run.mkdir(exist_ok=True)
+    (run / "learner.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return write_report(run).read_text()
+
+
+def _finding(name: str, level: int, what: str, fix: str = "look") -> dict[str, object]:
+    key = f"diagnostics/{name}"
+    return {key: float(level), f"{key}/what": what, f"{key}/fix": fix}
+
+
+def test_a_healthy_run_says_that_nothing_was_found(tmp_path: Path) -> None:
+    page = _diagnosed(tmp_path / "run", {}, {})
+    assert "Why is it not learning?" in page
+    assert "Nothing found." in page
+    assert '<svg class="timeline"' not in page
+    assert "diagnostics/" not in page  # no chart of zeros
+
+
+def test_findings_at_the_end_stand_with_their_fix_and_earlier_ones_on_the_timeline(
+    tmp_path: Path,
+) -> None:
+    labels = _finding("labels", 2, "no reward anywhere", "check the predicate")
+    buffer = _finding("buffer", 1, "no step arrives")
+    page = _diagnosed(tmp_path / "run", {}, buffer, buffer, {}, labels, labels)
+    assert "<b>problem: no reward anywhere</b><span>Fix: check the predicate</span>" in page
+    assert "warning: no step arrives, 100 to 300 steps" in page
+    assert "problem: no reward anywhere, 400 to 500 steps" in page
+    assert "<b>warning" not in page  # it is over
+
+
+def test_a_trouble_that_is_over_is_still_told(tmp_path: Path) -> None:
+    page = _diagnosed(tmp_path / "run", _finding("labels", 1, "no reward yet"), {})
+    assert "Nothing found at the end of the run" in page
+    assert page.count("no reward yet") == 1  # the tooltip of its bar
+
+
+def test_a_run_without_diagnostics_has_no_such_section(tmp_path: Path) -> None:
+    assert "Why is it not learning" not in write_report(write_run(tmp_path / "run")).read_text()
+
+
+def test_the_text_of_a_finding_is_escaped(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>\"'><img src=x onerror=y>"
+    rows = (_finding(evil, 2, evil, evil), {**_finding("labels", 1, evil, evil)})
+    page = _diagnosed(tmp_path / "run", *rows)
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert _parse(page).tags.count("script") == 1
+
+
+def eval_lines(state: str, outcomes: str) -> list[str]:
+    """Metric lines of evaluation episodes: + success, - failure, x aborted."""
+    return [
+        json.dumps(
+            {
+                "time_s": 1e6 + i,
+                "env_steps": 5000,
+                "state": state,
+                "eval_episode/success": float(o == "+"),
+                "eval_episode/aborted": float(o == "x"),
+                "eval_episode/duration_s": 2.0,
+            }
+        )
+        for i, o in enumerate(outcomes)
+    ]
+
+
+def test_the_figure_grows_while_the_evaluation_goes_on(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    (run / "eval.json").unlink()
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(
+            "\n".join(eval_lines("exam", "-" * 9) + eval_lines("evaluation", "+++-x")) + "\n"
+        )
+    page = write_report(run, again_s=10.0).read_text()
+    assert "3 of 4 evaluation episodes succeed" in page and "2.0 s per cycle" in page
+    assert '<meta http-equiv="refresh" content="10">' in page and "still going on" in page
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write("\n".join(eval_lines("evaluation with noise", "++-")) + "\n")
+    evaluation = read_run(run).evaluation
+    assert (evaluation["stochastic"]["successes"], evaluation["stochastic"]["episodes"]) == (2, 3)
+    assert "refresh" not in write_report(run).read_text()
+
+
+def test_a_run_that_goes_on_says_that_its_success_is_measured_later(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    (run / "eval.json").unlink()
+    assert "not evaluated yet" in write_report(run, again_s=10.0).read_text()
+    assert "Run <code>robot-rl eval</code>" in write_report(run).read_text()
+
+
+def test_the_first_success_is_shown_until_there_is_a_video(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    (run / "first_success.png").write_bytes(b"a picture")
+    assert 'src="data:image/png;base64,YSBwaWN0dXJl"' in render(read_run(run))
+    (run / "eval.mp4").write_bytes(b"a film")
+    assert "image/png" not in render(read_run(run))

@@ -1,0 +1,194 @@
+"""A listener in the test's own process: records topics with their arrival time, calls services."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import rclpy
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
+
+from robot_rl.errors import LinkError
+from robot_rl.geometry import pose
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import publisher, subscribe
+from robot_rl.ros.runtime import prepare_environment
+from robot_rl.ros.topics import Service, Topic
+from robot_rl.types import Command, Driver, Pose
+from tests.support.ros import wait_for
+
+WATCHED = (
+    topics.CURRENT_POSE,
+    topics.TARGET_POSE,
+    topics.CONTROLLER_STOPPED,
+    topics.GATE_STATE,
+    topics.GATE_REQUEST,
+    topics.GATE_VERDICT,
+    topics.GATE_HEARTBEAT,
+    topics.CLOCK,
+    topics.CLOCK_PACE,
+    topics.DIAGNOSTICS,
+    topics.JOINT_STATES,
+)
+
+ON_DEMAND = ("gate/request", "gate/verdict")
+
+
+class Probe:
+    """One node in its own context; `heard[topic]` is a list of (wall_s, message)."""
+
+    def __init__(self, domain_id: int) -> None:
+        prepare_environment()
+        self._context = Context()
+        rclpy.init(context=self._context, domain_id=domain_id)
+        self.node = Node("probe", context=self._context)
+        self.heard: dict[str, list[tuple[float, Any]]] = {t.name: [] for t in WATCHED}
+        for topic in WATCHED:
+            subscribe(self.node, topic, self._recorder(topic.name))
+        self.requests = publisher(self.node, topics.GATE_REQUEST)
+        self._clients = {s.name: self.node.create_client(Trigger, s.name) for s in topics.SERVICES}
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self.node)
+        self._closing = False
+        self.failures: list[str] = []
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+        self._thread.start()
+
+    def _recorder(self, name: str) -> Any:
+        return lambda msg: self.heard[name].append((time.monotonic(), msg))
+
+    def _spin(self) -> None:
+        while not self._closing:
+            try:
+                self._executor.spin_once(timeout_sec=0.05)
+            except Exception as error:  # a deaf probe would look like a dead graph
+                self.failures.append(repr(error))
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closing = True
+        self._executor.wake()
+        self._thread.join()
+        self.node.destroy_node()
+        rclpy.shutdown(context=self._context)
+
+    def newest(self, topic: Topic) -> Any:
+        """Last message of a topic, or None."""
+        heard = self.heard[topic.name]
+        return heard[-1][1] if heard else None
+
+    def report(self) -> wire.GateReport | None:
+        """Newest gate/state."""
+        msg = self.newest(topics.GATE_STATE)
+        return wire.decode_report(msg.data) if msg else None
+
+    def reports(self) -> list[tuple[float, wire.GateReport]]:
+        """Every gate/state so far."""
+        return [(t, wire.decode_report(m.data)) for t, m in list(self.heard["gate/state"])]
+
+    def moves(self) -> list[Command]:
+        """Every well-formed command on gate/request so far."""
+        out = []
+        for _, msg in list(self.heard["gate/request"]):
+            try:
+                request = wire.decode_request(msg.data)
+            except LinkError:
+                continue
+            if isinstance(request, Command):
+                out.append(request)
+        return out
+
+    def tcp(self) -> Pose:
+        """Newest measured pose."""
+        return convert.pose_from(self.newest(topics.CURRENT_POSE))
+
+    def now_s(self) -> float:
+        """Newest /clock."""
+        return convert.from_stamp(self.newest(topics.CLOCK).clock)
+
+    def stopped(self) -> bool:
+        """Newest controller/stopped."""
+        msg = self.newest(topics.CONTROLLER_STOPPED)
+        return bool(msg and msg.data)
+
+    def wait_state(self) -> None:
+        """The graph is up: state, clock, gate; and at rest."""
+        needed = [t for t in WATCHED if t.name not in ON_DEMAND]
+        wait_for(lambda: all(self.newest(t) for t in needed), 30.0, "the graph is up")
+        self.settle()
+
+    def settle(self) -> None:
+        """As a person before work: undo what a machine busy with starting has had stopped."""
+        wait_for(self._settled, 20.0, lambda: f"a graph at rest; gate: {self.report()}")
+
+    def _settled(self) -> bool:
+        report = self.report()
+        if report is None or report.mode == "protective_stop":
+            self.call(topics.GATE_ACKNOWLEDGE)
+        elif self.stopped():
+            self.call(topics.SIM_RESUME)
+        else:
+            return True
+        time.sleep(0.2)  # what the answer says has to arrive
+        return False
+
+    def wait_mode(self, mode: str, timeout_s: float = 5.0) -> wire.GateReport:
+        """Wait until the gate reports `mode`."""
+        found = wait_for(
+            lambda: (r := self.report()) is not None and r.mode == mode and r,
+            timeout_s,
+            f"gate in mode {mode}; it is {self.report()}",
+        )
+        return found
+
+    def call(self, service: Service, timeout_s: float = 3.0) -> Trigger.Response:
+        """Call a Trigger service and wait for the answer."""
+        client = self._clients[service.name]
+        wait_for(client.service_is_ready, timeout_s, f"service {service.name}")
+        future = client.call_async(Trigger.Request())
+        wait_for(future.done, timeout_s, f"answer of {service.name}")
+        return future.result()
+
+    def send(self, request: Command | wire.ArmRequest) -> None:
+        """Publish a well-formed request."""
+        self.requests.publish(String(data=wire.encode_request(request)))
+
+    def answers(self, lease: str, timeout_s: float) -> list[wire.ArmAnswer]:
+        """Answers to arm requests of `lease`; waits for the next one."""
+        count, deadline_s = len(self.heard["gate/verdict"]), time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s and len(self.heard["gate/verdict"]) == count:
+            time.sleep(0.005)
+        got = [wire.decode_answer(m.data) for _, m in list(self.heard["gate/verdict"])]
+        return [a for a in got if isinstance(a, wire.ArmAnswer) and a.lease == lease]
+
+    def arm(self, lease: str, timeout_s: float = 8.0) -> wire.ArmAnswer:
+        """Arm, asking again until granted or the time is over."""
+        deadline_s, answer = time.monotonic() + timeout_s, None
+        while time.monotonic() < deadline_s:
+            count = len(self.heard["gate/verdict"])
+            self.send(wire.ArmRequest(lease, self.now_s()))
+            wait_until_s = time.monotonic() + 0.3
+            while time.monotonic() < wait_until_s:
+                for _, msg in list(self.heard["gate/verdict"])[count:]:
+                    got = wire.decode_answer(msg.data)
+                    if isinstance(got, wire.ArmAnswer) and got.lease == lease:
+                        answer = got
+                if answer is not None:
+                    break
+                time.sleep(0.005)
+            if answer is not None and answer.granted:
+                return answer
+        assert answer is not None, "the gate never answered"
+        return answer
+
+    def command(self, lease: str, sequence: int, dx_m: float) -> Command:
+        """A command that moves `dx_m` along base x from where the arm is."""
+        here = self.tcp()
+        there = pose(here.position_m + np.array((dx_m, 0.0, 0.0)), here.quaternion_xyzw)
+        return Command(sequence, self.now_s(), Driver.POLICY, lease, there)
