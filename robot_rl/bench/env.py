@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from robot_rl.tasks.common import CAMERAS, SimTask
+from robot_rl.tasks.common import WRIST, SimTask
 from robot_rl.types import Command, Driver
 from robot_rl_sim.camera import MujocoCamera
 from robot_rl_sim.robot import MujocoRobot
@@ -23,7 +23,7 @@ def bench_env(task: SimTask, images: bool, seconds: float) -> dict[str, float]:
         a core would do if nobody else used it), reset_ms, steps.
     """
     robot = MujocoRobot(task)
-    cameras = [MujocoCamera(robot, name, 128) for name in CAMERAS] if images else []
+    cameras = [MujocoCamera(robot, name, 128) for name in (WRIST, "front")] if images else []
     rng, period_s = np.random.default_rng(0), 1 / task.control_hz
     action_spec = task.spec.pose_action
     steps = resets = 0

@@ -1,6 +1,7 @@
 """The YAML file of a robot: which it is, and every limit, for the person who signs it.
 
     python -m robot_rl.safety.sheet fr3 panda ur5e        writes configs/robot/<name>.yaml
+    python -m robot_rl.safety.sheet mine --out DIR        writes DIR/robot/mine.yaml
 
 Joint ranges, workspace, gripper and wrench limits come from the robot's own file
 (`robot_rl.robots`), the rest from `safety.limits`; a test holds the files equal to both.
@@ -8,6 +9,7 @@ Joint ranges, workspace, gripper and wrench limits come from the robot's own fil
 
 from __future__ import annotations
 
+import argparse
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -45,10 +47,14 @@ def _written(value: Any) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point: names of robots."""
-    for name in sys.argv[1:] if argv is None else argv:
-        path = Path(config_dir()) / "robot" / f"{name}.yaml"
-        path.parent.mkdir(exist_ok=True)
+    """Entry point: names of robots, and where their files go."""
+    parser = argparse.ArgumentParser(prog="python -m robot_rl.safety.sheet")
+    parser.add_argument("robots", nargs="+", metavar="NAME")
+    parser.add_argument("--out", type=Path, default=None, metavar="DIR", help="default: configs")
+    args = parser.parse_args(argv)
+    for name in args.robots:
+        path = (args.out or config_dir()) / "robot" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(sheet(resolve("robot", {"name": name})))
         sys.stdout.write(f"{path}\n")
     return 0

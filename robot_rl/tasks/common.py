@@ -32,8 +32,8 @@ from robot_rl.types import Observation, Pose, RobotState
 TOOL_DOWN_XYZW = np.array((1.0, 0.0, 0.0, 0.0))
 """Fingers point at the table: half a turn about base x."""
 
-CAMERAS = ("wrist", "front")
-"""Cameras of every scene that a task may put into its observation (`images`)."""
+WRIST = "wrist"
+"""The camera that every simulated robot has; a task says which others its scene has."""
 
 TWIST_SCALE = np.repeat((10.0, 2.0), 3)
 """1 / (0.1 m/s, 0.5 rad/s): about the fastest the impedance controller moves."""
@@ -75,6 +75,19 @@ class Part:
     primitives: tuple[Primitive, ...]
     mass_kg: float = 0.0  # held and free parts
     friction: float = 0.5  # sliding, Coulomb
+
+
+@dataclass(frozen=True, slots=True)
+class CameraView:
+    """A simulated camera that stands still, in base. fovy_deg: vertical angle of view."""
+
+    position_m: tuple[float, float, float]
+    look_at_m: tuple[float, float, float]
+    fovy_deg: float = 42.0
+
+
+FRONT = CameraView((0.94, 0.0, 0.36), (0.49, 0.0, 0.09))
+"""Opposite the robot, over the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +146,10 @@ class SimTask(ABC):
     def parts(self) -> tuple[Part, ...]:
         """What the scene holds beside robot and table."""
 
+    def cameras(self) -> dict[str, CameraView]:
+        """Cameras of the scene beside the robot's own at the wrist; `images` chooses among them."""
+        return {"front": FRONT}
+
     @abstractmethod
     def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
         """Draw a start."""
@@ -176,9 +193,10 @@ class SimTask(ABC):
 
     def __post_init__(self) -> None:
         """Check ranges; subclasses add theirs."""
-        unknown = set(self.images) - set(CAMERAS)
+        known = (WRIST, *self.cameras())
+        unknown = set(self.images) - set(known)
         if unknown:
-            raise ValueError(f"images must be among {CAMERAS}, got {sorted(unknown)}")
+            raise ValueError(f"images must be among {known}, got {sorted(unknown)}")
         if not self.privileged and not self.images:
             raise ValueError("without privileged state the task needs images, e.g. [wrist, front]")
         if min(self.max_steps, self.image_size) < 1:

@@ -44,7 +44,7 @@ def build_model(task: SimTask, robot: Robot, appearance: str = "fast") -> mujoco
     spec.compiler.balanceinertia = True
     _set_options(spec, task)
     add_materials(spec, appearance)
-    add_scene(spec, appearance)
+    add_scene(spec, appearance, task.cameras())
     hand = add_hand(
         add_arm(spec.worldbody, robot),
         robot,

@@ -5,10 +5,13 @@ Picture only: nothing in this file collides or has mass.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import mujoco
 import numpy as np
 
 from robot_rl.robots import Robot
+from robot_rl.tasks.common import CameraView
 from robot_rl_sim.arm import HAND, covers_of
 
 GEOM = mujoco.mjtGeom
@@ -71,8 +74,8 @@ def add_materials(spec: mujoco.MjSpec, appearance: str) -> None:
     floor.textures = textures
 
 
-def add_scene(spec: mujoco.MjSpec, appearance: str) -> None:
-    """Room, table, lights, cameras and the renderer's quality.
+def add_scene(spec: mujoco.MjSpec, appearance: str, cameras: Mapping[str, CameraView]) -> None:
+    """Room, table, lights, the task's cameras and the renderer's quality.
 
     Raises:
         ValueError: unknown appearance.
@@ -112,7 +115,8 @@ def add_scene(spec: mujoco.MjSpec, appearance: str) -> None:
         castshadow=video,
     )
     _add_table(world)
-    _add_camera(world, "front", (0.94, 0.0, 0.36), (0.49, 0.0, 0.09), fovy_deg=42.0)
+    for name, view in cameras.items():
+        _add_camera(world, name, view.position_m, view.look_at_m, fovy_deg=view.fovy_deg)
     _add_camera(world, "video", (1.14, -0.68, 0.55), (0.38, 0.0, 0.21), fovy_deg=48.0)
 
 
