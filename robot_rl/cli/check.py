@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from robot_rl.cli.common import Parser, say, write_json
+from robot_rl.cli.common import Parser, engine, say, write_json
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 TEXT = """
 Compose and check experiments: every key, type and value, the limits against the task. Without
-names, all of them. CI runs it.
+names, all of them. CI runs it. With --run the task is tried in simulation, too: its scene, its
+starts, what it observes, and three episodes that its expert drives; the first thing that is wrong
+is named with its fix. Words like task=NAME make one more experiment.
 """
 EXAMPLES = """
 robot-rl check
 robot-rl check peg_insert lift
+robot-rl check peg_insert --run                     about ten seconds
+robot-rl check task=button robot=ur5e --run         a task without an experiment of its own
 robot-rl check --config-dir my_configs
 """
 
@@ -31,22 +35,39 @@ def run(argv: Sequence[str]) -> int:
     from robot_rl.run.experiment import Experiment
 
     parser = Parser("check", TEXT, EXAMPLES).with_json()
-    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT")
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT | key=value")
+    parser.add_argument("--run", action="store_true", help="try each task in simulation")
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="your own YAML files")
     args = parser.read(argv)
     results: dict[str, str] = {}
-    for name in args.experiments or options("experiment", args.config_dir):
+    overrides = [word for word in args.experiments if "=" in word]
+    names = [word for word in args.experiments if "=" not in word]
+    if not args.experiments:
+        names = options("experiment", args.config_dir)
+    asked = {name: [f"experiment={name}", *overrides] for name in names}
+    for name, words in (asked or {" ".join(overrides): overrides}).items():
         try:
-            experiment = Experiment.compose([f"experiment={name}"], args.config_dir)
+            experiment = Experiment.compose(words, args.config_dir)
             experiment.check()
+            tried = _tried(experiment) if args.run else []
         except RobotRLError as error:
             results[name] = str(error)
             say(f"fail  {name}\n{_indent(str(error))}")
         else:
             results[name] = "ok"
             say(f"ok    {name}\n{_indent(describe(experiment))}")
+            for line in tried:
+                say(_indent(line))
     write_json(args.json, results)
     return 0 if all(r == "ok" for r in results.values()) else 1
+
+
+def _tried(experiment: Experiment) -> list[str]:
+    """What the task did right in simulation. Raises the first thing that it did not."""
+    fine, wrong = engine("robot_rl.run.check_task:faults")(experiment)
+    if wrong is not None:
+        raise wrong
+    return fine
 
 
 def describe(experiment: Experiment) -> str:

@@ -116,5 +116,5 @@ def _check_option(group: str, value: Any, extra_dir: Path | None) -> None:
             f"unknown {group} '{value}'",
             expected=f"a file of configs/{group}/",
             got=f"{group}={value}",
-            fix=did_you_mean(str(value), known),
+            fix=f"{did_you_mean(str(value), known)}; your own YAML: --config-dir DIR",
         )

@@ -78,7 +78,8 @@ def resolve(group: str, data: Mapping[str, Any]) -> Any:
             f"unknown {group} '{name}'",
             expected=f"one of the registered {group}s",
             got=repr(name),
-            fix=did_you_mean(name, known),
+            fix=f"{did_you_mean(name, known)}; one of your own is found by its package's entry "
+            "point, or by ROBOT_RL_PLUGINS=package (docs/extend.md)",
         )
     rest = {k: v for k, v in data.items() if k != "name"}
     return build(known[name], rest, path=group)

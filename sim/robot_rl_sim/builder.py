@@ -12,11 +12,12 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.robots import Robot
 from robot_rl.robots.robot import Gripper
 from robot_rl.tasks.common import Part, Primitive, SimTask
 from robot_rl_sim.arm import FIXED, FREE, HAND, ROBOT, TOUCHES, add_arm, add_hand
-from robot_rl_sim.scene import add_materials, add_scene, dress
+from robot_rl_sim.scene import MATERIALS, add_materials, add_scene, dress
 
 PAD_FRICTION = 1.0  # rubber on plastic
 TICK_S = 0.010  # period of the target filter and of the wrench filter
@@ -27,6 +28,10 @@ SHAPES = {
     "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
     "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
 }
+
+
+ROLES = {"held": ROBOT, "fixture": FIXED, "free": FREE, "marker": 0}
+"""role of a part -> what its solids are to others."""
 
 
 def build_model(task: SimTask, robot: Robot, appearance: str = "fast") -> mujoco.MjModel:
@@ -89,6 +94,7 @@ def _add_part(
     spec: mujoco.MjSpec, hand: mujoco.MjsBody, part: Part, task: SimTask, robot: Robot
 ) -> None:
     """One part of the task; "marker" parts are seen, never touched."""
+    _check_part(part)
     if part.role == "held":
         body = hand.add_body(name=part.name, pos=(0, 0, robot.gripper.tcp_m), gravcomp=1.0)
     else:
@@ -96,7 +102,7 @@ def _add_part(
         body = spec.worldbody.add_body(name=part.name, mocap=moved)
     if part.role == "free":
         body.add_freejoint(name=f"{part.name}_free")
-    bit = {"held": ROBOT, "fixture": FIXED, "free": FREE, "marker": 0}[part.role]
+    bit = ROLES[part.role]
     solids = [p for p in part.primitives if p.collides and bit]
     for index, primitive in enumerate(part.primitives):
         geom = _add_primitive(body, primitive, f"{part.name}_{index}")
@@ -108,6 +114,21 @@ def _add_part(
             geom.solref = (2.0 * task.timestep_s, 1.0)
             geom.solimp = (0.95, 0.99, 0.0005, 0.5, 2.0)
             geom.mass = part.mass_kg / len(solids) if bit != FIXED else 0.0
+
+
+def _check_part(part: Part) -> None:
+    """Raise `ConfigError` for a word of a part that nobody knows."""
+    asked = [("role", part.role, ROLES)]
+    asked += [("shape", p.shape, SHAPES) for p in part.primitives]
+    asked += [("material", p.material, MATERIALS) for p in part.primitives]
+    for what, word, known in asked:
+        if word not in known:
+            raise ConfigError(
+                f"part '{part.name}' has an unknown {what}",
+                expected=f"one of: {', '.join(known)}",
+                got=repr(word),
+                fix=did_you_mean(word, known),
+            )
 
 
 def _add_primitive(body: mujoco.MjsBody, shape: Primitive, name: str) -> mujoco.MjsGeom:
