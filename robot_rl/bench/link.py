@@ -17,6 +17,7 @@ import numpy as np
 import zmq
 
 from robot_rl.bench.samples import frame_row, sample_spec, start_row, step_row
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
 from robot_rl.link.config import LinkConfig
@@ -51,8 +52,8 @@ def _replicate(spec: Spec, duration_s: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as name:
         folder = Path(name)
         with (
-            Store(folder / "actor.sqlite", spec=spec, reserve_bytes=0) as actor,
-            Store(folder / "learner.sqlite", spec=spec, reserve_bytes=0) as learner,
+            Store(folder / ACTOR_STORE, spec=spec, reserve_bytes=0) as actor,
+            Store(folder / LEARNER_STORE, spec=spec, reserve_bytes=0) as learner,
         ):
             written, size = _record(actor, spec, duration_s / 3)
             keys = keys_for(CONFIG, folder, "learner")

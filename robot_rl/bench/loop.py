@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.run_folder import LEARNER_METRICS, METRICS
 from robot_rl.run.experiment import Experiment
 
 DEMOS = 2  # enough to start learning
@@ -42,8 +43,8 @@ def bench(seconds: float) -> dict[str, Any]:
         experiment.save()
         train_ros(experiment, lambda _line: None)
         run_dir = Path(folder) / "run"
-        lines = [json.loads(x) for x in (run_dir / "metrics.jsonl").read_text().splitlines()]
-        learner = [json.loads(x) for x in (run_dir / "learner.jsonl").read_text().splitlines()]
+        lines = [json.loads(x) for x in (run_dir / METRICS).read_text().splitlines()]
+        learner = [json.loads(x) for x in (run_dir / LEARNER_METRICS).read_text().splitlines()]
     return summarise([x for x in lines if "episode/success" in x], learner)
 
 

@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
 from robot_rl.errors import StoreError
 from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
@@ -32,8 +33,7 @@ from robot_rl.types import (
 )
 
 SCENE = "scene"  # the camera of a simulated run without cameras: drawn when somebody looks
-STORES = ("actor.sqlite", "store.sqlite")  # of a run over ROS 2; of a lockstep run
-LEARNER_STORE = "learner.sqlite"  # beside the actor's, where both are on one machine
+STORES = (ACTOR_STORE, STORE)  # of a run over ROS 2; of a lockstep run
 LEARNER_SOURCES = ("vlm", "progress", "preference")  # of labels that stay there
 KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through them
 CLASSIFIER = "classifier"  # source of its scores

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.run_folder import LEARNER_METRICS, METRICS
 from robot_rl.system.files import Tail
 
 HISTORY = 200  # points kept of every curve: as many as a card is wide
@@ -71,7 +72,7 @@ class RunFigures:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._tails = [Tail(run_dir / "metrics.jsonl"), Tail(run_dir / "learner.jsonl")]
+        self._tails = [Tail(run_dir / METRICS), Tail(run_dir / LEARNER_METRICS)]
         self.newest: dict[str, Any] = {}
         self.curves = {name: deque[tuple[float, float]](maxlen=HISTORY) for name in CURVES}
 

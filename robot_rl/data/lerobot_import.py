@@ -15,6 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.run_folder import STORE
 from robot_rl.data import lerobot_format as fmt
 from robot_rl.data.folder import Progress, as_json, silent, write_file
 from robot_rl.data.lerobot_read import LeRobotDataset
@@ -29,7 +30,7 @@ from robot_rl.types import EpisodeId
 log = logging.getLogger(__name__)
 
 ACTOR = "import"  # in place of an actor's name
-STORE, UNFINISHED = "store.sqlite", "import.unfinished.sqlite"
+UNFINISHED = "import.unfinished.sqlite"
 SUMMARY = "import.json"
 
 

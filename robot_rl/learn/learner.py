@@ -29,6 +29,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from robot_rl.config.run_folder import LEARNER_METRICS
 from robot_rl.errors import CheckpointError, RobotRLError, SetupError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
@@ -210,7 +211,7 @@ class Learner:
         self._clock = clock or WallClock()
         self._checkpoints = CheckpointFolder(run_dir / "checkpoints", config.keep_checkpoints)
         self._sink = MetricSink(
-            run_dir / "learner.jsonl", run_dir / "tensorboard" if config.tensorboard else None
+            run_dir / LEARNER_METRICS, run_dir / "tensorboard" if config.tensorboard else None
         )
         self._cursor = 0
         self._credit = 0.0  # updates owed

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 
+from robot_rl.config.run_folder import POLICY
 from robot_rl.errors import CheckpointError, LinkError, SpecError
 from robot_rl.nets.noise import NoiseNet
 from robot_rl.spec import Spec
@@ -221,7 +222,7 @@ def tensors_of(weights: Weights, like: Mapping[str, torch.Tensor]) -> dict[str, 
 def save_policy(run_dir: Path, weights: Weights, spec: Spec) -> Path:
     """Write `policy.safetensors` and its manifest; each file is whole or not there."""
     facts = {"version": weights.version, "sha256": weights.sha256, "spec_hash": spec.hash}
-    path = run_dir / "policy.safetensors"
+    path = run_dir / POLICY
     for target, data in (
         (path, weights.data),
         (path.with_suffix(".json"), json.dumps(facts, indent=2).encode()),
@@ -238,7 +239,7 @@ def load_policy(run_dir: Path, spec: Spec) -> Weights:
     Raises:
         CheckpointError: none there, damaged, or made for another spec.
     """
-    path = run_dir / "policy.safetensors"
+    path = run_dir / POLICY
     try:
         facts = json.loads(path.with_suffix(".json").read_text())
         weights = Weights(int(facts["version"]), str(facts["sha256"]), path.read_bytes())

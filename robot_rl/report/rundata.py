@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.config.run_folder import EVALUATION
+
 log = logging.getLogger(__name__)
 
 FIRST_SUCCESS = "first_success.png"
@@ -86,7 +88,7 @@ def read_run(folder: Path) -> RunData:
         config=config,
         record=_read_json(folder / "run.json"),
         rows=tuple(sorted(rows, key=lambda r: r.get("time_s", 0.0))),
-        evaluation=_read_json(folder / "eval.json") or _so_far(rows),
+        evaluation=_read_json(folder / EVALUATION) or _so_far(rows),
         video=_read_bytes(folder / "eval.mp4"),
         first_success=_read_bytes(folder / FIRST_SUCCESS),
     )

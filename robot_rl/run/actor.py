@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from robot_rl.config.run_folder import ACTOR_STORE, METRICS
 from robot_rl.control.arbiter import Arbiter
 from robot_rl.control.loop import ControlLoop
 from robot_rl.control.reset import ResetMotion
@@ -61,17 +62,17 @@ class Actor:
         self.experiment, self.ports, self.run_dir = experiment, ports, run_dir
         self._demos_only = demos_only
         task, spec = experiment.task, experiment.spec
-        self.store = Store(run_dir / "actor.sqlite", spec=spec)
+        self.store = Store(run_dir / ACTOR_STORE, spec=spec)
         self.store.recover(run_dir.name, ACTOR)
         self.policy = policy_of(experiment, real_time=True)
         take_dataset(experiment, self.store, self.policy)
         scenes = scene_log(experiment)
         self.writer = StoreWriter(self.store, after=scenes.flush)
         keys = keys_for(experiment.link, run_dir, "actor")
-        self.link = LinkClient(experiment.link, keys, spec, run_dir / "actor.sqlite")
+        self.link = LinkClient(experiment.link, keys, spec, run_dir / ACTOR_STORE)
         self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
         self._adopted_s = time.monotonic()
-        self.metrics = MetricSink(run_dir / "metrics.jsonl")
+        self.metrics = MetricSink(run_dir / METRICS)
         self.loop = ControlLoop(
             task=task,
             robot=ports.robot,

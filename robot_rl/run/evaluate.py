@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.run_folder import EVALUATION
 from robot_rl.control.gym_loop import GymRig
 from robot_rl.control.session import EVAL_SEED, Session
 from robot_rl.errors import RobotRLError
@@ -59,8 +60,8 @@ def evaluate(run_dir: Path, *, episodes: int = 100, video: bool = True) -> dict[
     experiment = Experiment.load(run_dir)
     session, _ = make_eval_session(experiment, run_dir)
     before: dict[str, Any] = {}
-    if (run_dir / "eval.json").is_file():
-        before = json.loads((run_dir / "eval.json").read_text())
+    if (run_dir / EVALUATION).is_file():
+        before = json.loads((run_dir / EVALUATION).read_text())
     result = before | {
         "deterministic": session.evaluate(episodes).as_dict(),
         "stochastic": session.evaluate(episodes, deterministic=False).as_dict(),
@@ -76,7 +77,7 @@ def write_eval(run_dir: Path, result: dict[str, Any]) -> None:
     """Write eval.json: the whole file, or the one before stays."""
     temporary = run_dir / "eval.json.tmp"
     temporary.write_text(json.dumps(result, indent=2))
-    temporary.replace(run_dir / "eval.json")
+    temporary.replace(run_dir / EVALUATION)
 
 
 def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | None:

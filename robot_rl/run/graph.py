@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.link.panel import link_file
 from robot_rl.ros.graph import (
@@ -152,7 +153,7 @@ def _run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]],
     graph += (console_spec(run_dir),) if with_console(experiment) else ()
     link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
     link = ""
-    tails = [Tail(run_dir / name, new_only=True) for name in ("metrics.jsonl", "learner.jsonl")]
+    tails = [Tail(run_dir / name, new_only=True) for name in (METRICS, LEARNER_METRICS)]
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
         while True:
             for death in supervisor.poll():
@@ -195,7 +196,7 @@ def _explain(death: Exit, run_dir: Path) -> None:
 
 
 def _result(run_dir: Path) -> dict[str, Any]:
-    path = run_dir / "eval.json"
+    path = run_dir / EVALUATION
     if not path.is_file():
         raise RobotRLError(
             "the session was stopped before its evaluation",

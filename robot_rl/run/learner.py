@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from robot_rl.config.run_folder import LEARNER_STORE
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, StoreError
 from robot_rl.learn import ranks
 from robot_rl.learn.learner import Learner
@@ -49,7 +50,7 @@ def run(run_dir: Path) -> None:
     spec = experiment.spec
     ranks.join()
     try:
-        with Store(run_dir / "learner.sqlite", spec=spec) as store, ExitStack() as stack:
+        with Store(run_dir / LEARNER_STORE, spec=spec) as store, ExitStack() as stack:
             server = None
             if ranks.rank() == 0:
                 keys = keys_for(experiment.link, run_dir, "learner")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.config.run_folder import METRICS
 from robot_rl.control.arbiter import Arbiter
 from robot_rl.control.gym_loop import GymLoop, GymRig
 from robot_rl.control.loop import ControlLoop, Policy
@@ -120,7 +121,7 @@ def recorded_session(
     Raises:
         SetupError: see `make_rig`.
     """
-    scenes, metrics = scene_log(experiment), MetricSink(experiment.run_dir / "metrics.jsonl")
+    scenes, metrics = scene_log(experiment), MetricSink(experiment.run_dir / METRICS)
     rig = make_rig(experiment, policy, record=store.append, on_step=on_step, on_frame=scenes.saw)
     try:
         yield session_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.config.run_folder import ACTOR_STORE, STORE
 from robot_rl.control.session import ACTOR, restore_progress
 from robot_rl.run.lockstep import recorded_session
 from robot_rl.run.parts import policy_of
@@ -30,10 +31,10 @@ def record(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[s
         from robot_rl.run.graph import record_ros
 
         record_ros(experiment, watch)
-        with Store(run_dir / "actor.sqlite") as store:
+        with Store(run_dir / ACTOR_STORE) as store:
             progress = restore_progress(store, run_dir.name, ACTOR)
         return {"successes": progress.demos, "episodes": progress.next_episode}
-    with Store(run_dir / "store.sqlite", spec=experiment.spec) as store:
+    with Store(run_dir / STORE, spec=experiment.spec) as store:
         store.recover(run_dir.name, ACTOR)
         policy = policy_of(experiment)
         with recorded_session(experiment, policy, store, on_episode=watch) as session:

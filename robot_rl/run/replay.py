@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
 from robot_rl.control.loop import Policy
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
@@ -41,7 +42,7 @@ from robot_rl.types import EpisodeStart, Frame, Observation, Outcome, Row, Step
 
 log = logging.getLogger(__name__)
 
-STORES = ("actor.sqlite", "store.sqlite", "learner.sqlite")  # the actor's own is always complete
+STORES = (ACTOR_STORE, STORE, LEARNER_STORE)  # the actor's own is always complete
 LENGTH = re.compile(r"([\d.]+) (mm|m)(?![\w/])")  # unit of a state entry: "50 mm", not "0.1 m/s"
 
 

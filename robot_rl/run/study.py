@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from robot_rl.config.run_folder import EVALUATION
 from robot_rl.control.statistics import wilson
 from robot_rl.errors import ConfigError
 from robot_rl.report.curves import learning_curve, picture
@@ -161,7 +162,7 @@ def run_folder(folder: Path, name: str, seed: int) -> Path:
 
 def is_done(folder: Path, name: str, seed: int) -> bool:
     """Whether that run has been evaluated."""
-    return (run_folder(folder, name, seed) / "eval.json").is_file()
+    return (run_folder(folder, name, seed) / EVALUATION).is_file()
 
 
 def with_predecessors(names: Sequence[str]) -> list[str]:
@@ -233,7 +234,7 @@ def study(
 def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:
     """Pool the evaluations of a variant's seeds: successes with Wilson interval, cost per seed."""
     results = [
-        json.loads((run_folder(folder, name, seed) / "eval.json").read_text())
+        json.loads((run_folder(folder, name, seed) / EVALUATION).read_text())
         for seed in range(seeds)
         if is_done(folder, name, seed)
     ]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.config.run_folder import STORE
 from robot_rl.control.session import ACTOR, Session
 from robot_rl.learn.learner import Learner
 from robot_rl.policy.runtime import PolicyRuntime, save_policy
@@ -49,7 +50,7 @@ def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[st
 def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
     run_dir, spec = experiment.run_dir, experiment.spec
     with (
-        Store(run_dir / "store.sqlite", spec=spec) as store,
+        Store(run_dir / STORE, spec=spec) as store,
         experiment.reward.beside(store) as trouble,
     ):
         store.recover(run_dir.name, ACTOR)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
 from robot_rl.errors import SpecError, StoreError
 from robot_rl.spec import BASE, BASE_ACTION, Spec
 from robot_rl.store.store import Store
@@ -16,7 +17,7 @@ from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Observation, 
 log = logging.getLogger(__name__)
 
 ROWS_PER_READ = 2048
-NAMES = ("store.sqlite", "learner.sqlite", "actor.sqlite")  # of a run folder, the first that exists
+NAMES = (STORE, LEARNER_STORE, ACTOR_STORE)  # of a run folder, the first that exists
 
 
 class Annotator(Protocol):

@@ -13,6 +13,7 @@ from typing import Any
 
 from robot_rl.bench.console.browser import SIZE, Server, browser, quantiles, run_folder, until
 from robot_rl.bench.samples import episode_rows
+from robot_rl.config.run_folder import ACTOR_STORE
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, Label
@@ -78,7 +79,7 @@ def review(episodes: int) -> dict[str, float]:
 def fill(run_dir: Path, episodes: int) -> None:
     """Record made-up episodes; a person has labelled every second one."""
     spec = Experiment.load(run_dir).spec
-    with Store(run_dir / "actor.sqlite", spec=spec, reserve_bytes=0) as store:
+    with Store(run_dir / ACTOR_STORE, spec=spec, reserve_bytes=0) as store:
         for i in range(episodes):
             id_ = EpisodeId("run", "actor-0", i)
             rows = episode_rows(spec, id_, STEPS)

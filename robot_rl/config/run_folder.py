@@ -1,0 +1,9 @@
+"""Names of the files in a run folder, said once."""
+
+STORE = "store.sqlite"  # of a lockstep run
+ACTOR_STORE = "actor.sqlite"  # of a run over ROS 2: the actor's side, always complete
+LEARNER_STORE = "learner.sqlite"  # and the learner's
+METRICS = "metrics.jsonl"  # one line for each episode
+LEARNER_METRICS = "learner.jsonl"
+EVALUATION = "eval.json"
+POLICY = "policy.safetensors"
