@@ -48,7 +48,7 @@ usage: robot-rl VERB [key=value ...] [options]
 HELP_TAIL = """
 examples:
   robot-rl doctor                                  is everything here?
-  robot-rl demo                                    5 to 9 minutes, no robot, no GPU
+  robot-rl demo                                    4 to 9 minutes, no robot, no GPU
   robot-rl train experiment=peg_insert runtime=lockstep seed=1
   robot-rl train experiment=lift algo.gamma=0.98 --config     show, do not run
   robot-rl eval runs/peg_insert/... --episodes 100 --json eval.json
