@@ -58,7 +58,6 @@ class Actor:
         *,
         demos_only: bool = False,
     ) -> None:
-
         self.experiment, self.ports, self.run_dir = experiment, ports, run_dir
         self._demos_only = demos_only
         task, spec = experiment.task, experiment.spec

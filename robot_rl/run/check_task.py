@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from robot_rl.control.loop import Policy
-from robot_rl.control.session import Metrics
 from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SpecError
 from robot_rl.ports import ResetPlan
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
-from robot_rl.run.parts import session_of
+from robot_rl.run.parts import Discard, session_of
 from robot_rl.tasks.gym import GymTask
 from robot_rl.types import Outcome, Row, Step
 
@@ -39,11 +38,6 @@ class _Still(Policy):
 
     def act(self, observation: Any, deterministic: bool) -> np.ndarray:
         return np.zeros(self._size, np.float32)
-
-
-class _Nowhere(Metrics):
-    def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
-        """Drop."""
 
 
 def check_task(experiment: Experiment) -> Iterator[str]:
@@ -67,8 +61,8 @@ def check_task(experiment: Experiment) -> Iterator[str]:
     for number in range(STARTS):
         _check_start(experiment, rig, task.sample_reset(rng), number)
     yield f"starts: {STARTS} drawn, each within the limits, none a success or a failure"
-    yield _check_observation(task, rig)
-    session = session_of(experiment, rig.loop, rig.reset, metrics=_Nowhere())
+    yield _check_observation(experiment, rig)
+    session = session_of(experiment, rig.loop, rig.reset, metrics=Discard())
     ended = [session.episode("demo", number) for number in range(EPISODES)]
     steps = [row for row in rows if isinstance(row, Step)]
     solved = sum(bool(episode.success) for episode in ended)
@@ -114,8 +108,9 @@ def _check_start(experiment: Experiment, rig: Any, plan: ResetPlan, number: int)
             )
 
 
-def _check_observation(task: Any, rig: Any) -> str:
+def _check_observation(experiment: Experiment, rig: Any) -> str:
     """The observation fits the spec, and so do progress, mirror and the expert's action."""
+    task: Any = experiment.task
     state = rig.robot.read()
     images = {camera.name: camera.read()[1] for camera in rig.loop.cameras}
     observation = task.observe(state, images)
@@ -137,7 +132,7 @@ def _check_observation(task: Any, rig: Any) -> str:
             got=str(progress),
             fix="look for a division by zero, or an object that is not there",
         )
-    mirror = getattr(task, "mirror", None)
+    mirror = experiment.mirror_signs
     if mirror is not None:
         sizes = {name: size for name, size, _ in task.spec.state_layout}
         wrong = {k: len(v) for k, v in mirror.items() if len(v) != sizes.get(k)}

@@ -20,19 +20,12 @@ from robot_rl.policy.runtime import load_policy
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
 from robot_rl.run.lockstep import Rig, make_rig
-from robot_rl.run.parts import policy_of, session_of
-from robot_rl.types import Row, Step
+from robot_rl.run.parts import Discard, forget, policy_of, session_of
+from robot_rl.types import Step
 
 log = logging.getLogger(__name__)
 
 VIDEO_EPISODES = 3
-
-
-class _Discard:
-    """Metrics that nobody keeps; evaluation writes eval.json."""
-
-    def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
-        """Drop."""
 
 
 def make_eval_session(
@@ -46,8 +39,8 @@ def make_eval_session(
     task = experiment.task
     policy = policy_of(experiment)
     policy.load(load_policy(run_dir, experiment.spec))
-    rig = make_rig(experiment, policy, record=_forget, operator=NoOperator(task), **(hooks or {}))
-    session = session_of(experiment, rig.loop, rig.reset, metrics=_Discard())
+    rig = make_rig(experiment, policy, record=forget, operator=NoOperator(task), **(hooks or {}))
+    session = session_of(experiment, rig.loop, rig.reset, metrics=Discard())
     return session, rig
 
 
@@ -104,7 +97,3 @@ def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | 
         log.warning("no video: %s", error)
         return None
     return path
-
-
-def _forget(_rows: list[Row]) -> None:
-    """Evaluation of a finished run leaves its store alone."""

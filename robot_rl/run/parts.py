@@ -11,7 +11,7 @@ from robot_rl.errors import ConfigError
 from robot_rl.store.dataset import Annotator, import_dataset
 from robot_rl.store.scenes import SCENES, SceneLog
 from robot_rl.store.store import Store
-from robot_rl.types import EpisodeStart
+from robot_rl.types import EpisodeStart, Row
 
 if TYPE_CHECKING:
     from robot_rl.learn.learner import Learner
@@ -130,3 +130,14 @@ def critic_of(run: Path) -> Any:
         )
     algo.load_state_dict(checkpoint.tensors)
     return algo
+
+
+class Discard:
+    """`Metrics` that nobody keeps."""
+
+    def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
+        """Drop."""
+
+
+def forget(_rows: list[Row]) -> None:
+    """`Record` of a session that leaves the store alone."""

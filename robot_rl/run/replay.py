@@ -33,12 +33,13 @@ from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
 from robot_rl.run.lockstep import Rig, make_rig
+from robot_rl.run.parts import forget
 from robot_rl.spec import IMAGE, Spec, diff
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.store.store import Store
 from robot_rl.store.summary import EpisodeRecord
 from robot_rl.tasks.gym import GymTask
-from robot_rl.types import EpisodeStart, Frame, Observation, Outcome, Row, Step
+from robot_rl.types import EpisodeStart, Frame, Observation, Outcome, Step
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ def replay(
         chosen = choose(store, run_dir.resolve().name, numbers, every=every, actor=actor)
         total, ticks = sum(record.steps for record in chosen), itertools.count(1)
         replayed: list[Replayed] = []
-        rig: Any = make_rig(experiment, _Nobody(), record=_forget, operator=NoOperator(task))
+        rig: Any = make_rig(experiment, _Nobody(), record=forget, operator=NoOperator(task))
         rate_hz = task.spec.control_hz
         with film(rig, video, rate_hz) if video else nullcontext() as made:
 
@@ -296,10 +297,6 @@ class _Nobody(Policy):
 
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
         raise AssertionError("the recording drives")
-
-
-def _forget(_rows: list[Row]) -> None:
-    """A replay leaves the store alone."""
 
 
 def _count(outcomes: Iterable[Outcome]) -> dict[str, int]:
