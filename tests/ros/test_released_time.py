@@ -45,14 +45,19 @@ def start_requester(world: World, lease: str, *more: str) -> subprocess.Popen[by
         lambda: f"{lease} drives; the gate says {world.probe.report()}",
     )
     # until it first sleeps on the clock, nobody knows that there is an actor
-    wait_for(lambda: waits_for_the_actor(world), 10.0, "the clock waits for the actor")
+    drives_s = time.monotonic()
+    wait_for(lambda: waits_for_the_actor(world, drives_s), 10.0, "the clock waits for the actor")
     return requester
 
 
-def waits_for_the_actor(world: World) -> bool:
-    """Whether the clock did so in the last second, and has not given it up."""
-    newest = world.probe.newest(topics.CLOCK_PACE)
-    pace = wire.decode_pace(newest.data) if newest is not None else None
+def waits_for_the_actor(world: World, since_s: float) -> bool:
+    """Whether the clock waited for an actor after `since_s` (monotonic), and has not given it up.
+
+    A pace tells what was waited since the pace before, so the first one after `since_s` may still
+    be about the actor of the test before.
+    """
+    heard = [m for t, m in list(world.probe.heard[topics.CLOCK_PACE.name]) if t > since_s][1:]
+    pace = wire.decode_pace(heard[-1].data) if heard else None
     return pace is not None and pace.waited.get("actor", 0.0) > 0.0 and not pace.given_up
 
 
