@@ -25,6 +25,9 @@ T = TypeVar("T")
 REGISTRY: dict[str, dict[str, type]] = {}
 """group -> name -> dataclass, e.g. REGISTRY["task"]["peg_insert"]."""
 
+UPGRADES: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
+"""group -> what turns a section of an older version into one of today's."""
+
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "robot": ("robot_rl.robots",),
     "task": ("robot_rl.tasks",),
@@ -65,11 +68,13 @@ def resolve(group: str, data: Mapping[str, Any]) -> Any:
     """Build the registered dataclass that `data["name"]` picks from `group`.
 
     Raises:
-        ConfigError: unknown name, unknown key, wrong type or value.
+        ConfigError: unknown name, unknown key, wrong type or value, or something that is gone.
     """
     for module in PROVIDERS.get(group, ()):
         importlib.import_module(module)
     known = REGISTRY.setdefault(group, {})
+    if group in UPGRADES:
+        data = UPGRADES[group](data)
     name = str(data.get("name", ""))
     if name not in known:
         load_plugins()

@@ -32,16 +32,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from robot_rl.learn.algos.actor_critic import ActorCritic
 from robot_rl.learn.algos.base import Algorithm
+from robot_rl.learn.algos.rlif import RlifConfig
 from robot_rl.learn.replay import Batch, ReplaySummary
 from robot_rl.nets import heads
 from robot_rl.nets.actor import ActorNet
-from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.spec import Spec
 
 EPISODES = 10  # fewer say little: at a success rate of 20 % one run of 10 in 9 has none
@@ -86,8 +86,7 @@ class Setup:
     """What stays the same through a run.
 
     task_reward: critics learn from the task's reward; gamma: None without critics; entropy_target:
-    nats per dimension of the decision, None where nothing holds the entropy; backup_entropy: the
-    return has no known bound.
+    nats per dimension of the decision, None where nothing holds the entropy.
     """
 
     gripper: bool = False
@@ -96,23 +95,24 @@ class Setup:
     takeover_penalty: float = 0.0
     gamma: float | None = 0.97
     value_range: tuple[float, float] | None = None
-    backup_entropy: bool = False
     entropy_target: float | None = None
 
     @classmethod
     def of(cls, algo: Algorithm, spec: Spec) -> Setup:
         """Read it off an algorithm; what it does not have is not checked."""
-        config = getattr(algo, "config", None)
-        critics = hasattr(algo, "critic")
+        if not isinstance(algo, ActorCritic):
+            return cls(gripper=spec.action.gripper, task_reward=False, gamma=None)
+        config, net = algo.config, algo.net
+        assert isinstance(net, ActorNet)
+        penalty = config.takeover_penalty if isinstance(config, RlifConfig) else 0.0
         return cls(
             gripper=spec.action.gripper,
-            decision_size=getattr(algo.net, "decision_size", spec.action.size),
-            task_reward=critics and getattr(config, "task_reward", True),
-            takeover_penalty=getattr(config, "takeover_penalty", 0.0),
-            gamma=getattr(config, "gamma", None) if critics else None,
-            value_range=getattr(config, "value_range", None),
-            backup_entropy=getattr(config, "backup_entropy", False),
-            entropy_target=getattr(config, "target_entropy_per_dim", None),
+            decision_size=net.decision_size,
+            task_reward=not penalty,
+            takeover_penalty=penalty,
+            gamma=config.gamma,
+            value_range=config.value_range,
+            entropy_target=config.target_entropy_per_dim,
         )
 
 
@@ -225,14 +225,13 @@ def q_values(f: Symptoms) -> Finding | None:
     if not math.isfinite(q):
         fix = "look for extreme rewards or observations, or lower algo.learning_rate"
         return Finding("q_values", "problem", "the mean Q is not a number", fix)
-    if not f.setup.backup_entropy:
-        low, high = return_range(f.setup, f.setup.gamma, f.replay)
-        below = low - q if f.setup.value_range else 0.0  # conservative critics (CQL) mean to be low
-        beyond = max(q - high, below) / (high - low or 1.0)
-        what = f"the mean Q is {q:.3g}, but returns lie between {low:.3g} and {high:.3g}"
-        fix = "set algo.value_range to the known bounds, raise algo.critics, or lower learner.utd"
-        if finding := _above("q_values", beyond, (Q_BEYOND, Q_FAR_BEYOND), what, fix):
-            return finding
+    low, high = return_range(f.setup, f.setup.gamma, f.replay)
+    below = low - q if f.setup.value_range else 0.0  # conservative critics (CQL) mean to be low
+    beyond = max(q - high, below) / (high - low or 1.0)
+    what = f"the mean Q is {q:.3g}, but returns lie between {low:.3g} and {high:.3g}"
+    fix = "set algo.value_range to the known bounds, raise algo.critics, or lower learner.utd"
+    if finding := _above("q_values", beyond, (Q_BEYOND, Q_FAR_BEYOND), what, fix):
+        return finding
     rewards = f.replay.reward[1] - f.replay.reward[0] if f.setup.task_reward else 0.0
     rewards += f.setup.takeover_penalty
     flat = spread is not None and spread < COLLAPSED * rewards
@@ -389,13 +388,11 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
         mean, _ = heads.split(output[0])
         saturated = (torch.tanh(mean).abs() > SATURATED_ACTION).float().mean()
         figures |= {"actor/dormant": dormant_share(hidden), "actor/saturated": float(saturated)}
-    critic: Any = getattr(algo, "critic", None)
-    if critic is None:
+    if not isinstance(algo, ActorCritic):
         return figures
     action = torch.from_numpy(net.executed(batch)[:rows, : net.pose_size])
     pair = torch.cat((features, net.judged(action, net.base(seen, actor))), -1)
-    critic_net: EnsembleMLP = algo.critic_net  # type: ignore[attr-defined]
-    hidden, q = critic_net.activations(pair, critic[:PROBE_CRITICS].cpu())
+    hidden, q = algo.critic_net.activations(pair, algo.critic[:PROBE_CRITICS].cpu())
     spread = float(q.mean(0).std(unbiased=False))
     return figures | {"critic/dormant": dormant_share(hidden), "critic/q_std": spread}
 

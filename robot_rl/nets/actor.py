@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import one_hot
 
-from robot_rl.errors import ConfigError
 from robot_rl.nets import heads
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.observation import ObservationNet
-from robot_rl.spec import BASE_ACTION, Spec
+from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
 GRIPPER_CHOICES = 3  # close, keep, open: index = round(action[6]) + 1
-CORRECTION_LIMIT = 3.0  # a person's action may be far from the base's: "far" is enough then
 GRIPPER_DEAD_ZONE = 0.5  # as spec.ActionSpec.gripper_width_m
 
 
@@ -55,16 +52,13 @@ class ActorNet(ObservationNet):
          "mean":    float32 [S],      # state scaling: (state - mean) * scale, clipped
          "scale":   float32 [S]}
 
-    What the policy decides, u in [-1, 1], is the pose action itself; or, on a base policy, a
-    correction of the base's: `compose`. policy, gripper: see the tensors; residual: how far a
-    correction goes, 0 without a base; gripper_margin: how much better than the base's own a gripper
-    command has to look.
+    What the policy decides, u in [-1, 1]^d, is the pose action itself. A head on a base policy
+    makes an action of u and of what the base says (`base`, `compose`): see the algorithms that have
+    one.
     """
 
     policy: EnsembleMLP
     gripper: EnsembleMLP | None
-    residual: float = 0.0
-    gripper_margin: float = 0.0
 
     @classmethod
     def from_spec(
@@ -72,37 +66,26 @@ class ActorNet(ObservationNet):
         spec: Spec,
         hidden: tuple[int, ...],
         *,
-        activation: str = "relu",
         bf16: bool = False,
         encoder: EncoderConfig | None = None,
-        residual: float = 0.0,
-        gripper_margin: float = 0.0,
+        **more: Any,
     ) -> Self:
-        """Fit an actor to a run's observation and action.
+        """Fit an actor to a run's observation and action; more: fields of a subclass.
 
         Raises:
             SpecError: the observation holds something no network here reads.
-            ConfigError: a residual, and no base policy.
         """
         front = ObservationNet.of(spec, encoder, bf16)
-        if residual and BASE_ACTION not in front.keys:
-            raise ConfigError(
-                "a residual needs a base policy",
-                expected="base=..., whose actions are corrected",
-                got="no base",
-                fix="base=flow base.run=RUN (a run of algo=bc_flow), or algo.residual=0",
-            )
         pose_size = spec.action.size - spec.action.gripper
-        policy = EnsembleMLP(1, (front.feature_size, *hidden, 2 * pose_size), activation, bf16)
-        gripper = EnsembleMLP(1, (front.feature_size, *hidden, GRIPPER_CHOICES), activation, bf16)
+        policy = EnsembleMLP(1, (front.feature_size, *hidden, 2 * pose_size), bf16)
+        gripper = EnsembleMLP(1, (front.feature_size, *hidden, GRIPPER_CHOICES), bf16)
         return cls(
             keys=front.keys,
             encoder=front.encoder,
             state_size=front.state_size,
             policy=policy,
             gripper=gripper if spec.action.gripper else None,
-            residual=residual,
-            gripper_margin=gripper_margin,
+            **more,
         )
 
     @property
@@ -115,17 +98,18 @@ class ActorNet(ObservationNet):
         """Continuous action entries that come of them (all but the gripper)."""
         return self.decision_size
 
-    def init(self, generator: torch.Generator, std: float = 1.0) -> dict[str, Tensor]:
+    def init(
+        self, generator: torch.Generator, std: float = 1.0, last_scale: float = 0.01
+    ) -> dict[str, Tensor]:
         """Fresh tensors: mean decision near zero, `std` before the squash, no scaling.
 
-        A residual's mean is zero: at first the base drives, exactly (Policy Decorator's issue #1).
+        last_scale: of the last layers' weights; at 0 every mean is zero, exactly.
         """
-        scale = 0.0 if self.residual else 0.01
-        tensors = {"policy": self.policy.init(generator, last_scale=scale)}
+        tensors = {"policy": self.policy.init(generator, last_scale=last_scale)}
         bias = self.policy.layers(tensors["policy"])[-1][1]
         bias[..., self.decision_size :] = math.log(std)
         if self.gripper:
-            tensors["gripper"] = self.gripper.init(generator, last_scale=scale)
+            tensors["gripper"] = self.gripper.init(generator, last_scale=last_scale)
         return tensors | self.init_observation(generator)
 
     def executed(self, batch: Executed) -> NDArray[np.float32]:
@@ -137,44 +121,28 @@ class ActorNet(ObservationNet):
         observation: Mapping[str, NDArray | Tensor],
         tensors: Mapping[str, Tensor],
         generator: torch.Generator | None = None,
+    ) -> dict[str, Tensor]:
+        """What `compose` needs of a base policy, by name, each [B, ...]; here nothing."""
+        return {}
+
+    def compose(
+        self, decision: Tensor, base: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
     ) -> Tensor:
-        """What `compose` needs of the base: what it would do now, [B, A]; nothing, [B, 0]."""
-        if not self.residual:
-            rows = len(next(iter(observation.values())))
-            return torch.zeros(rows, 0, device=tensors["mean"].device)
-        return torch.as_tensor(observation[BASE_ACTION])[:, 0].to(tensors["mean"].device)
+        """Pose action [B, pose] of a decision u: u itself."""
+        return decision
 
-    def compose(self, decision: Tensor, base: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Pose action [B, pose] of a decision u: u, or clip(a_base + residual u) (ResFiT)."""
-        if not self.residual:
-            return decision
-        return (base[:, : self.pose_size] + self.residual * decision).clamp(-1.0, 1.0)
-
-    def judged(self, action: Tensor, base: Tensor) -> Tensor:
-        """What a critic sees of pose actions [B, pose]: with a base, also how they differ from it.
-
-        A correction of 0.02 beside base actions that span 2 would not be seen in their sum.
-        """
-        if not self.residual:
-            return action
-        correction = (action - base[:, : self.pose_size]) / self.residual
-        limit = CORRECTION_LIMIT
-        return torch.cat((action, correction.clamp(-limit, limit)), -1)
+    def judged(self, action: Tensor, base: Mapping[str, Tensor]) -> Tensor:
+        """What a critic sees of pose actions [B, pose]: [B, judged_size]."""
+        return action
 
     @property
     def judged_size(self) -> int:
         """Numbers per action in `judged`."""
-        return self.pose_size * (2 if self.residual else 1)
+        return self.pose_size
 
-    def choose_gripper(self, q: Tensor, base: Tensor) -> Tensor:
-        """Index [B] of the best of close, keep, open, from their values [B, 3].
-
-        On a base policy: what the base commands, unless another is better by the margin.
-        """
-        if not self.residual:
-            return q.argmax(-1)
-        own = one_hot(gripper_index(base[:, -1]), GRIPPER_CHOICES)
-        return (q + self.gripper_margin * own).argmax(-1)
+    def choose_gripper(self, q: Tensor, base: Mapping[str, Tensor]) -> Tensor:
+        """Index [B] of the best of close, keep, open, from their values [B, 3]."""
+        return q.argmax(-1)
 
     def distribution(self, features: Tensor, policy: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log std [B, pose] before the squash."""

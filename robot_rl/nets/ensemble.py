@@ -4,7 +4,7 @@ All parameters of an ensemble live in one tensor `[E, P]` (member by parameter).
 step, a Polyak step, a checkpoint and "a random subset of members" are each one tensor operation,
 and a target network is just another tensor of the same shape given to the same function.
 
-A layer is linear -> LayerNorm -> activation (RLPD, arXiv 2302.02948, section 4.2: LayerNorm bounds
+A layer is linear -> LayerNorm -> ReLU (RLPD, arXiv 2302.02948, section 4.2: LayerNorm bounds
 Q by the norm of the last layer, also for actions that were never tried). The backward pass is
 written out: at this size half of PyTorch's time goes to graph nodes and to thin matrix products
 (256 -> 1), both of which this avoids. `tests/nets/test_ensemble.py` checks it with gradcheck.
@@ -22,20 +22,17 @@ from torch.nn.functional import layer_norm
 
 LAYER_NORM_EPS = 1e-6  # flax's default, so that RLPD and HIL-SERL figures carry over
 
-ACTIVATIONS = ("relu", "tanh")
-
 
 @dataclass(frozen=True, slots=True)
 class EnsembleMLP:
     """E members of `sizes[0] -> ... -> sizes[-1]`; a pure function of (input, parameters).
 
-    members: E; sizes: widths, input first; activation: of hidden layers; bf16: multiply in
-    bfloat16 (parameters, LayerNorm, activations and sums stay float32).
+    members: E; sizes: widths, input first; bf16: multiply in bfloat16 (parameters, LayerNorm,
+    activations and sums stay float32).
     """
 
     members: int
     sizes: tuple[int, ...]
-    activation: str = "relu"
     bf16: bool = False
 
     @property
@@ -94,7 +91,7 @@ class EnsembleMLP:
         for layer, low_layer in zip(layers[:-1], low_layers[:-1], strict=True):
             z = torch.baddbmm(low_layer[1], h.to(low.dtype), low_layer[0]).to(flat.dtype)
             h = layer_norm(z, z.shape[-1:], eps=LAYER_NORM_EPS) * layer[2] + layer[3]
-            h = torch.relu(h) if self.activation == "relu" else torch.tanh(h)
+            h = torch.relu(h)
         return _last(h, *layers[-1])
 
     def activations(self, x: Tensor, flat: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -115,7 +112,7 @@ def _propagate(x: Tensor, flat: Tensor, net: EnsembleMLP) -> tuple[Tensor, Tenso
         z = torch.baddbmm(low_layer[1], h_low, low_layer[0]).to(flat.dtype)
         normed, rstd = _layer_norm_(z)
         h = torch.addcmul(layer[3], normed, layer[2])
-        h = h.relu_() if net.activation == "relu" else h.tanh_()
+        h = h.relu_()
         saved += [h_low, normed, rstd, h]
     return _last(h, *layers[-1]), low, saved
 
@@ -153,7 +150,8 @@ class _Forward(torch.autograd.Function):
         grad = grad * weight if weight.shape[1] == 1 else torch.bmm(grad, weight)
         for depth in range(len(layers) - 2, -1, -1):
             h_low, normed, rstd, h = saved[4 * depth : 4 * depth + 4]
-            grad = _activation_grad(grad, h, net.activation)
+            # a third of the time of a product with sign(h)
+            grad = torch.ops.aten.threshold_backward(grad, h, 0.0)
             grad_gain = grad * normed
             if grad_layers:
                 torch.sum(grad_gain, 1, keepdim=True, out=grad_layers[depth][2])
@@ -184,13 +182,6 @@ def _output_layer_grad(grad_layer: list[Tensor], h: Tensor, grad: Tensor) -> Non
     else:
         grad_layer[0].copy_(torch.bmm(h.transpose(1, 2), grad))
     torch.sum(grad, 1, keepdim=True, out=grad_layer[1])
-
-
-def _activation_grad(grad: Tensor, h: Tensor, activation: str) -> Tensor:
-    """Through the activation, from its output h: relu' = [h > 0], tanh' = 1 - h^2."""
-    if activation == "relu":  # a third of the time of a product with sign(h)
-        return torch.ops.aten.threshold_backward(grad, h, 0.0)
-    return grad.mul_(1.0 - h * h)
 
 
 def _layer_norm_grad_(

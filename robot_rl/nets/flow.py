@@ -67,7 +67,6 @@ class FlowNet(ObservationNet):
         steps: int,
         execute: int,
         latent: int = 0,
-        activation: str = "relu",
         encoder: EncoderConfig | None = None,
     ) -> Self:
         """Fit one to a run's observation and action; latent: size of z, 0 = no bottleneck.
@@ -78,12 +77,12 @@ class FlowNet(ObservationNet):
         front, flat = ObservationNet.of(spec, encoder), chunk * spec.action.size
         seen = latent or front.feature_size
         sizes = (seen + flat + TIME_SIZE, *hidden, flat)
-        narrow = EnsembleMLP(1, (front.feature_size, *hidden[:1], 2 * latent), activation)
+        narrow = EnsembleMLP(1, (front.feature_size, *hidden[:1], 2 * latent))
         return cls(
             keys=front.keys,
             encoder=front.encoder,
             state_size=front.state_size,
-            velocity=EnsembleMLP(1, sizes, activation),
+            velocity=EnsembleMLP(1, sizes),
             chunk=chunk,
             action_size=spec.action.size,
             steps=steps,

@@ -1,6 +1,4 @@
-"""Output heads: a distribution over actions, and one over values.
-
-The tanh-squashed Gaussian: a distribution over actions in (-1, 1)^A, numerically stable.
+"""The tanh-squashed Gaussian: a distribution over actions in (-1, 1)^A, numerically stable.
 
 With u ~ N(mean, std), a = tanh(u):
 
@@ -8,9 +6,6 @@ With u ~ N(mean, std), a = tanh(u):
 
 which never takes the log of 1 - tanh(u)^2 (SAC, arXiv 1801.01290, appendix C, in the stable form
 that TensorFlow Probability's Tanh bijector uses).
-
-HL-Gauss (arXiv 2403.03950, section 3.1): a value is a histogram over bins, a target y the histogram
-of a Gaussian around it, the loss their cross entropy.
 """
 
 from __future__ import annotations
@@ -21,8 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-SMEAR = 0.75  # standard deviation of HL-Gauss in bins, the paper's
-MARGIN = 0.1  # of the value range, on both sides: targets at the ends are smeared, too
 STD_MIN, STD_MAX = 1e-5, 5.0  # HIL-SERL's clip of exp(log_std)
 ACTION_CLIP = 1.0 - 1e-6  # recorded actions may be exactly +-1, where atanh is infinite
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -56,35 +49,3 @@ def log_prob(action: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
 def _log_det(u: Tensor) -> Tensor:
     """log |d tanh(u) / du|, summed over the action: [..., A] -> [...]."""
     return 2.0 * (math.log(2.0) - u - softplus(-2.0 * u)).sum(-1)
-
-
-class HlGauss:
-    """Histogram values over [low, high].
-
-    Attributes:
-        bins: K.
-    """
-
-    def __init__(
-        self, low: float, high: float, bins: int, device: torch.device | str = "cpu"
-    ) -> None:
-        margin = MARGIN * (high - low)
-        self.bins = bins
-        edges = torch.linspace(low - margin, high + margin, bins + 1)
-        self._edges = edges.to(device)
-        self._centres = (self._edges[1:] + self._edges[:-1]) / 2
-        self._std = SMEAR * float(edges[1] - edges[0])
-
-    def encode(self, value: Tensor) -> Tensor:
-        """Values [...] -> probabilities [..., K]."""
-        cut = (self._edges - value.unsqueeze(-1)) / (self._std * math.sqrt(2.0))
-        cdf = torch.erf(cut)
-        return (cdf[..., 1:] - cdf[..., :-1]) / (cdf[..., -1:] - cdf[..., :1])
-
-    def value(self, logits: Tensor) -> Tensor:
-        """Logits [..., K] -> expected value [...]."""
-        return torch.softmax(logits, -1) @ self._centres
-
-    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Mean cross entropy of logits [E, B, K] with target values [B]."""
-        return -(self.encode(target) * torch.log_softmax(logits, -1)).sum(-1).mean()

@@ -37,7 +37,6 @@ class NoiseNet(ActorNet):
         spec: Spec,
         hidden: tuple[int, ...],
         *,
-        activation: str,
         bf16: bool,
         encoder: EncoderConfig,
         knots: int,
@@ -61,7 +60,7 @@ class NoiseNet(ActorNet):
             keys=front.keys,
             encoder=front.encoder,
             state_size=front.state_size,
-            policy=EnsembleMLP(1, sizes, activation, bf16),
+            policy=EnsembleMLP(1, sizes, bf16),
             gripper=None,
             knots=knots,
             reach=reach,
@@ -77,9 +76,11 @@ class NoiseNet(ActorNet):
         """What the network looks at."""
         return super().observation_keys
 
-    def init(self, generator: torch.Generator, std: float = 1.0) -> dict[str, Tensor]:
+    def init(
+        self, generator: torch.Generator, std: float = 1.0, last_scale: float = 0.01
+    ) -> dict[str, Tensor]:
         """As `ActorNet.init`."""
-        return super().init(generator, std) | {"share": torch.zeros(())}
+        return super().init(generator, std, last_scale) | {"share": torch.zeros(())}
 
     def executed(self, batch: Executed) -> NDArray[np.float32]:
         """The decision [B, knots A] that each row begins with."""

@@ -92,15 +92,11 @@ VARIANTS = {
     ),
     "rlif": Variant(
         "RLIF, learning from when the person takes over",
+        ("algo=rlif",),
         (
-            # configs/algo/rlif.yaml with the same networks; the return lies between "always taken
-            # over" and "never"
-            "algo.critics=10",
-            "algo.demo_fraction=0.0",
-            "algo.n_step=3",
-            "algo.task_reward=false",
-            "algo.takeover_penalty=1.0",
-            "algo.value_range=[-20,0]",
+            *SMALL,
+            "algo.policy_tau=0.002",
+            "algo.value_range=[-20,0]",  # from "always taken over" to "never"
         ),
     ),
     "bc_data": Variant("cloning the data", ("algo=bc", *OFFLINE), ("algo.hidden=[128,128]", *LONG)),

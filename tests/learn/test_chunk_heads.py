@@ -17,11 +17,12 @@ from torch import Tensor
 
 from robot_rl.config.registry import build, resolve
 from robot_rl.errors import ConfigError
-from robot_rl.learn.algos import ChunkedConfig, PickConfig, SteerConfig
+from robot_rl.learn.algos import ChunkedConfig, DsrlConfig, QcConfig, ZprlConfig
 from robot_rl.learn.algos.bc_flow import BcFlowConfig
 from robot_rl.learn.algos.chunked import Chunked
+from robot_rl.learn.algos.dsrl import NoiseSteerNet
 from robot_rl.learn.replay import Batch
-from robot_rl.nets.chunk import OF_BASE, ChunkNet, SteerNet
+from robot_rl.nets.chunk import OF_BASE, FlowHead
 from robot_rl.policy.base.own import FlowBase
 from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.run.experiment import Experiment
@@ -120,10 +121,10 @@ def test_before_any_update_the_base_drives_exactly(name: str) -> None:
     seen = bandit(16, 0.0).observation
     net, state = algo.net, algo.actor_state()
     generator = torch.Generator().manual_seed(5)
-    plain = net.plain(net.base(seen, state, generator), state)
+    plain = net.base_chunk(net.base(seen, state, generator), state)
     torch.testing.assert_close(act(algo, seen, seed=5).flatten(1), plain, rtol=0, atol=0)
-    if net.__class__ is not ChunkNet:  # and that is what the base itself samples from that noise
-        noise = net.split(net.base(seen, state, torch.Generator().manual_seed(5)))[1]
+    if isinstance(net, FlowHead):  # and that is what the base itself samples from that noise
+        noise = net.base(seen, state, torch.Generator().manual_seed(5))["noise"]
         first = noise[:, : H * 7].view(-1, H, 7).numpy()
         torch.testing.assert_close(
             plain.view(-1, H, 7), torch.from_numpy(base().sample_many(seen, first))
@@ -259,7 +260,7 @@ def test_what_is_beyond_the_end_of_a_transition_comes_from_other_rows() -> None:
     chunk += np.arange(32, dtype=np.float32)[:, None, None] / 100.0
     batch = batch_of(state, chunk, np.zeros(32))
     valid = np.arange(H) < np.arange(32)[:, None] % H + 1
-    got = algo._executed(replace(batch, valid=valid)).view(32, H, 7).numpy()
+    got = algo.executed(replace(batch, valid=valid)).view(32, H, 7).numpy()
     np.testing.assert_array_equal(got[valid], chunk[valid])
     rest = got[~valid]
     assert all((row == chunk.reshape(-1, 7)).all(1).any() for row in rest)
@@ -268,7 +269,14 @@ def test_what_is_beyond_the_end_of_a_transition_comes_from_other_rows() -> None:
 
 def test_without_a_base_chunks_are_learned_from_scratch() -> None:
     algo = ChunkedConfig(
-        hidden=(32, 32), batch_size=64, chunk=H, learning_rate=3e-3, target_entropy_per_dim=-2.0
+        hidden=(32, 32),
+        batch_size=64,
+        chunk=H,
+        learning_rate=3e-3,
+        target_entropy_per_dim=-2.0,
+        gamma=0.97,
+        value_range=None,
+        policy_tau=1.0,
     ).make(SPEC, seed=0)
     rng = np.random.default_rng(0)
 
@@ -286,7 +294,7 @@ def test_without_a_base_chunks_are_learned_from_scratch() -> None:
 def test_noise_at_knots_is_interpolated_over_the_chunk() -> None:
     config, spec = head("dsrl", knots=2)
     net = config.make(spec, seed=0).net
-    assert isinstance(net, SteerNet) and net.decision_size == 14
+    assert isinstance(net, NoiseSteerNet) and net.decision_size == 14
     decision = torch.cat((torch.full((1, 7), -1.0), torch.full((1, 7), 1.0)), -1)
     spread = net.spread(decision).view(H, 7)
     np.testing.assert_allclose(spread[:, 0], np.linspace(-1.0, 1.0, H), atol=1e-6)
@@ -301,7 +309,7 @@ def test_noise_of_a_poor_shape_is_noticed_before_it_is_trained_on() -> None:
     assert 0.3 < ratio < 1.3  # all moments, clipped: no worse than the base's own
     far, _ = head("dsrl", reach=8.0, knots=1)
     algo = far.make(spec, seed=0)
-    algo._blind = lambda count: torch.ones(count, 7)  # type: ignore[method-assign]
+    algo.blind = lambda count: torch.ones(count, 7)  # type: ignore[method-assign]
     assert float(algo.update(Bandit(0.5))["noise/error_ratio"]) > ratio
     again = far.make(spec, seed=1)
     again.load_state_dict(algo.state_dict())
@@ -329,8 +337,8 @@ def test_the_robot_gets_the_base_with_the_weights(tmp_path: Path) -> None:
     ("name", "changes", "match"),
     [
         ("policy_decorator", {"chunk": 5}, "base.ahead=5"),
-        ("dsrl", {"residual": 0.1}, "residual must be 0"),
-        ("dsrl", {"steer": "nose"}, "noise or latent"),
+        ("dsrl", {"residual": 0.1}, "algo.residual is gone"),
+        ("policy_decorator", {"residual": 0.0}, "residual must lie in"),
         ("qc", {"value_bins": 51, "value_range": [0.0, 1.0]}, "value_bins=0"),
         ("qc", {"n_step": 3}, "n_step stays 1"),
         ("qc", {"chunk": 5}, "shorter than the head's"),
@@ -348,11 +356,11 @@ def test_a_latent_head_needs_a_bottleneck() -> None:
     flow = BcFlowConfig(hidden=(8,), chunk=H).make_actor(SPEC)
     wide = FlowBase(flow, flow.init(torch.Generator().manual_seed(0)), 0)
     with pytest.raises(ConfigError, match=r"algo\.latent=16"):
-        SteerConfig(steer="latent", chunk=H).running(wide).make(SPEC, seed=0)
+        ZprlConfig(chunk=H).running(wide).make(SPEC, seed=0)
     with pytest.raises(ConfigError, match="latent"):
         build(BcFlowConfig, {"latent": -1})
     with pytest.raises(ConfigError, match="hinge"):
-        build(SteerConfig, {"hinge_weight": -1.0})
+        build(DsrlConfig, {"hinge_weight": -1.0})
 
 
 @pytest.mark.parametrize("words", [[], ["base=openpi", "base.chunk=8"]])
@@ -360,4 +368,4 @@ def test_a_head_that_runs_the_base_wants_one_it_can_run(words: list[str]) -> Non
     pytest.importorskip("robot_rl_sim")
     with pytest.raises(ConfigError, match=r"base=flow base\.run=RUN"):
         Experiment.compose(["experiment=reach", "algo=dsrl", *words]).check()
-    assert PickConfig().flow is None
+    assert QcConfig().flow is None

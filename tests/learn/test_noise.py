@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from robot_rl.errors import ConfigError
-from robot_rl.learn.algos.noise import NoiseConfig
+from robot_rl.learn.algos.dsrl_sac import DsrlSacConfig
 from robot_rl.learn.replay import Replay
 from robot_rl.policy.base.schedule import AsyncSchedule, ChunkSchedule
 from robot_rl.policy.base.spec import BaseSpec
@@ -21,9 +21,10 @@ from robot_rl.store.store import Store
 from robot_rl.types import Driver, Frame, Observation, Step
 from tests.support.fakes import TASK, FakeOperator, make_loop, start
 
-CONFIG = NoiseConfig(
-    hidden=(32, 32), batch_size=32, knots=2, span=8, learning_rate=3e-3, demo_fraction=0.0
-)
+CONFIG = DsrlSacConfig(
+    hidden=(32, 32), batch_size=32, knots=2, span=8, learning_rate=3e-3, gamma=0.97,
+    value_range=None, policy_tau=1.0,
+)  # fmt: skip
 SPEC = TASK.spec.with_base(1, CONFIG.noise_size(TASK.spec))
 
 

@@ -31,9 +31,7 @@ PX = 32
 SHAPES = {"image/front": (PX, PX, 3), "image/wrist": (PX, PX, 3)}
 VIT = "timm/vit_tiny_patch16_224"
 TINY = EncoderConfig(channels=(8, 16), latent=8)
-CONFIG = HilSerlConfig(
-    hidden=(16,), batch_size=8, encoder=TINY, precision="float32", standardize=False
-)
+CONFIG = HilSerlConfig(hidden=(16,), batch_size=8, encoder=TINY, precision="float32")
 
 
 def spec(gripper: bool = True, state: bool = True, dtype: str = "uint8") -> Spec:
@@ -241,8 +239,8 @@ def test_behind_a_frozen_trunk_the_replay_keeps_features_instead_of_images() -> 
     one, two = (r.sample(16, 0.5, np.random.default_rng(0)) for r in (kept, raw))
     assert one.observation["image/0"].dtype == np.float16
     torch.testing.assert_close(
-        algo.see(algo.transitions(one)).state,
-        algo.see(algo.transitions(two)).state,
+        algo.see(algo.transitions(one)).now.features,
+        algo.see(algo.transitions(two)).now.features,
         atol=5e-3,
         rtol=0,
     )
@@ -290,25 +288,25 @@ def test_the_critic_trains_the_encoder_and_the_actor_does_not() -> None:
     (gripper_grad,) = torch.autograd.grad(algo.gripper_loss(batch)[0], encoder)
     assert critic_grad.abs().sum() > 0 and gripper_grad.abs().sum() > 0
     before = encoder.detach().clone()
-    algo._actor_step(batch._replace(state=batch.state.detach()))
+    seen = batch.now._replace(features=batch.now.features.detach())
+    algo.actor_step(batch._replace(now=seen))
     assert torch.equal(before, encoder)
 
 
 def test_the_slow_encoder_lags_by_tau_and_judges_the_next_state() -> None:
     algo = learner()
-    assert algo.encoder_slow is not None
-    before = algo.encoder_slow.clone()
-    algo._critic_step(algo.see(algo.transitions(Sampler()(8, 0.5))))
+    before = algo.slow["encoder"].clone()
+    algo.critic_step(algo.see(algo.transitions(Sampler()(8, 0.5))))
     now = algo.actor["encoder"].detach()
     assert not torch.equal(now, before)
-    torch.testing.assert_close(algo.encoder_slow, before + CONFIG.tau * (now - before))
-    algo.encoder_slow.add_(1.0)  # only s' may change
+    torch.testing.assert_close(algo.slow["encoder"], before + CONFIG.tau * (now - before))
+    algo.slow["encoder"].add_(1.0)  # only s' may change
     batch = algo.transitions(Sampler()(8, 0.5))
     seen = algo.see(batch)
-    want = algo.net.features(batch.state, batch.images, algo.actor["encoder"])
-    torch.testing.assert_close(seen.state, want)
-    want = algo.net.features(batch.next_state, batch.next_images, algo.encoder_slow)
-    torch.testing.assert_close(seen.next_state, want)
+    want = algo.net.features(batch.now.features, batch.now.images, algo.actor["encoder"])
+    torch.testing.assert_close(seen.now.features, want)
+    want = algo.net.features(batch.then.features, batch.then.images, algo.slow["encoder"])
+    torch.testing.assert_close(seen.then.features, want)
 
 
 def test_training_goes_on_bit_for_bit_after_save_and_load() -> None:
@@ -395,8 +393,7 @@ def test_where_frames_lie_and_when_they_are_drawn_changes_nothing(
     states = []
     for name, more in (("one", {}), ("other", change)):
         setup = LearnerConfig(min_steps=1, capacity=400, checkpoint_updates=0, **more)
-        config = replace(CONFIG, standardize=True)
-        learner = Learner(setup, config, space, store, run_dir=tmp_path / name, seed=0)
+        learner = Learner(setup, CONFIG, space, store, run_dir=tmp_path / name, seed=0)
         learner.ingest()
         for count in (2, 8, 6):
             learner.update(count)

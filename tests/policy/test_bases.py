@@ -18,10 +18,10 @@ from robot_rl.errors import ConfigError, SpecError
 from robot_rl.learn.algos.bc import BcConfig
 from robot_rl.learn.algos.bc_act import BcActConfig
 from robot_rl.learn.algos.bc_flow import BcFlowConfig
-from robot_rl.learn.algos.hil_serl import HilSerlConfig
-from robot_rl.learn.algos.td3 import Td3Config
+from robot_rl.learn.algos.opd import OpdConfig
+from robot_rl.learn.algos.resfit import ResFitConfig, ResidualNet
 from robot_rl.learn.replay import Batch
-from robot_rl.nets.actor import ActorNet, gripper_index
+from robot_rl.nets.actor import gripper_index
 from robot_rl.policy.base.own import ActBase
 from robot_rl.policy.base.schedule import ChunkSchedule
 from robot_rl.policy.base.spec import BaseSpec
@@ -110,7 +110,7 @@ def test_a_takeover_ends_the_plan_and_every_frame_says_what_the_base_would_do() 
         def sample(self, observation, noise=None):  # type: ignore[no-untyped-def]
             return super().sample(observation)[:, :6]
 
-    config = HilSerlConfig(hidden=(8,), residual=0.2)
+    config = ResFitConfig(hidden=(8,))
     schedule = ChunkSchedule(Flat(), execute=4, ahead=1)
     loop.policy = PolicyRuntime(config, loop.task.spec.with_base(1), base=schedule)
     loop.run_episode(start())
@@ -135,9 +135,8 @@ def seen(n: int, rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
     }
 
 
-@pytest.mark.parametrize("config", [HilSerlConfig, Td3Config])
-def test_before_any_update_the_base_drives_exactly(config: type[HilSerlConfig]) -> None:
-    algo = config(hidden=(16,), residual=0.3).make(BASED, seed=0)
+def test_before_any_update_the_base_drives_exactly() -> None:
+    algo = ResFitConfig(hidden=(16,), residual=0.3).make(BASED, seed=0)
     observation = seen(64, np.random.default_rng(0))
     base = torch.from_numpy(observation[BASE_ACTION][:, 0])
     action = algo.act(observation, deterministic=True)
@@ -149,18 +148,18 @@ def test_before_any_update_the_base_drives_exactly(config: type[HilSerlConfig]) 
 
 
 def test_a_correction_reaches_no_further_than_its_scale() -> None:
-    net = ActorNet.from_spec(BASED, (8,), residual=0.1)
+    net = ResidualNet.from_spec(BASED, (8,), residual=0.1, gripper_margin=0.0)
     base = torch.tensor([[0.95, -0.95, 0.0, 0.0, 0.0, 0.0, 1.0]])
-    up = net.compose(torch.ones(1, 6), base, {})
+    up = net.compose(torch.ones(1, 6), {"action": base}, {})
     assert up.tolist()[0] == pytest.approx([1.0, -0.85, 0.1, 0.1, 0.1, 0.1])
 
 
 def test_the_base_keeps_the_gripper_until_another_command_is_clearly_better() -> None:
-    net = ActorNet.from_spec(BASED, (8,), residual=0.1, gripper_margin=0.05)
+    net = ResidualNet.from_spec(BASED, (8,), residual=0.1, gripper_margin=0.05)
     base = torch.zeros(2, 7)
     base[:, -1] = -1.0  # close
     q = torch.tensor([[0.50, 0.40, 0.54], [0.50, 0.40, 0.56]])
-    assert net.choose_gripper(q, base).tolist() == [0, 2]
+    assert net.choose_gripper(q, {"action": base}).tolist() == [0, 2]
 
 
 class Bandit:
@@ -190,21 +189,16 @@ class Bandit:
         )
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        HilSerlConfig(hidden=(64, 64), residual=0.2, learning_rate=1e-3),
-        Td3Config(  # a hasty actor saturates on a critic that knows nothing yet, and stays there
-            hidden=(64, 64),
-            residual=0.2,
-            learning_rate=1e-3,
-            actor_learning_rate=3e-4,
-            actor_delay_updates=250,
-        ),
-    ],
-    ids=["sac", "td3"],
-)
-def test_the_correction_that_pays_is_learned(config: HilSerlConfig) -> None:
+def test_the_correction_that_pays_is_learned() -> None:
+    config = ResFitConfig(
+        hidden=(64, 64),
+        batch_size=256,
+        critic_actor_ratio=2,
+        value_range=None,
+        learning_rate=1e-3,
+        actor_learning_rate=3e-4,
+        actor_delay_updates=250,
+    )
     algo = config.make(BASED, seed=0)
     bandit = Bandit(offset=0.1)
     for _ in range(500):
@@ -217,13 +211,13 @@ def test_the_correction_that_pays_is_learned(config: HilSerlConfig) -> None:
 
 
 def test_critics_learn_alone_until_the_actor_may_begin() -> None:
-    algo = HilSerlConfig(hidden=(16,), residual=0.2, actor_delay_updates=2).make(BASED, seed=0)
+    algo = ResFitConfig(hidden=(16,), actor_delay_updates=2).make(BASED, seed=0)
     bandit = Bandit(offset=0.1)
     before = algo.actor["policy"].detach().clone()
     for _ in range(2):
         assert "actor/loss" not in algo.update(bandit)
         assert torch.equal(algo.actor["policy"], before)
-    again = HilSerlConfig(hidden=(16,), residual=0.2, actor_delay_updates=2).make(BASED, seed=1)
+    again = ResFitConfig(hidden=(16,), actor_delay_updates=2).make(BASED, seed=1)
     again.load_state_dict(algo.state_dict())
     for one in (algo, again):  # a restart neither forgets nor repeats the wait
         assert "actor/loss" in one.update(Bandit(offset=0.1))
@@ -231,9 +225,9 @@ def test_critics_learn_alone_until_the_actor_may_begin() -> None:
 
 def test_a_residual_without_a_base_is_refused() -> None:
     with pytest.raises(ConfigError, match="base=flow"):
-        HilSerlConfig(residual=0.1).make(PLAIN, seed=0)
+        ResFitConfig().make(PLAIN, seed=0)
     with pytest.raises(ConfigError, match="residual"):
-        build(HilSerlConfig, {"residual": -0.1})
+        build(ResFitConfig, {"residual": -0.1})
 
 
 # -- flow --------------------------------------------------------------------------------------
@@ -361,7 +355,7 @@ def test_a_student_imitates_the_base_and_needs_it_no_more() -> None:
         plan = np.repeat(said, 7, 1).astype(np.float32)[:, None]
         return replace(batch, observation=batch.observation | {BASE_ACTION: plan})
 
-    config = BcConfig(hidden=(64, 64), teacher=True, learning_rate=3e-3)
+    config = OpdConfig(hidden=(64, 64), learning_rate=3e-3)
     algo = config.make(PLAIN.with_base(1), seed=0)
     for _ in range(400):
         algo.update(taught)
@@ -376,10 +370,10 @@ def test_a_student_imitates_the_base_and_needs_it_no_more() -> None:
 
 
 def test_a_student_without_a_teacher_is_refused() -> None:
-    with pytest.raises(ConfigError, match="teacher"):
-        BcConfig(teacher=True).make(PLAIN, seed=0)
+    with pytest.raises(ConfigError, match="which teaches"):
+        OpdConfig().make(PLAIN, seed=0)
     with pytest.raises(ConfigError, match="own_successes"):
-        build(BcConfig, {"teacher": True, "own_successes": True})
+        build(OpdConfig, {"own_successes": True})
 
 
 # -- data that was recorded without the base -----------------------------------------------------
@@ -393,7 +387,7 @@ def test_data_recorded_without_the_base_passes_through_it_once(tmp_path: Path) -
             old.append([replace(r, driver=Driver.DEMO) if isinstance(r, Step) else r for r in rows])
     based, base = plain.with_base(1), Counting()
     runtime = PolicyRuntime(
-        HilSerlConfig(hidden=(8,), residual=0.2),
+        ResFitConfig(hidden=(8,)),
         based,
         base=ChunkSchedule(base, execute=4, ahead=1),
     )
@@ -455,7 +449,7 @@ def test_from_demonstrations_to_a_base_to_a_residual_that_begins_as_the_base(
     cloning = (f"algo=bc_{kind}", size, "learner.pretrain_updates=50")
     train(Experiment.compose([*SHORT, *cloning, f"run_dir={tmp_path / 'base'}"]))
     base = (f"base={kind}", f"base.run={tmp_path / 'base'}", "base.execute=4")
-    on_top = ("algo.residual=0.2", f"train.dataset={tmp_path / 'base'}", "train.demos=0")
+    on_top = ("algo=resfit", f"train.dataset={tmp_path / 'base'}", "train.demos=0")
     run = tmp_path / "residual"
     experiment = Experiment.compose([*SHORT, *base, *on_top, f"run_dir={run}"])
     train(experiment)

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from robot_rl.errors import LinkError, RobotRLError
-from robot_rl.learn.algos.hil_serl import HilSerlConfig
+from robot_rl.learn.algos.resfit import ResFitConfig
 from robot_rl.learn.replay import Replay
 from robot_rl.policy.base.schedule import AsyncSchedule
 from robot_rl.policy.base.spec import BaseSpec
@@ -213,7 +213,7 @@ class Fails:
 
 def runtime(base: Fails) -> PolicyRuntime:
     schedule = AsyncSchedule(base, execute=4, ahead=1, first_s=2.0, retry_s=0.0)
-    config = HilSerlConfig(hidden=(8,), residual=0.2)
+    config = ResFitConfig(hidden=(8,))
     return PolicyRuntime(config, TASK.spec.with_base(1), base=schedule)
 
 

@@ -1,16 +1,30 @@
-"""Learning algorithms, one readable file each. Importing this registers their configs."""
+"""Learning algorithms, one readable file each. Importing this registers their configs.
 
+`actor_critic` is what most of them stand on (`agent`: of what it consists), `chunked` what decides
+several actions at once, `on_flow` what runs a base policy itself.
+"""
+
+from robot_rl.learn.algos import older  # noqa: F401 - reads the sections of older runs
 from robot_rl.learn.algos.bc import BcConfig
 from robot_rl.learn.algos.bc_act import BcActConfig
 from robot_rl.learn.algos.bc_flow import BcFlowConfig
 from robot_rl.learn.algos.calql import CalQlConfig
 from robot_rl.learn.algos.chunked import ChunkedConfig
+from robot_rl.learn.algos.dsrl import DsrlConfig
+from robot_rl.learn.algos.dsrl_sac import DsrlSacConfig
+from robot_rl.learn.algos.expo import ExpoConfig
 from robot_rl.learn.algos.hil_serl import HilSerlConfig
+from robot_rl.learn.algos.ibrl import IbrlConfig
 from robot_rl.learn.algos.iql import IqlConfig
-from robot_rl.learn.algos.noise import NoiseConfig
-from robot_rl.learn.algos.pick import PickConfig
-from robot_rl.learn.algos.steer import SteerConfig
+from robot_rl.learn.algos.opd import OpdConfig
+from robot_rl.learn.algos.pa_rl import PaRlConfig
+from robot_rl.learn.algos.policy_decorator import PolicyDecoratorConfig
+from robot_rl.learn.algos.qc import QcConfig
+from robot_rl.learn.algos.resfit import ResFitConfig
+from robot_rl.learn.algos.rlif import RlifConfig
+from robot_rl.learn.algos.rlt import RltConfig
 from robot_rl.learn.algos.td3 import Td3Config
+from robot_rl.learn.algos.zprl import ZprlConfig
 
 __all__ = [
     "BcActConfig",
@@ -18,10 +32,19 @@ __all__ = [
     "BcFlowConfig",
     "CalQlConfig",
     "ChunkedConfig",
+    "DsrlConfig",
+    "DsrlSacConfig",
+    "ExpoConfig",
     "HilSerlConfig",
+    "IbrlConfig",
     "IqlConfig",
-    "NoiseConfig",
-    "PickConfig",
-    "SteerConfig",
+    "OpdConfig",
+    "PaRlConfig",
+    "PolicyDecoratorConfig",
+    "QcConfig",
+    "ResFitConfig",
+    "RlifConfig",
+    "RltConfig",
     "Td3Config",
+    "ZprlConfig",
 ]

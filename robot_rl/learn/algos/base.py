@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_chec
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.optim.adam import adam
 
 from robot_rl.errors import CheckpointError
 from robot_rl.learn import ranks
@@ -22,7 +21,6 @@ from robot_rl.policy.runtime import DrivingNet
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
-BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # of Adam, its paper's (arXiv 1412.6980)
 SCALING_SAMPLE = 4096  # states whose moments standardise the input
 COUNTERS = ("updates", "skipped", "bad_in_a_row")  # how the names of counting tensors end
 STD_FLOOR = 1e-2  # m, rad ...: what hardly moved in the first data is not blown up to noise
@@ -266,66 +264,3 @@ class Trained(ABC, Generic[NetT]):
 
     def _tensor(self, column: NDArray) -> Tensor:
         return torch.from_numpy(column).to(self.device)
-
-
-class Adam:
-    """Adam over a few named tensors: fused, with a state that is nothing but named tensors.
-
-    A step whose gradient is not finite is skipped and counted in `skipped` (all of them) and
-    `bad_in_a_row` (the newest ones): int64 scalars on the device, which is not waited for.
-    """
-
-    def __init__(self, parameters: Mapping[str, Tensor], learning_rate: float) -> None:
-        self._parameters = dict(parameters)
-        self._learning_rate, values = learning_rate, list(self._parameters.values())
-        device = values[0].device
-        self.skipped = torch.zeros((), dtype=torch.int64, device=device)
-        self.bad_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
-        self._steps = [torch.zeros((), device=device) for _ in values]
-        self._first = [torch.zeros_like(v, requires_grad=False) for v in values]
-        self._second = [torch.zeros_like(v, requires_grad=False) for v in values]
-
-    def step(self, loss: Tensor) -> None:
-        """Move the parameters down the gradient of `loss`."""
-        values = list(self._parameters.values())
-        grads = torch.autograd.grad(loss, values)
-        ranks.average_(grads)
-        total = torch.zeros((), device=self.skipped.device)
-        for grad in grads:
-            total = total + grad.sum()
-        bad = ~torch.isfinite(total)
-        self.skipped += bad
-        self.bad_in_a_row.add_(1).mul_(bad)
-        with torch.no_grad():
-            adam(  # what torch.optim.Adam calls, without 0.3 ms of bookkeeping
-                values,
-                [*grads],
-                self._first,
-                self._second,
-                [],
-                self._steps,
-                fused=True,
-                found_inf=bad.float(),
-                amsgrad=False,
-                beta1=BETAS[0],
-                beta2=BETAS[1],
-                lr=self._learning_rate,
-                weight_decay=0.0,
-                eps=ADAM_EPS,
-                maximize=False,
-            )
-
-    def counts(self) -> dict[str, Tensor]:
-        """Both counts as metrics."""
-        return {
-            "optimizer/skipped": self.skipped.clone(),
-            "optimizer/bad_in_a_row": self.bad_in_a_row.clone(),
-        }
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """`<parameter>/<moment>` -> tensor (the live ones, not copies)."""
-        state = {"skipped": self.skipped, "bad_in_a_row": self.bad_in_a_row}
-        moments = zip(self._parameters, self._steps, self._first, self._second, strict=True)
-        for name, step, first, second in moments:
-            state |= {f"{name}/step": step, f"{name}/exp_avg": first, f"{name}/exp_avg_sq": second}
-        return state

@@ -1,23 +1,16 @@
 """Behaviour cloning: imitate every step that a person drove. The baseline that RL has to beat.
 
-    actor_loss    L = -mean_B log pi(a|s)                     (loss = "nll", Gaussian after atanh)
-                  L = mean_B |tanh(mean(s)) - a|^2            (loss = "mse")
+    actor_loss    L = mean_B |tanh(mean(s)) - a|^2
     gripper_loss  cross entropy of the commanded index under softmax of the gripper head
 
 On corrections as well as demonstrations it is HG-DAgger (arXiv 1810.02890), trained continuously.
 With `own_successes` it has RaC's data (arXiv 2509.07953): demonstrations, recoveries, corrections,
 and the robot's own steps only where it succeeded alone.
 
-With `teacher` the base policy is imitated instead of people, in the states that this policy itself
-gets into: on-policy distillation (VLA-OPD, arXiv 2603.26666), of a large and slow policy into a
-small one that looks at the state or the pictures alone and needs no base afterwards. For Gaussians
-of fixed spread the reverse KL is the squared distance of the means, which is loss = "mse".
-
 Deviations: HG-DAgger and RaC retrain per round; here the same network goes on. RaC clones chunks
-with flow matching; here one step with a Gaussian. VLA-OPD follows a score-function gradient of
-token probabilities; a base here gives actions, not densities. States are
-standardised as in `hil_serl`. Metrics: actor/loss, gripper/loss,
-optimizer/skipped, optimizer/bad_in_a_row.
+with flow matching; here one step with a Gaussian. The spread is not learned:
+recorded actions are clipped at +-1, where a likelihood explodes. States are standardised as in
+`actor_critic`. Metrics: actor/loss, gripper/loss, optimizer/skipped, optimizer/bad_in_a_row.
 """
 
 from __future__ import annotations
@@ -29,14 +22,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from robot_rl.config.registry import register
-from robot_rl.errors import ConfigError
-from robot_rl.learn.algos.base import Adam, Sampler, Trained
-from robot_rl.learn.replay import View
-from robot_rl.nets import heads
+from robot_rl.learn.adam import Adam
+from robot_rl.learn.algos.base import Sampler, Trained
+from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.actor import ActorNet, gripper_index
 from robot_rl.nets.encoder import EncoderConfig
-from robot_rl.nets.ensemble import ACTIVATIONS
-from robot_rl.spec import BASE_ACTION, Spec
+from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
 
@@ -46,27 +37,23 @@ class BcConfig:
     """Network and optimiser as the RL it is compared with."""
 
     hidden: tuple[int, ...] = (256, 256)
-    activation: str = "relu"
     learning_rate: float = 3e-4
     batch_size: int = 256
     encoder: EncoderConfig = field(default_factory=EncoderConfig)  # used when there are images
     own_successes: bool = False  # RaC: clone also what the policy did alone and well
-    teacher: bool = False  # imitate the base policy's recorded next action, in every state
-    std: float = 0.05  # of the noise when it practises: "mse" does not learn it, "nll" starts here
-    loss: str = "mse"  # recorded actions are clipped at +-1, where NLL explodes
+    std: float = 0.05  # of the noise when it practises
 
     def __post_init__(self) -> None:
         """Check ranges."""
         if self.batch_size < 1 or self.learning_rate <= 0.0 or not self.hidden:
             raise ValueError("batch_size and learning_rate must be positive, hidden not empty")
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {ACTIVATIONS}, got {self.activation}")
         if not 0.0 < self.std <= 1.0:
             raise ValueError(f"std must lie in (0, 1], got {self.std}")
-        if self.teacher and self.own_successes:
-            raise ValueError("own_successes has no meaning with a teacher: it is asked everywhere")
-        if self.loss not in ("nll", "mse"):
-            raise ValueError(f"loss must be nll or mse, got {self.loss}")
+
+    @property
+    def view(self) -> View:
+        """What the replay shall offer."""
+        return View(demo_only=True, own_successes=self.own_successes)
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> Bc:
         """A fresh learner."""
@@ -74,26 +61,7 @@ class BcConfig:
 
     def make_actor(self, spec: Spec) -> ActorNet:
         """The network that drives."""
-        kind, seen = ActorNet, spec
-        if self.teacher:
-            kind, seen = StudentNet, spec.without_base()
-            if BASE_ACTION not in spec.observation:
-                raise ConfigError(
-                    "algo.teacher needs a base policy, which teaches",
-                    expected="base=..., whose next action is recorded with each frame",
-                    got="no base",
-                    fix="base=served base.run=FOLDER base.execute=1, or algo.teacher=false",
-                )
-        return kind.from_spec(seen, self.hidden, activation=self.activation, encoder=self.encoder)
-
-
-class StudentNet(ActorNet):
-    """An actor that does not see what the base says; whoever trains it does."""
-
-    @property
-    def observation_keys(self) -> tuple[str, ...]:
-        """And the teacher's answer."""
-        return (*super().observation_keys, BASE_ACTION)
+        return ActorNet.from_spec(spec, self.hidden, encoder=self.encoder)
 
 
 class Bc(Trained[ActorNet]):
@@ -101,14 +69,14 @@ class Bc(Trained[ActorNet]):
 
     losses = ("actor_loss", "gripper_loss")
     steps_per_update = 1
+    demo_fraction = 1.0  # of every batch
 
     def __init__(
         self, config: BcConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
     ) -> None:
         super().__init__(config, spec, generator, device)
         self.config = config
-        self.view = View(demo_only=not config.teacher, own_successes=config.own_successes)
-        self.demo_fraction = 0.5 if config.teacher else 1.0
+        self.view = config.view
         self.net = config.make_actor(spec)
         self.actor = {k: v.to(self.device) for k, v in self.net.init(generator, config.std).items()}
         self.updates = torch.zeros((), dtype=torch.int64, device=self.device)
@@ -124,12 +92,11 @@ class Bc(Trained[ActorNet]):
         )
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
-        """One gradient step on steps that a person drove, or on what the teacher would do."""
+        """One gradient step."""
         self._standardize(sample, self.demo_fraction)
         batch = sample(self.batch_size, self.demo_fraction)
         features = self._features(batch.observation)
-        teacher = self.config.teacher
-        action = self._tensor(batch.observation[BASE_ACTION][:, 0] if teacher else batch.action)
+        action = self.imitated(batch)
         loss = self.actor_loss(features, action[:, : self.net.pose_size])
         metrics = {"actor/loss": loss.detach()}
         if self.net.gripper:
@@ -140,12 +107,14 @@ class Bc(Trained[ActorNet]):
         self.updates += 1
         return metrics | self.optimizer.counts()
 
+    def imitated(self, batch: Batch) -> Tensor:
+        """Actions [B, A] to imitate: what the person did."""
+        return self._tensor(batch.action)
+
     def actor_loss(self, features: Tensor, pose_action: Tensor) -> Tensor:
         """How unlike the person the policy is."""
-        mean, log_std = self.net.distribution(features, self.actor["policy"])
-        if self.config.loss == "mse":
-            return (torch.tanh(mean) - pose_action).square().sum(-1).mean()
-        return -heads.log_prob(pose_action, mean, log_std).mean()
+        mean, _ = self.net.distribution(features, self.actor["policy"])
+        return (torch.tanh(mean) - pose_action).square().sum(-1).mean()
 
     def gripper_loss(self, features: Tensor, command: Tensor) -> Tensor:
         """Cross entropy of the person's gripper command."""

@@ -17,7 +17,6 @@ from torch import Tensor
 from robot_rl.config.registry import register
 from robot_rl.learn.algos.chunk_cloning import ChunkCloning, ChunkCloningConfig
 from robot_rl.nets import heads
-from robot_rl.nets.ensemble import ACTIVATIONS
 from robot_rl.nets.flow import FlowNet
 from robot_rl.spec import Spec
 
@@ -28,7 +27,6 @@ class BcFlowConfig(ChunkCloningConfig):
     """A small flow policy; seconds to minutes on one core."""
 
     hidden: tuple[int, ...] = (256, 256, 256)
-    activation: str = "relu"
     flow_steps: int = 10  # as pi0
     latent: int = 0  # size of the bottleneck that a latent head steers (ZPRL: 16); 0 = none
     latent_weight: float = 2e-4  # beta: how much the code must look like noise
@@ -40,8 +38,6 @@ class BcFlowConfig(ChunkCloningConfig):
             raise ValueError("flow_steps must be at least 1, hidden not empty")
         if min(self.latent, self.latent_weight) < 0:
             raise ValueError("latent and latent_weight must not be negative")
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {ACTIVATIONS}, got {self.activation}")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> BcFlow:
         """A fresh learner."""
@@ -56,7 +52,6 @@ class BcFlowConfig(ChunkCloningConfig):
             steps=self.flow_steps,
             execute=self.execute,
             latent=self.latent,
-            activation=self.activation,
             encoder=self.encoder,
         )
 

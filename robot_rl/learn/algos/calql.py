@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from robot_rl.config.registry import register
-from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
+from robot_rl.learn.transitions import Moment, Transitions
 from robot_rl.spec import Spec
 
 
@@ -53,17 +54,14 @@ class CalQlConfig(HilSerlConfig):
 class CalQl(HilSerl):
     """Actor, temperature, encoder, gripper and data as in `HilSerl`."""
 
-    config: CalQlConfig
-
     def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
         """SAC's loss and the conservative term."""
         loss, metrics = super().critic_loss(batch)
         config, count = self.config, self.config.conservative_actions
         actions, log_probs = self._proposals(batch, count)
-        base = batch.base.repeat_interleave(3 * count, 0)
-        size = len(batch.state)
-        states = batch.state.repeat_interleave(3 * count, 0)
-        q = self._q(states, actions, base, self.critic).view(config.critics, size, 3 * count)
+        size, features = len(batch.reward), batch.now.features
+        states = Moment(features.repeat_interleave(3 * count, 0), {}, {})
+        q = self.q(states, actions, self.critic).view(config.critics, size, 3 * count)
         below = torch.zeros((), device=self.device)
         if config.calibrate:
             bound = batch.return_to_go.view(1, size, 1)
@@ -77,19 +75,11 @@ class CalQl(HilSerl):
     @torch.no_grad()
     def _proposals(self, batch: Transitions, count: int) -> tuple[Tensor, Tensor]:
         """Actions [B * 3K, pose] and their log densities [B, 3K], state by state."""
-        pose = self.net.pose_size
-        parts = []
-        for features, base in ((batch.state, batch.base), (batch.next_state, batch.next_base)):
-            mean, log_std = self.net.distribution(features, self.actor["policy"])
-            decision, density = self._draw(
-                mean.repeat_interleave(count, 0), log_std.repeat_interleave(count, 0)
-            )
-            many = base.repeat_interleave(count, 0)
-            parts.append((self.net.compose(decision, many, self.actor), density))
-        size = len(batch.state)
+        pose, size = self.net.pose_size, len(batch.reward)
+        drawn = [self.draw(moment.features, count) for moment in (batch.now, batch.then)]
         uniform = 2.0 * torch.rand((size * count, pose), generator=self.generator) - 1.0
         density = torch.full((size * count,), -pose * math.log(2.0))
-        parts.append((uniform.to(self.device), density.to(self.device)))
-        actions = torch.cat([a.view(size, count, pose) for a, _ in parts], 1)
-        log_probs = torch.cat([p.view(size, count) for _, p in parts], 1)
+        drawn.append((uniform.to(self.device), density.to(self.device)))
+        actions = torch.cat([a.view(size, count, pose) for a, _ in drawn], 1)
+        log_probs = torch.cat([p.view(size, count) for _, p in drawn], 1)
         return actions.flatten(0, 1), log_probs

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from robot_rl.learn.algos.base import Adam, Sampler, Trained
+from robot_rl.learn.adam import Adam
+from robot_rl.learn.algos.base import Sampler, Trained
 from robot_rl.learn.replay import View
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.flow import FlowNet

@@ -3,7 +3,7 @@
 Paper: IQL (arXiv 2110.06169). What is not said here is as in `hil_serl`; V is a third critic.
 
     value_loss    u = min_i Q'_i(s, a) - V(s),   L = mean_B | tau - 1[u < 0] | u^2     (expectile)
-    critic_loss   y = r + gamma^n m V(s'),       L = mean_i mean_B (Q_i(s, a) - y)^2
+    target        y = r + gamma^n m V(s')
     actor_loss    L = -mean_B min(exp(beta u), 100) log pi(a|s)      (advantage-weighted cloning)
 
 Deviations: the state-independent standard deviation of the paper is a network output here. Metrics:
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from robot_rl.config.registry import register
-from robot_rl.learn.algos.base import Adam
-from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
+from robot_rl.learn.adam import Adam
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
+from robot_rl.learn.transitions import Moment, Transitions
 from robot_rl.nets import heads
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.spec import Spec
@@ -40,8 +41,6 @@ class IqlConfig(HilSerlConfig):
         super().__post_init__()
         if not 0.5 <= self.expectile < 1.0 or self.inverse_temperature < 0.0:
             raise ValueError("expectile must lie in [0.5, 1), inverse_temperature be >= 0")
-        if self.residual:
-            raise ValueError("IQL clones whole actions: residual must be 0")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> Iql:
         """A fresh learner."""
@@ -51,27 +50,24 @@ class IqlConfig(HilSerlConfig):
 class Iql(HilSerl):
     """Encoder, gripper and data as in `HilSerl`."""
 
-    config: IqlConfig
-
     def __init__(
         self, config: IqlConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
     ) -> None:
         super().__init__(config, spec, generator, device)
         sizes = (self.net.feature_size, *config.hidden, 1)
-        self.value_net = EnsembleMLP(1, sizes, config.activation, self.critic_net.bf16)
+        self.value_net = EnsembleMLP(1, sizes, self.critic_net.bf16)
         value = self.value_net.init(generator, last_scale=0.01)
         self.value = value.to(self.device).requires_grad_()
         self.value_optimizer = Adam({"value": self.value}, config.learning_rate)
 
-    def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
-        """TD error against V of the next state."""
-        with torch.no_grad():
-            target = batch.reward + batch.discount * batch.mask * self._v(batch.next_state)
-        return self.td_loss(batch, self.possible(batch, target))
+    def target(self, batch: Transitions) -> Tensor:
+        """y [B], from V in s'."""
+        value = self._v(batch.then.features)
+        return self.possible(batch, batch.reward + batch.discount * batch.mask * value)
 
     def value_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
         """Expectile regression of V towards the slow critics; trains V alone."""
-        value = self._v(batch.state.detach())
+        value = self._v(batch.now.features.detach())
         error = self._judged(batch) - value
         weight = torch.where(error < 0.0, 1.0 - self.config.expectile, self.config.expectile)
         loss = (weight * error.square()).mean()
@@ -80,9 +76,9 @@ class Iql(HilSerl):
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """(loss, zeros [B], metrics): clone what was better than usual."""
         with torch.no_grad():
-            advantage = self._judged(batch) - self._v(batch.state)
+            advantage = self._judged(batch) - self._v(batch.now.features)
             weight = (self.config.inverse_temperature * advantage).exp().clamp_max(MAX_WEIGHT)
-        mean, log_std = self.net.distribution(batch.state, self.actor["policy"])
+        mean, log_std = self.net.distribution(batch.now.features, self.actor["policy"])
         log_prob = heads.log_prob(batch.action[:, : self.net.pose_size], mean, log_std)
         loss = -(weight * log_prob).mean()
         return loss, torch.zeros_like(log_prob), {"actor/loss": loss, "actor/weight": weight.mean()}
@@ -91,16 +87,17 @@ class Iql(HilSerl):
         """There is none; the temperature stays where it is."""
         return 0.0 * self.temperature, {}
 
-    def _critic_step(self, batch: Transitions) -> dict[str, Tensor]:
+    def critic_step(self, batch: Transitions) -> dict[str, Tensor]:
         loss, metrics = self.value_loss(batch)
         self.value_optimizer.step(loss)
-        return metrics | super()._critic_step(batch)
+        return metrics | super().critic_step(batch)
 
     @torch.no_grad()
     def _judged(self, batch: Transitions) -> Tensor:
-        """What the slow critics think of the recorded action: [B]."""
+        """The lowest value that a slow critic gives the recorded action: [B]."""
         action = batch.action[:, : self.net.pose_size]
-        return self._q(batch.state.detach(), action, batch.base, self.critic_slow).amin(0)
+        seen = Moment(batch.now.features.detach(), {}, {})
+        return self.q(seen, action, self.slow["critic"]).amin(0)
 
     def _v(self, features: Tensor) -> Tensor:
         return self.value_net(features, self.value)[0].squeeze(-1)

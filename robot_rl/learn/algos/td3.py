@@ -2,8 +2,8 @@
 
 Papers: TD3 (arXiv 1802.09477), DrQ-v2 (arXiv 2107.09645). The rest is as in `hil_serl`.
 
-    critic_loss    y = r + gamma^n m min_i Q'_i(s', a'), a' = clip(pi(s') + clip(eps, +-c), +-1)
-    actor_loss     L = -mean_B mean_i Q_i(s, pi(s)),  pi(s) = tanh(mean(s))
+    target       y = r + gamma^n m min_i Q'_i(s', a'), a' = clip(pi(s') + clip(eps, +-c), +-1)
+    actor_loss   L = -mean_B mean_i Q_i(s, pi(s)),  pi(s) = tanh(mean(s))
 
 DrQ-v2 is this with `n_step: 3` and cameras (`configs/algo/drq_v2.yaml`).
 
@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from robot_rl.config.registry import register
-from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig, Transitions
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
+from robot_rl.learn.transitions import Moment, Transitions
 from robot_rl.spec import Spec
 
 
@@ -48,21 +49,20 @@ class Td3Config(HilSerlConfig):
 class Td3(HilSerl):
     """Critics, encoder, gripper and data as in `HilSerl`."""
 
-    config: Td3Config
-
-    def _next_action(self, features: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
+    def next_action(self, moment: Moment) -> Tensor:
+        """The mean, and clipped noise."""
         config = self.config
-        mean, _ = self.net.distribution(features, self.actor["policy"])
+        mean, _ = self.net.distribution(moment.features, self.actor["policy"])
         noise = torch.randn(mean.shape, generator=self.generator) * config.target_noise
         noise = noise.clamp(-config.target_noise_clip, config.target_noise_clip)
         decision = (torch.tanh(mean) + noise.to(self.device)).clamp(-1.0, 1.0)
-        return self.net.compose(decision, base, self.actor), torch.zeros_like(decision[:, 0])
+        return self.net.compose(decision, moment.base, self.actor)
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """(loss, zeros [B], metrics). The critics judge, and take no gradient."""
-        mean, _ = self.net.distribution(batch.state, self.actor["policy"])
-        action = self.net.compose(torch.tanh(mean), batch.base, self.actor)
-        loss = -self._q(batch.state, action, batch.base, self.critic.detach()).mean()
+        mean, _ = self.net.distribution(batch.now.features, self.actor["policy"])
+        action = self.net.compose(torch.tanh(mean), batch.now.base, self.actor)
+        loss = -self.q(batch.now, action, self.critic.detach()).mean()
         return loss, torch.zeros_like(mean[:, 0]), {"actor/loss": loss}
 
     def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robot_rl.nets.encoder import EncoderConfig
-from robot_rl.nets.heads import HlGauss
 from robot_rl.nets.picture import PictureNet
+from robot_rl.nets.values import HlGauss
 from robot_rl.reward.assembly import after_change
 from robot_rl.reward.model import ScoreModel
 from robot_rl.spec import Spec

@@ -6,8 +6,8 @@ begins where a plan did and ends where the next one does:
 
     (s_t, w, sum_{k<n} gamma^k r_{t+k}, s_{t+n}),  n <= `span`
 
-Everything else is SAC's (`hil_serl`) with w in the place of the action. What a person drove has no
-noise and is not learned from; `algo=dsrl` (`steer`) learns from it, too, with a base at hand.
+Everything else is SAC's (`actor_critic`) with w in the place of the action. What a person drove has
+no noise and is not learned from; `algo=dsrl` learns from it, too, with a base at hand.
 
 Deviations: noise is decided at `knots` moments of a chunk, linear in between (1 = the same all
 along, as in dsrl_pi0); where answers take longer than a tick, a plan counts as decided when it
@@ -21,19 +21,21 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from robot_rl.config.registry import register
+from robot_rl.learn.algos.actor_critic import ActorCritic
+from robot_rl.learn.algos.agent import ActorCriticConfig, SmallSparse
 from robot_rl.learn.algos.base import Sampler
-from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
 from robot_rl.learn.replay import View
 from robot_rl.nets.actor import ActorNet
 from robot_rl.nets.noise import NoiseNet
 from robot_rl.spec import Spec
 
 
-@register("algo", "noise")
+@register("algo", "dsrl_sac")
 @dataclass(frozen=True, kw_only=True)
-class NoiseConfig(HilSerlConfig):
+class DsrlSacConfig(SmallSparse, ActorCriticConfig):
     """DSRL's numbers where the task does not decide."""
 
+    demo_fraction: float = 0.0  # people choose no noise
     knots: int = 4  # moments of a chunk at which noise is decided
     reach: float = 1.5  # of a decision, in standard deviations of the noise
     span: int = 16  # steps that a transition covers at most; a plan lasts base.execute, or less
@@ -43,8 +45,8 @@ class NoiseConfig(HilSerlConfig):
         super().__post_init__()
         if min(self.knots, self.span) < 1 or self.reach <= 0.0:
             raise ValueError("knots and span must be at least 1, reach positive")
-        if self.residual or self.n_step != 1:
-            raise ValueError("a noise head needs residual=0; its returns span a plan, n_step=1")
+        if self.n_step != 1:
+            raise ValueError("returns of a noise head span a plan: n_step stays 1")
 
     @property
     def view(self) -> View:
@@ -55,16 +57,15 @@ class NoiseConfig(HilSerlConfig):
         """Numbers of a decision, recorded with each frame."""
         return self.knots * spec.action.size
 
-    def make(self, spec: Spec, seed: int, device: str = "cpu") -> Noise:
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> DsrlSac:
         """A fresh learner."""
-        return Noise.init(self, spec, seed, device)
+        return DsrlSac.init(self, spec, seed, device)
 
     def net(self, spec: Spec, bf16: bool) -> ActorNet:
-        """See `HilSerlConfig.net`."""
+        """See `ActorCriticConfig.net`."""
         return NoiseNet.of_base(
             spec,
             self.hidden,
-            activation=self.activation,
             bf16=bf16,
             encoder=self.encoder,
             knots=self.knots,
@@ -72,11 +73,11 @@ class NoiseConfig(HilSerlConfig):
         )
 
 
-class Noise(HilSerl):
-    """As `HilSerl`, for decisions."""
+class DsrlSac(ActorCritic):
+    """As `ActorCritic`, for decisions."""
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
-        """As in `HilSerl`; from the first one on, the policy decides."""
+        """As in `ActorCritic`; from the first one on, the policy decides."""
         metrics = super().update(sample)
         self.actor["share"].fill_(1.0)
         return metrics

@@ -1,0 +1,76 @@
+"""The optimiser of every algorithm: Adam (arXiv 1412.6980), as named tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+
+from robot_rl.learn import ranks
+
+BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # the paper's
+
+
+class Adam:
+    """Adam over a few named tensors: fused, with a state that is nothing but named tensors.
+
+    A step whose gradient is not finite is skipped and counted in `skipped` (all of them) and
+    `bad_in_a_row` (the newest ones): int64 scalars on the device, which is not waited for.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], learning_rate: float) -> None:
+        self._parameters = dict(parameters)
+        self._learning_rate, values = learning_rate, list(self._parameters.values())
+        device = values[0].device
+        self.skipped = torch.zeros((), dtype=torch.int64, device=device)
+        self.bad_in_a_row = torch.zeros((), dtype=torch.int64, device=device)
+        self._steps = [torch.zeros((), device=device) for _ in values]
+        self._first = [torch.zeros_like(v, requires_grad=False) for v in values]
+        self._second = [torch.zeros_like(v, requires_grad=False) for v in values]
+
+    def step(self, loss: Tensor) -> None:
+        """Move the parameters down the gradient of `loss`."""
+        values = list(self._parameters.values())
+        grads = torch.autograd.grad(loss, values)
+        ranks.average_(grads)
+        total = torch.zeros((), device=self.skipped.device)
+        for grad in grads:
+            total = total + grad.sum()
+        bad = ~torch.isfinite(total)
+        self.skipped += bad
+        self.bad_in_a_row.add_(1).mul_(bad)
+        with torch.no_grad():
+            adam(  # what torch.optim.Adam calls, without 0.3 ms of bookkeeping
+                values,
+                [*grads],
+                self._first,
+                self._second,
+                [],
+                self._steps,
+                fused=True,
+                found_inf=bad.float(),
+                amsgrad=False,
+                beta1=BETAS[0],
+                beta2=BETAS[1],
+                lr=self._learning_rate,
+                weight_decay=0.0,
+                eps=ADAM_EPS,
+                maximize=False,
+            )
+
+    def counts(self) -> dict[str, Tensor]:
+        """Both counts as metrics."""
+        return {
+            "optimizer/skipped": self.skipped.clone(),
+            "optimizer/bad_in_a_row": self.bad_in_a_row.clone(),
+        }
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """`<parameter>/<moment>` -> tensor (the live ones, not copies)."""
+        state = {"skipped": self.skipped, "bad_in_a_row": self.bad_in_a_row}
+        moments = zip(self._parameters, self._steps, self._first, self._second, strict=True)
+        for name, step, first, second in moments:
+            state |= {f"{name}/step": step, f"{name}/exp_avg": first, f"{name}/exp_avg_sq": second}
+        return state

@@ -1,0 +1,133 @@
+"""DSRL: choose the noise from which a frozen flow policy samples.
+
+Paper: DSRL (arXiv 2506.15799), its noise-aliased variant; losses in `steer`. The decision u is the
+noise w = reach u at `knots` moments of the chunk, linear in between. With `hinge_weight` > 0 the
+actor's loss has GR-RL's term (arXiv 2512.01801)
+
+    hinge_weight mean_d max(0, |reach u~_d| - hinge_from)^2
+
+which keeps the noise where the base has seen noise more often; a bound alone (`reach`) does not.
+
+Deviations from DSRL: the guides W learn `guide_steps` times per actor step, and their u are clipped
+like the policy's. Metrics: those of `actor_critic`, guide/loss, noise/error_ratio: how much worse
+the base imitates the first people it saw from noise of this shape than from its own (far above 1:
+use more `knots`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robot_rl.config.registry import register
+from robot_rl.learn.algos.base import Sampler
+from robot_rl.learn.algos.steer import Steer, SteerConfig
+from robot_rl.nets.actor import ActorNet
+from robot_rl.nets.chunk import FlowHead, spread
+from robot_rl.spec import Spec
+
+
+@register("algo", "dsrl")
+@dataclass(frozen=True, kw_only=True)
+class DsrlConfig(SteerConfig):
+    """What the noise may be."""
+
+    reach: float = 1.5  # standard deviations of the noise; DSRL: 1 to 2.5
+    knots: int = 0  # noise is decided at so many moments of a chunk, 0 = at all; 1 = the same
+    hinge_weight: float = 0.0  # of the penalty on noise beyond hinge_from standard deviations
+    hinge_from: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if self.knots < 0:
+            raise ValueError(f"knots must not be negative, got {self.knots}")
+        if min(self.hinge_weight, self.hinge_from) < 0.0:
+            raise ValueError("hinge_weight and hinge_from must not be negative")
+
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> Dsrl:
+        """A fresh learner."""
+        return Dsrl.init(self, spec, seed, device)
+
+    def net(self, spec: Spec, bf16: bool) -> ActorNet:
+        """See `ActorCriticConfig.net`."""
+        flow = self.opened.net
+        return NoiseSteerNet.fit(
+            spec,
+            self.hidden,
+            chunk=self.chunk,
+            bf16=bf16,
+            encoder=self.encoder,
+            decides=(self.knots or flow.chunk) * flow.action_size,
+            flow=flow,
+            reach=self.reach,
+            knots=self.knots,
+        )
+
+
+class Dsrl(Steer):
+    """`Steer`, by the noise."""
+
+    def __init__(
+        self, config: DsrlConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
+    ) -> None:
+        super().__init__(config, spec, generator, device)
+        self.error_ratio = torch.ones((), device=self.device)
+
+    def update(self, sample: Sampler) -> dict[str, Tensor]:
+        """As in `OnBase`; with the first one, whether the base survives this kind of noise."""
+        fresh = self._fresh
+        metrics = super().update(sample)
+        if fresh:
+            self.error_ratio.copy_(self._try_noise(sample))
+        return metrics | {"noise/error_ratio": self.error_ratio.clone()}
+
+    def penalty(self, decision: Tensor) -> Tensor | float:
+        """The hinge."""
+        config = self.config
+        if not config.hinge_weight:
+            return 0.0
+        beyond = (config.reach * decision.abs() - config.hinge_from).clamp_min(0.0)
+        return config.hinge_weight * beyond.square().mean()
+
+    def blind(self, count: int) -> Tensor:
+        """As the base draws its noise, clipped."""
+        shape = (count, self.net.decision_size)
+        drawn = torch.randn(shape, generator=self.generator) / self.config.reach
+        return drawn.clamp(-1.0, 1.0).to(self.device)
+
+    @torch.no_grad()
+    def _try_noise(self, sample: Sampler) -> Tensor:
+        batch = sample(self.batch_size, 1.0)
+        base = self.net.base(batch.observation, self.actor, self.generator)
+        done = self.executed(batch)
+        own = self.net.base_chunk(base, self.actor)
+        steered = self.net.compose(self.blind(len(done)), base, self.actor)
+        return (steered - done).square().mean() / (own - done).square().mean().clamp_min(1e-9)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return super()._tensors() | {"error_ratio": self.error_ratio}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseSteerNet(FlowHead):
+    """Decides from which noise the base samples. reach, knots: see `DsrlConfig`."""
+
+    reach: float
+    knots: int
+
+    def compose(
+        self, decision: Tensor, base: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
+    ) -> Tensor:
+        """The chunk [B, h A] that the base makes of a decision."""
+        noise = self.reach * self.spread(decision)
+        return self.decode(base["condition"], noise, tensors)
+
+    def spread(self, decision: Tensor) -> Tensor:
+        """Noise at the knots [B, knots A] -> noise of the whole chunk [B, h' A]."""
+        if not self.knots:
+            return decision
+        return spread(decision, self.knots, self.flow.chunk, self.action_size)

@@ -1,0 +1,55 @@
+"""RLIF: learn from when a person takes over, and from nothing else.
+
+Paper: RLIF (arXiv 2311.12996). The learner is `hil_serl`; what a step is worth is another matter:
+
+    r = -takeover_penalty on the policy's last step before a person took over, 0 elsewhere
+    m = 1 always: success ends an episode, and says nothing
+
+Deviation: returns of three steps (`n_step`); with one, values had to travel step by step, and
+12,000 steps were too few. Metrics: those of `hil_serl`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robot_rl.config.registry import register
+from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
+from robot_rl.learn.replay import Batch
+from robot_rl.spec import Spec
+
+
+@register("algo", "rlif")
+@dataclass(frozen=True, kw_only=True)
+class RlifConfig(HilSerlConfig):
+    """RLPD's critics; no offline data."""
+
+    critics: int = 10
+    demo_fraction: float = 0.0
+    n_step: int = 3
+    takeover_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if self.takeover_penalty <= 0.0:
+            raise ValueError(f"takeover_penalty must be positive, got {self.takeover_penalty}")
+
+    def make(self, spec: Spec, seed: int, device: str = "cpu") -> Rlif:
+        """A fresh learner."""
+        return Rlif.init(self, spec, seed, device)
+
+
+class Rlif(HilSerl):
+    """`HilSerl` with another reward."""
+
+    def reward(self, batch: Batch) -> Tensor:
+        """What the person's takeovers say of the steps: [B]."""
+        return -self.config.takeover_penalty * self._tensor(batch.before_takeover)
+
+    def mask(self, batch: Batch) -> Tensor:
+        """Ones [B]."""
+        return torch.ones_like(self._tensor(batch.mask))

@@ -1,0 +1,49 @@
+"""A batch of transitions as tensors, as actor-critics learn from it. Shapes [B, ...]."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class Moment(NamedTuple):
+    """What the networks see of one moment.
+
+    features: the scaled state [B, S]; once `Agent.see` has encoded the images, they too: [B, F].
+    images: camera key -> uint8 [B, H, W, C], shifted; empty once they are encoded.
+    base: what a base policy said there, by name (`ActorNet.base`); empty without one.
+    """
+
+    features: Tensor
+    images: dict[str, Tensor]
+    base: dict[str, Tensor]
+
+
+class Transitions(NamedTuple):
+    """What `replay.Batch` holds, and what the algorithm drew for it once for all critic steps."""
+
+    now: Moment  # s
+    action: Tensor  # a: [B, A], or a chunk [B, h A]
+    reward: Tensor  # r: of the n steps, discounted
+    then: Moment  # s'
+    mask: Tensor  # m: 0 after a terminal step
+    discount: Tensor  # gamma^n
+    next_action: Tensor  # a'
+    human: Tensor
+    toggle: Tensor
+    return_to_go: Tensor
+    room: Tensor  # [B, 2], see `Batch.room`
+
+    def part(self, index: int, size: int) -> Transitions:
+        """Rows `index * size` to `(index + 1) * size`."""
+        return _rows(self, slice(index * size, (index + 1) * size))
+
+
+def _rows(value: Any, rows: slice) -> Any:
+    """The same with these rows of every tensor in it."""
+    if isinstance(value, dict):
+        return {k: v[rows] for k, v in value.items()}
+    if isinstance(value, tuple):
+        return type(value)(*(_rows(v, rows) for v in value))
+    return value[rows]
