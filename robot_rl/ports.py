@@ -232,6 +232,27 @@ class Task(Protocol):
         ...
 
 
+class SimulatedRobot(RobotPort, Clock, Protocol):
+    """A simulator's arm: its clock is the run's, and it can be put anywhere."""
+
+    def reset(self, plan: ResetPlan) -> None:
+        """Put arm and objects at the start of an episode, at rest."""
+        ...
+
+    def camera(self, name: str, size_px: int) -> Camera:
+        """One of the task's `images`, square."""
+        ...
+
+
+@runtime_checkable
+class BringsSimulator(Protocol):
+    """A task that is simulated by something of its own instead of the MuJoCo scene."""
+
+    def simulate(self, robot: Any) -> SimulatedRobot:
+        """A simulation of the task with a `robots.Robot`."""
+        ...
+
+
 @runtime_checkable
 class FitsRobot(Protocol):
     """A task that depends on the robot: on what its gripper can do."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import robot_rl.learn.algos  # noqa: F401 - registers the configs
 from robot_rl.config.compose import config_dir
 from robot_rl.config.registry import resolve
+from robot_rl.learn.algos.on_flow import OnFlowConfig
 from robot_rl.nets.flow import FlowNet
 from robot_rl.policy.base.own import FlowBase
 from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
@@ -48,7 +49,7 @@ def bench(seconds: float) -> dict[str, float]:
     figures = {"base/sample_ms_p50": float(np.percentile(one, 50))}
     for name in HEADS:
         config, spec = _config(name), plain.with_base(AHEAD)
-        runs_base = hasattr(config, "running")
+        runs_base = isinstance(config, OnFlowConfig)
         if runs_base:
             config, spec = config.running(base), plain
         net = config.make_actor(spec)

@@ -15,13 +15,13 @@ TEXT = """
 Compose and check experiments: every key, type and value, the limits against the task. Without
 names, all of them. CI runs it. With --run the task is tried in simulation, too: its scene, its
 starts, what it observes, and three episodes that its expert drives; the first thing that is wrong
-is named with its fix. Words like task=NAME make one more experiment.
+is named with its fix. A NAME may be a task that has no experiment of its own.
 """
 EXAMPLES = """
 robot-rl check
 robot-rl check peg_insert lift
 robot-rl check peg_insert --run                     about ten seconds
-robot-rl check task=button robot=ur5e --run         a task without an experiment of its own
+robot-rl check button robot=ur5e --run              a task without an experiment of its own
 robot-rl check --config-dir my_configs
 """
 
@@ -35,16 +35,19 @@ def run(argv: Sequence[str]) -> int:
     from robot_rl.run.experiment import Experiment
 
     parser = Parser("check", TEXT, EXAMPLES).with_json()
-    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT | key=value")
+    parser.add_argument("experiments", nargs="*", metavar="NAME | key=value")
     parser.add_argument("--run", action="store_true", help="try each task in simulation")
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="your own YAML files")
     args = parser.read(argv)
     results: dict[str, str] = {}
     overrides = [word for word in args.experiments if "=" in word]
     names = [word for word in args.experiments if "=" not in word]
+    experiments = options("experiment", args.config_dir)
+    tasks = set(options("task", args.config_dir)) - set(experiments)
     if not args.experiments:
-        names = options("experiment", args.config_dir)
-    asked = {name: [f"experiment={name}", *overrides] for name in names}
+        names = experiments
+    group = {name: "task" if name in tasks else "experiment" for name in names}
+    asked = {name: [f"{group[name]}={name}", *overrides] for name in names}
     for name, words in (asked or {" ".join(overrides): overrides}).items():
         try:
             experiment = Experiment.compose(words, args.config_dir)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from robot_rl.control.loop import Policy
-from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SpecError
-from robot_rl.ports import ResetPlan
+from robot_rl.errors import RobotRLError, SafetyError, SpecError
+from robot_rl.ports import BringsSimulator, ResetPlan
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
-from robot_rl.run.parts import Discard, session_of
-from robot_rl.tasks.gym import GymTask
+from robot_rl.run.parts import Discard, session_of, simulated_task
+from robot_rl.tasks.common import WRIST
 from robot_rl.types import Outcome, Row, Step
 
 STARTS = 20  # drawn and placed
@@ -46,17 +46,10 @@ def check_task(experiment: Experiment) -> Iterator[str]:
     Raises:
         RobotRLError: the first part that is not, with what was expected, what came, and the fix.
     """
-    task: Any = experiment.task
-    if isinstance(task, GymTask) or not hasattr(task, "parts"):
-        raise ConfigError(
-            f"task '{task.name}' has no scene to run it in",
-            expected="a task with parts(), which a simulator builds",
-            got=type(task).__name__,
-            fix="check a Gymnasium environment with `robot-rl train experiment=gym ...`",
-        )
+    task: Any = simulated_task(experiment)
     rows: list[Row] = []
     rig: Any = make_rig(_with_script(experiment), _Still(task.spec.action.size), record=rows.extend)
-    yield f"scene: {len(task.parts())} parts, cameras {', '.join(('wrist', *task.cameras()))}"
+    yield _simulated_by(task, rig.robot)
     rng = np.random.default_rng(experiment.seed)
     for number in range(STARTS):
         _check_start(experiment, rig, task.sample_reset(rng), number)
@@ -75,6 +68,12 @@ def check_task(experiment: Experiment) -> Iterator[str]:
         )
     mean = np.mean([episode.steps for episode in ended])
     yield f"expert: {solved} of {EPISODES} episodes, {mean:.0f} steps each; gate: {_gate(steps)}"
+
+
+def _simulated_by(task: Any, robot: Any) -> str:
+    if isinstance(task, BringsSimulator):
+        return f"simulator: {type(robot).__name__}, of the task's own"
+    return f"scene: {len(task.parts())} parts, cameras {', '.join((WRIST, *task.cameras()))}"
 
 
 def _with_script(experiment: Experiment) -> Experiment:
@@ -121,7 +120,7 @@ def _check_observation(experiment: Experiment, rig: Any) -> str:
             expected=f"{named} numbers: "
             + ", ".join(f"{name} {size}" for name, size, _ in task.spec.state_layout),
             got=f"{len(observation['state'])} numbers",
-            fix="let _layout() and _state() say the same parts, in the same order",
+            fix="let own_layout() and own_state() say the same parts, in the same order",
         )
     task.spec.check(observation)
     progress = task.progress(state)
@@ -141,7 +140,7 @@ def _check_observation(experiment: Experiment, rig: Any) -> str:
                 "the mirror has other parts than the state",
                 expected=str({k: sizes.get(k) for k in wrong}),
                 got=str(wrong),
-                fix="one sign for each number of the layout, in _mirror()",
+                fix="one sign for each number of the layout, in own_mirror()",
             )
     expert = task.expert(1.0)
     expert.reset(np.random.default_rng(0))

@@ -20,9 +20,11 @@ from robot_rl.control.session import Session
 from robot_rl.errors import SetupError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.operate.devices import make_operator
-from robot_rl.ports import InputDevice, ResetPlan
-from robot_rl.run.parts import scene_log, session_of
+from robot_rl.ports import BringsSimulator, InputDevice, ResetPlan, SimulatedRobot
+from robot_rl.robots import Robot
+from robot_rl.run.parts import scene_log, session_of, simulated_task
 from robot_rl.safety.local import LocalGate, WatchedClock
+from robot_rl.spec import IMAGE
 from robot_rl.store.store import Store
 from robot_rl.tasks.gym import GymTask
 from robot_rl.types import EpisodeStart, Frame, RobotState, Row, Step
@@ -39,7 +41,7 @@ class Rig:
     """A lockstep rig: the loop and what it stands on."""
 
     loop: ControlLoop
-    robot: Any  # robot_rl_sim.robot.MujocoRobot; the core does not import the simulator's types
+    robot: SimulatedRobot
     gate: LocalGate
 
     def reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
@@ -49,10 +51,22 @@ class Rig:
         self.gate.arm(LEASE)
 
     def camera(self, height: int, width: int) -> Any:
-        """A `VideoCamera` on the scene; the caller closes it. Raises `SetupError` without GL."""
+        """A `VideoCamera` on the scene; the caller closes it.
+
+        Raises:
+            SetupError: no OpenGL, or the task has a simulator of its own, which draws no films.
+        """
+        if isinstance(self.loop.task, BringsSimulator):
+            raise SetupError(
+                "the task's own simulator draws no films",
+                expected="a MuJoCo scene",
+                got=type(self.robot).__name__,
+                fix="train.video=false keeps this quiet",
+            )
         from robot_rl_sim.camera import VideoCamera
 
-        return VideoCamera(self.robot, height, width)
+        robot: Any = self.robot
+        return VideoCamera(robot, height, width)
 
 
 def make_rig(
@@ -68,26 +82,17 @@ def make_rig(
     """Put simulator, gate, operator and loop together; a Gymnasium environment needs its loop only.
 
     Raises:
+        ConfigError: the task can only be run on a real arm.
         SetupError: the simulation extra is not installed.
     """
     if isinstance(experiment.task, GymTask):
         hooks = {"record": record, "on_step": on_step, "stopping": stopping}
         return GymRig(GymLoop(experiment.task, policy, **hooks))
-    try:
-        from robot_rl_sim.camera import MujocoCamera
-        from robot_rl_sim.robot import MujocoRobot
-    except ImportError as error:
-        raise SetupError(
-            "the simulator is not installed",
-            expected="packages robot_rl_sim and mujoco",
-            got=str(error),
-            fix="pip install 'robot-rl[sim]'",
-        ) from error
-    task: Any = experiment.task  # a simulated one: it also has parts, cameras, a time step
-    robot = MujocoRobot(task, experiment.robot)
-    limits = experiment.limits
-    gate = LocalGate(limits, robot)
-    cameras = [MujocoCamera(robot, name, task.image_size) for name in task.images]
+    task: Any = simulated_task(experiment)
+    robot = _simulate(task, experiment.robot)
+    gate = LocalGate(experiment.limits, robot)
+    sizes = {name: task.spec.observation[IMAGE + name].shape[0] for name in task.spec.cameras}
+    cameras = [robot.camera(name, size) for name, size in sizes.items()]
     loop = ControlLoop(
         task=task,
         robot=robot,
@@ -105,6 +110,21 @@ def make_rig(
         stopping=stopping,
     )
     return Rig(loop, robot, gate)
+
+
+def _simulate(task: Any, robot: Robot) -> SimulatedRobot:
+    if isinstance(task, BringsSimulator):
+        return task.simulate(robot)
+    try:
+        from robot_rl_sim.robot import MujocoRobot
+    except ImportError as error:
+        raise SetupError(
+            "the simulator is not installed",
+            expected="packages robot_rl_sim and mujoco",
+            got=str(error),
+            fix="pip install 'robot-rl[sim]'",
+        ) from error
+    return MujocoRobot(task, robot)
 
 
 @contextmanager

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.control.session import Session, SessionLoop
 from robot_rl.errors import ConfigError
+from robot_rl.ports import BringsSimulator, Task
 from robot_rl.store.dataset import Annotator, import_dataset
 from robot_rl.store.scenes import SCENES, SceneLog
 from robot_rl.store.store import Store
+from robot_rl.tasks.common import SimTask
 from robot_rl.types import EpisodeStart, Row
 
 if TYPE_CHECKING:
@@ -96,6 +98,23 @@ def take_dataset(experiment: Experiment, store: Store, policy: Annotator) -> Non
         )
 
 
+def simulated_task(experiment: Experiment) -> Task:
+    """The run's task, one with a simulated arm.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    task = experiment.task
+    if isinstance(task, SimTask | BringsSimulator):
+        return task
+    raise ConfigError(
+        f"task '{task.name}' has no simulated arm",
+        expected="a scene (robot_rl.tasks.common.SimTask), or a simulator of its own: simulate()",
+        got=type(task).__name__,
+        fix="docs/tasks.md shows both; a real arm needs neither: runtime=ros ros=real",
+    )
+
+
 def scene_log(experiment: Experiment) -> SceneLog:
     """The log of a run's scenes; it stays empty unless the run is simulated."""
     return SceneLog(experiment.run_dir / SCENES if experiment.is_simulated else None)
@@ -108,12 +127,13 @@ def critic_of(run: Path) -> Any:
         CheckpointError: there is no usable checkpoint.
         ConfigError: it has no critics of single steps.
     """
+    from robot_rl.learn.algos.agent import Agent
     from robot_rl.learn.checkpoint import CheckpointFolder
     from robot_rl.run.experiment import Experiment
 
     experiment = Experiment.load(run)
     algo = experiment.algorithm.make(experiment.spec, experiment.seed)
-    if not hasattr(algo, "worth") or algo.view.chunk > 1:
+    if not isinstance(algo, Agent) or algo.view.chunk > 1:
         raise ConfigError(
             f"the run {run} has no critics of single steps",
             expected="a run of calql, iql, rlpd, hil_serl or td3",

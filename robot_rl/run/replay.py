@@ -33,12 +33,11 @@ from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
 from robot_rl.run.lockstep import Rig, make_rig
-from robot_rl.run.parts import forget
+from robot_rl.run.parts import forget, simulated_task
 from robot_rl.spec import IMAGE, Spec, diff
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.store.store import Store
 from robot_rl.store.summary import EpisodeRecord
-from robot_rl.tasks.gym import GymTask
 from robot_rl.types import EpisodeStart, Frame, Observation, Outcome, Step
 
 log = logging.getLogger(__name__)
@@ -147,7 +146,7 @@ def replay(
         SetupError: the simulator, or OpenGL for the video, is missing.
     """
     experiment = Experiment.load(run_dir)
-    task = _simulated(experiment)
+    task: Any = simulated_task(experiment)
     with open_store(find_store(run_dir, STORES) or run_dir) as store:
         _check_spec(store, experiment.spec)
         chosen = choose(store, run_dir.resolve().name, numbers, every=every, actor=actor)
@@ -303,19 +302,6 @@ def _count(outcomes: Iterable[Outcome]) -> dict[str, int]:
     """Steps per verdict, those without any as well."""
     found = Counter(outcomes)
     return {outcome.value: found[outcome] for outcome in Outcome}
-
-
-def _simulated(experiment: Experiment) -> Any:
-    """The run's task, a simulated one (the core does not import the simulator's types)."""
-    task: Any = experiment.task
-    if isinstance(task, GymTask) or not hasattr(task, "parts"):
-        raise ConfigError(
-            f"task '{getattr(task, 'env_id', task.name)}' cannot be replayed",
-            expected="a task with a simulated arm: reach, lift, peg_insert ..., or one of a plugin",
-            got=f"{type(task).__name__}, which has none",
-            fix="look at its recorded episodes with robot-rl review, at its policy with eval",
-        )
-    return task
 
 
 def _check_spec(store: Store, spec: Spec) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from robot_rl.ports import Clock
+from robot_rl.ports import Clock, SimulatedRobot
 from robot_rl.safety import gate as rules
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.states import Mode
@@ -108,7 +106,7 @@ class WatchedClock:
     Without it lockstep would train a policy that hits harder than any robot's gate lets it.
     """
 
-    def __init__(self, robot: Any, gate: LocalGate) -> None:
+    def __init__(self, robot: SimulatedRobot, gate: LocalGate) -> None:
         self._robot, self._gate = robot, gate
 
     def now_s(self) -> float:
@@ -117,8 +115,10 @@ class WatchedClock:
 
     def sleep_until_s(self, deadline_s: float) -> None:
         """Step the physics to the deadline; a hold the gate demands on the way is carried out."""
-        while (remaining_s := deadline_s - self._robot.now_s()) > 1e-6:
-            self._robot.advance(min(remaining_s, WATCH_S))
+        while (now_s := self._robot.now_s()) < deadline_s - 1e-6:
+            self._robot.sleep_until_s(min(now_s + WATCH_S, deadline_s))
+            if self._robot.now_s() <= now_s:
+                return  # the simulator cannot come nearer: its steps are longer than what is left
             verdict = self._gate.watch(self._robot.read())
             if verdict is not None:
                 self._robot.apply(verdict.command)

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from robot_rl.geometry import (
     AXIAL,
     POLAR,
+    compose,
     pose,
     quat_conjugate,
     quat_from_rotvec,
     quat_multiply,
     quat_to_matrix,
     quat_to_rotvec,
+    rotate_inverse,
 )
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
@@ -63,18 +65,80 @@ class Primitive:
 
 
 @dataclass(frozen=True, slots=True)
+class Joint:
+    """How a part moves in the fixture that it is mounted on: a drawer, a lid, a switch.
+
+    Quantities of a slide are in m and N, those of a hinge in rad and Nm. The two parts do not
+    collide with each other.
+
+    kind: "slide" | "hinge"; mount: name of the fixture; position_m: of the part's origin in the
+    fixture's frame where the joint stands at 0, turned like the fixture; axis: in the fixture's
+    frame; a hinge turns about the part's origin. low, high: where it ends. friction: dry; damping:
+    per m/s or rad/s; spring: stiffness towards spring_at. catch: a detent, which holds with so much
+    more dry friction within catch_width of catch_at.
+    """
+
+    kind: str
+    mount: str
+    low: float
+    high: float
+    axis: tuple[float, float, float] = (1.0, 0.0, 0.0)
+    position_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    friction: float = 0.0
+    damping: float = 0.0
+    spring: float = 0.0
+    spring_at: float = 0.0
+    catch: float = 0.0
+    catch_at: float = 0.0
+    catch_width: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check kind, axis and signs."""
+        if self.kind not in ("slide", "hinge"):
+            raise ValueError(f"a joint's kind must be slide or hinge, got {self.kind!r}")
+        if abs(float(np.linalg.norm(self.axis)) - 1.0) > 1e-6:
+            raise ValueError(f"a joint's axis must be a unit vector, got {self.axis}")
+        if not self.low < self.high:
+            raise ValueError(f"a joint needs low < high, got {self.low} and {self.high}")
+        if self.kind == "hinge" and max(-self.low, self.high) > np.pi:
+            raise ValueError("a hinge turns by at most pi to either side")
+        numbers = (self.friction, self.damping, self.spring, self.catch, self.catch_width)
+        if min(numbers) < 0.0:
+            raise ValueError("friction, damping, spring, catch, catch_width must not be negative")
+
+    def part_in_base(self, mount_in_base: Pose, position: float) -> Pose:
+        """Where the part is when the joint stands at `position`; what a `ResetPlan` wants."""
+        slid, turned = (position, 0.0) if self.kind == "slide" else (0.0, position)
+        axis = np.array(self.axis)
+        place = pose(np.array(self.position_m) + slid * axis, quat_from_rotvec(turned * axis))
+        return compose(mount_in_base, place)
+
+    def position(self, mount_in_base: Pose, part_in_base: Pose) -> float:
+        """Where the joint stands (m or rad): the inverse of `part_in_base`."""
+        axis, mount = np.array(self.axis), mount_in_base
+        if self.kind == "slide":
+            way = part_in_base.position_m - mount.position_m
+            way = rotate_inverse(mount.quaternion_xyzw, way) - self.position_m
+            return float(way @ axis)
+        back = quat_conjugate(mount.quaternion_xyzw)
+        return float(quat_to_rotvec(quat_multiply(back, part_in_base.quaternion_xyzw)) @ axis)
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A thing in the scene. Its name is its key in `ResetPlan.objects` and `RobotState.objects`.
 
     role: "held" (clamped in the hand, posed by `ResetPlan.held_in_tcp`), "fixture" (bolted down,
-    moved only between episodes), "free" (six degrees of freedom) or "marker" (picture only).
+    moved only between episodes), "jointed" (moves in a fixture as `joint` says), "free" (six
+    degrees of freedom) or "marker" (picture only).
     """
 
     name: str
     role: str
     primitives: tuple[Primitive, ...]
-    mass_kg: float = 0.0  # held and free parts
+    mass_kg: float = 0.0  # held, jointed and free parts
     friction: float = 0.5  # sliding, Coulomb
+    joint: Joint | None = None  # of a jointed part
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +181,7 @@ class ImpedanceConfig:
 class SimTask(ABC):
     """Fields and methods common to the tasks; a subclass says what is to be done.
 
-    The state vector is the subclass's own entries (`_state`), then TCP twist and wrench. Without
+    The state vector is the subclass's own entries (`own_state`), then TCP twist and wrench. Without
     `privileged`, a real robot's share of it only: TCP pose and gripper width in place of the
     subclass's entries, which know where the objects are.
     """
@@ -171,25 +235,25 @@ class SimTask(ABC):
         """The scripted expert; `skill` in [0, 1]."""
 
     @abstractmethod
-    def _layout(self) -> tuple[tuple[str, int, str], ...]:
+    def own_layout(self) -> tuple[tuple[str, int, str], ...]:
         """(name, size, unit) of the task's own state entries."""
 
-    def _mirror(self) -> tuple[tuple[int, ...], ...]:
+    def own_mirror(self) -> tuple[tuple[int, ...], ...]:
         """Signs of the task's own state entries in a mirror, left <-> right."""
         return ()
 
     @property
     def mirror(self) -> dict[str, tuple[int, ...]] | None:
         """Signs of each part of the state in the mirror y -> -y of the base (`learn.mirror`)."""
-        own = self._mirror()
+        own = self.own_mirror()
         if not own or not self.privileged:
             return None
-        names = [name for name, _, _ in (*self._layout(), *COMMON_LAYOUT)]
+        names = [name for name, _, _ in (*self.own_layout(), *COMMON_LAYOUT)]
         return dict(zip(names, (*own, POLAR, AXIAL, POLAR, AXIAL), strict=True))
 
     @abstractmethod
-    def _state(self, state: RobotState) -> NDArray[np.float64]:
-        """The task's own state entries, as `_layout` says."""
+    def own_state(self, state: RobotState) -> NDArray[np.float64]:
+        """The task's own state entries, as `own_layout` says."""
 
     def __post_init__(self) -> None:
         """Check ranges; subclasses add theirs."""
@@ -213,7 +277,7 @@ class SimTask(ABC):
     @cached_property
     def spec(self) -> Spec:
         """Observation, action, control rate of this task."""
-        own = self._layout() if self.privileged else self._arm_layout()
+        own = self.own_layout() if self.privileged else self._arm_layout()
         layout = (*own, *COMMON_LAYOUT)
         image = TensorSpec((self.image_size, self.image_size, 3), "uint8")
         return Spec(
@@ -251,7 +315,7 @@ class SimTask(ABC):
         to_base = quat_to_matrix(state.tcp_in_base.quaternion_xyzw)
         twist = (state.tcp_twist_in_base.reshape(2, 3) @ to_base).ravel() * TWIST_SCALE
         wrench = (state.wrench_in_tcp * WRENCH_SCALE).clip(-WRENCH_CLIP, WRENCH_CLIP)
-        own = self._state(state) if self.privileged else self._arm_state(state)
+        own = self.own_state(state) if self.privileged else self._arm_state(state)
         vector = np.concatenate((own, twist, wrench)).astype(np.float32)
         return {"state": vector} | {f"image/{name}": images[name] for name in self.images}
 

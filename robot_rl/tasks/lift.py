@@ -102,7 +102,7 @@ class LiftTask(SimTask):
         """Height of the cube above where it rests on the table."""
         return float(state.objects["cube"].position_m[2]) - self.cube_m / 2
 
-    def _layout(self) -> tuple[tuple[str, int, str], ...]:
+    def own_layout(self) -> tuple[tuple[str, int, str], ...]:
         return (
             ("cube_in_tcp", 3, "100 mm"),
             ("cube_in_tcp_fine", 3, "tanh of 10 mm"),
@@ -113,10 +113,10 @@ class LiftTask(SimTask):
             ("gripper_width", 1, "40 mm, from 40 mm"),
         )
 
-    def _mirror(self) -> tuple[tuple[int, ...], ...]:
+    def own_mirror(self) -> tuple[tuple[int, ...], ...]:
         return POLAR, POLAR, (-1, 1), (1,), (1,), (1, -1), (1,)
 
-    def _state(self, state: RobotState) -> NDArray[np.float64]:
+    def own_state(self, state: RobotState) -> NDArray[np.float64]:
         cube, yaw = self.cube_in_tcp(state), 4.0 * self.yaw_error_rad(state)
         tool_z = quat_to_matrix(state.tcp_in_base.quaternion_xyzw)[:, 2]
         rest = (

@@ -154,17 +154,17 @@ class PegInsertTask(SimTask):
         error = quat_multiply(quat_conjugate(aligned), tip.quaternion_xyzw)
         return position, quat_to_rotvec(error)
 
-    def _layout(self) -> tuple[tuple[str, int, str], ...]:
+    def own_layout(self) -> tuple[tuple[str, int, str], ...]:
         return (
             ("tip_in_hole", 3, "50 mm"),
             ("tip_in_hole_fine", 3, "tanh of 2 mm"),
             ("rotation_peg_vs_hole", 3, "0.1 rad"),
         )
 
-    def _mirror(self) -> tuple[tuple[int, ...], ...]:
+    def own_mirror(self) -> tuple[tuple[int, ...], ...]:
         return POLAR, POLAR, AXIAL
 
-    def _state(self, state: RobotState) -> NDArray[np.float64]:
+    def own_state(self, state: RobotState) -> NDArray[np.float64]:
         position, rotation = self.tip_in_hole(state)
         return np.concatenate((position / 0.05, np.tanh(position / 0.002), rotation / 0.1))
 

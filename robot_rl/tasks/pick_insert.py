@@ -89,22 +89,22 @@ class PickInsertTask(LiftTask):
         quarter = math.pi / 2
         return turn - quarter * round(turn / quarter)
 
-    def _layout(self) -> tuple[tuple[str, int, str], ...]:
+    def own_layout(self) -> tuple[tuple[str, int, str], ...]:
         return (
-            *super()._layout(),
+            *super().own_layout(),
             ("cube_to_pocket", 3, "100 mm, in the TCP"),
             ("cube_to_pocket_fine", 3, "tanh of 5 mm"),
             ("cube_yaw_vs_pocket", 2, "sin and cos of 4 x angle"),
         )
 
-    def _mirror(self) -> tuple[tuple[int, ...], ...]:
-        return (*super()._mirror(), POLAR, POLAR, (-1, 1))
+    def own_mirror(self) -> tuple[tuple[int, ...], ...]:
+        return (*super().own_mirror(), POLAR, POLAR, (-1, 1))
 
-    def _state(self, state: RobotState) -> NDArray[np.float64]:
+    def own_state(self, state: RobotState) -> NDArray[np.float64]:
         way = rotate_inverse(state.tcp_in_base.quaternion_xyzw, self.cube_to_pocket(state))
         yaw = 4.0 * self.pocket_yaw_rad(state)
         more = (*(way / 0.1), *np.tanh(way / 0.005), math.sin(yaw), math.cos(yaw))
-        return np.concatenate((super()._state(state), more))
+        return np.concatenate((super().own_state(state), more))
 
     def in_pocket(self, state: RobotState) -> bool:
         """The cube is within the walls and all the way down."""

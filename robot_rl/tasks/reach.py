@@ -59,13 +59,13 @@ class ReachTask(SimTask):
         away = state.objects["target"].position_m - tcp.position_m
         return rotate_inverse(tcp.quaternion_xyzw, away)
 
-    def _layout(self) -> tuple[tuple[str, int, str], ...]:
+    def own_layout(self) -> tuple[tuple[str, int, str], ...]:
         return (("goal_in_tcp", 3, "100 mm"), ("goal_in_tcp_fine", 3, "tanh of 10 mm"))
 
-    def _mirror(self) -> tuple[tuple[int, ...], ...]:
+    def own_mirror(self) -> tuple[tuple[int, ...], ...]:
         return POLAR, POLAR
 
-    def _state(self, state: RobotState) -> NDArray[np.float64]:
+    def own_state(self, state: RobotState) -> NDArray[np.float64]:
         goal = self.goal_in_tcp(state)
         return np.concatenate((goal / 0.1, np.tanh(goal / 0.01)))
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import compose, pose
-from robot_rl.ports import ResetPlan
+from robot_rl.ports import Camera, ResetPlan
 from robot_rl.robots import Fr3, Robot
 from robot_rl.tasks.common import SimTask, tool_down
 from robot_rl.types import Command, Pose, RobotState
@@ -78,8 +78,13 @@ class MujocoRobot:
         self._free = {
             p.name: int(m.joint(f"{p.name}_free").qposadr[0]) for p in parts if p.role == "free"
         }
+        self._jointed = {
+            p.name: (p.joint, m.joint(f"{p.name}_joint")) for p in parts if p.joint is not None
+        }
+        self._joint_dofs = [int(its.dofadr[0]) for _, its in self._jointed.values()]
         self._held = next((m.body(p.name).id for p in parts if p.role == "held"), None)
-        self._bodies = {name: m.body(name).id for name in (*self._mocap, *self._free)}
+        names = (*self._mocap, *self._jointed, *self._free)  # fixtures before what moves in them
+        self._bodies = {name: m.body(name).id for name in names}
         self._gripper = m.actuator("gripper").id if task.uses_gripper else None
         self._jacobian = np.zeros((6, m.nv))
         self._steps = 0
@@ -129,6 +134,12 @@ class MujocoRobot:
         """Step the physics by `dt_s`, rounded to whole steps."""
         self._advance_to(self._steps + round(dt_s / self.model.opt.timestep))
 
+    def camera(self, name: str, size_px: int) -> Camera:
+        """A `MujocoCamera` of the scene; needs OpenGL."""
+        from robot_rl_sim.camera import MujocoCamera  # which needs this module
+
+        return MujocoCamera(self, name, size_px)
+
     # --- episodes --------------------------------------------------------------------------------
 
     def reset(self, plan: ResetPlan) -> None:
@@ -158,11 +169,14 @@ class MujocoRobot:
                 got=f"{sorted(unknown)}",
                 fix="use the plan of the task that built this scene",
             )
-        for name, where in plan.objects.items():
+        for name in (n for n in self._bodies if n in plan.objects):
+            where = plan.objects[name]
             quat = wxyz(where.quaternion_xyzw)
             if name in self._mocap:
                 self.data.mocap_pos[self._mocap[name]] = where.position_m
                 self.data.mocap_quat[self._mocap[name]] = quat
+            elif name in self._jointed:
+                self._place_jointed(name, where)
             else:
                 adr = self._free[name]
                 self.data.qpos[adr : adr + 7] = np.concatenate((where.position_m, quat))
@@ -174,13 +188,31 @@ class MujocoRobot:
             self.model.body_quat[self._held] = wxyz(held_in_hand.quaternion_xyzw)
         self._refresh()
 
+    def _place_jointed(self, name: str, where: Pose) -> None:
+        """Set a joint to the position that is nearest to a pose of its part, at rest."""
+        joint, its = self._jointed[name]
+        mount = self._mocap[joint.mount]
+        mount_in_base = Pose(self.data.mocap_pos[mount], xyzw(self.data.mocap_quat[mount]))
+        position = joint.position(mount_in_base, where)
+        self.data.qpos[its.qposadr[0]] = np.clip(position, joint.low, joint.high)
+        self.data.qvel[its.dofadr[0]] = 0.0
+
+    def _catch(self) -> None:
+        """Hold with more friction what stands in its catch."""
+        for joint, its in self._jointed.values():
+            if joint.catch:
+                away = abs(float(self.data.qpos[its.qposadr[0]]) - joint.catch_at)
+                caught = joint.catch * (away <= joint.catch_width)
+                self.model.dof_frictionloss[its.dofadr[0]] = joint.friction + caught
+
     def snapshot(self) -> Snapshot:
         """Copy of the whole state, for `restore`."""
         kind = mujoco.mjtState.mjSTATE_INTEGRATION
         physics = np.empty(mujoco.mj_stateSize(self.model, kind))
         mujoco.mj_getState(self.model, self.data, physics, kind)
         goal = (*self._goal_position, *self._goal_wxyz)
-        memory = np.array((self._steps, self._gripper_goal_m, *self._wrench, *goal))
+        catches = self.model.dof_frictionloss[self._joint_dofs]
+        memory = np.array((self._steps, self._gripper_goal_m, *self._wrench, *goal, *catches))
         held = np.zeros(7)
         if self._held is not None:
             held[:3] = self.model.body_pos[self._held]
@@ -197,6 +229,7 @@ class MujocoRobot:
         self._touched = bool(self._wrench.any())
         self._goal_position = snapshot.memory[8:11].copy()
         self._goal_wxyz = snapshot.memory[11:15].copy()
+        self.model.dof_frictionloss[self._joint_dofs] = snapshot.memory[15:]
         if self._held is not None:
             self.model.body_pos[self._held] = snapshot.held[:3]
             self.model.body_quat[self._held] = snapshot.held[3:]
@@ -234,6 +267,7 @@ class MujocoRobot:
         position, quat = self._target_pose  # views into MuJoCo's memory
         position += self._alpha * (self._goal_position - position)
         quat += self._alpha * (self._goal_wxyz - quat)  # MuJoCo normalises what it reads
+        self._catch()
         if self._gripper is not None:
             gap = self._gripper_goal_m - float(data.ctrl[self._gripper])
             stride = self.robot.gripper.speed_m_s * TICK_S

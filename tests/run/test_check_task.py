@@ -44,8 +44,8 @@ class Lost(ReachTask):
 class TooLong(ReachTask):
     """A state that is longer than its layout."""
 
-    def _state(self, state: Any) -> Any:
-        return np.append(super()._state(state), 0.0)
+    def own_state(self, state: Any) -> Any:
+        return np.append(super().own_state(state), 0.0)
 
 
 class Painted(ReachTask):
@@ -113,7 +113,7 @@ BROKEN = {
     Elsewhere: ("outside the workspace", "sample_reset"),
     AtOnce: ("is a success already", "stricter"),
     Lost: ("is a failure already", "stricter"),
-    TooLong: ("not as long as its layout", "_layout"),
+    TooLong: ("not as long as its layout", "own_layout"),
     Painted: ("unknown material", "did you mean 'goal'"),
     Rolled: ("unknown role", "did you mean 'marker'"),
     Shaped: ("unknown shape", "sphere"),

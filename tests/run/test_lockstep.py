@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from robot_rl.run.evaluate import evaluate
 from robot_rl.run.experiment import Experiment
+from robot_rl.run.lockstep import make_rig
+from robot_rl.run.parts import forget, policy_of
 from robot_rl.run.train import train
 from robot_rl.store.store import Store
 
@@ -61,3 +64,14 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert [number for number, _, _ in after] == list(range(len(after)))
     assert sum(purpose == "demo" for _, purpose, _ in after) == 3
     assert json.loads((tmp_path / "c" / "eval.json").read_text())["env_steps"] >= 150
+
+
+def test_a_period_that_is_no_multiple_of_the_physics_step_ends() -> None:
+    """At 15 Hz the last 0.7 ms of a period are shorter than a step; waiting for them hung."""
+    experiment = Experiment.compose(["experiment=reach", "task.control_hz=15", "operator=none"])
+    rig: Any = make_rig(experiment, policy_of(experiment), record=forget)
+    clock = rig.loop.clock
+    began_s = clock.now_s()
+    for tick in range(1, 16):
+        clock.sleep_until_s(began_s + tick / 15)
+    assert clock.now_s() == pytest.approx(began_s + 1.0, abs=0.002)
