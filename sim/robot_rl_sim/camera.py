@@ -6,13 +6,29 @@ the package's `__init__` does it.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.robots import Robot
+from robot_rl.tasks.common import SimTask
 from robot_rl_sim.builder import build_model
-from robot_rl_sim.robot import MujocoRobot
+
+
+class Simulated(Protocol):
+    """What is drawn: a `MujocoRobot`."""
+
+    task: SimTask
+    robot: Robot
+    model: mujoco.MjModel
+    data: mujoco.MjData
+
+    def now_s(self) -> float:
+        """Simulated seconds."""
+        ...
 
 
 def make_renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Renderer:
@@ -56,7 +72,7 @@ class MujocoCamera:
         SetupError: no OpenGL on this machine.
     """
 
-    def __init__(self, robot: MujocoRobot, name: str, size: int | tuple[int, int]) -> None:
+    def __init__(self, robot: Simulated, name: str, size: int | tuple[int, int]) -> None:
         self.name = name
         self._robot = robot
         height, width = (size, size) if isinstance(size, int) else size
@@ -87,7 +103,7 @@ class VideoCamera:
         SetupError: no OpenGL on this machine.
     """
 
-    def __init__(self, robot: MujocoRobot, height: int = 480, width: int = 640) -> None:
+    def __init__(self, robot: Simulated, height: int = 480, width: int = 640) -> None:
         self._robot = robot
         self._model = build_model(robot.task, robot.robot, "video")
         self._data = mujoco.MjData(self._model)

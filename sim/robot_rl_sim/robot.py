@@ -136,7 +136,7 @@ class MujocoRobot:
 
     def camera(self, name: str, size_px: int) -> Camera:
         """A `MujocoCamera` of the scene; needs OpenGL."""
-        from robot_rl_sim.camera import MujocoCamera  # which needs this module
+        from robot_rl_sim.camera import MujocoCamera  # only who has pictures needs OpenGL
 
         return MujocoCamera(self, name, size_px)
 
