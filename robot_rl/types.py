@@ -193,22 +193,6 @@ class Label:
     stamp_ns: int
 
 
-SUCCESS_SCORE = "success_score"
-"""Kind of a step's label: how sure its source is, in [0, 1], that what it led to shows success."""
-
-PROGRESS = "progress"
-"""Kind of a frame's label: how far the task is, in [0, 1]; its `step` is the frame's number."""
-
-PROGRESS_CHANGE = "progress_change"
-"""Kind of a frame's label: share of the way left that was done since an earlier one (or undone, of
-what had been, below 0), in [-1, 1]; its `step` is the frame's number."""
-
-MODEL_REWARD = "model_reward"
-"""Kind of a frame's label: what arriving there is worth to a model; its `step` is the frame."""
-
-PREDICATE = "predicate"
-"""Source and author of what the task's own rule says."""
-
 Row = EpisodeStart | Frame | Step | Event | Label
 """What the store keeps and the link replicates; all are append-only."""
 

@@ -39,8 +39,9 @@ from robot_rl.reward.vlm.heads import FIELDS
 from robot_rl.reward.vlm.questions import QuestionKind
 from robot_rl.reward.vlm.wire import encoded
 from robot_rl.store.dataset import open_store
+from robot_rl.store.labels import PREDICATE, PROGRESS, SUCCESS_SCORE
 from robot_rl.store.store import Store
-from robot_rl.types import PREDICATE, PROGRESS, SUCCESS_SCORE, EpisodeId
+from robot_rl.types import EpisodeId
 
 HOST = "127.0.0.1"
 MODEL = "stand-in"

@@ -18,19 +18,20 @@ from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
 from robot_rl.errors import StoreError
 from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
-from robot_rl.store.review import FOLDED, VLM_SUCCESS, Review, check_label, review
-from robot_rl.store.scenes import SCENES, Scenes
-from robot_rl.store.store import Store
-from robot_rl.system import priority
-from robot_rl.types import (
+from robot_rl.store.labels import (
+    FOLDED,
     PREDICATE,
     PROGRESS,
     SUCCESS_SCORE,
-    EpisodeId,
-    Frame,
-    Label,
-    RobotState,
+    VLM_SUCCESS,
+    Review,
+    check_label,
+    review,
 )
+from robot_rl.store.scenes import SCENES, Scenes
+from robot_rl.store.store import Store
+from robot_rl.system import priority
+from robot_rl.types import EpisodeId, Frame, Label, RobotState
 
 SCENE = "scene"  # the camera of a simulated run without cameras: drawn when somebody looks
 STORES = (ACTOR_STORE, STORE)  # of a run over ROS 2; of a lockstep run

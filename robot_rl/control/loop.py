@@ -36,10 +36,8 @@ from robot_rl.ports import (
     RobotPort,
     Task,
 )
+from robot_rl.store.labels import PREDICATE, PROGRESS, SUCCESS_SCORE, of_frame, of_step
 from robot_rl.types import (
-    PREDICATE,
-    PROGRESS,
-    SUCCESS_SCORE,
     Command,
     Driver,
     Ending,
@@ -356,17 +354,18 @@ class _Episode:
     def _scores(self, step: Step, result: RewardResult) -> list[Label]:
         """What was said of the moment that a step led to, beside the step."""
         at, after = step.step, step.step + 1
-        said = []  # of a frame the even numbers, of a step the odd ones: an author says either once
+        number = of_step(at)
+        said = []
         if result.score is not None:
-            said.append((after + at, at, SUCCESS_SCORE, result.score, result.source, result.author))
+            said.append((number, at, SUCCESS_SCORE, result.score, result.source, result.author))
         if result.truth is not None:
-            said.append((after + at, at, SUCCESS_SCORE, float(result.truth), PREDICATE, PREDICATE))
+            said.append((number, at, SUCCESS_SCORE, float(result.truth), PREDICATE, PREDICATE))
         if result.progress is not None:
             known = [(0, 0.0)] if at == 0 else []  # from where the first step led
             known.append((after, result.progress))
-            said += [(2 * f, f, PROGRESS, v, PREDICATE, PREDICATE) for f, v in known]
+            said += [(of_frame(f), f, PROGRESS, v, PREDICATE, PREDICATE) for f, v in known]
         if self._said is not None:  # the step says it, too, but not who
-            said.append((after + at, None, "success", float(self._said), "person", "operator"))
+            said.append((number, None, "success", float(self._said), "person", "operator"))
         return [
             Label(
                 id=step.id,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.spec import Spec
-from robot_rl.store.review import Review, review
+from robot_rl.store.labels import Review, review
 from robot_rl.store.store import Store
 from robot_rl.store.summary import EpisodeRecord
 from robot_rl.types import Ending, EpisodeStart, Event, Frame, Label, Step

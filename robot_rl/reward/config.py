@@ -18,7 +18,7 @@ from robot_rl.reward.vlm.client import author_of
 from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.questions import QuestionKind
 from robot_rl.reward.vlm.worker import HELD, WorkerConfig
-from robot_rl.types import PREDICATE
+from robot_rl.store.labels import PREDICATE
 
 if TYPE_CHECKING:
     from robot_rl.reward.scorer import FrameScorer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from robot_rl.ports import RewardResult, Task
-from robot_rl.types import PREDICATE, Observation, RobotState
+from robot_rl.store.labels import PREDICATE
+from robot_rl.types import Observation, RobotState
 
 
 class PredicateReward:

@@ -9,6 +9,7 @@ import numpy as np
 from robot_rl.reward.preference.model import PreferenceModel
 from robot_rl.reward.progress.clip import ClipModel
 from robot_rl.reward.progress.model import Past, ProgressModel
+from robot_rl.store.labels import of_frame
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, EpisodeStart, Frame, Label
 
@@ -52,13 +53,24 @@ class FrameScorer:
         if not frames:
             return 0
         seen = {k: np.stack([f.observation[k] for f in frames]) for k in model.keys}
+        values = model.curve(seen, self._running[id_])
         labels = [
-            # the number of the label is that of the frame: said twice it is the same row
-            Label(
-                id_, f.frame, f.frame, model.label, float(v), model.kind, model.author, f.stamp_ns
-            )
-            for f, v in zip(frames, model.curve(seen, self._running[id_]), strict=True)
-            if (id_, f.frame) not in self._known
+            self._label(id_, frame, float(value))
+            for frame, value in zip(frames, values, strict=True)
+            if (id_, frame.frame) not in self._known
         ]
         self._store.append(labels)
         return len(labels)
+
+    def _label(self, id_: EpisodeId, frame: Frame, value: float) -> Label:
+        model, number = self._model, of_frame(frame.frame)
+        return Label(
+            id=id_,
+            label=number,
+            step=frame.frame,
+            kind=model.label,
+            value=value,
+            source=model.kind,
+            author=model.author,
+            stamp_ns=frame.stamp_ns,
+        )

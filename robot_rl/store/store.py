@@ -29,6 +29,7 @@ from typing import Any, Self
 from robot_rl.errors import CodecError, ConflictError, StoreError
 from robot_rl.spec import Spec, diff, spec_from_dict
 from robot_rl.store import schema
+from robot_rl.store.labels import PER_STEP, SUCCESS_SCORE
 from robot_rl.store.rows import (
     TABLES,
     FlatRow,
@@ -39,17 +40,7 @@ from robot_rl.store.rows import (
     restore,
 )
 from robot_rl.store.summary import EpisodeRecord, episode_ending, episode_records
-from robot_rl.types import (
-    SUCCESS_SCORE,
-    Ending,
-    EpisodeId,
-    EpisodeStart,
-    Event,
-    Frame,
-    Label,
-    Row,
-    Step,
-)
+from robot_rl.types import Ending, EpisodeId, EpisodeStart, Event, Frame, Label, Row, Step
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +50,11 @@ ACKED = "acked_seq"  # meta key of the sent cursor
 EPISODE_ABORTED = "episode_aborted"  # event name: the process died before it ended the episode
 NEWEST_ROWS = 200  # how far back the newest score may lie: some seconds of a run
 
-# the loop says up to two things of a step, so an episode's last score is among its last two labels
-_LAST_TWO = """
+# an episode's last score is among the last `labels.PER_STEP` numbers of its author
+_NEWEST = f"""
 SELECT x.seq FROM episodes AS e CROSS JOIN labels AS x
-ON x.run=e.run AND x.actor=e.actor AND x.episode=e.episode AND x.author=?1 AND x.label >= -1 + (
+ON x.run=e.run AND x.actor=e.actor AND x.episode=e.episode AND x.author=?1
+AND x.label > -{PER_STEP} + (
   SELECT max(label) FROM labels AS y
   WHERE y.run=e.run AND y.actor=e.actor AND y.episode=e.episode AND y.author=?1
 )
@@ -241,7 +233,7 @@ class Store:
 
         Found by its number, not by its kind: of 10,000 episodes the other scores are not read.
         """
-        clause = f"seq IN ({_LAST_TWO}) AND kind=?2"
+        clause = f"seq IN ({_NEWEST}) AND kind=?2"
         found = self._rows(RowKind.LABEL, clause, (author, SUCCESS_SCORE), "seq")
         return {label.id: label for label in found}
 

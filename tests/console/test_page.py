@@ -11,9 +11,9 @@ import pytest
 
 from robot_rl.console.access import Role
 from robot_rl.learn.replay import Replay
-from robot_rl.store.review import review
+from robot_rl.store.labels import PREDICATE, PROGRESS, review
 from robot_rl.store.store import Store
-from robot_rl.types import PREDICATE, PROGRESS, EpisodeId, Label
+from robot_rl.types import EpisodeId, Label
 from tests.support.served import scores_of, until
 
 HOLD_AFTER_S = 0.09  # operator_timeout_s of every configs/safety

@@ -26,9 +26,9 @@ from robot_rl.console.records import Records
 from robot_rl.console.serve import AuditLog
 from robot_rl.errors import StoreError
 from robot_rl.run.experiment import Experiment
-from robot_rl.store.review import Review, review
+from robot_rl.store.labels import PREDICATE, PROGRESS, Review, review
 from robot_rl.store.store import Store
-from robot_rl.types import PREDICATE, PROGRESS, Ending, EpisodeId, Label
+from robot_rl.types import Ending, EpisodeId, Label
 from tests.support.served import CAMERAS, Served, rows_of, scores_of, until
 
 

@@ -10,7 +10,7 @@ import pytest
 from robot_rl.control.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS, ControlLoop
 from robot_rl.geometry import pose
 from robot_rl.ports import OperatorInput
-from robot_rl.store.review import review
+from robot_rl.store.labels import review
 from robot_rl.system.clock import ManualClock
 from robot_rl.types import (
     Command,

@@ -12,7 +12,8 @@ from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.learn.replay import Replay, View
 from robot_rl.learn.replay.rewards import Rewards
 from robot_rl.reward.assembly import Assembly
-from robot_rl.types import MODEL_REWARD, Driver, Ending, EpisodeId, Label, Row, Step
+from robot_rl.store.labels import MODEL_REWARD
+from robot_rl.types import Driver, Ending, EpisodeId, Label, Row, Step
 from tests.support.corrected import corrected
 from tests.support.replay_rows import SPEC, episode_id
 

@@ -27,8 +27,9 @@ from robot_rl.reward.config import PredicateRewardConfig
 from robot_rl.reward.progress.clip import ClipModel, goal_baseline, load_progress, make_clip
 from robot_rl.reward.scorer import FrameScorer
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.store.labels import PROGRESS
 from robot_rl.store.store import Store
-from robot_rl.types import PROGRESS, EpisodeId, Frame, Step
+from robot_rl.types import EpisodeId, Frame, Step
 
 IMAGE = "image/eye"
 STATE = {"state": TensorSpec((2,), "float32")}

@@ -26,8 +26,9 @@ from robot_rl.reward.preference.train import (
 )
 from robot_rl.reward.scorer import FrameScorer
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.store.labels import MODEL_REWARD, PREDICATE, PROGRESS
 from robot_rl.store.store import Store
-from robot_rl.types import MODEL_REWARD, PREDICATE, PROGRESS, EpisodeId, Frame, Label, Row, Step
+from robot_rl.types import EpisodeId, Frame, Label, Row, Step
 
 SPEC = Spec("sample", 10.0, {"state": TensorSpec((3,), "float32")}, ActionSpec(0.01, 0.1, True))
 CONFIG = PreferenceConfig(pairs=200, rounds=2, updates=300, hidden=(32,), learning_rate=3e-3)

@@ -27,8 +27,9 @@ from robot_rl.reward.progress.train import (
 from robot_rl.reward.scorer import FrameScorer
 from robot_rl.reward.success.train import Footage, SuccessConfig, footage
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.store.labels import PREDICATE, PROGRESS
 from robot_rl.store.store import Store
-from robot_rl.types import PREDICATE, PROGRESS, EpisodeId, Frame, Label, Row, Step
+from robot_rl.types import EpisodeId, Frame, Label, Row, Step
 
 IMAGE = "image/eye"
 SPEC = Spec(

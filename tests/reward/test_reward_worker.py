@@ -27,18 +27,9 @@ from robot_rl.reward.vlm.worker import (
     RewardWorker,
     WorkerConfig,
 )
+from robot_rl.store.labels import PROGRESS, PROGRESS_CHANGE, SUCCESS_SCORE
 from robot_rl.store.store import EPISODE_ABORTED, Store
-from robot_rl.types import (
-    PROGRESS,
-    PROGRESS_CHANGE,
-    SUCCESS_SCORE,
-    Ending,
-    EpisodeId,
-    Event,
-    Frame,
-    Label,
-    Row,
-)
+from robot_rl.types import Ending, EpisodeId, Event, Frame, Label, Row
 
 for package in ("httpx", "fastapi", "uvicorn", "cv2"):
     pytest.importorskip(package)

@@ -15,8 +15,9 @@ from robot_rl.learn.replay import Batch, Replay, View
 from robot_rl.reward.assembly import Assembly, after_change, potential_based, widened
 from robot_rl.reward.config import ClassifierRewardConfig, PredicateRewardConfig
 from robot_rl.run.experiment import Experiment
+from robot_rl.store.labels import PROGRESS
 from robot_rl.store.store import Store
-from robot_rl.types import PROGRESS, Ending, EpisodeId, Label, Row, Step
+from robot_rl.types import Ending, EpisodeId, Label, Row, Step
 
 SPEC = sample_spec()
 STEPS, GAMMA = 6, 0.9

@@ -30,8 +30,9 @@ from robot_rl.reward.success.train import (
 )
 from robot_rl.run.experiment import Experiment
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.store.labels import SUCCESS_SCORE
 from robot_rl.store.store import Store
-from robot_rl.types import SUCCESS_SCORE, Driver, Ending, EpisodeId, Frame, Label, Row, Step
+from robot_rl.types import Driver, Ending, EpisodeId, Frame, Label, Row, Step
 
 IMAGE = "image/eye"
 FACTS, TENSORS = "success.json", "success.safetensors"

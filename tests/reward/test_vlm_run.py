@@ -15,7 +15,7 @@ from robot_rl.reward.preference.train import reels
 from robot_rl.reward.vlm.prefer import asking
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.parts import learner_of
-from robot_rl.store.review import VLM_SUCCESS
+from robot_rl.store.labels import VLM_SUCCESS
 from robot_rl.store.store import Store
 from robot_rl.types import Step
 

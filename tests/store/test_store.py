@@ -17,21 +17,10 @@ from robot_rl.bench.samples import (
     step_row,
 )
 from robot_rl.errors import CodecError, ConflictError, RobotRLError, SpecError, StoreError
+from robot_rl.store.labels import PREDICATE, PROGRESS, SUCCESS_SCORE
 from robot_rl.store.rows import FlatRow, RowKind, flatten, restore
 from robot_rl.store.store import EPISODE_ABORTED, RESERVE_VARIABLE, Store
-from robot_rl.types import (
-    PREDICATE,
-    PROGRESS,
-    SUCCESS_SCORE,
-    Driver,
-    Ending,
-    EpisodeId,
-    Event,
-    Frame,
-    Label,
-    Row,
-    Step,
-)
+from robot_rl.types import Driver, Ending, EpisodeId, Event, Frame, Label, Row, Step
 
 SPEC = sample_spec(images=1, image_size=8)
 ID = EpisodeId("run", "actor-0", 0)

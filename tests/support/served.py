@@ -19,18 +19,8 @@ import numpy as np
 import pytest
 
 from robot_rl.bench.console.page import VIEW
-from robot_rl.types import (
-    PROGRESS,
-    SUCCESS_SCORE,
-    Driver,
-    Ending,
-    EpisodeId,
-    EpisodeStart,
-    Frame,
-    Label,
-    Outcome,
-    Step,
-)
+from robot_rl.store.labels import PROGRESS, SUCCESS_SCORE
+from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Label, Outcome, Step
 
 pytest.importorskip("fastapi", reason="the console extra is not installed")
 

@@ -46,11 +46,9 @@ from robot_rl.learn.replay.summary import Recent, ReplaySummary
 from robot_rl.learn.replay.views import Batch, SlotSet, View
 from robot_rl.reward.assembly import potential_based
 from robot_rl.spec import BASE_AGE, Spec
-from robot_rl.store.review import FOLDED
+from robot_rl.store.labels import FOLDED, MODEL_REWARD, PROGRESS
 from robot_rl.store.store import EPISODE_ABORTED
 from robot_rl.types import (
-    MODEL_REWARD,
-    PROGRESS,
     Driver,
     Ending,
     EpisodeId,

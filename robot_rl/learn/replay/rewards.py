@@ -6,7 +6,7 @@ import numpy as np
 
 from robot_rl.learn.replay.storage import Episode, Frames, Steps, awaited
 from robot_rl.reward.assembly import Assembly
-from robot_rl.store.review import review
+from robot_rl.store.labels import review
 from robot_rl.types import Label, Step
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from robot_rl.learn.frames import Allocate
 from robot_rl.spec import TensorSpec
-from robot_rl.store.review import Review
+from robot_rl.store.labels import Review
 from robot_rl.types import Label, Observation
 
 OFFLINE = ("demo", "data")  # purposes of episodes that were not practised in this run

@@ -24,7 +24,7 @@ from robot_rl.nets.observation import ObservationNet
 from robot_rl.reward.model import ScoreModel
 from robot_rl.reward.progress.model import Past
 from robot_rl.spec import BASE, Spec
-from robot_rl.types import MODEL_REWARD
+from robot_rl.store.labels import MODEL_REWARD
 
 
 class PreferenceNet:

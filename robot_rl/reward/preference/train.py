@@ -31,7 +31,7 @@ from robot_rl.reward.metrics import kendall, mean_known, spearman
 from robot_rl.reward.preference.model import PreferenceModel, PreferenceNet
 from robot_rl.reward.success.train import Told, true_progress
 from robot_rl.spec import Spec
-from robot_rl.store.review import review
+from robot_rl.store.labels import review
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
 

@@ -39,7 +39,7 @@ from robot_rl.nets.observation import image_shapes
 from robot_rl.reward.model import Stored, check_inputs
 from robot_rl.reward.progress.model import Past, ProgressModel
 from robot_rl.spec import Spec
-from robot_rl.types import PROGRESS
+from robot_rl.store.labels import PROGRESS
 
 FORMAT = 1
 SPREAD = 1e-6  # of R, or between two texts: below it there is only rounding

@@ -29,7 +29,7 @@ from robot_rl.nets.values import HlGauss
 from robot_rl.reward.assembly import after_change
 from robot_rl.reward.model import ScoreModel
 from robot_rl.spec import Spec
-from robot_rl.types import PROGRESS
+from robot_rl.store.labels import PROGRESS
 
 WAYS = ("value", "pair", "distance")
 STEEP, MIDDLE = 10.0, 0.5  # of SRPO's sigmoid

@@ -45,9 +45,9 @@ from robot_rl.nets.picture import PictureNet
 from robot_rl.reward.metrics import Strip, auc, calibration_error, held, operating_point
 from robot_rl.reward.success.model import SuccessModel
 from robot_rl.spec import Spec
-from robot_rl.store.review import review
+from robot_rl.store.labels import PREDICATE, PROGRESS, SUCCESS_SCORE, review
 from robot_rl.store.store import Store
-from robot_rl.types import PREDICATE, PROGRESS, SUCCESS_SCORE, Ending, EpisodeId, Label
+from robot_rl.types import Ending, EpisodeId, Label
 
 EARLY = 10  # frames: taken for a success so long before it is one, an episode is not judged wrongly
 

@@ -47,9 +47,9 @@ from robot_rl.reward.vlm.questions import (
     QuestionKind,
     integrate,
 )
-from robot_rl.store.review import VLM_SUCCESS
+from robot_rl.store.labels import PROGRESS, PROGRESS_CHANGE, SUCCESS_SCORE, VLM_SUCCESS
 from robot_rl.store.store import Store
-from robot_rl.types import PROGRESS, PROGRESS_CHANGE, SUCCESS_SCORE, Ending, EpisodeId, Label, Step
+from robot_rl.types import Ending, EpisodeId, Label, Step
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robot_rl.errors import StoreError
-from robot_rl.store.review import KINDS, Review, check_label, review
+from robot_rl.store.labels import KINDS, Review, check_label, review
 from robot_rl.types import EpisodeId, Label
 
 ID = EpisodeId("run", "actor-0", 3)

@@ -1,8 +1,10 @@
-"""What people said about an episode after it was recorded: labels folded into one verdict.
+"""Labels: what may be said of an episode afterwards, how it is numbered, and who counts more.
 
 Rows are never changed. A correction is one more label, an undo is a label that names another one of
 the same author; the newest word stands. Who counts more: person > predicate > classifier > vlm; see
-`Review.outcome`. The kinds, with what `value` and `step` hold:
+`Review.outcome`.
+
+What people say, with what `value` and `step` hold:
 
     reward       value of step `step`; gives an unlabelled step its reward, or corrects it
     success      1 the episode succeeded, 0 it failed
@@ -16,9 +18,18 @@ the same author; the newest word stands. Who counts more: person > predicate > c
     undo         value is the number of the author's label that does not count any more; of `shows`
                  it takes back all that was said at once
 
-One is no person's:
+What models and the task's own rule say:
 
-    vlm_success  1 the episode succeeded, 0 it failed, as a vision-language model says
+    vlm_success      1 the episode succeeded, 0 it failed, as a vision-language model says
+    success_score    how sure its source is, in [0, 1], that what step `step` led to shows success
+    progress         how far the task is at frame `step`, in [0, 1]
+    progress_change  share of the way left that was done up to frame `step` since an earlier one, or
+                     undone, of what had been, below 0: in [-1, 1]
+    model_reward     what arriving at frame `step` is worth to a model
+
+Numbers. A label is (episode, author, number), and the same number again is the same row, so that
+what is said twice is kept once. Whoever judges each step or frame in its order has a number for it
+beforehand: `of_step`, `of_frame`. Everybody else takes the next free one (`Store.next_label`).
 """
 
 from __future__ import annotations
@@ -31,6 +42,26 @@ from robot_rl.types import Label
 
 SHOWS = "shows"
 VLM_SUCCESS = "vlm_success"
+SUCCESS_SCORE = "success_score"
+PROGRESS = "progress"
+PROGRESS_CHANGE = "progress_change"
+MODEL_REWARD = "model_reward"
+PREDICATE = "predicate"
+"""Source and author of what the task's own rule says."""
+
+PER_STEP = 2  # numbers that an author has for a step and the frame before it
+
+
+def of_frame(frame: int) -> int:
+    """Number of what an author says of a frame."""
+    return PER_STEP * frame
+
+
+def of_step(step: int) -> int:
+    """Number of what an author says of a step."""
+    return PER_STEP * step + 1
+
+
 OF_A_STEP = ("reward", "keep_from", "keep_to", "leave_out", SHOWS)
 OF_AN_EPISODE = ("success", "neutral", "exclude", "undo")
 KINDS = OF_A_STEP + OF_AN_EPISODE
@@ -149,6 +180,6 @@ def check_label(label: Label, steps: int) -> Label:
             "this label says nothing about the episode",
             expected=f"{', '.join(OF_A_STEP)} with a step, or {', '.join(OF_AN_EPISODE)} without",
             got=wrong,
-            fix="see robot_rl/store/review.py for the kinds",
+            fix="see robot_rl/store/labels.py for the kinds",
         )
     return label
