@@ -1,7 +1,9 @@
 """The seams: small Protocols that MuJoCo, ROS 2, real hardware and test fakes all implement.
 
-Each port has one contract test suite (`tests/contract`) that every implementation passes. The core
-never imports an implementation; configuration names it (`robot_rl.config.registry`).
+What has several implementations has one suite that all of them pass (`tests/contract`): robot,
+camera, clock and gate in lockstep and over ROS 2, input devices, sources of reward. Tasks and their
+experts are held to theirs by `robot-rl check --run`. The core never imports an implementation;
+configuration names it (`robot_rl.config.registry`).
 """
 
 from __future__ import annotations
