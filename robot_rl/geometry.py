@@ -83,7 +83,7 @@ def rotate_inverse(q: F64, v: F64) -> F64:
 
 
 def compose(a_in_b: Pose, c_in_a: Pose) -> Pose:
-    """Return c_in_b."""
+    """Pose of c in b, from a in b and c in a."""
     q = quat_multiply(a_in_b.quaternion_xyzw, c_in_a.quaternion_xyzw)
     return Pose(
         a_in_b.position_m + rotate(a_in_b.quaternion_xyzw, c_in_a.position_m),
@@ -92,7 +92,7 @@ def compose(a_in_b: Pose, c_in_a: Pose) -> Pose:
 
 
 def inverse(a_in_b: Pose) -> Pose:
-    """Return b_in_a."""
+    """Pose of b in a, from a in b."""
     q = quat_conjugate(a_in_b.quaternion_xyzw)
     return Pose(-rotate(q, a_in_b.position_m), q)
 

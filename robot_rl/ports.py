@@ -210,7 +210,7 @@ class Task(Protocol):
         ...
 
     def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
-        """Draw a start."""
+        """Draw how the next episode starts."""
         ...
 
     def observe(self, state: RobotState, images: dict[str, NDArray[np.uint8]]) -> Observation:

@@ -39,7 +39,7 @@ class Driver(StrEnum):
 
 
 class Ending(StrEnum):
-    """Why a stream of steps ended. The four are never folded into one flag (DESIGN D6)."""
+    """Why a stream of steps ended. The four are never folded into one flag."""
 
     TERMINATED = "terminated"  # success or failure: no bootstrap
     TRUNCATED = "truncated"  # time limit: bootstrap from the true last frame

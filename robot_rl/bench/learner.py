@@ -168,7 +168,7 @@ def flops_per_update(algo: HilSerl) -> float:
 
 
 def _encoder_flops(algo: HilSerl) -> tuple[float, float]:
-    """Of one sample's images: (one look, what a gradient step needs).
+    """Operations for the images of one sample: (one look, what a gradient step needs).
 
     s forward and backward, s' through the fast and the slow encoder; a frozen trunk looks at each
     picture once per draw, or, without shifts, once and for all.

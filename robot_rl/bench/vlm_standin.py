@@ -53,7 +53,7 @@ _AS_SENT = VlmConfig().image_px, VlmConfig().jpeg_quality  # so that one `Knows`
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Of one picture; progress in [0, 1]."""
+    """What one picture really shows; progress in [0, 1]."""
 
     success: bool
     progress: float
@@ -305,7 +305,7 @@ class StandIn:
         return {"yes": share, "no": 1.0 - share}
 
     def _numbers(self, clips: Sequence[NDArray[np.uint8]], fault: str) -> dict[str, Any]:
-        """Of every head; of a picture that nobody knows, null."""
+        """The answer of every head; null for a picture that nobody knows."""
         truths = [[self._truth(encoded(frame, *_AS_SENT)) for frame in clip] for clip in clips]
         last = [clip[-1] for clip in truths]
         parts: dict[str, Any] = dict.fromkeys(part for part, _ in FIELDS.values())

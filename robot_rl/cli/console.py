@@ -24,7 +24,7 @@ ssh -L 8080:127.0.0.1:8080 robot-pc          from another machine; then open the
 
 
 def run(argv: Sequence[str]) -> int:
-    """Serve until Ctrl-C."""
+    """Serve the page until Ctrl-C is pressed."""
     return serve_page(Parser("console", TEXT, EXAMPLES), argv)
 
 

@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _phi(args: Any) -> Any:
-    """Who judges."""
+    """The critic or progress model that judges the steps."""
     if args.progress is not None:
         return engine("robot_rl.reward.progress.critic:phi_of_model")(
             args.progress, Experiment.load(args.run).spec

@@ -22,5 +22,5 @@ ssh -L 8090:127.0.0.1:8090 robot-pc          from another machine, with --port 8
 
 
 def run(argv: Sequence[str]) -> int:
-    """Serve until Ctrl-C."""
+    """Serve the review page until Ctrl-C is pressed."""
     return serve_page(Parser("review", TEXT, EXAMPLES), argv, page="review")

@@ -99,7 +99,7 @@ SHOWN = 24  # episodes on the page; what is wrong comes first
 
 
 def run(argv: Sequence[str]) -> int:
-    """Do one of them; return 0."""
+    """Run one subcommand, such as `train` or `eval`; return the exit status."""
     if not argv or argv[0] in ("-h", "--help"):
         Parser("reward", TEXT, EXAMPLES).read(["--help"])
     if argv[0] not in VERBS:
@@ -351,7 +351,7 @@ def _parser(what: str, text: str, examples: str, several: bool = True) -> Parser
 
 
 def _config(parser: Parser, target: str, args: Any, names: Sequence[str]) -> Any:
-    """Of a kind of `robot_rl.reward`, from the arguments of these names."""
+    """The config of a kind of reward model, from the arguments with these names."""
     try:
         return engine(f"robot_rl.reward.{target}")(**{n: getattr(args, n) for n in names})
     except ValueError as error:

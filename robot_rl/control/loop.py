@@ -412,7 +412,7 @@ class _Episode:
         return verdict.reason if self._held >= ticks else ""
 
     def _action(self, pending: _Pending, verdict: Verdict | None) -> NDArray[np.float32]:
-        """The action that was really sent: what the critic learns from (DESIGN D2)."""
+        """The action that was really sent: what the critic learns from."""
         asked = pending.decision.action
         if verdict is None:
             return np.zeros_like(asked)

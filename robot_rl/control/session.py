@@ -86,7 +86,7 @@ class SessionLoop(Protocol):
 
     @property
     def policy(self) -> Policy:
-        """Who drives."""
+        """The policy that drives when nobody else does."""
         ...
 
     def run_episode(self, start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
@@ -102,7 +102,7 @@ class SessionStore(Protocol):
         ...
 
     def set_meta(self, key: str, value: Any) -> None:
-        """Keep a value."""
+        """Keep a JSON value under a key, across restarts."""
         ...
 
     def episode_summaries(self, run: str, actor: str) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-"""How driving changes hands: the phases as a transition table, debounce and ramp (DESIGN D8).
+"""How driving changes hands: the phases as a transition table, debounce and ramp.
 
     policy -> takeover -> human -> release -> policy
 

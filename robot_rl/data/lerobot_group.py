@@ -55,7 +55,7 @@ class FileGroup:
         self._videos = {key: self._video(key) for key in image_keys(layout.spec)}
 
     def add(self, piece: Piece) -> None:
-        """Append one episode."""
+        """Append one episode to the files of the group."""
         columns = self._columns(piece)
         stats = {k: vector_stats(v) for k, v in columns.items() if isinstance(v, np.ndarray)}
         row = self._row(piece)

@@ -37,7 +37,7 @@ def vector_stats(values: NDArray[Any]) -> Stats:
 
 
 def image_stats(images: Sequence[Image]) -> Stats:
-    """Of pictures [H, W, 3]; exact, from how often each of the 256 values occurs."""
+    """Statistics of pictures [H, W, 3]; exact, from how often each of the 256 values occurs."""
     picked = np.unique(np.linspace(0, len(images) - 1, min(len(images), IMAGES)).round())
     counts = np.zeros((3, 256))
     for index in picked.astype(int):
@@ -49,7 +49,7 @@ def image_stats(images: Sequence[Image]) -> Stats:
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> Stats:
-    """Of one feature over all episodes."""
+    """Statistics of one feature over all episodes, from those of each episode."""
     table = {k: np.array([p[k] for p in parts], np.float64) for k in parts[0]}
     counts = table["count"][:, 0]
     weights = (counts / counts.sum()).reshape(-1, *[1] * (table["mean"].ndim - 1))

@@ -61,7 +61,7 @@ class Adam:
             )
 
     def counts(self) -> dict[str, Tensor]:
-        """Both counts as metrics."""
+        """How many steps were skipped, in all and the newest in a row, as metrics."""
         return {
             "optimizer/skipped": self.skipped.clone(),
             "optimizer/bad_in_a_row": self.bad_in_a_row.clone(),

@@ -41,7 +41,7 @@ Allocate = Callable[[str, tuple[int, ...], str], Frames]
 
 
 def in_memory(_key: str, shape: tuple[int, ...], dtype: str) -> Frames:
-    """Zeros in memory."""
+    """A buffer of zeros in memory."""
     return np.zeros(shape, dtype)
 
 

@@ -490,7 +490,7 @@ class Learner:
         self._logged_s = self._clock.now_s()
 
     def _diagnose(self) -> Symptoms:
-        """What `diagnostics` judges."""
+        """The figures that `diagnostics` judges."""
         driving = self.replay.weights_version
         newer_s = (s for version, s in self._publications if version > driving)
         return Symptoms(

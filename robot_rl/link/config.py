@@ -44,7 +44,7 @@ class LinkConfig:
 
     @property
     def endpoint(self) -> str:
-        """ZeroMQ address."""
+        """The ZeroMQ address that this side binds or connects to."""
         return f"tcp://{self.host}:{self.port}"
 
     @property

@@ -104,7 +104,7 @@ class FlowNet(ObservationNet):
 
     @property
     def condition_size(self) -> int:
-        """C."""
+        """Numbers that the velocity sees of an observation, C."""
         return self.bottleneck.sizes[-1] // 2 if self.bottleneck else self.feature_size
 
     def code(self, features: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -79,7 +79,7 @@ class NoiseNet(ActorNet):
     def init(
         self, generator: torch.Generator, std: float = 1.0, last_scale: float = 0.01
     ) -> dict[str, Tensor]:
-        """As `ActorNet.init`."""
+        """Fresh tensors as `ActorNet.init` makes them, and the share."""
         return super().init(generator, std, last_scale) | {"share": torch.zeros(())}
 
     def executed(self, batch: Executed) -> NDArray[np.float32]:

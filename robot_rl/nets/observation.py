@@ -106,7 +106,7 @@ class ObservationNet:
 
     @property
     def feature_size(self) -> int:
-        """F."""
+        """Numbers in a feature vector, F."""
         return self.state_size + (self.encoder.size if self.encoder else 0)
 
     @property

@@ -88,21 +88,21 @@ class Either:
 
     @property
     def held(self) -> frozenset[str]:
-        """Of the person's device."""
+        """Words of the buttons that the person holds down."""
         return self.person.held
 
     @property
     def problem(self) -> str:
-        """Of the person's device."""
+        """Why the person's device does not drive; "" when it may."""
         return self.person.problem
 
     @property
     def present(self) -> bool:
-        """Of the person's device."""
+        """Whether somebody has the person's device in their hand."""
         return self.person.present
 
     def begin_episode(self, seed: int, purpose: str) -> None:
-        """For both."""
+        """Begin an episode of the script and of the person's device."""
         self.person.begin_episode(seed, purpose)
         self.script.begin_episode(seed, purpose)
 

@@ -67,7 +67,7 @@ class NoOperator:
         """Nothing to forget."""
 
     def poll(self, state: RobotState) -> OperatorInput:
-        """Hands off."""
+        """Hands off: nobody drives."""
         return OperatorInput(False, self._still, stamp_s=state.stamp_s)
 
 

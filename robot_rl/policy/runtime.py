@@ -123,7 +123,7 @@ class PolicyRuntime:
         return "" if self._base is None else self._base.ready()
 
     def close(self) -> None:
-        """End what runs beside."""
+        """Close the schedule of the base policy, if there is one."""
         if self._base is not None:
             self._base.close()
 

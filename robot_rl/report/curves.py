@@ -40,7 +40,7 @@ class LearningCurve:
 
 
 def learning_curve(folders: Sequence[Path]) -> LearningCurve | None:
-    """Of the runs that practised; None when none of them did.
+    """The learning curve of the runs that practised; None when none of them did.
 
     An episode counts as a success when it succeeded and nobody took over.
     """

@@ -151,7 +151,7 @@ class Dashboard:
         return " | ".join(shown)
 
     def render(self) -> RenderableType:
-        """The panel."""
+        """The panel with the newest figures."""
         from rich.console import Group
         from rich.panel import Panel
         from rich.progress_bar import ProgressBar

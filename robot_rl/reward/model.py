@@ -51,7 +51,7 @@ class Stored:
 
     @property
     def author(self) -> str:
-        """Of its labels."""
+        """Author of the labels that this model writes, with its version."""
         return f"{self.kind}-{self.version}"
 
     @classmethod

@@ -76,7 +76,7 @@ def drum(start_m: Vec3, end_m: Vec3, radius_m: float, look: str) -> Cover:
 
 
 def box(half_m: Vec3, centre_m: Vec3, look: str) -> Cover:
-    """A box."""
+    """A cover in the shape of a box."""
     return Cover("box", centre_m, half_m, 0.0, look)
 
 

@@ -38,7 +38,7 @@ class NodeDiagnostics:
         return self._sources.setdefault(name, Freshness())
 
     def set(self, name: str, value: object) -> None:
-        """Show `name: value`."""
+        """Show `name: value` in the next message."""
         self._values[name] = value
 
     def warn(self, text: str) -> None:

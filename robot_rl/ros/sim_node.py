@@ -86,7 +86,7 @@ class SimNode:
     # --- time ------------------------------------------------------------------------------------
 
     def now_s(self) -> float:
-        """Run time."""
+        """Seconds on the run's clock."""
         return self._origin_s + self.robot.now_s()
 
     # --- commands --------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def serve_run(run_dir: Path, host: str, port: int, started: Callable[[Any], None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point."""
+    """Serve the page of a run, as the process that `robot-rl up` starts."""
     run_dir = Path((sys.argv[1:] if argv is None else argv)[0])
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # the server ends by itself at SIGTERM, then sends it on: what is left to do is done on the way

@@ -161,7 +161,7 @@ class Experiment:
 
     @cached_property
     def spec(self) -> Spec:
-        """Of the rows of this run: the task's, and what the base adds to each frame."""
+        """The spec of this run's rows: the task's, and what the base adds to each frame."""
         spec = self.task.spec
         if self.planner is None:
             return spec

@@ -15,7 +15,7 @@ from robot_rl.run.experiment import Experiment
 
 
 def sim(args: Sequence[str] | None = None) -> int:
-    """The simulated arm."""
+    """Run the simulated arm."""
     return run_node("sim", _sim, args)
 
 
@@ -25,14 +25,14 @@ def gate(args: Sequence[str] | None = None) -> int:
 
 
 def watchdog(args: Sequence[str] | None = None) -> int:
-    """Watches the gate."""
+    """Run the process that stops the controller when the gate is silent."""
     from robot_rl.ros.watchdog_node import run_watchdog
 
     return run_node("watchdog", run_watchdog, args)
 
 
 def operator(args: Sequence[str] | None = None) -> int:
-    """The person's device."""
+    """Run the process that passes on the person's device."""
     return run_node("operator", _operator, args)
 
 

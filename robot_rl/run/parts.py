@@ -156,7 +156,7 @@ class Discard:
     """`Metrics` that nobody keeps."""
 
     def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
-        """Drop."""
+        """Drop the line."""
 
 
 def forget(_rows: list[Row]) -> None:

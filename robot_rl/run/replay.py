@@ -60,7 +60,7 @@ class Ruler:
 
     @property
     def unit(self) -> str:
-        """Of what `apart` returns; "" = units of the observation."""
+        """The unit of what `apart` returns; "" means units of the observation."""
         return "mm" if self.entry else ""
 
     def apart(self, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
@@ -291,7 +291,7 @@ class _Nobody(Policy):
 
     @property
     def version(self) -> int:
-        """None."""
+        """-1: there are no weights."""
         return -1
 
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:

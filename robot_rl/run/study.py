@@ -201,7 +201,9 @@ def study(
     folder.mkdir(parents=True, exist_ok=True)
 
     def ready(name: str, seed: int) -> bool:
-        return not VARIANTS[name].before or is_done(folder, VARIANTS[name].before, seed)
+        before = VARIANTS[name].before
+        ended = all(entry[1:3] != (before, seed) for entry in running)  # it writes after eval.json
+        return not before or (ended and is_done(folder, before, seed))
 
     while todo or running:
         while len(running) < jobs and (now := next((t for t in todo if ready(*t)), None)):

@@ -110,7 +110,7 @@ class WatchedClock:
         self._robot, self._gate = robot, gate
 
     def now_s(self) -> float:
-        """Simulated seconds."""
+        """Seconds on the simulator's clock."""
         return self._robot.now_s()
 
     def sleep_until_s(self, deadline_s: float) -> None:

@@ -32,7 +32,7 @@ class Annotator(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Somebody else drove."""
+        """Drop what was planned: somebody else drove."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 `flatten` turns a `Row` into a `FlatRow` of plain values, `restore` is its strict inverse. The
 identity (`key`) of a row is what makes delivery exactly-once: it names the row on every machine,
-whatever the order in which rows arrive (DESIGN D3).
+whatever the order in which rows arrive.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class SceneLog:
         self._waiting.append(row.tobytes())
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the scenes that wait."""
         if self._path is None or not self._waiting:
             return
         rows = b"".join(self._waiting.popleft() for _ in range(len(self._waiting)))

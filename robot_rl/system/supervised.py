@@ -8,7 +8,7 @@ SUPERVISOR_PID = "ROBOT_RL_SUPERVISOR_PID"  # environment variable that the supe
 
 
 def supervisor_pid() -> int | None:
-    """Of whoever supervises this process; None = it was started by hand."""
+    """Process id of whoever supervises this process; None = it was started by hand."""
     said = os.environ.get(SUPERVISOR_PID, "")
     return int(said) if said.isdigit() else None
 

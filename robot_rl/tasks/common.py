@@ -216,7 +216,7 @@ class SimTask(ABC):
 
     @abstractmethod
     def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
-        """Draw a start."""
+        """Draw how the next episode starts."""
 
     @abstractmethod
     def success(self, state: RobotState) -> bool:

@@ -63,11 +63,11 @@ class LiftTask(SimTask):
 
     @property
     def gripper_start_m(self) -> float:
-        """Open."""
+        """The gripper begins open."""
         return self.spec.pose_action.gripper_open_m
 
     def parts(self) -> tuple[Part, ...]:
-        """The cube."""
+        """A cube that can be grasped."""
         half = self.cube_m / 2
         cube = Primitive("box", (half, half, half), material="orange")
         return (Part("cube", "free", (cube,), self.cube_kg, self.cube_friction),)

@@ -248,7 +248,7 @@ def test_a_store_of_another_task_is_refused(peg: Path, tmp_path: Path) -> None:
 
 def test_a_task_without_a_simulated_arm_is_refused(tmp_path: Path) -> None:
     words = ["experiment=gym", "task.env_id=Pendulum-v1", f"run_dir={tmp_path / 'gym'}"]
-    with pytest.raises(ConfigError, match="'Pendulum-v1' cannot be replayed"):
+    with pytest.raises(ConfigError, match="'Pendulum-v1' has no simulated arm"):
         replay(Experiment.compose(words).save())
 
 

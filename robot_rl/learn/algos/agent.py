@@ -230,11 +230,11 @@ class Agent(Trained[ActorNet]):
         return self._tensor(self.net.executed(batch))
 
     def reward(self, batch: Batch) -> Tensor:
-        """r [B]."""
+        """Rewards r [B] that the critics learn from."""
         return self._tensor(batch.reward)
 
     def mask(self, batch: Batch) -> Tensor:
-        """m [B]."""
+        """m [B], 0 after a terminal step and 1 elsewhere."""
         return self._tensor(batch.mask)
 
     def see(self, batch: Transitions) -> Transitions:

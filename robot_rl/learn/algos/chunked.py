@@ -38,7 +38,7 @@ from robot_rl.types import Observation
 @register("algo", "chunked")
 @dataclass(frozen=True, kw_only=True)
 class ChunkedConfig(SmallSparse, ActorCriticConfig):
-    """A chunk."""
+    """How many actions are decided at once."""
 
     chunk: int = 4  # h, as long as what is carried out; Q-chunking: 5
 
@@ -79,7 +79,7 @@ class Chunked(ActorCritic):
 
 @dataclass(frozen=True, kw_only=True)
 class OnBaseConfig(ChunkedConfig):
-    """Of a head on a base: how soon it decides."""
+    """Keys of a head on a base policy: how soon it decides instead of the base."""
 
     ramp_updates: int = 2000  # until the head decides always and the base alone never
 

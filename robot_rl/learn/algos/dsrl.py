@@ -86,7 +86,7 @@ class Dsrl(Steer):
         return metrics | {"noise/error_ratio": self.error_ratio.clone()}
 
     def penalty(self, decision: Tensor) -> Tensor | float:
-        """The hinge."""
+        """GR-RL's hinge on noise beyond `hinge_from`; 0 without a weight."""
         config = self.config
         if not config.hinge_weight:
             return 0.0

@@ -52,7 +52,7 @@ class Expo(Pick):
     """`Pick`, with a policy that edits."""
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Of the edit of the base's first sample that the critics like best."""
+        """SAC's loss of an edit of the base's first sample: (loss, log_prob [B], metrics)."""
         now = batch.now
         with torch.no_grad():
             plain = self.net.base_chunk(now.base, self.actor)

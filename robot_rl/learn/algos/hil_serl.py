@@ -35,7 +35,7 @@ from robot_rl.types import Observation
 @register("algo", "hil_serl")
 @dataclass(frozen=True, kw_only=True)
 class HilSerlConfig(ActorCriticConfig):
-    """HIL-SERL's numbers."""
+    """HIL-SERL's numbers where `ActorCriticConfig` has none."""
 
     gripper_penalty: float = 0.02  # charged per reversal
     gripper_epsilon: float = 0.0  # HIL-SERL: exploration of the gripper comes from the person
@@ -58,7 +58,7 @@ class HilSerl(ActorCritic):
     learned_with_critics = ("encoder", "gripper")
 
     def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
-        """Of the pose, and of the gripper's command."""
+        """The loss of the pose critics plus that of the gripper critic; and their metrics."""
         loss, metrics = super().critic_loss(batch)
         if self.net.gripper is None:
             return loss, metrics

@@ -62,7 +62,7 @@ class OnFlowConfig(OnBaseConfig):
 
     @property
     def opened(self) -> FlowBase:
-        """The base."""
+        """The base that `on` or `running` has brought."""
         assert self.flow is not None, "OnFlowConfig.on has not been called"
         return self.flow
 

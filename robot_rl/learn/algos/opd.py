@@ -26,7 +26,7 @@ from robot_rl.spec import BASE_ACTION, Spec
 @register("algo", "opd")
 @dataclass(frozen=True, kw_only=True)
 class OpdConfig(BcConfig):
-    """As `bc`."""
+    """The keys of `bc`; a base has to be given."""
 
     def __post_init__(self) -> None:
         """Check ranges."""

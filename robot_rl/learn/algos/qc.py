@@ -30,7 +30,7 @@ from robot_rl.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class PickConfig(OnFlowConfig):
-    """Among how many."""
+    """From how many samples of the base a chunk is chosen."""
 
     candidates: int = 8  # N; PA-RL and Q-chunking: 32, EXPO: 8
 
@@ -65,7 +65,7 @@ class PickConfig(OnFlowConfig):
 @register("algo", "qc")
 @dataclass(frozen=True, kw_only=True)
 class QcConfig(PickConfig):
-    """Best of N."""
+    """Best of N, with the numbers of `PickConfig`."""
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> Qc:
         """A fresh learner."""
@@ -89,7 +89,7 @@ class Pick(OnFlow):
         self.actor["critic"] = self.critic
 
     def next_action(self, moment: Moment) -> Tensor:
-        """c(s')."""
+        """c(s'), the chunk that would be chosen in s'."""
         return self.net.pick(
             moment.features, moment.base, self.actor, greedy=True, generator=self.generator
         )
@@ -104,7 +104,7 @@ class Qc(Pick):
     """There is no policy to learn: the base proposes."""
 
     def actor_step(self, batch: Transitions) -> dict[str, Tensor]:
-        """Nothing."""
+        """Return no metrics: there is no policy to improve."""
         return {}
 
 
@@ -180,5 +180,5 @@ class PickNet(FlowHead):
         deterministic: bool,
         generator: torch.Generator | None,
     ) -> Tensor:
-        """As `pick`."""
+        """The chosen chunk [B, h A]; see `pick`."""
         return self.pick(features, base, tensors, greedy=deterministic, generator=generator)

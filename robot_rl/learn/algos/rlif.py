@@ -51,5 +51,5 @@ class Rlif(HilSerl):
         return -self.config.takeover_penalty * self._tensor(batch.before_takeover)
 
     def mask(self, batch: Batch) -> Tensor:
-        """Ones [B]."""
+        """Ones [B]: every episode goes on, whatever ended it."""
         return torch.ones_like(self._tensor(batch.mask))

@@ -76,7 +76,7 @@ class Steer(OnFlow):
         return 0.0
 
     def actor_step(self, batch: Transitions) -> dict[str, Tensor]:
-        """The guides first."""
+        """One step of the policy, after `guide_steps` of the guides."""
         loss = torch.zeros(())
         for _ in range(self.config.guide_steps):
             decision = self.blind(len(batch.reward))

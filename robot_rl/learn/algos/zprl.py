@@ -66,7 +66,7 @@ class Zprl(Steer):
     """`Steer`, by the code."""
 
     def blind(self, count: int) -> Tensor:
-        """Uniform shifts."""
+        """Shifts that are drawn uniformly."""
         shape = (count, self.net.decision_size)
         drawn = 2.0 * torch.rand(shape, generator=self.generator) - 1.0
         return drawn.clamp(-1.0, 1.0).to(self.device)

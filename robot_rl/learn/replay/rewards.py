@@ -93,7 +93,7 @@ class Rewards:
         return touched
 
     def add_up(self, episode: Episode) -> None:
-        """Returns to go."""
+        """Write the return to go of every row."""
         rest = 0.0
         for number in sorted(episode.steps, reverse=True):
             slot = episode.steps[number]

@@ -66,7 +66,7 @@ class Frames:
         return slot
 
     def take(self, slots: NDArray[np.int64]) -> Observation:
-        """Observations [B, ...]."""
+        """Observations of some rows, each entry [B, ...]."""
         return {k: v.take(slots, 0) for k, v in self.columns.items()}
 
 

@@ -18,7 +18,7 @@ AT_ONCE_STEPS = 3  # a reward that ends an episode this early was there before a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeCounts:
-    """Of the newest `RECENT_EPISODES` episodes that are over and still in the replay: how many ...
+    """How many of the newest `RECENT_EPISODES` episodes that are over and still in the replay ...
 
     labelled: have a reward label at all; rewarded: succeeded, or got a reward above 0; at_once:
     were over with a reward within `AT_ONCE_STEPS`; truncated: met the time limit unrewarded;

@@ -94,5 +94,5 @@ class SlotSet:
             self._where[slot] = -1
 
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """With replacement: int64 [count]."""
+        """Draw slots with replacement: int64 [count]."""
         return self._items[rng.integers(0, self.size, count)]

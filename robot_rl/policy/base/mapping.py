@@ -18,7 +18,7 @@ PROMPT = "prompt"  # what the source of an input is called when it is the instru
 
 @dataclass(frozen=True, kw_only=True)
 class SlowConfig:
-    """Of a base that is asked beside the loop: how its chunks are used."""
+    """How the chunks of a base are used that is asked beside the loop."""
 
     execute: int = 8  # ticks until a newer chunk is asked for
     ahead: int = 1  # actions recorded with each frame
@@ -32,7 +32,7 @@ class SlowConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteConfig(SlowConfig):
-    """Of a base in another process: where it is."""
+    """Where a base is that runs in another process."""
 
     host: str = "127.0.0.1"
     port: int = 0  # 0 = the protocol's own
@@ -74,7 +74,7 @@ class ForeignConfig(SlowConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignServerConfig(RemoteConfig, ForeignConfig):
-    """Of somebody else's policy behind somebody else's server."""
+    """Keys of a policy that somebody else has trained, behind its own server."""
 
 
 class Inputs:

@@ -45,7 +45,7 @@ class _OwnBase(ABC):
 
 
 class FlowBase(_OwnBase):
-    """On `nets.flow`."""
+    """A base policy that samples chunks by flow matching (`nets.flow`)."""
 
     net: FlowNet
 

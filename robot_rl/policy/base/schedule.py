@@ -58,7 +58,7 @@ class Planner(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """Somebody else drives."""
+        """Drop the plan: somebody else drives now."""
         ...
 
     def look(self, observation: Observation) -> Observation:
@@ -66,7 +66,7 @@ class Planner(Protocol):
         ...
 
     def close(self) -> None:
-        """End what runs beside."""
+        """End the thread or the connection that the schedule keeps, if it has one."""
         ...
 
 
@@ -303,7 +303,7 @@ class AsyncSchedule:
         self._plan = _Plan(chunk, self._asked_tick, self._choice)
 
     def _action(self, tick: int) -> Chunk | None:
-        """Of the newest plan, on its way there from the one before."""
+        """What the newest plan says for a tick, blended with the plan before; None without one."""
         new = self._plan.at(tick) if self._plan is not None else None
         old = self._old.at(tick) if self._old is not None else None
         if new is None or old is None or tick - self._since >= self._blend:

@@ -248,7 +248,7 @@ def _has_truth(episodes: Sequence[Reel]) -> bool:
 
 
 def _with_truth(model: PreferenceModel, episodes: Sequence[Reel]) -> PreferenceModel:
-    """With figures against the simulator's progress, which was not learned from."""
+    """The model with figures against the simulator's progress, which it did not learn from."""
     curves = [(model.curve(e.observation), e.progress) for e in episodes]
     voc, count = mean_known([spearman(c, p) for c, p in curves])
     ends = [(c[-1], p[-1]) for c, p in curves if np.isfinite(p[-1])]

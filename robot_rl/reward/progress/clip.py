@@ -76,7 +76,7 @@ class ClipModel(Stored):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The camera."""
+        """Entry of the observation that is looked at: one camera."""
         return tuple(self.inputs)
 
     @cached_property

@@ -142,7 +142,7 @@ class Past:
         return (self.features[at], self.phi[at]) if self.phi else (None, 0.0)
 
     def add(self, features: Tensor, phi: float, gap: int) -> None:
-        """The newest frame."""
+        """Remember the newest frame."""
         self.features.append(features)
         self.phi.append(phi)
         del self.features[: -gap or None], self.phi[: -gap or None]

@@ -140,7 +140,7 @@ def _pictures(
     rng: np.random.Generator,
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
-    """Of each (episode, frame), changed; some with a patch."""
+    """The pictures of each (episode, frame), changed in brightness; some with a patch."""
     change = SuccessConfig(encoder=config.encoder, brightness=config.brightness)
     images = {k: changed(drawn, k, change, generator) for k in net.keys}
     for picture in (v[i] for v in images.values() for i in range(round(config.covered * len(v)))):
@@ -288,7 +288,7 @@ def strips(model: ProgressModel, episodes: Sequence[Footage], count: int) -> lis
 def _order_figures(
     good: Sequence[tuple[NDArray[np.float64], Footage]], control_hz: float
 ) -> dict[str, Any]:
-    """Of successes, up to the first moment that shows it."""
+    """How well the order of frames is kept in successes, up to the first moment that shows it."""
     ways = [c[: way_length(e) + 1] for c, e in good]
     voc, count = mean_known([spearman(c, np.arange(len(c))) for c in ways])
     right = {

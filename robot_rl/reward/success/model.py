@@ -39,7 +39,7 @@ class SuccessModel(ScoreModel):
 
     @torch.no_grad()
     def logit(self, observation: Observation) -> float:
-        """Of one observation."""
+        """How sure the model is of success in one observation, as a logit."""
         images = {k: observation[k][None] for k in self.net.keys}
         return float(self.net(images, self.tensors))
 

@@ -242,7 +242,7 @@ class FitSchedule(Protocol):
 
     @property
     def updates(self) -> int:
-        """Gradient steps."""
+        """Gradient steps in all."""
         ...
 
     @property
@@ -252,7 +252,7 @@ class FitSchedule(Protocol):
 
     @property
     def weight_decay(self) -> float:
-        """Of AdamW."""
+        """Weight decay of AdamW."""
         ...
 
 
@@ -331,7 +331,7 @@ def judge(model: SuccessModel, episodes: Sequence[Footage]) -> dict[str, Any]:
 def deceive(
     model: SuccessModel, episodes: Sequence[Footage], emptied: Sequence[Footage] = ()
 ) -> dict[str, float]:
-    """For each of `HACKS`: share of the episodes that it makes look like a success.
+    """Share of the episodes that each of `HACKS` makes look like a success.
 
     Only frames that show none are changed, of every camera alike. emptied: successes drawn again
     without their objects (`reward.success.staged`).
@@ -411,7 +411,7 @@ HACKS: dict[str, Callable[[Pictures], Pictures]] = {
 
 @torch.no_grad()
 def logits(model: SuccessModel, episode: Footage) -> NDArray[np.float64]:
-    """Of every frame of an episode, [T]."""
+    """The logit of every frame of an episode, [T]."""
     return model.net(episode.images, model.tensors)[:, 0].double().numpy()
 
 

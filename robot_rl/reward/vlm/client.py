@@ -131,7 +131,7 @@ class VlmClient:
                 self._running = None
 
     def author(self, kind: QuestionKind) -> str:
-        """Of the labels that its answers make: MODEL PROMPT@HASH."""
+        """Author of the labels that answers to such a question make: MODEL PROMPT@HASH."""
         return f"{self._config.model} {self._wire.prompt_id(kind)}"
 
     @property

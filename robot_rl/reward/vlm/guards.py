@@ -148,7 +148,7 @@ class Cache:
             return None
 
     def put(self, key: bytes, value: float, sure: float | None, text: str) -> None:
-        """Keep one."""
+        """Keep one answer under its key."""
         row = (key, value, sure, text, time.time_ns())
         try:
             with self._lock:

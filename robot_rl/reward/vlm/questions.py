@@ -151,7 +151,7 @@ class Answer:
 
     @property
     def author(self) -> str:
-        """Of the label that is made of it."""
+        """Author of the label that is made of this answer."""
         return f"{self.model} {self.prompt}"
 
 
@@ -379,7 +379,7 @@ def _number(reply: Reply) -> ParsedReply:
 
 
 def _logprob(token: Mapping[str, Any]) -> float:
-    """Of a token. Raises ValueError when it is not one."""
+    """The log probability of a token. Raises ValueError when it has none."""
     value = token["logprob"]
     if type(value) not in (int, float) or not math.isfinite(value) or value > TOLERANCE:
         raise ValueError(f"log-probability {value!r}")
