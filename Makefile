@@ -20,7 +20,10 @@ demo: setup ## teach a simulated arm to insert a peg, through ROS 2 and ZeroMQ, 
 
 test: setup ## all tests that fit a laptop
 	@.ci/browser
-	@$(PY) -m pytest -q -m "not slow"
+	@failed=0; \
+	$(PY) -m pytest -q -m "not slow and not alone" -n 2 --dist loadfile || failed=1; \
+	$(PY) -m pytest -q -m "not slow and alone" || failed=1; \
+	exit $$failed
 
 check: setup ## lint, format, types, and every experiment's configuration
 	@.venv/bin/ruff check .

@@ -17,7 +17,9 @@ export function show(name, seen_size, parent) { // seen_size: [width, height] of
   const worker = new Worker("/static/video_worker.js", { type: "module", name });
   worker.postMessage({ canvas, path: `/ws/video/${encodeURIComponent(name)}` }, [canvas]);
   worker.onmessage = ({ data }) => {
-    if (!seen.drawn && seen_size) note.textContent = compare(data, seen_size);
+    const size = `${data.width}x${data.height}`; // a camera that is started again may have another
+    if (seen_size && size !== seen.size) note.textContent = compare(data, seen_size);
+    seen.size = size;
     seen.taken = data.taken - performance.timeOrigin;
     seen.frozen = data.frozen;
     seen.drawn += 1;
