@@ -32,23 +32,6 @@ def wilson(successes: int, episodes: int, z: float = Z95) -> tuple[float, float]
     return low, 1.0 if successes == episodes else min(1.0, centre + half)
 
 
-def interquartile_mean(values: Sequence[float]) -> float:
-    """Mean of the middle half, fractional weights at its edges (Agarwal et al., 2021, section 4.3).
-
-    Robust to a lucky or a broken seed, and less noisy than the median.
-
-    Raises:
-        ValueError: no values.
-    """
-    data = np.sort(np.asarray(values, np.float64))
-    if not data.size:
-        raise ValueError("expected at least one value, got none")
-    # sample i covers [i/n, (i+1)/n] of the distribution; keep its overlap with [1/4, 3/4]
-    edges = np.arange(data.size + 1) / data.size
-    weights = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
-    return float(data @ weights / weights.sum())
-
-
 def rolling_mean(values: Sequence[float] | np.ndarray, window: int) -> np.ndarray:
     """Mean over the last `window` values at each index; shorter at the start. float64 [N]."""
     data = np.asarray(values, np.float64)

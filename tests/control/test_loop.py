@@ -11,7 +11,6 @@ from robot_rl.control.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS, ControlLo
 from robot_rl.geometry import pose
 from robot_rl.ports import OperatorInput
 from robot_rl.store.labels import review
-from robot_rl.system.clock import ManualClock
 from robot_rl.types import (
     Command,
     Driver,
@@ -25,6 +24,7 @@ from robot_rl.types import (
     Step,
     Verdict,
 )
+from tests.support.clock import ManualClock
 from tests.support.fakes import TASK, FakeGate, FakeOperator, make_loop, start
 
 SIZE = TASK.spec.action.size

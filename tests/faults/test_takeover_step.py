@@ -30,8 +30,8 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import LEASE, make_rig
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
-from robot_rl.system.clock import ManualClock
 from robot_rl.types import Command, Outcome, Pose, RobotState
+from tests.support.clock import ManualClock
 
 ARMS = {"lag": {"spread": 4000, "full": 6000}, "mujoco": {"spread": 200, "full": 200}}
 """arm -> how actions are drawn -> takeovers. full: each axis at an end; spread: over its range."""

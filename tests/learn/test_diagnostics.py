@@ -18,8 +18,8 @@ from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.replay import Batch, EpisodeCounts, Replay, ReplaySummary
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.spec import TensorSpec
-from robot_rl.system.clock import ManualClock
 from robot_rl.types import Driver, Step
+from tests.support.clock import ManualClock
 from tests.support.point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 COUNTS = EpisodeCounts(episodes=20, labelled=20, rewarded=15, truncated=5, toggled=12)

@@ -16,8 +16,8 @@ from robot_rl.learn import ranks
 from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.metrics import MetricSink
-from robot_rl.system.clock import ManualClock
 from robot_rl.types import Driver
+from tests.support.clock import ManualClock
 from tests.support.point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 ALGO = HilSerlConfig(hidden=(16, 16), batch_size=16, critics=3)

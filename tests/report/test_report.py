@@ -43,12 +43,6 @@ def test_wilson_refuses_nonsense_and_knows_nothing_without_episodes() -> None:
         stats.wilson(3, 2)
 
 
-def test_interquartile_mean_ignores_the_outer_quarters() -> None:
-    assert stats.interquartile_mean([0, 1, 2, 100]) == pytest.approx(1.5)
-    assert stats.interquartile_mean([5.0]) == 5.0
-    assert stats.interquartile_mean([1, 2, 3]) == pytest.approx(2.0)
-
-
 def test_rolling_mean_is_the_mean_of_the_last_values() -> None:
     assert stats.rolling_mean([1, 2, 3, 4], 2).tolist() == [1, 1.5, 2.5, 3.5]
 

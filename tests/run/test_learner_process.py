@@ -15,8 +15,8 @@ from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.run import learner as process
 from robot_rl.run.experiment import Experiment, TrainConfig
 from robot_rl.store.store import Store
-from robot_rl.system.clock import ManualClock
 from robot_rl.types import Ending, Label, Row, Step
+from tests.support.clock import ManualClock
 from tests.support.point_mass import SPEC, FakeStore, PointMass, demonstrate
 
 

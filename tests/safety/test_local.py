@@ -11,8 +11,8 @@ from robot_rl.ports import Gate
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
 from robot_rl.safety.states import Mode
-from robot_rl.system.clock import ManualClock
 from robot_rl.types import Command, Driver, Outcome, RobotState, Verdict
+from tests.support.clock import ManualClock
 
 DOWN = (1.0, 0.0, 0.0, 0.0)
 

@@ -11,7 +11,6 @@ from robot_rl.control.arbiter import Arbiter, ArbiterConfig
 from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.ports import Gate, InputDevice, OperatorInput, ResetPlan
 from robot_rl.reward.predicate import PredicateReward
-from robot_rl.system.clock import ManualClock
 from robot_rl.tasks import ReachTask
 from robot_rl.types import (
     Command,
@@ -23,6 +22,7 @@ from robot_rl.types import (
     Row,
     Verdict,
 )
+from tests.support.clock import ManualClock
 
 TASK = ReachTask()
 
