@@ -49,14 +49,15 @@ def run(argv: Sequence[str]) -> int:
         parser.error("give --critic RUN, --progress FOLDER, or --undo")
     if args.drop <= 0.0 or args.ahead < 1:
         parser.error("--drop must be positive and --ahead at least 1")
-    judge, label = (engine(f"robot_rl.reward.progress.critic:{x}") for x in ("judge", "leave_out"))
+    names = ("find_harmful", "leave_out")
+    find, label = (engine(f"robot_rl.reward.progress.critic:{x}") for x in names)
     with engine("robot_rl.store.dataset:open_store")(args.run) as store:
         if args.undo:
             judged = engine("robot_rl.reward.progress.critic:nothing")(store)
         else:
             with ProgressBar("episodes judged") as progress:
                 options: dict[str, Any] = {"drop": args.drop, "ahead": args.ahead}
-                judged = list(judge(store, _phi(args), **options, progress=progress))
+                judged = list(find(store, _phi(args), **options, progress=progress))
             for one in judged[:SHOWN]:
                 say(line(one))
         figures = {"episodes": len(judged), "steps": sum(len(one.harmful) for one in judged)}

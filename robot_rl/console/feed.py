@@ -175,7 +175,7 @@ class Feed:
         deadline_s = time.monotonic()
         while True:
             try:
-                values = await self._look()
+                values = await self._read_values()
             except Exception:  # the page must never go on showing an old word
                 log.exception("telemetry failed")
                 values = DEFECT
@@ -186,7 +186,7 @@ class Feed:
             deadline_s = max(deadline_s + TELEMETRY_S, time.monotonic())
             await asyncio.sleep(deadline_s - time.monotonic())
 
-    async def _look(self) -> dict[str, Any]:
+    async def _read_values(self) -> dict[str, Any]:
         """The robot side's newest words; takes in the run's new figures, if there are any."""
         view: Mapping[str, Any] | None = None
         with suppress(LinkError):

@@ -53,7 +53,7 @@ class GymLoop:
         summary = EpisodeSummary(start.id, start.purpose)
         period_s = 1.0 / self.task.spec.control_hz
         self.policy.begin_episode()
-        observation = self.policy.look(self._observation)
+        observation = self.policy.annotate(self._observation)
         self.record([start, Frame(start.id, 0, 0, observation)])
         for index in itertools.count():
             proposed = self.policy.act(observation, deterministic)
@@ -61,7 +61,7 @@ class GymLoop:
             raw, reward, terminated, truncated, info = self.task.env.step(
                 self.task.env_action(action)
             )
-            observation = self.policy.look(self.task.observe(raw))
+            observation = self.policy.annotate(self.task.observe(raw))
             summary.steps, summary.total_reward = index + 1, summary.total_reward + float(reward)
             if terminated:  # also when the time is up in the same step: the future is worth nothing
                 ending = Ending.TERMINATED

@@ -87,9 +87,9 @@ class Policy(Protocol):
         return ""
 
     def begin_episode(self, deterministic: bool = False) -> None:
-        """Forget the last episode; deterministic: what `look` decides shall be."""
+        """Forget the last episode; deterministic: what `annotate` decides shall be."""
 
-    def look(self, observation: Observation) -> Observation:
+    def annotate(self, observation: Observation) -> Observation:
         """The observation as it is recorded: with what a base policy adds to it. Once per tick."""
         return observation
 
@@ -251,7 +251,7 @@ class _Episode:
         step = 0
         while True:
             state, observation, self._stale = loop.observe()
-            observation = loop.policy.look(observation)
+            observation = loop.policy.annotate(observation)
             frame = Frame(self.start.id, step, int(state.stamp_s * 1e9), observation)
             loop.on_frame(frame, state)
             if loop.policy.problem:

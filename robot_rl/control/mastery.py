@@ -21,7 +21,7 @@ from robot_rl.control.statistics import wilson
 SIMULATED = 20_000  # exams a rate: a tenth of a percent
 
 
-def judge(wins: int, failures: int, target: float, allowed: int) -> bool | None:
+def decide(wins: int, failures: int, target: float, allowed: int) -> bool | None:
     """True = passed, False = failed, None = the exam goes on."""
     if failures > allowed:
         return False

@@ -319,19 +319,21 @@ class Session:
         progress, train = self.progress, self.train
         seed = EXAM_SEED + progress.env_steps  # other starts each time
         self.state = "exam"
-        exam = self.evaluate(None, seed, judge=self._judge)
+        exam = self.evaluate(None, seed, decide=self._decide)
         wins, held = sum(exam.successes), len(exam.successes)
-        progress.mastered = bool(self._judge(exam)) and not self.stopping()
+        progress.mastered = bool(self._decide(exam)) and not self.stopping()
         progress.next_exam = progress.env_steps + train.exam_every_steps
         self.metrics.write(progress.env_steps, {"exam/success": wins / max(held, 1)})
         word = "passed" if progress.mastered else "not passed"
         log.info("exam after %d steps: %d of %d, %s", progress.env_steps, wins, held, word)
 
-    def _judge(self, exam: EvalResult) -> bool | None:
+    def _decide(self, exam: EvalResult) -> bool | None:
         """Whether an exam is passed; None = it goes on."""
         wins = sum(exam.successes)
         failures = len(exam.successes) - wins
-        verdict = mastery.judge(wins, failures, self.train.target_success, self.train.exam_failures)
+        verdict = mastery.decide(
+            wins, failures, self.train.target_success, self.train.exam_failures
+        )
         return False if verdict is None and time.monotonic() > self._end_s else verdict
 
     def evaluate(
@@ -340,7 +342,7 @@ class Session:
         seed: int = EVAL_SEED,
         *,
         deterministic: bool = True,
-        judge: Callable[[EvalResult], bool | None] = lambda _result: None,
+        decide: Callable[[EvalResult], bool | None] = lambda _result: None,
     ) -> EvalResult:
         """Run evaluation episodes on held-out starts; nobody helps, nothing is learned from them.
 
@@ -348,8 +350,8 @@ class Session:
         it is run again, and stays in the store as aborted.
 
         Args:
-            episodes: how many; None = until `judge` has come to a decision.
-            judge: ends it before as soon as the answer is not None.
+            episodes: how many; None = until `decide` has come to a decision.
+            decide: ends it before as soon as the answer is not None.
         """
         result = EvalResult()
         index = retries = 0
@@ -366,7 +368,7 @@ class Session:
             if summary.jerk is not None:
                 result.jerks.append(summary.jerk)
             index += 1
-            if judge(result) is not None:
+            if decide(result) is not None:
                 break
         return result
 

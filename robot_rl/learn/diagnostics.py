@@ -339,7 +339,7 @@ class Diagnostics:
         self._streaks = dict.fromkeys(CHECKS, 0)
         self._updates = 0
 
-    def judge(self, figures: Symptoms) -> tuple[Finding, ...]:
+    def check(self, figures: Symptoms) -> tuple[Finding, ...]:
         """What is wrong now. A line without updates since the last one makes no streak longer."""
         learned, self._updates = figures.updates != self._updates, figures.updates
         found = []

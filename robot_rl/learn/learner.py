@@ -469,7 +469,7 @@ class Learner:
             new |= probe(self.algo, self.replay.sample(PROBE_ROWS, 0.5, draws))
             self._probed_updates = self.updates
         self._figures |= new
-        found = self._diagnostics.judge(self._diagnose())
+        found = self._diagnostics.check(self._diagnose())
         if trouble := self._trouble():
             found += (Finding("reward_model", "warning", trouble, REWARD_FIX),)
         values, text = as_line(found)

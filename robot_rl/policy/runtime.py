@@ -140,9 +140,9 @@ class PolicyRuntime:
         if self._base is not None:
             self._base.interrupt()
 
-    def look(self, observation: Observation) -> Observation:
+    def annotate(self, observation: Observation) -> Observation:
         """The frame as it is recorded: with what the base would do from here. Once per tick."""
-        return observation if self._base is None else observation | self._base.look(observation)
+        return observation if self._base is None else observation | self._base.annotate(observation)
 
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
         """Action float32 [A] in [-1, 1] for one observation without batch axis."""

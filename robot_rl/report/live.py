@@ -40,7 +40,7 @@ class Live:
     def update(self, stats: Mapping[str, Any]) -> None:
         """The newest figures; rewrites the report now and then."""
         if not self._drawn:
-            self._look(stats)
+            self._refresh(stats)
         if time.monotonic() - self._written_s >= EVERY_S:
             self.write(again_s=EVERY_S)
 
@@ -50,7 +50,7 @@ class Live:
         self._written_s = time.monotonic()
         return path
 
-    def _look(self, stats: Mapping[str, Any]) -> None:
+    def _refresh(self, stats: Mapping[str, Any]) -> None:
         """Draw the first success without help, as soon as its scenes are there."""
         now_s = time.monotonic()
         if self._solved is None:

@@ -48,7 +48,7 @@ class Person:
         self._look_s = 0.0
         self.hands_off = False
 
-    def look(self) -> None:
+    def read(self) -> None:
         """At most every `LOOK_S`: read the lamps and act on what has been lit long enough."""
         now_s = self._shell.now_s()
         if now_s < self._look_s:
@@ -132,7 +132,7 @@ class OperatorNode:
         """Poll and publish once."""
         self._listen()
         if self._person is not None:
-            self._person.look()
+            self._person.read()
         state = self._reader.read()
         away = self._person is not None and self._person.hands_off
         value, age_s = OperatorInput(False, self._still), 0.0

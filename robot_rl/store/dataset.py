@@ -27,7 +27,7 @@ class Annotator(Protocol):
         """Forget the last episode."""
         ...
 
-    def look(self, observation: Observation) -> Observation:
+    def annotate(self, observation: Observation) -> Observation:
         """The observation with what the base would do from here."""
         ...
 
@@ -122,7 +122,7 @@ def _annotated(
             found.append(replace(row, spec_hash=spec_hash))
         elif isinstance(row, Frame) and BASE_ACTION not in row.observation:
             if (row.id, row.frame) not in known:
-                found.append(replace(row, observation=policy.look(row.observation)))
+                found.append(replace(row, observation=policy.annotate(row.observation)))
         else:
             found.append(row)
         if isinstance(row, Step) and row.driver is not Driver.POLICY:

@@ -69,13 +69,13 @@ def test_no_tick_is_late_and_no_change_of_plan_is_a_jump(tmp_path: Path) -> None
     clock, period_s = WallClock(), 1.0 / HZ
     rng, took, woke_late, actions = np.random.default_rng(1), [], [], []
     schedule.begin_episode()
-    schedule.look({"state": np.zeros(30, np.float32)})  # waits for the first plan
+    schedule.annotate({"state": np.zeros(30, np.float32)})  # waits for the first plan
     deadline_s = clock.now_s()
     for tick in range(TICKS):
         began_s = clock.now_s()
         woke_late.append(began_s - deadline_s)
         state = rng.normal(size=30).astype(np.float32)
-        seen = schedule.look({"state": state})[BASE_ACTION][0]
+        seen = schedule.annotate({"state": state})[BASE_ACTION][0]
         assert not schedule.problem, (tick, schedule.problem)
         took.append(clock.now_s() - began_s)
         actions.append(seen)

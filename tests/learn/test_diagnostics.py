@@ -166,11 +166,11 @@ def test_practice_that_never_succeeds_is_a_warning_although_demonstrations_do() 
 def test_what_may_pass_must_be_there_line_after_line() -> None:
     watch, behind = Diagnostics(), replace(HEALTHY, backlog=1.0)
     for line in range(9):
-        assert watch.judge(after(1000 + 200 * line, behind)) == ()
-    assert watch.judge(after(2600, behind)) == ()  # nothing was learned since: not another line
-    assert [f.name for f in watch.judge(after(2800, behind))] == ["buffer"]
-    assert watch.judge(after(3000, HEALTHY)) == ()
-    assert watch.judge(after(3200, behind)) == ()  # from the beginning
+        assert watch.check(after(1000 + 200 * line, behind)) == ()
+    assert watch.check(after(2600, behind)) == ()  # nothing was learned since: not another line
+    assert [f.name for f in watch.check(after(2800, behind))] == ["buffer"]
+    assert watch.check(after(3000, HEALTHY)) == ()
+    assert watch.check(after(3200, behind)) == ()  # from the beginning
 
 
 def test_a_line_has_a_figure_per_check_and_text_for_what_was_found() -> None:

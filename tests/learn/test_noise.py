@@ -66,7 +66,7 @@ def test_every_frame_says_which_decision_its_plan_came_from_and_how_old_it_is() 
     base, seen = Echo(), {"state": np.zeros(18, np.float32)}
     policy = runtime(base)
     policy.begin_episode()
-    frames = [policy.look(dict(seen)) for _ in range(5)]
+    frames = [policy.annotate(dict(seen)) for _ in range(5)]
     assert [float(f[BASE_AGE][0]) for f in frames] == [0, 1, 2, 0, 1]
     assert np.array_equal(frames[0][BASE_NOISE], frames[2][BASE_NOISE])
     assert not np.array_equal(frames[0][BASE_NOISE], frames[3][BASE_NOISE])
@@ -80,7 +80,7 @@ def test_an_evaluation_before_any_update_is_the_base_with_noise_of_its_own() -> 
     base = Echo()
     policy = runtime(base)
     policy.begin_episode(deterministic=True)
-    seen = policy.look({"state": np.zeros(18, np.float32)})
+    seen = policy.annotate({"state": np.zeros(18, np.float32)})
     assert base.heard == [None] and float(seen[BASE_AGE][0]) > 0.0  # nothing was decided here
     assert policy.act(seen, True).tolist() == pytest.approx([0.01] * 6)
 
@@ -90,7 +90,7 @@ def test_a_base_whose_noise_cannot_be_chosen_is_named(shape: tuple[int, ...] | N
     policy = runtime(Echo(shape))
     policy.begin_episode()
     with pytest.raises(ConfigError, match="noise cannot be chosen"):
-        policy.look({"state": np.zeros(18, np.float32)})
+        policy.annotate({"state": np.zeros(18, np.float32)})
 
 
 def test_a_slow_base_s_plan_counts_as_decided_when_it_arrived() -> None:
@@ -101,7 +101,7 @@ def test_a_slow_base_s_plan_counts_as_decided_when_it_arrived() -> None:
     policy.begin_episode()
     ages, noises = [], []
     for _ in range(12):
-        seen = policy.look({"state": np.zeros(18, np.float32)})
+        seen = policy.annotate({"state": np.zeros(18, np.float32)})
         while schedule._asked is not None and not schedule._asked.done():
             pass
         ages.append(float(seen[BASE_AGE][0]))

@@ -213,11 +213,11 @@ def test_a_models_rewards_are_added_up_once_whatever_their_number(
     monkeypatch.setattr(
         "robot_rl.learn.replay.rewards.review", lambda _: pytest.fail("folded again")
     )
-    counted("judge")
+    counted("assign")
     counted("add_up")
     labels = worth(0, -0.5, 7)
     one.ingest(labels)
-    assert (calls.count("judge"), calls.count("add_up")) == (6, 1)
+    assert (calls.count("assign"), calls.count("add_up")) == (6, 1)
     for label in labels:
         other.ingest([label])
     draws = [r.sample(300, 0.0, np.random.default_rng(0)) for r in (one, other)]

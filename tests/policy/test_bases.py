@@ -68,16 +68,16 @@ def test_a_chunk_is_carried_out_in_order_and_asked_for_again_in_time() -> None:
     base = Counting()
     schedule = ChunkSchedule(base, execute=3, ahead=2)
     schedule.begin_episode()
-    got = [places(schedule.look({})) for _ in range(4)]
+    got = [places(schedule.annotate({})) for _ in range(4)]
     assert got == [[(1, 0), (1, 1)], [(1, 1), (1, 2)], [(1, 2), (1, 3)], [(2, 0), (2, 1)]]
     schedule.interrupt()  # a person took over
-    assert places(schedule.look({})) == [(3, 0), (3, 1)]
+    assert places(schedule.annotate({})) == [(3, 0), (3, 1)]
     assert base.resets == 1
 
 
 def test_a_chunk_too_short_for_what_is_recorded_is_asked_for_earlier() -> None:
     schedule = ChunkSchedule(Counting(), execute=4, ahead=3)
-    assert [places(schedule.look({}))[0] for _ in range(4)] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert [places(schedule.annotate({}))[0] for _ in range(4)] == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_a_chunk_that_is_not_finite_or_of_another_shape_is_never_executed(chunk:
     base = Counting()
     base.sample = lambda observation, noise=None: chunk  # type: ignore[method-assign]
     with pytest.raises(SpecError, match="cannot be used"):
-        ChunkSchedule(base, execute=2, ahead=1).look({})
+        ChunkSchedule(base, execute=2, ahead=1).annotate({})
 
 
 def test_actions_beyond_the_bounds_are_recorded_within_them() -> None:
     base = Counting()
     base.sample = lambda observation, noise=None: np.full((4, 7), 3.0)  # type: ignore[method-assign]
-    seen = ChunkSchedule(base, execute=2, ahead=1).look({})[BASE_ACTION]
+    seen = ChunkSchedule(base, execute=2, ahead=1).annotate({})[BASE_ACTION]
     assert seen.dtype == np.float32 and seen.shape == (1, 7) and seen.max() == 1.0
 
 

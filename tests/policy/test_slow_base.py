@@ -69,7 +69,7 @@ def schedule(base: Slow) -> Iterator[AsyncSchedule]:
 
 def look(schedule: AsyncSchedule, tick: int) -> int:
     """Which tick the action in force is for."""
-    seen = schedule.look({"tick": np.array([tick], np.float32)})[BASE_ACTION]
+    seen = schedule.annotate({"tick": np.array([tick], np.float32)})[BASE_ACTION]
     return round(float(seen[0, 0]) * 100)
 
 
@@ -293,7 +293,7 @@ def test_a_base_ten_times_slower_than_the_tick_delays_no_tick() -> None:
     next_s = time.monotonic()
     for tick in range(1000):
         began_s = time.perf_counter()
-        seen = schedule.look({"tick": np.array([tick], np.float32)})
+        seen = schedule.annotate({"tick": np.array([tick], np.float32)})
         spent.append(time.perf_counter() - began_s)
         actions.append(float(seen[BASE_ACTION][0, 0]))
         next_s = max(next_s + period_s, time.monotonic() - period_s)
@@ -310,7 +310,7 @@ def test_a_short_chunk_is_asked_for_early_enough() -> None:
     schedule = AsyncSchedule(Jittery(), execute=30, ahead=1, first_s=2.0)  # as long as the chunk
     schedule.begin_episode()
     for tick in range(150):
-        schedule.look({"tick": np.array([tick], np.float32)})
+        schedule.annotate({"tick": np.array([tick], np.float32)})
         time.sleep(0.005)
         assert not schedule.problem, tick
     schedule.close()

@@ -18,8 +18,8 @@ from robot_rl.learn.algos.hil_serl import HilSerlConfig
 from robot_rl.learn.replay import Replay, View
 from robot_rl.reward.progress.critic import (
     AUTHOR,
+    find_harmful,
     harmful,
-    judge,
     leave_out,
     nothing,
     phi_of_critic,
@@ -79,7 +79,7 @@ def test_a_fall_is_harmful_a_small_dip_and_a_late_one_are_not() -> None:
 
 
 def test_what_people_did_to_no_avail_is_left_out_and_may_come_back(store: Store) -> None:
-    found = list(judge(store, phi_of_critic(Critic()), drop=0.15, ahead=2))
+    found = list(find_harmful(store, phi_of_critic(Critic()), drop=0.15, ahead=2))
     assert [len(one.progress) for one in found] == [STEPS, STEPS]
     assert found[0].harmful == list(BACK)
     assert found[1].harmful == []  # the policy's own steps are not cloned anyway
@@ -108,7 +108,7 @@ def test_nobody_learns_from_what_is_left_out(store: Store) -> None:
 
     before = seen()
     assert sorted(before) == list(range(STEPS)) and before[3] == 4
-    leave_out(store, list(judge(store, phi_of_critic(Critic()), drop=0.15, ahead=2)))
+    leave_out(store, list(find_harmful(store, phi_of_critic(Critic()), drop=0.15, ahead=2)))
     after = seen()
     assert sorted(before.keys() - after.keys()) == list(BACK)
     assert (after[3], after[4], after[7]) == (2, 1, 4)  # a chunk ends before them
@@ -121,7 +121,7 @@ def test_data_of_another_spec_is_named(tmp_path: Path) -> None:
     with Store(tmp_path / "other.sqlite", spec=other, reserve_bytes=0) as store:
         store.append(episode_rows(other, EpisodeId("run", "actor", 0), 4))
         with pytest.raises(SpecError, match="does not match"):
-            list(judge(store, phi_of_critic(Critic()), drop=0.1, ahead=2))
+            list(find_harmful(store, phi_of_critic(Critic()), drop=0.1, ahead=2))
 
 
 def test_the_command_from_a_critic_to_labels_and_back(

@@ -329,7 +329,7 @@ class Replay:
         if row.ending is not None:
             episode.last, episode.goes_on = row.step, row.ending is not Ending.TERMINATED
             episode.success = row.success
-        self._rewards.judge(episode, row.step)
+        self._rewards.assign(episode, row.step)
         for number, column in ((row.frame, steps.frame), (row.next_frame, steps.after)):
             column[slot] = episode.frames.get(number, awaited(number))
             episode.readers.setdefault(number, []).append(row.step)

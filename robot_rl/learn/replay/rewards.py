@@ -24,7 +24,7 @@ class Rewards:
             value = episode.worth.get(row.next_frame, np.nan)
         self._steps.recorded[slot] = value
 
-    def judge(self, episode: Episode, number: int) -> None:
+    def assign(self, episode: Episode, number: int) -> None:
         """Reward of a step as recorded, or as people say; success pays 1 on the last step."""
         steps, slot, verdict = self._steps, episode.steps[number], episode.verdict
         reward = verdict.rewards.get(number, float(steps.recorded[slot]))
@@ -48,7 +48,7 @@ class Rewards:
         won = episode.over and bool(episode.verdict.outcome(episode.success))
         episode.alone = won and not self._steps.human[list(episode.steps.values())].any()
         for number in episode.steps:
-            self.judge(episode, number)
+            self.assign(episode, number)
 
     def hear(self, episode: Episode, row: Label) -> None:
         """A person spoke: what they say now stands for all steps of the episode."""
@@ -88,7 +88,7 @@ class Rewards:
             slot = episode.steps[number]
             if self._steps.after[slot] == place:
                 self._steps.recorded[slot] = row.value
-                self.judge(episode, number)
+                self.assign(episode, number)
                 touched.append(number)
         return touched
 

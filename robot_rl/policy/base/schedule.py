@@ -2,12 +2,12 @@
 
     begin_episode()   nothing of the last episode matters
     interrupt()       somebody else drove: what was planned is worth nothing
-    look(obs)         -> {"base/action": [ahead, A]}, the next actions of the plan in force
+    annotate(obs)     -> {"base/action": [ahead, A]}, the next actions of the plan in force
     problem           why there is none ("" = there is); the episode then ends, and nothing moves
 
-`look` is called once per tick, before anybody decides who drives; what it returns is recorded with
-the frame, so that the learner sees what the base said at the time (asking again would be another
-sample, and a served base is far too slow for that).
+`annotate` is called once per tick, before anybody decides who drives; what it returns is recorded
+with the frame, so that the learner sees what the base said at the time (asking again would be
+another sample, and a served base is far too slow for that).
 
 `ChunkSchedule` asks in the tick. `AsyncSchedule` asks beside it, for a slower base: a chunk that
 was asked for at tick k and arrives d ticks later begins with its action d, the newest plan is
@@ -61,7 +61,7 @@ class Planner(Protocol):
         """Drop the plan: somebody else drives now."""
         ...
 
-    def look(self, observation: Observation) -> Observation:
+    def annotate(self, observation: Observation) -> Observation:
         """What the base would do in the next ticks."""
         ...
 
@@ -107,7 +107,7 @@ class ChunkSchedule:
         """Ask again at the next look."""
         self._plan = None
 
-    def look(self, observation: Observation) -> Observation:
+    def annotate(self, observation: Observation) -> Observation:
         """What the base would do in the next ticks, one tick after the last look.
 
         Raises:
@@ -232,7 +232,7 @@ class AsyncSchedule:
         """Ask anew as often as answers come, so that a fresh plan is there when hands change."""
         self._hurry, self._old = True, None
 
-    def look(self, observation: Observation) -> Observation:
+    def annotate(self, observation: Observation) -> Observation:
         """What the base would do in the next ticks; with a `problem`, the last it would have done.
 
         Waits in the first tick of an episode only.

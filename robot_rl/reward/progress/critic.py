@@ -71,7 +71,7 @@ def phi_of_model(folder: Path, spec: Spec) -> Phi:
     return phi
 
 
-def judge(
+def find_harmful(
     store: Store,
     phi_of: Phi,
     *,

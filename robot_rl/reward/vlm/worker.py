@@ -211,7 +211,7 @@ class RewardWorker:
                 self._stop.wait(self._config.poll_s)
 
     def _turn(self) -> int:
-        self._look()
+        self._find_work()
         first = self._canary_due_s == -float("inf")
         if not (first or self.waiting) or not self._trusted():
             return 0
@@ -232,7 +232,7 @@ class RewardWorker:
                 return written
         return 0
 
-    def _look(self) -> None:
+    def _find_work(self) -> None:
         """Which episodes are finished; newest first."""
         seq = self._store.last_seq()
         if seq == self._seq:
