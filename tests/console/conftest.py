@@ -49,9 +49,13 @@ def console(run_dir: Path) -> Iterator[Served]:
     served.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real headless Chromium, as the distribution ships it."""
+    """A real headless Chromium, as the distribution ships it.
+
+    Closed with its module: Playwright runs an event loop meanwhile, beside which the benchmark
+    could not open a browser of its own.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine: sudo apt-get install -y chromium")
