@@ -107,6 +107,6 @@ def test_missing_opengl_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> N
 def test_bench_reports_both_kinds_of_speed(robot: MujocoRobot) -> None:
     for images in (False, True):
         figures = bench_env(PegInsertTask(), images, 0.3)
-        assert figures["steps"] > 1
+        assert figures["steps"] >= 1  # a picture may take 0.3 s on a busy machine
         assert 0 < figures["env_steps_per_s"] < 1e5
         assert figures["env_steps_per_cpu_s"] > 0
