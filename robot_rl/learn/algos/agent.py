@@ -26,6 +26,7 @@ from robot_rl.nets.cpu import has_native_bf16
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.values import HlGauss, Numbers, Values
+from robot_rl.policy.runtime import ExploresGripper
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
@@ -159,11 +160,13 @@ class Agent(Trained[ActorNet]):
 
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
         """Actions [B, A] for observations with a leading batch axis."""
+        config = self.config
         return self.net.act(
             observation,
             self.actor_state(),
             deterministic=deterministic,
             generator=self.generator,
+            gripper_epsilon=config.gripper_epsilon if isinstance(config, ExploresGripper) else 0.0,
         )
 
     @torch.no_grad()

@@ -74,11 +74,13 @@ class EditNet(PickNet):
         base: Mapping[str, Tensor],
         tensors: Mapping[str, Tensor],
         *,
-        greedy: bool,
+        deterministic: bool,
         generator: torch.Generator | None,
     ) -> Tensor:
         """C(s): samples and an edit of each, [B, 2 n, h A]."""
-        chunks = super().proposals(features, base, tensors, greedy=greedy, generator=generator)
+        chunks = super().proposals(
+            features, base, tensors, deterministic=deterministic, generator=generator
+        )
         rows = features.unsqueeze(1).expand(-1, chunks.shape[1], -1)
         seen = torch.cat((rows, chunks), -1).flatten(0, 1)
         step = self.decision(seen, tensors["policy"], deterministic=False, generator=generator)

@@ -29,7 +29,6 @@ from robot_rl.learn.algos.agent import ActorCriticConfig
 from robot_rl.learn.transitions import Transitions
 from robot_rl.nets.actor import gripper_index
 from robot_rl.spec import Spec
-from robot_rl.types import Observation
 
 
 @register("algo", "hil_serl")
@@ -79,13 +78,3 @@ class HilSerl(ActorCritic):
         q = net(batch.now.features, fast)[0].gather(-1, taken).squeeze(-1)
         loss = (q - target).square().mean()
         return loss, {"gripper/loss": loss, "gripper/q_mean": q.mean()}
-
-    def act(self, observation: Observation, deterministic: bool) -> Tensor:
-        """As in `Agent`; in practice the gripper explores."""
-        return self.net.act(
-            observation,
-            self.actor_state(),
-            deterministic=deterministic,
-            generator=self.generator,
-            gripper_epsilon=self.config.gripper_epsilon,
-        )

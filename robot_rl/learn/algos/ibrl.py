@@ -51,10 +51,14 @@ class OwnActorNet(PickNet):
         base: Mapping[str, Tensor],
         tensors: Mapping[str, Tensor],
         *,
-        greedy: bool,
+        deterministic: bool,
         generator: torch.Generator | None,
     ) -> Tensor:
         """C(s): samples, and the policy's own, [B, n + 1, h A]."""
-        chunks = super().proposals(features, base, tensors, greedy=greedy, generator=generator)
-        own = self.decision(features, tensors["policy"], deterministic=greedy, generator=generator)
+        chunks = super().proposals(
+            features, base, tensors, deterministic=deterministic, generator=generator
+        )
+        own = self.decision(
+            features, tensors["policy"], deterministic=deterministic, generator=generator
+        )
         return torch.cat((chunks, own.unsqueeze(1)), 1)

@@ -111,8 +111,9 @@ class PaRl(Qc):
 
     def start_from(self, state: Mapping[str, Tensor]) -> None:
         """As in `Agent`; the student begins as the base."""
-        base = {k: state[v] for k, v in {"student": f"actor/{VELOCITY}"}.items() if v in state}
-        super().start_from(base | dict(state))
+        base = f"actor/{VELOCITY}"
+        begins = {"student": state[base]} if base in state else {}
+        super().start_from(begins | dict(state))
 
     def _tensors(self) -> dict[str, Tensor]:
         tensors = super()._tensors()

@@ -24,7 +24,6 @@ from robot_rl.learn.transitions import Moment, Transitions
 from robot_rl.nets.actor import ActorNet
 from robot_rl.nets.chunk import FlowHead
 from robot_rl.nets.ensemble import EnsembleMLP
-from robot_rl.nets.observation import ObservationNet
 from robot_rl.spec import Spec
 
 
@@ -47,7 +46,6 @@ class PickConfig(OnFlowConfig):
     ) -> PickNet:
         """A net that picks; sees_chunk: whether its policy does; more: fields of `kind`."""
         size = self.chunk * spec.action.size
-        features = ObservationNet.of(spec, self.encoder).feature_size
         return kind.fit(
             spec,
             self.hidden,
@@ -56,7 +54,7 @@ class PickConfig(OnFlowConfig):
             encoder=self.encoder,
             sees_more=size if sees_chunk else 0,
             flow=self.opened.net,
-            critics=EnsembleMLP(self.critics, (features + size, *self.hidden, 1), bf16),
+            members=self.critics,
             candidates=self.candidates,
             **more,
         )
@@ -90,8 +88,12 @@ class Pick(OnFlow):
 
     def next_action(self, moment: Moment) -> Tensor:
         """c(s'), the chunk that would be chosen in s'."""
-        return self.net.pick(
-            moment.features, moment.base, self.actor, greedy=True, generator=self.generator
+        return self.net.propose(
+            moment.features,
+            moment.base,
+            self.actor,
+            deterministic=True,
+            generator=self.generator,
         )
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -112,11 +114,17 @@ class Qc(Pick):
 class PickNet(FlowHead):
     """Chooses among samples of the base; `tensors` hold the critics that choose, too.
 
-    critics: of the chunk in a state; candidates: samples of the base.
+    members: of the ensemble of critics; candidates: samples of the base.
     """
 
-    critics: EnsembleMLP
+    members: int
     candidates: int
+
+    @property
+    def critics(self) -> EnsembleMLP:
+        """Of a chunk in a state; as wide as the policy."""
+        sizes = (self.feature_size + self.pose_size, *self.policy.sizes[1:-1], 1)
+        return EnsembleMLP(self.members, sizes, self.policy.bf16)
 
     @property
     def samples(self) -> int:
@@ -136,7 +144,7 @@ class PickNet(FlowHead):
         base: Mapping[str, Tensor],
         tensors: Mapping[str, Tensor],
         *,
-        greedy: bool,
+        deterministic: bool,
         generator: torch.Generator | None,
     ) -> Tensor:
         """C(s): the base's samples [B, n, h A]."""
@@ -156,21 +164,6 @@ class PickNet(FlowHead):
         return chunks, self.values(features, chunks, critics)
 
     @torch.no_grad()
-    def pick(
-        self,
-        features: Tensor,
-        base: Mapping[str, Tensor],
-        tensors: Mapping[str, Tensor],
-        *,
-        greedy: bool,
-        generator: torch.Generator | None,
-    ) -> Tensor:
-        """c(s): the chosen chunk [B, h A]."""
-        features = features.detach()
-        chunks = self.proposals(features, base, tensors, greedy=greedy, generator=generator)
-        chunks, q = self.weighed(features, chunks, tensors["critic"].detach())
-        return chunks[torch.arange(len(chunks), device=chunks.device), q.argmax(1)]
-
     def propose(
         self,
         features: Tensor,
@@ -180,5 +173,10 @@ class PickNet(FlowHead):
         deterministic: bool,
         generator: torch.Generator | None,
     ) -> Tensor:
-        """The chosen chunk [B, h A]; see `pick`."""
-        return self.pick(features, base, tensors, greedy=deterministic, generator=generator)
+        """c(s): the chosen chunk [B, h A]."""
+        features = features.detach()
+        chunks = self.proposals(
+            features, base, tensors, deterministic=deterministic, generator=generator
+        )
+        chunks, q = self.weighed(features, chunks, tensors["critic"].detach())
+        return chunks[torch.arange(len(chunks), device=chunks.device), q.argmax(1)]
