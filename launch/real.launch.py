@@ -4,7 +4,7 @@ from robot_rl.run.launch import of_run
 
 
 def generate_launch_description():
-    """The run says what is started; arguments that are given count more."""
+    """Start what the run says; launch arguments override it."""
     return of_run(
         "real",
         namespace="of one robot among several",

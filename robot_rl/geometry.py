@@ -1,7 +1,8 @@
-"""Small SE(3) helper in numpy: quaternions xyzw, poses as `a_in_b`, rotation vectors in radians.
+"""Small SE(3) helpers in numpy: quaternions xyzw, poses as `a_in_b`, rotation vectors in radians.
 
-Pose deltas rotate both 3-vectors; the twist adjoint is *not* used on them (HIL-SERL issue 36: the
-adjoint leaks translation into rotation because a command is a pose delta, not a twist).
+A pose delta changes its frame by rotating its two 3-vectors; the twist adjoint is *not* used
+(HIL-SERL issue 36: a command is a pose delta, not a twist, so the adjoint leaks translation into
+rotation).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from robot_rl.types import Pose
 
 F64 = NDArray[np.float64]
 POLAR, AXIAL = (1, -1, 1), (-1, 1, -1)
-"""Signs in a mirror y -> -y: of positions, velocities, forces; of rotations, rates, torques."""
+"""Signs of vectors in a mirror y -> -y. POLAR: positions, velocities, forces; AXIAL: rotations,
+angular rates, torques."""
 
 
 def pose(position_m: ArrayLike, quaternion_xyzw: ArrayLike = (0.0, 0.0, 0.0, 1.0)) -> Pose:

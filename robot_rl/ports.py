@@ -1,9 +1,9 @@
 """The seams: small Protocols that MuJoCo, ROS 2, real hardware and test fakes all implement.
 
-What has several implementations has one suite that all of them pass (`tests/contract`): robot,
-camera, clock and gate in lockstep and over ROS 2, input devices, sources of reward. Tasks and their
-experts are held to theirs by `robot-rl check --run`. The core never imports an implementation;
-configuration names it (`robot_rl.config.registry`).
+All implementations of a port pass the same tests (`tests/contract`): robot, camera, clock and gate
+in lockstep and over ROS 2, input devices, sources of reward. Tasks and their experts are checked by
+`robot-rl check --run`. The core never imports an implementation; the configuration names it
+(`robot_rl.config.registry`).
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class Gate(Protocol):
     """
 
     def arm(self, lease: str) -> bool:
-        """Ask for the right to drive (deliberate; nothing resumes by itself). True if granted."""
+        """Ask for the right to drive; True if granted. Nothing is ever armed without this call."""
         ...
 
     def request(self, command: Command, state: RobotState) -> Verdict | None:
-        """Ask for motion. What is executed is the verdict's command, never this one."""
+        """Ask for motion. The verdict's command is executed, never `command` itself."""
         ...
 
     def verdict(self, sequence: int) -> Verdict | None:
@@ -109,25 +109,25 @@ class InputDevice(Protocol):
 
 @runtime_checkable
 class HandDevice(InputDevice, Protocol):
-    """An input device in a person's hand, which can say more than what it commands."""
+    """An input device in a person's hand; it also reports its buttons, problems and presence."""
 
     @property
     def held(self) -> frozenset[str]:
-        """Words of the buttons that are down."""
+        """Meanings of the buttons that are down."""
         ...
 
     @property
     def problem(self) -> str:
-        """Why it does not drive; "" when it may."""
+        """Why the device does not drive; "" when it may."""
         ...
 
     @property
     def present(self) -> bool:
-        """Whether somebody has it in their hand (beside a script that works on)."""
+        """Whether somebody has the device in their hand, even while a script drives."""
         ...
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until there is news, at most this long; True when there is."""
+        """Sleep until the device has news, at most this long; True when it has."""
         ...
 
 
@@ -135,11 +135,11 @@ class HandDevice(InputDevice, Protocol):
 class RewardResult:
     """Outcome of one step. reward None = unlabelled. terminated ends the episode, no bootstrap.
 
-    score: how sure `source` is that this moment shows success, in [0, 1], recorded beside the step;
-    None without one. author: who exactly, of a model with its version. truth: what the
-    task's own predicate says where a model decides: recorded beside it, not learned from; None when
-    it is not known. progress: how far the task really is, in [0, 1], as the simulator knows it:
-    recorded, and what progress models are measured by.
+    score: how sure `source` is that this moment shows success, in [0, 1]; recorded beside the step;
+    None when nobody gave a score. author: who exactly gave it; a model's name has its version.
+    truth: where a model decides, what the task's own predicate says; recorded, not learned from;
+    None when unknown. progress: how far the task really is, in [0, 1], as the simulator knows it;
+    recorded, and progress models are measured against it.
     """
 
     reward: float | None
@@ -180,7 +180,7 @@ class Expert(Protocol):
     """A scripted policy that solves a task from `RobotState`; stands in for a person."""
 
     def reset(self, rng: np.random.Generator) -> None:
-        """Start an episode; `rng` draws its imperfections."""
+        """Start an episode; `rng` draws the expert's imperfections."""
         ...
 
     def act(self, state: RobotState) -> NDArray[np.float32]:
@@ -190,8 +190,11 @@ class Expert(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """remaining_m: way left along the task (0 = done); deviation_m: distance from the corridor's
-    centre line, the straight and safe way to do it (the scripted operator watches both)."""
+    """How much is left and how far the robot has strayed; the scripted operator watches both.
+
+    remaining_m: way left along the task (0 = done); deviation_m: distance from the centre line of
+    the corridor, which is the straight and safe way to do the task.
+    """
 
     remaining_m: float
     deviation_m: float
@@ -226,7 +229,7 @@ class Task(Protocol):
         ...
 
     def progress(self, state: RobotState) -> TaskProgress:
-        """How far the task is, as a person watching would judge it."""
+        """How far the task has come, as a person watching would judge it."""
         ...
 
     def expert(self, skill: float) -> Expert:
@@ -235,20 +238,20 @@ class Task(Protocol):
 
 
 class SimulatedRobot(RobotPort, Clock, Protocol):
-    """A simulator's arm: its clock is the run's, and it can be put anywhere."""
+    """A simulator's arm: its clock is the run's clock, and the arm can be put anywhere."""
 
     def reset(self, plan: ResetPlan) -> None:
         """Put arm and objects at the start of an episode, at rest."""
         ...
 
     def camera(self, name: str, size_px: int) -> Camera:
-        """One of the task's `images`, square."""
+        """Camera `name`, one of the task's `images`; its pictures are square."""
         ...
 
 
 @runtime_checkable
 class BringsSimulator(Protocol):
-    """A task that is simulated by something of its own instead of the MuJoCo scene."""
+    """A task that brings its own simulation instead of the MuJoCo scene."""
 
     def simulate(self, robot: Any) -> SimulatedRobot:
         """A simulation of the task with a `robots.Robot`."""
@@ -257,7 +260,7 @@ class BringsSimulator(Protocol):
 
 @runtime_checkable
 class FitsRobot(Protocol):
-    """A task that depends on the robot: on what its gripper can do."""
+    """A task that depends on the robot, for example on what its gripper can do."""
 
     def with_robot(self, robot: Any) -> Any:
         """The same task for a `robots.Robot`."""
@@ -270,7 +273,7 @@ class Mirrored(Protocol):
 
     @property
     def mirror(self) -> Mapping[str, Sequence[int]] | None:
-        """Part of the state -> signs of its entries; None with these settings."""
+        """Part of the state -> signs of its entries; None where these settings allow no mirror."""
         ...
 
 

@@ -21,11 +21,11 @@ from robot_rl.geometry import (
 )
 from robot_rl.types import Observation, Pose
 
-IMAGE = "image/"  # observation entries of cameras begin so
-BASE = "base/"  # entries that a base policy adds begin so
+IMAGE = "image/"  # prefix of the observation entries of cameras
+BASE = "base/"  # prefix of the entries that a base policy adds
 BASE_ACTION = "base/action"  # float32 [n, A]: what the base policy would do in the next n steps
-BASE_NOISE = "base/noise"  # float32 [d]: what was decided about the noise that this plan came from
-BASE_AGE = "base/age"  # float32 [1]: ticks since then; 0 = here
+BASE_NOISE = "base/noise"  # float32 [d]: the decision about the noise that this plan came from
+BASE_AGE = "base/age"  # float32 [1]: ticks since that decision; 0 = made at this frame
 PROTOCOL_VERSION = 1  # bump when a message or row changes shape
 
 
@@ -83,7 +83,7 @@ class ActionSpec:
 
 @dataclass(frozen=True, slots=True)
 class BoxActionSpec:
-    """How a normalised action in [-1, 1]^A becomes one of any Box: entry i spans low[i] to high[i].
+    """How a normalised action in [-1, 1]^A maps to any Box: entry i spans low[i] to high[i].
 
     For environments without an arm of ours (`tasks.gym`); units are the environment's own.
     """
@@ -98,7 +98,7 @@ class BoxActionSpec:
 
     @property
     def gripper(self) -> bool:
-        """Never: every entry is continuous."""
+        """False: every entry is continuous."""
         return False
 
     def gripper_width_m(self, action: NDArray[np.float32]) -> float | None:
@@ -126,7 +126,7 @@ class Spec:
 
     @property
     def pose_action(self) -> ActionSpec:
-        """`action` of an arm. Raises `SpecError` when it is not a pose."""
+        """The `action` of an arm. Raises `SpecError` when the task's actions move no arm."""
         if isinstance(self.action, ActionSpec):
             return self.action
         raise SpecError(
@@ -146,8 +146,8 @@ class Spec:
         return found
 
     def with_base(self, ahead: int, noise: int = 0) -> Spec:
-        """The same with the next `ahead` actions of a base policy in each frame; with `noise` also
-        which decision (that many numbers) they came from, and when it was made."""
+        """This spec with the next `ahead` actions of a base policy in each frame; with `noise` also
+        the decision that they came from (`noise` numbers), and how old the decision is."""
         added = {BASE_ACTION: TensorSpec((ahead, self.action.size), "float32")}
         if noise:
             added[BASE_NOISE] = TensorSpec((noise,), "float32")
@@ -155,7 +155,7 @@ class Spec:
         return replace(self, observation={**self.observation, **added})
 
     def without_base(self) -> Spec:
-        """The same without what `with_base` added."""
+        """This spec without what `with_base` added."""
         own = {k: v for k, v in self.observation.items() if not k.startswith(BASE)}
         return replace(self, observation=own)
 

@@ -28,13 +28,13 @@ class Driver(StrEnum):
 
     POLICY = "policy"
     CORRECTION = "correction"  # a person completes the (sub-)task
-    RECOVERY = "recovery"  # a person returns to known ground (RaC)
+    RECOVERY = "recovery"  # a person leads the robot back to known ground (RaC)
     DEMO = "demo"  # a person, or the scripted expert, from the start of the episode
     RESET = "reset"  # automatic motion between episodes: commanded, never a step
 
     @property
     def is_human(self) -> bool:
-        """True when a person (or a script standing in for one) holds the lease."""
+        """True when a person (or a script standing in for one) drives."""
         return self in (Driver.CORRECTION, Driver.RECOVERY, Driver.DEMO)
 
 
@@ -120,7 +120,7 @@ class EpisodeId:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeStart:
-    """Header row of an episode, written before its first frame. purpose: train | demo | eval."""
+    """Header row of an episode, before its first frame. purpose: train | demo | eval | data."""
 
     id: EpisodeId
     purpose: str

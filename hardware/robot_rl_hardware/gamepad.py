@@ -52,7 +52,7 @@ class GamepadConfig:
     device: str = ""  # its path, or part of its name; "" = the only one there is
     axes: tuple[str, ...] = ()  # six of its axes for tx ty tz rx ry rz; () = by kind of pad
     buttons: dict[str, str] = field(default_factory=dict[str, str])  # changes to the default map
-    quiet_s: float | None = None  # a stick is out and nothing changes: lost; None = 1 on Bluetooth
+    quiet_s: float | None = None  # deflected and unchanged this long = lost; None = 1 on Bluetooth
     handset: HandsetConfig = field(default_factory=HandsetConfig)
 
     def __post_init__(self) -> None:

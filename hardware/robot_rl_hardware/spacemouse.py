@@ -78,7 +78,7 @@ class SpaceMouseConfig:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one report tells: counts (x, y, z), counts (rx, ry, rz), buttons as bits; None = not."""
+    """One report: counts (x, y, z), counts (rx, ry, rz), buttons as bits; None = not in it."""
 
     translation: tuple[int, int, int] | None = None
     rotation: tuple[int, int, int] | None = None
@@ -86,7 +86,7 @@ class Report:
 
 
 def parse(report: bytes) -> Report:
-    """One HID report -> what it tells; empty for reports that are none of ours (battery, junk).
+    """One HID report -> what it tells; empty for all other reports (battery, junk).
 
     Report 1: translation (7 bytes), or translation and rotation (13 bytes, newer models); report 2:
     rotation (7 bytes); report 3: buttons. Counts are signed 16 bit, little endian.
@@ -173,7 +173,7 @@ def connect(
 
     Raises:
         SetupError: none, several, no permission, taken, or hidapi is not installed.
-        ConfigError: the map names what it does not have.
+        ConfigError: the map names an axis or a button that no SpaceMouse has.
     """
     mouse = pick(find(), config.device, "spacemouse", none_found())
     try:
@@ -210,7 +210,7 @@ def none_found() -> SetupError:
 
 
 def _hid() -> Any:
-    """hidraw where there is one (Linux: no root, Bluetooth too), else hidapi's other backend."""
+    """The module hidraw if it is there (Linux: no root, Bluetooth too), else hidapi's other one."""
     for name in ("hidraw", "hid"):
         try:
             return importlib.import_module(name)

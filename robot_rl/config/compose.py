@@ -1,4 +1,4 @@
-"""From command-line words to one plain dict: Hydra composes, this module keeps it friendly.
+"""From command-line words to one plain dict: Hydra, with simpler overrides and clearer errors.
 
 YAML files hold only differences from the dataclass defaults, so most keys are not in any YAML.
 Hydra would then ask for `+key=value`; here every `key=value` works, and keys are checked afterwards

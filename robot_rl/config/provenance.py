@@ -48,7 +48,7 @@ def git_state() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of what figures depend on; packages that are absent are left out."""
+    """Versions of Python and of the packages that results depend on; absent ones are left out."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -26,7 +26,7 @@ REGISTRY: dict[str, dict[str, type]] = {}
 """group -> name -> dataclass, e.g. REGISTRY["task"]["peg_insert"]."""
 
 UPGRADES: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
-"""group -> what turns a section of an older version into one of today's."""
+"""group -> function that turns a section written by an older version into one of today's."""
 
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "robot": ("robot_rl.robots",),
@@ -38,8 +38,8 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "algo": ("robot_rl.learn.algos",),
     "ros": ("robot_rl.ros.graph",),
 }
-"""group -> our modules that register what we ship; plugins add to it. Named, not imported:
-a process imports a group when it first needs one of its dataclasses."""
+"""group -> our modules that register what we ship; plugins add to it. The modules are only named
+here: a process imports those of a group when it first needs one of the group's dataclasses."""
 
 
 def register(group: str, name: str) -> Callable[[type[T]], type[T]]:
@@ -53,9 +53,9 @@ def register(group: str, name: str) -> Callable[[type[T]], type[T]]:
 
 
 def load_plugins() -> None:
-    """Import every installed package that registers configs (`robot_rl_sim`, hardware, yours).
+    """Import every installed package that registers configs (`robot_rl_hardware`, your own).
 
-    Packages that know nothing of us are named by whoever starts the program, never by a file:
+    A package without our entry point is named by whoever starts the program, never by a file:
     `ROBOT_RL_PLUGINS=gym_hil,other`.
     """
     for entry in entry_points(group="robot_rl.plugins"):
@@ -68,7 +68,7 @@ def resolve(group: str, data: Mapping[str, Any]) -> Any:
     """Build the registered dataclass that `data["name"]` picks from `group`.
 
     Raises:
-        ConfigError: unknown name, unknown key, wrong type or value, or something that is gone.
+        ConfigError: unknown name, unknown key, wrong type or value, or a setting that was removed.
     """
     for module in PROVIDERS.get(group, ()):
         importlib.import_module(module)
@@ -128,7 +128,7 @@ def build(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
 
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
-    """Check `value` against a type hint; lists become tuples, ints floats, names enums."""
+    """Check `value` against a type hint; lists become tuples, ints floats, enum values enums."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in args:
@@ -147,7 +147,7 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
 
 
 def _scalar(hint: Any, value: Any, where: str) -> Any:
-    """A value without parts: exactly of the type, an int for a float, or the name of an enum."""
+    """Check a value without parts: exactly of the type, an int for a float, or an enum's value."""
     if hint is Any or type(value) is hint:
         return value
     if hint is float and type(value) is int:

@@ -1,8 +1,8 @@
-"""Names of the files in a run folder, said once."""
+"""Names of the files in a run folder."""
 
 STORE = "store.sqlite"  # of a lockstep run
 ACTOR_STORE = "actor.sqlite"  # of a run over ROS 2: the actor's side, always complete
-LEARNER_STORE = "learner.sqlite"  # and the learner's
+LEARNER_STORE = "learner.sqlite"  # the learner's side
 METRICS = "metrics.jsonl"  # one line for each episode
 LEARNER_METRICS = "learner.jsonl"
 EVALUATION = "eval.json"

@@ -1,8 +1,9 @@
-"""Who may look, and who may drive: one-time links, sessions, one driver's lease.
+"""Who may look, and who may drive: one-time links, sessions, and the page's lease.
 
 A link holds a token that works once and becomes a strict cookie. Any number of people watch; one
-drives. The lease goes to somebody else when its holder gives it back, or has been silent for 30 s;
-at another console of the same run, when it is given back or the holder's console ends.
+drives, the holder of the lease. (It is the seat among the pages of one console, not the gate's
+lease.) Somebody else gets it when its holder gives it back, or has been silent for 30 s; at another
+console of the same run, when it is given back or the holder's console ends.
 The browser is never a safety device: what this file decides is who is heard, not what is safe.
 """
 
@@ -39,9 +40,9 @@ class PageSession:
 
 
 class Seat:
-    """The one seat of a run among all consoles that serve it: it is theirs who lock its file.
+    """The one seat of a run among all its consoles: the console that locks the file has the seat.
 
-    The lock goes with the process, however that ends.
+    The lock ends with the process, however that ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +50,7 @@ class Seat:
         self._file: IO[bytes] | None = None
 
     def take(self) -> bool:
-        """Whether it is this console's now."""
+        """Take the seat for this console; True when it has it."""
         if self._file is None:
             file = self._path.open("ab")
             try:
@@ -61,7 +62,7 @@ class Seat:
         return True
 
     def free(self) -> None:
-        """Let another console have it."""
+        """Let another console have the seat."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -96,11 +97,11 @@ class Access:
         return session
 
     def session(self, cookie: str | None) -> PageSession | None:
-        """Who sends this cookie."""
+        """The session that a cookie belongs to, or None."""
         return self._sessions.get(cookie or "")
 
     def claim(self, session: PageSession) -> str:
-        """Take the lease; the reason why not, or ""."""
+        """Take the lease; return why it was not granted, or ""."""
         if session.role is not Role.OPERATOR:
             return "this link may only watch"
         holder, silent_s = self.holder, self.clock() - self._heard_s

@@ -1,4 +1,4 @@
-"""Where the page is served: this machine only, on a port that nobody has."""
+"""Where the page is served: on this machine only, at a free port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_loopback(host: str) -> None:
 
 
 def probe(host: str, port: int) -> int:
-    """The port, if nobody listens to it (0: one that the system chooses). Raises `OSError`."""
+    """The port, if it is free (0: one that the system chooses). Raises `OSError` if it is not."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as found:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -39,7 +39,7 @@ def probe(host: str, port: int) -> int:
 
 
 def check_free(host: str, port: int) -> None:
-    """Raise `SetupError` when somebody else has the port."""
+    """Raise `SetupError` when the port is taken."""
     try:
         probe(host, port)
     except OSError as error:
@@ -52,7 +52,7 @@ def check_free(host: str, port: int) -> None:
 
 
 def free_port(first: int = FIRST_PORT) -> int:
-    """The first port from `first` on that nobody listens to; any other one when all are taken."""
+    """The first free one of `PORTS` ports from `first` on; any other when all are taken."""
     for port in range(first, first + PORTS):
         try:
             return probe(HOST, port)

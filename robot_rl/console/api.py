@@ -11,7 +11,7 @@ from robot_rl.console.doors import Operator, TheConsole, Watcher, audit, operato
 from robot_rl.types import EpisodeId
 
 STOPS = ("hold", "stop")  # whoever may look may stop the robot
-SEATED = ("ready",)  # what lets the arm move on behalf of whoever drives
+SEATED = ("ready",)  # lets the arm move: only for the session that has the lease
 COMMANDS = (*STOPS, *SEATED, "go", "acknowledge", "resume")
 Which = Annotated[EpisodeId, Depends(EpisodeId)]  # ?run=...&actor=...&episode=...
 router = APIRouter(prefix="/api")
@@ -39,7 +39,7 @@ async def lease(verb: str, console: TheConsole, session: Operator) -> dict[str, 
 
 @router.post("/command/{verb}")
 async def command(verb: str, console: TheConsole, session: Watcher) -> dict[str, Any]:
-    """Hold and stop are everybody's; the others an operator's, ready of the one in the seat."""
+    """Anybody may hold and stop; the rest needs an operator, `ready` the one in the seat."""
     if verb not in COMMANDS:
         raise HTTPException(404, f"one of {', '.join(COMMANDS)}")
     if verb not in STOPS:

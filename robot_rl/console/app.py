@@ -1,6 +1,6 @@
 """The console's server, a process of its own: the page, its sockets, its commands.
 
-    GET  /enter?token=...      a one-time link becomes a strict cookie; &page=review: then there
+    GET  /enter?token=...      a one-time link becomes a strict cookie; &page=review: leads there
     GET  /  /review            the pages; everything they need is served from here, offline
     WS   /ws/...               `sockets.py`
     GET, POST  /api/...        `api.py`
@@ -62,7 +62,7 @@ def make_app(console: Console) -> FastAPI:
 
 
 async def enter(console: TheConsole, token: str = "", page: str = "") -> Response:
-    """A token works once. page: one of `PAGES`; any other word leads to the console."""
+    """Open a session with a token, once. page: one of `PAGES`; any other leads to the console."""
     session = console.access.enter(token)
     if session is None:
         audit.warning("a link was refused: wrong, or used before")
@@ -100,5 +100,5 @@ async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Resp
 
 
 async def _explain(_: Request, error: Exception) -> Response:
-    """Errors of ours are answers: what was expected, what was got, how to fix it."""
+    """Answer with one of our errors: what was expected, what was got, how to fix it."""
     return JSONResponse({"error": str(error)}, 503 if isinstance(error, LinkError) else 409)

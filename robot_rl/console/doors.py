@@ -33,7 +33,7 @@ class Console:
     cookie: str
 
     def foreign(self, host: str | None, origin: str | None) -> str:
-        """Why a request is not one of this page's own, or ""; None = not looked at."""
+        """Why a request is not one of this page's own, or ""; a None is not checked."""
         if host is not None and host not in self.hosts:
             return f"unknown host '{host}'"
         if origin is not None and urlsplit(origin).netloc not in self.hosts:
@@ -41,7 +41,7 @@ class Console:
         return ""
 
     def session(self, connection: HTTPConnection) -> PageSession | None:
-        """Who sends this request."""
+        """The session that sends this request, or None."""
         return self.access.session(connection.cookies.get(self.cookie))
 
 

@@ -1,7 +1,7 @@
 """What flows between the page and the robot side while a run is live.
 
 One task per camera that somebody watches fetches the newest picture once, however many people
-look; one task gathers the telemetry. Nothing queues: who is slow sees less, not later.
+look; one task gathers the telemetry. Nothing queues: a slow page sees less, but nothing older.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 TELEMETRY_S = 0.1
 POLL_S = 0.004  # between two questions for a picture that is not there yet
-DUE, LONGEST_S = 0.8, 0.1  # nothing is asked for this share of a camera's period, or this long
+DUE, LONGEST_S = 0.8, 0.1  # pause after a picture: share of the camera's period, at most so long
 IDLE_S = 2.0  # a camera nobody asks for is not fetched
 AWAY_S = 0.5  # between two tries while the robot side is away
 SCORE_S = 0.3  # between two looks for the classifier's newest score
@@ -164,14 +164,14 @@ class Feed:
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
 
     async def _watch_score(self) -> None:
-        """Beside the telemetry: a store that is busy with a review must not keep the word."""
+        """Read the score apart from telemetry: a store busy with a review must not delay that."""
         while True:
             with suppress(RobotRLError):  # nothing has been recorded yet
                 self._score = await asyncio.to_thread(self._read_score)
             await asyncio.sleep(SCORE_S)
 
     async def _gather(self) -> None:
-        """Robot side and figures, ten times a second, whatever goes wrong with one of them."""
+        """Gather robot side and figures ten times a second, whatever goes wrong with either."""
         deadline_s = time.monotonic()
         while True:
             try:

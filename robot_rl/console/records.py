@@ -35,7 +35,7 @@ from robot_rl.types import EpisodeId, Frame, Label, RobotState
 
 SCENE = "scene"  # the camera of a simulated run without cameras: drawn when somebody looks
 STORES = (ACTOR_STORE, STORE)  # of a run over ROS 2; of a lockstep run
-LEARNER_SOURCES = ("vlm", "progress", "preference")  # of labels that stay there
+LEARNER_SOURCES = ("vlm", "progress", "preference")  # of labels that stay in the learner's store
 KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through them
 CLASSIFIER = "classifier"  # source of its scores
 LONGEST_S = 60.0  # what may be labelled at once
@@ -57,7 +57,7 @@ class Records:
         self._scenes = Scenes(run_dir / SCENES)
         self._artist = ThreadPoolExecutor(1, "scene", initializer=priority.step_back)
         self._mirror: Any = None  # belongs to the artist's thread, as its OpenGL context does
-        self._turn = Lock()  # the first of many cameras reads; labels get their numbers in order
+        self._turn = Lock()  # an episode is read once for all cameras; labels are numbered in order
 
     @property
     def store(self) -> Store:
@@ -72,14 +72,14 @@ class Records:
                     fix="wait until the run has started",
                 )
             store = Store(found)
-            if store.spec is None:  # opened between its making and the run's first word
+            if store.spec is None:  # opened before the run has written its spec
                 store.close()
                 raise StoreError("the run has just begun", expected="its spec", got="none yet")
             self._store = store
         return self._store
 
     def _learner_labels(self, read: Callable[[Store], list[Label]]) -> list[Label]:
-        """What models beside the learner have said, in a run over ROS 2."""
+        """Labels of the models that run beside the learner, in a run over ROS 2."""
         path = self._run_dir / LEARNER_STORE
         if self._learner_store is None and self.store.path.name != LEARNER_STORE and path.is_file():
             self._learner_store = Store(path)
@@ -88,7 +88,7 @@ class Records:
         return [x for x in read(self._learner_store) if x.source in LEARNER_SOURCES]
 
     def close(self) -> None:
-        """Free what drew, in its thread."""
+        """Close the mirror, in the thread that it belongs to."""
         if self._mirror is not None:
             self._artist.submit(self._mirror.close).result()
         self._artist.shutdown()
@@ -201,11 +201,10 @@ class Records:
     def label(self, said: Mapping[str, Any], author: str) -> dict[str, Any]:
         """Append what a person says about an episode; without "episode": about the newest one.
 
-        "last_s" in the place of "step": the same of each step of the last so many seconds.
+        With "last_s" instead of "step", each step of the last `last_s` seconds gets the label.
 
         Raises:
-            StoreError: it says nothing that can be understood, or the disk is full; nothing is
-                stored.
+            StoreError: the label makes no sense, or the disk is full; nothing is stored.
         """
         store = self.store
         id_, steps = self._meant(said)
@@ -246,7 +245,7 @@ class Records:
         return None if found is None else {"author": found.author, "value": found.value}
 
     def _meant(self, said: Mapping[str, Any]) -> tuple[EpisodeId, int]:
-        """The episode that is spoken about, and how many steps it has."""
+        """The episode that `said` is about, and how many steps it has."""
         ids = [start.id for start in self.store.episodes()]
         if "episode" in said:
             number = said["episode"] if isinstance(said["episode"], int) else -1
@@ -260,7 +259,7 @@ class Records:
         raise StoreError("there is no episode to label yet", expected="an episode", got="none")
 
     def _last_steps(self, steps: int, last_s: object) -> Sequence[int]:
-        """Those of the last so many seconds, one at least."""
+        """The steps of the last `last_s` seconds, at least one."""
         spec = self.store.spec
         if spec is None or not isinstance(last_s, int | float) or not 0.0 < last_s <= LONGEST_S:
             raise StoreError(
@@ -292,13 +291,13 @@ def _verdict(folded: Review) -> dict[str, Any]:
 def _voices(
     said: Review, recorded: bool | None, truth: bool | None, by: str = "recorded"
 ) -> dict[str, bool]:
-    """Who says that the episode succeeded, and who that it failed; first who counts most."""
+    """Who says that the episode succeeded, and who that it failed; the most trusted first."""
     voices = {"person": said.success, PREDICATE: truth, by: recorded, "vlm": said.model_success}
     return {who: success for who, success in voices.items() if success is not None}
 
 
 def _scores(labels: Sequence[Label]) -> list[dict[str, Any]]:
-    """The lines of the models: who, what, and [frame, value] of each point."""
+    """The curves of the models' scores: author, kind, and [frame, value] of each point."""
     lines: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for x in labels:
         if x.step is not None and x.kind in (SUCCESS_SCORE, PROGRESS):

@@ -29,7 +29,7 @@ class AuditLog(logging.FileHandler):
         self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append a line; what the disk says against it goes to the console's own log."""
+        """Append a line; an error of the disk goes to the console's own log."""
         try:
             super().emit(record)  # which handles a failed write, but not a failed opening
         except OSError:
@@ -39,7 +39,7 @@ class AuditLog(logging.FileHandler):
 def server_of(
     run_dir: Path, host: str, port: int, about: Mapping[str, Any], mirror: Callable[[], Any]
 ) -> tuple[uvicorn.Server, Access]:
-    """A server that is not running yet, and who may come in. Arguments: see `serve`."""
+    """A server that is not running yet, and its `Access`. Arguments: see `serve`."""
     access = Access(Seat(seat_file(run_dir)))
     names = {host, "localhost"} if host in ("127.0.0.1", "::1") else {host}
     hosts = frozenset(f"[{n}]:{port}" if ":" in n else f"{n}:{port}" for n in names)
@@ -73,7 +73,7 @@ def serve(
 
     Args:
         about: what a page must know once: names, cameras, rates (`robot_rl.run.console.about`).
-        mirror: makes what draws the scenes of a simulated run; called when somebody looks.
+        mirror: makes the mirror that draws a simulated run's scenes; called when somebody looks.
         started: gets a function that makes links (role -> token).
     """
     audit.addHandler(AuditLog(run_dir / "audit.log"))

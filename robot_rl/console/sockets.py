@@ -20,7 +20,7 @@ router = APIRouter()
 
 @router.websocket("/ws/control")
 async def control(socket: WebSocket) -> None:
-    """Held keys and sticks of the driver, on their way at once; the answer says who is heard."""
+    """Pass the driver's keys and sticks on at once; answer whether this page is heard."""
     session = await accept(socket)
     if session is None:
         return
@@ -38,7 +38,7 @@ async def control(socket: WebSocket) -> None:
 
 @router.websocket("/ws/video/{camera}")
 async def video(socket: WebSocket, camera: str) -> None:
-    """One picture per word the page sends: a slow page gets fewer, never older ones."""
+    """One picture per message of the page: a slow page gets fewer, never older ones."""
     if await accept(socket) is None:
         return
     feed, number = console_of(socket).feed, -1
@@ -59,7 +59,7 @@ async def video(socket: WebSocket, camera: str) -> None:
 
 @router.websocket("/ws/telemetry")
 async def telemetry(socket: WebSocket) -> None:
-    """Everything on the page that is not a picture; the newest, each once."""
+    """Everything on the page that is not a picture; the newest values, each sent once."""
     session = await accept(socket)
     if session is None:
         return

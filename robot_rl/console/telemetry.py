@@ -56,7 +56,7 @@ def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
 
 
 def _driver(view: Mapping[str, Any], episode: Mapping[str, Any]) -> tuple[str, str]:
-    """While an episode runs and the gate lets it: who drives."""
+    """(word, reason) while an episode runs and the gate is in RUN: who drives."""
     purpose = episode.get("purpose")
     if view.get("driving"):
         return ("REWIND" if view.get("driver") == "recovery" else "HUMAN"), ""

@@ -1,4 +1,4 @@
-"""Who drives this tick: the policy or the person (hold-to-drive), with provenance for every step.
+"""Who drives this tick, the policy or the person (hold-to-drive); each step records its driver.
 
 The arbiter decides; it does not protect. Whatever it returns still passes the gate, which watches
 the device's heartbeats on its own.
@@ -42,15 +42,15 @@ class Decision:
 class Arbiter:
     """Runs the intervention state machine of `takeover.TRANSITIONS`, one `decide` per tick.
 
-    While the robot stands still between hands (TAKEOVER, RELEASE) the driver is the policy with a
-    zero action: a step is driven by a person only in a tick in which the device is held.
+    While the robot stands still between two drivers (TAKEOVER, RELEASE), the driver is the policy
+    with a zero action: a step is driven by a person only in a tick in which the device is held.
 
     With `config.rac` an intervention follows RaC's two rules (arXiv 2509.07953): a person first
-    leads the robot back to known ground (recovery), then completes what it failed at (correction);
-    letting go of that ends the episode, so that no later step comes from a state that two drivers
-    brought about. Recovery is whatever the person drives first, until they let go
-    once or stop rewinding; the robot stands still between the two. Deviation: without a recovery
-    to make, the person presses and lets go.
+    leads the robot back to known ground (recovery), then completes what it failed at (correction).
+    Letting go after the correction ends the episode, so that no later step comes from a state that
+    two drivers brought about. Recovery is whatever the person drives first, until they let go
+    once or stop rewinding; the robot stands still between recovery and correction. Deviation: when
+    no recovery is needed, the person presses and lets go once to skip it.
 
     Args:
         config: debounce, ramp, hold time.
@@ -69,20 +69,20 @@ class Arbiter:
         return self._phase
 
     def begin_episode(self) -> None:
-        """Forget the last episode. A device that is still held must not have been silent."""
+        """Forget the last episode. A device that is still held may drive, unless it is silent."""
         self._phase = Phase.POLICY
         self._driver: Driver | None = None
         self._segment = self._held_samples = 0
         self._must_let_go = False
         self._let_go_s = -math.inf
         self._apart_s = -math.inf  # newest tick at which no person drove
-        self._human_s = -math.inf  # newest tick at which one did
+        self._human_s = -math.inf  # newest tick at which a person drove
         self._kind = Driver.CORRECTION
-        self._recovered = False  # RaC: the way back is behind us
+        self._recovered = False  # RaC: the recovery is over
         self._over = ""
 
     def end_episode(self) -> Events:
-        """Close an open intervention: its release event, or ()."""
+        """End an intervention that is still open; return its release event, or ()."""
         driving = self._phase is Phase.HUMAN
         self._phase = Phase.POLICY
         return (self._event("release", "episode_end"),) if driving else ()
@@ -131,7 +131,7 @@ class Arbiter:
         """Turn the reading into signals; follow them as far as they lead in this tick."""
         silent = not abs(now_s - operator.stamp_s) <= self.config.input_timeout_s
         if silent and (self._phase is not Phase.POLICY or operator.driving):
-            self._must_let_go = True  # who vanished while driving does not drive again by itself
+            self._must_let_go = True  # a device that vanished while held must first be let go
         elif not silent and not operator.driving:
             self._must_let_go = False
         held = operator.driving and not self._must_let_go
@@ -143,7 +143,7 @@ class Arbiter:
         return ()
 
     def _role(self, said: Driver) -> Driver:
-        """What a person drives as: as the device says, or, in RaC, recovery before correction."""
+        """The driver that a person counts as: the device's word; in RaC, recovery comes first."""
         self._recovered |= said is Driver.RECOVERY
         first = self.config.rac and said is Driver.CORRECTION and not self._recovered
         return Driver.RECOVERY if first else said

@@ -1,6 +1,6 @@
 """RobotEnv: robot + cameras + task behind the Gymnasium API, gate included.
 
-Our tasks for other people's libraries (Stable-Baselines3, CleanRL, ...), and the seam for lockstep
+It opens our tasks to other people's libraries (Stable-Baselines3, CleanRL, ...) and serves lockstep
 speed tests. The training loop (`loop.ControlLoop`) drives the same ports itself, because
 interventions, identities and real time do not fit through `step()`.
 """

@@ -1,7 +1,7 @@
-"""Episodes of a Gymnasium environment, recorded as those of a robot: same rows, same identities.
+"""Episodes of a Gymnasium environment, recorded like those of a robot: same rows, same identities.
 
-What `loop.ControlLoop` is to an arm, in a few lines: no gate, no person, no deadlines. The policy
-drives every step; what is recorded as executed is its action within [-1, 1].
+The counterpart of `loop.ControlLoop` without gate, person and deadlines. The policy drives every
+step; its action, clipped to [-1, 1], is what is recorded as executed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class GymLoop:
-    """Runs episodes; `reset` before each. Arguments as those of `control.loop.ControlLoop`."""
+    """Runs episodes; call `reset` before each. Arguments as in `control.loop.ControlLoop`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class GymLoop:
         """Drive one episode to its end.
 
         Raises:
-            SpecError: an observation that is not finite or not of its space; a policy that is NaN.
+            SpecError: an observation is not finite or not of its space, or an action is not finite.
         """
         start = replace(start, limits_hash="")  # no gate judged these steps
         summary = EpisodeSummary(start.id, start.purpose)
@@ -114,7 +114,7 @@ class GymLoop:
 
 @dataclass(slots=True)
 class GymRig:
-    """What `run.lockstep.Rig` is to a simulated arm."""
+    """The rig of a Gymnasium environment, as `run.lockstep.Rig` is that of a simulated arm."""
 
     loop: GymLoop
 
@@ -155,7 +155,7 @@ class GymCamera:
 
 
 def _within_bounds(proposed: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What is executed of a policy's action [A]: its part within [-1, 1]."""
+    """The action [A] that is executed: the policy's, clipped to [-1, 1]."""
     if not np.isfinite(proposed).all():
         raise SpecError(
             "the policy's action is not finite",

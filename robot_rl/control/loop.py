@@ -5,7 +5,7 @@ robot, gate, operator and clock are ports. Deadlines are absolute: a late tick i
 followed by a burst. Nothing in a tick waits for the learner, the disk or the console: `record`
 hands rows to a queue, `policy` reads weights that are already here.
 
-    tick k:  observe   newest state and images -> observation k; too old a one ends the episode
+    tick k:  observe   newest state and images -> observation k; if too old, the episode ends
              record    step k-1 is complete now: what the gate really sent, reward, frame k
              act       policy proposes; the arbiter decides who drives
              gate      the only door: pass / clipped / hold
@@ -57,7 +57,7 @@ from robot_rl.types import (
 
 log = logging.getLogger(__name__)
 
-MAX_STATE_AGE_S = 0.1  # of what is acted on and learned from; the gate stops at half of it
+MAX_STATE_AGE_S = 0.1  # an older state is not acted on or learned from; the gate allows half of it
 MAX_PICTURE_AGE_S = 0.25  # eight pictures of a 30 Hz camera: it is gone, not late
 MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is aborted
 MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
@@ -69,7 +69,7 @@ FAULTS = {"force": 1, "joint": MAX_HELD_TICKS}  # check -> held ticks that lose 
 class Policy(Protocol):
     """What the loop needs of a policy; `policy.runtime.PolicyRuntime` in production.
 
-    One that plans nothing inherits all but `version` and `act`.
+    A policy that plans nothing inherits everything but `version` and `act`.
     """
 
     @property
@@ -79,7 +79,7 @@ class Policy(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why there is nothing to propose, "" when there is: the episode ends, nothing moves."""
+        """Why there is no action ("" = there is one); the episode then ends, and nothing moves."""
         return ""
 
     def ready(self) -> str:
@@ -87,10 +87,10 @@ class Policy(Protocol):
         return ""
 
     def begin_episode(self, deterministic: bool = False) -> None:
-        """Forget the last episode; deterministic: what `annotate` decides shall be."""
+        """Forget the last episode. deterministic: `annotate` must not draw what it decides."""
 
     def annotate(self, observation: Observation) -> Observation:
-        """The observation as it is recorded: with what a base policy adds to it. Once per tick."""
+        """The observation to record, with what a base policy adds to it. Called once per tick."""
         return observation
 
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
@@ -103,9 +103,12 @@ class Policy(Protocol):
 
 @dataclass(slots=True)
 class EpisodeSummary:
-    """What one episode came to. period_ms: measured control periods on the run's clock;
-    wall_ms: the same in wall time (equal on a robot; shorter in an accelerated simulation);
-    jerk: root mean square of a_t - 2 a_{t-1} + a_{t-2} over executed pose actions, None below 3."""
+    """The result of one episode.
+
+    period_ms: measured control periods on the run's clock; wall_ms: the same in wall time (equal on
+    a robot; shorter in an accelerated simulation); jerk: root mean square of a_t - 2 a_{t-1} +
+    a_{t-2} over executed pose actions, None with fewer than 3 of them.
+    """
 
     id: EpisodeId
     purpose: str
@@ -132,7 +135,7 @@ class EpisodeSummary:
 
 @dataclass(slots=True)
 class _Pending:
-    """A step whose outcome is not known yet."""
+    """A step whose result is not known yet."""
 
     command: Command
     decision: Decision
@@ -149,7 +152,7 @@ class ControlLoop:
         record: takes rows and returns at once (`StoreWriter.put`, or `Store.append` in lockstep).
         on_step: called after each recorded step (lockstep learning, weight adoption); must be
             quick in real time.
-        on_frame: called with each new frame and the state it was made from; as quick.
+        on_frame: called with each new frame and the state it was made from; must be as quick.
         stopping: polled each tick; a non-empty reason aborts the episode.
     """
 
@@ -352,7 +355,7 @@ class _Episode:
         return ending is not None
 
     def _scores(self, step: Step, result: RewardResult) -> list[Label]:
-        """What was said of the moment that a step led to, beside the step."""
+        """Labels about the moment that a step led to: score, truth, progress, a person's word."""
         at, after = step.step, step.step + 1
         number = of_step(at)
         said = []
@@ -361,10 +364,10 @@ class _Episode:
         if result.truth is not None:
             said.append((number, at, SUCCESS_SCORE, float(result.truth), PREDICATE, PREDICATE))
         if result.progress is not None:
-            known = [(0, 0.0)] if at == 0 else []  # from where the first step led
+            known = [(0, 0.0)] if at == 0 else []  # the frame that the first step starts from
             known.append((after, result.progress))
             said += [(of_frame(f), f, PROGRESS, v, PREDICATE, PREDICATE) for f, v in known]
-        if self._said is not None:  # the step says it, too, but not who
+        if self._said is not None:  # the step holds this, too, but not who said it
             said.append((number, None, "success", float(self._said), "person", "operator"))
         return [
             Label(
@@ -403,8 +406,8 @@ class _Episode:
     def _fault(self, verdict: Verdict | None) -> str:
         """Why the gate ends the episode as the policy's failure; "" when it does not.
 
-        The critic must learn that hitting things is worth nothing, so these episodes are not
-        dropped as aborted ones are. What a person or a dead process brings about teaches nothing.
+        The critic must learn that hitting things is worth nothing, so these episodes are kept,
+        unlike aborted ones. A hold that a person or a dead process causes teaches nothing.
         """
         if verdict is None or verdict.outcome is not Outcome.HOLD:
             return ""

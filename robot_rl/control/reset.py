@@ -1,9 +1,9 @@
-"""Reset motion: the arm brings itself to the start of an episode, through the gate like anybody.
+"""Reset motion: the arm goes to the start of an episode, through the gate like every motion.
 
 Path: straight up out of whatever it is in, turn upright in place, then (simulation) the objects are
 placed anew, then a straight line to the start pose. Turning first unwinds the wrist: a policy that
-explores may have left it at the edge of a joint's range, where a combined motion is refused. Never
-learned from (`Driver.RESET`), never faster than the gate lets.
+explores may have left it at the edge of a joint's range, where a combined motion is refused. The
+motion is never learned from (`Driver.RESET`) and never faster than the gate allows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ResetMotion:
         upright = plan.tcp_in_base.quaternion_xyzw
         reason = self._move(Pose(above, here.quaternion_xyzw), plan.gripper_width_m)
         left_m = up_m - float(self._loop.robot.read().tcp_in_base.position_m[2])
-        if left_m > RETREATED_M:  # what it sticks in must not be moved under it
+        if left_m > RETREATED_M:  # an object that the arm is stuck in must not be moved
             raise RobotRLError(
                 "the arm does not come up out of what it is in",
                 expected=f"a retreat to {up_m:.3f} m above the base",
@@ -91,7 +91,7 @@ class ResetMotion:
 
 
 def _arrived(goal: Pose, state: RobotState) -> bool:
-    """Within tolerance and nearly at rest."""
+    """Whether the arm is within tolerance of `goal` and nearly at rest."""
     off_m = float(np.linalg.norm(goal.position_m - state.tcp_in_base.position_m))
     off_rad = float(np.linalg.norm(rotation_error(goal, state.tcp_in_base)))
     slow = float(np.linalg.norm(state.tcp_twist_in_base[:3])) < 0.02

@@ -36,7 +36,7 @@ EXAM_RETRIES = 30  # aborted episodes of an exam that are run again
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
-FAILED_DEMOS = 25  # in a row: a poor operator is slow, a broken reward never ends
+FAILED_DEMOS = 25  # in a row: a poor operator succeeds now and then, with a broken reward nobody
 EXAM_AUTONOMY = 0.9  # share of recent episodes without help before an exam is worth its time
 REMEMBERED = ("next_exam", "practice_s", "mastered")
 
@@ -53,7 +53,7 @@ class TrainConfig:
     min_env_steps: int = 1_000  # no exam before
     exam_every_steps: int = 500  # the next exam needs something new learned
     target_success: float = 0.95  # an exam ends practice when its interval lies above this
-    exam_failures: int = 1  # more, and an exam is lost; how often it errs: robot-rl bench exam
+    exam_failures: int = 1  # more, and an exam is failed; how often exams err: robot-rl bench exam
     eval_episodes: int = 100  # 95 of 100 has a Wilson interval of about +-4 points
     stochastic_eval_episodes: int = 50  # how much exploration noise costs
     video: bool = True  # film a few episodes at the end
@@ -130,12 +130,12 @@ class SessionProgress:
 
     @property
     def autonomy(self) -> float:
-        """Share of the same episodes that succeeded without a human step."""
+        """Share of the last `WINDOW` practice episodes that succeeded without a human step."""
         return float(np.mean([s and r == 0.0 for s, r in self.recent])) if self.recent else 0.0
 
     @property
     def intervention_rate(self) -> float:
-        """Human steps / steps over the same episodes."""
+        """Mean share of human steps in the last `WINDOW` practice episodes."""
         return float(np.mean([r for _, r in self.recent])) if self.recent else 0.0
 
 
@@ -190,10 +190,10 @@ class Session:
 
     Args:
         run: name of the run, in the identity of its rows; spec: of the rows.
-        limits_hash: of the limits that the gate keeps.
+        limits_hash: hash of the limits that the gate enforces.
         figures: more figures for each episode's line (age of weights, queues).
         stopping: non-empty reason = stop now (operator, SIGTERM); polled between episodes.
-        store: where the run's episodes are; with it, a restarted session goes on where it was.
+        store: holds the run's episodes; with a store, a restarted session goes on where it was.
         on_stuck: called with the error when a reset fails; returns True to try again.
     """
 
@@ -262,7 +262,7 @@ class Session:
         return summary
 
     def _await_policy(self) -> None:
-        """Raise `RobotRLError` while the policy cannot drive: no robot goes to a start for that."""
+        """Raise `RobotRLError` if the policy cannot drive now: the robot need not move for that."""
         problem = self.loop.policy.ready()
         if problem:
             raise RobotRLError(
@@ -311,9 +311,9 @@ class Session:
                 self.store.set_meta("session", {k: getattr(progress, k) for k in REMEMBERED})
 
     def _exam(self) -> None:
-        """Is the skill mastered? Unaided, deterministic, on starts never seen before.
+        """Hold an exam: unaided, deterministic, on starts never seen before.
 
-        An exam that is undecided when the time for practice is up ends there, not passed: the
+        An exam that is undecided when the time for practice is up ends there and is not passed: the
         evaluation that follows says what the policy is worth.
         """
         progress, train = self.progress, self.train
@@ -351,7 +351,7 @@ class Session:
 
         Args:
             episodes: how many; None = until `decide` has come to a decision.
-            decide: ends it before as soon as the answer is not None.
+            decide: asked after each episode; ends the evaluation when the answer is not None.
         """
         result = EvalResult()
         index = retries = 0
@@ -426,7 +426,7 @@ class Session:
 
 
 def _percentiles(key: str, values: Iterable[float]) -> dict[str, float]:
-    """p50, p99 and max of a list; empty list, empty dict."""
+    """p50, p99 and max of `values`; empty when there are none."""
     data = np.asarray(list(values))
     if not data.size:
         return {}
@@ -438,7 +438,7 @@ def _percentiles(key: str, values: Iterable[float]) -> dict[str, float]:
 
 
 def _blind(reason: str) -> RobotRLError:
-    """Nobody drives by what was seen some time ago."""
+    """The error that says that an episode cannot begin because its observation is too old."""
     return RobotRLError(
         "no episode can begin: what the policy sees is too old",
         expected="a state and pictures of now, stamped on the run's clock",

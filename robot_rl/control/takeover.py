@@ -2,8 +2,8 @@
 
     policy -> takeover -> human -> release -> policy
 
-Actions are deltas on the *measured* pose, so a zero action is the matched pose: whoever takes over
-starts from where the robot is, never from where the other one wanted it to go.
+Actions are deltas on the *measured* pose, so a zero action asks for the present pose: whoever takes
+over starts from where the robot is, never from where the previous driver wanted it to go.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ArbiterConfig:
     rac: bool = False  # recover, then correct, then the episode is over; see `Arbiter`
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse values that make no sense."""
         if self.debounce_samples < 1:
             raise ValueError(f"debounce_samples must be at least 1, got {self.debounce_samples}")
         for name in ("ramp_s", "release_ramp_s", "hold_s"):
@@ -74,11 +74,11 @@ class ArbiterConfig:
 
 
 GENTLE = {"ramp_s": 0.25, "release_ramp_s": 0.25}
-"""For people's hands: drivers who oppose each other in full stay below the gate's speed limit."""
+"""Ramps for people: even two drivers in opposite full motion stay below the gate's speed limit."""
 
 
 def advance(phase: Phase, signal: Signal) -> Phase:
-    """The phase after `signal`; unchanged where the table is silent."""
+    """The phase after `signal`; unchanged where the table has no entry."""
     return TRANSITIONS.get((phase, signal), phase)
 
 

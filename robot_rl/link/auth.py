@@ -145,7 +145,7 @@ def load_keys(folder: Path | str, name: str) -> Keys:
 
 
 def guard(context: zmq.Context, provider: object) -> ThreadAuthenticator:
-    """A thread that asks `provider.callback(domain, key)` about each public key (Z85) that comes.
+    """A thread that asks `provider.callback(domain, key)` about each public key (Z85) that arrives.
 
     Start it before `listen` and stop it after the socket is closed: without it libzmq lets
     everybody in.
@@ -162,7 +162,7 @@ def listen(socket: zmq.Socket, where: LinkConfig, keys: Keys, option: str) -> in
     option: how a person sets the port, for the error.
 
     Raises:
-        LinkError: the address is taken, or none of this machine's.
+        LinkError: the address is taken, or is not one of this machine.
     """
     socket.curve_server = True
     socket.curve_publickey, socket.curve_secretkey = keys.public, keys.secret

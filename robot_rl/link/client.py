@@ -1,7 +1,7 @@
 """The actor's end of the link: a thread that replicates the store and fetches weights.
 
-The control loop never waits for it. Rows go into the store (`StoreWriter.put`), this thread reads
-them there through its own connection; weights and status are read from memory.
+The control loop never waits for this thread. Rows go into the store (`StoreWriter.put`), the thread
+reads them there through its own connection; weights and status are read from memory.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class LinkClient:
 
     Args:
         config: address and bounds.
-        keys: this process's pair; must know `learner.public`.
+        keys: this process's pair; the learner's public key must be among them.
         spec: contract of the run.
         store_path: the actor's store file.
     """
 
     def __init__(self, config: LinkConfig, keys: Keys, spec: Spec, store_path: Path | str) -> None:
-        keys.public_of("learner")  # a missing key is said here, not in a thread
+        keys.public_of("learner")  # a missing key is reported here, not in a thread
         self._config, self._keys, self._spec, self._path = config, keys, spec, Path(store_path)
         self._stopping = threading.Event()
         self._session: LinkSession | None = None
         self._word: dict[str, Scalar] = {}
-        self._failure: RobotRLError | None = None  # the thread has ended
-        self._trouble: StoreError | None = None  # why it begins anew; told once
+        self._failure: RobotRLError | None = None  # why the thread has ended
+        self._trouble: StoreError | None = None  # why the thread begins anew; logged once
         self._thread = threading.Thread(target=self._run, name="link-client", daemon=True)
 
     def start(self) -> None:
@@ -76,11 +76,11 @@ class LinkClient:
 
         After a learner restarts from an older checkpoint their version may be lower than before.
         """
-        session = self._session  # the thread may take it away at any time
+        session = self._session  # the thread may set it to None at any time
         return None if session is None else session.weights
 
     def status(self) -> dict[str, Any]:
-        """How the link is; keys as in `NOT_STARTED`, `learner` = the learner's own figures."""
+        """State of the link; keys as in `NOT_STARTED`, `learner` = the learner's own figures."""
         session, problem = self._session, self._failure
         status = dict(NOT_STARTED) | ({} if session is None else session.status)
         if problem is None and session is None:
@@ -90,7 +90,7 @@ class LinkClient:
         return status
 
     def tell(self, **values: Scalar) -> None:
-        """Say this to the learner with each status from now on; see `LinkServer.told`."""
+        """Send `values` to the learner with each status from now on; see `LinkServer.told`."""
         self._word |= values
         session = self._session
         if session is not None:
@@ -149,7 +149,7 @@ class LinkClient:
             )
 
     def _replicate(self) -> None:
-        """Until `stop`, or until the store fails."""
+        """Replicate until `stop`, or until the store fails."""
         with Store(self._path, spec=self._spec) as store:
             session = LinkSession(self._config, self._keys, self._spec, store)
             session.word = dict(self._word)
@@ -161,7 +161,7 @@ class LinkClient:
                 session.close()
 
     def _wait_out(self, error: StoreError) -> None:
-        """Say it once for as long as nothing gets through, and wait before the next try."""
+        """Log the error once until rows get through again; wait before the next try."""
         session, self._session = self._session, None
         has_worked = session is not None and session.status.get("last_ack_age_s") is not None
         if self._trouble is None or has_worked:

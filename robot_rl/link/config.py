@@ -24,7 +24,7 @@ class LinkConfig:
     batch_rows: int = 512
     poll_s: float = 0.02  # how soon a committed row leaves; a fifth of a 10 Hz control period
     weights_period_s: float = 0.5  # 5 control ticks: staleness is dominated by training itself
-    status_period_s: float = 0.1  # a simulated clock waits for what it says; 100 bytes
+    status_period_s: float = 0.1  # a simulated clock waits for what a status says; 100 bytes
     reply_timeout_s: float = 5.0  # a learner that compiles or saves may be silent for seconds
     backoff_max_s: float = 5.0  # a restarted learner is found within 10 s
 

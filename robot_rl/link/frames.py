@@ -6,7 +6,7 @@ Frame (little-endian)::
     u16   protocol version       both ends must agree; this header never changes shape
     u8    kind                   key of `MESSAGES`
     u8    zero
-    u64   sequence               numbered by who asks; a reply repeats the number of its request
+    u64   sequence               counted by who asks; a reply repeats the number of its request
     u32   body length
     u32   CRC-32 of all other bytes
     ...   body: msgpack list of the message's fields
@@ -41,7 +41,7 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of an actor or console: who it is and what it will send."""
+    """First message of an actor: who it is and what it will send."""
 
     role: str
     spec_hash: str
@@ -50,7 +50,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The learner agrees. session: random word per learner process; newest weights (-1: none)."""
+    """The learner agrees. session: random word per learner process; weights_version: -1 = none."""
 
     session: str
     weights_version: int
@@ -58,7 +58,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """No, why, and how to fix it. code: one of `REFUSALS`; diff: lines `path: mine -> theirs`."""
+    """A refusal and its reason. code: one of `REFUSALS`; diff: lines `path: mine -> theirs`."""
 
     code: str
     reason: str

@@ -6,8 +6,8 @@ The robot side serves (`PanelServer`, in the view node); the console asks and ne
     question   msgpack map {"want": word, ...}
     answer     msgpack map, and one raw buffer (a picture as JPEG; may be empty)
 
-Pictures are compressed on the robot side: raw, three cameras of 640x480 at 30 Hz are 83 MB/s to
-copy in and out of the kernel, beside the control messages of whoever drives.
+Pictures are compressed on the robot side: raw, three cameras of 640x480 at 30 Hz would be 83 MB/s
+to copy in and out of the kernel, beside the control messages of whoever drives.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from robot_rl.errors import LinkError
 MAX_QUESTION = 4096  # bytes
 MAX_ANSWER = 16 << 20  # one 1080p picture, with room
 JPEG_QUALITY = 80
-ANSWER_S = 1.0  # a question that waits longer has no answer
+ANSWER_S = 1.0  # a question that waits longer is given up
 Answer = tuple[Mapping[str, Any], bytes | memoryview]
 Handler = Callable[[Mapping[str, Any]], Answer]
 
@@ -61,13 +61,13 @@ def socket_address(run_dir: Path, name: str) -> str:
 
 
 def seat_file(run_dir: Path) -> Path:
-    """What a console locks while somebody at it has the seat: there is one seat in a run."""
+    """The file that a console locks while somebody at it has the seat; a run has one seat."""
     return Path(socket_address(run_dir, "seat.lock").removeprefix("ipc://"))
 
 
 def picture_answer(rgb: NDArray[np.uint8], number: int, age_s: float) -> Answer:
     """A picture [H, W, 3] RGB as the console takes it; `checksum` is of the raw pixels."""
-    import cv2  # the link itself does without
+    import cv2  # the rest of the link does not need it
 
     bgr = cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR)
     done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
@@ -86,7 +86,7 @@ def decode(data: bytes, limit: int) -> dict[str, Any]:
     """A msgpack map with string keys.
 
     Raises:
-        LinkError: too large, or anything else.
+        LinkError: the message is too large, or anything else.
     """
     wrong = f"{len(data)} bytes"
     if len(data) <= limit:
@@ -166,10 +166,10 @@ class Panel:
         self._reader: asyncio.Task[None] | None = None
 
     async def ask(self, want: str, timeout_s: float = ANSWER_S, **details: Any) -> Answer:
-        """(answer, picture).
+        """Ask the robot side; return (answer, picture).
 
         Raises:
-            LinkError: nobody answers in time, or the answer is no.
+            LinkError: nobody answers in time, or the answer is an error.
         """
         if self._reader is None:
             self._reader = asyncio.create_task(self._read())

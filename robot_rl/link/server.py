@@ -2,8 +2,8 @@
 
 One ROUTER socket, CURVE always: `poll` does a bounded amount of work and returns, so the learner
 calls it between gradient updates. A peer is known by its key; what it may say follows from its
-role. Rows are acknowledged only after their transaction has committed. The one thread answers
-handshakes, so that a learner that loads or compiles for a minute does not look like a wrong one.
+role. Rows are acknowledged only after their transaction has committed. Handshakes are answered by a
+thread (`auth.guard`): a learner that loads or compiles for a minute must not look like a wrong one.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Peer:
 
     @property
     def banned(self) -> bool:
-        """True once it has sent too much nonsense; until the learner restarts."""
+        """True once the peer has sent too many bad messages; until the learner restarts."""
         return self.strikes >= MAX_STRIKES
 
 
 class LinkServer:
-    """Serves actors and consoles; use from one thread.
+    """Serves actors; use from one thread.
 
     Args:
         config: bounds and address; port 0 picks a free one (see `port`).
@@ -112,8 +112,8 @@ class LinkServer:
     def poll(self, timeout_ms: int = 0, max_messages: int = 64) -> int:
         """Wait up to `timeout_ms` for work, do it, return how many messages were handled.
 
-        Never raises for what a peer does; a store that cannot take rows is logged and the peer is
-        told, it keeps them.
+        Never raises for what a peer does. When the store cannot take rows, that is logged and the
+        peer is told, which keeps them.
         """
         handled = 0
         while handled < max_messages and self._router.poll(0 if handled else timeout_ms):
@@ -141,7 +141,7 @@ class LinkServer:
         self._status = dict(values)
 
     def told(self, key: str) -> list[Scalar]:
-        """What each peer that says anything of `key` says (`LinkClient.tell`)."""
+        """The values of `key` that peers have sent with their status (`LinkClient.tell`)."""
         return [peer.status[key] for peer in self._peers.values() if key in peer.status]
 
     def peers(self) -> dict[str, Peer]:

@@ -5,7 +5,8 @@
 It reads committed rows from the actor's own store and sends them in commit order, one batch at a
 time, until each is acknowledged: whatever dies, the next HELLO continues after the last ACK, and
 the learner's store drops what it has already. Weights are asked for ("newer than N"), never pushed,
-so a paused actor never replays old ones (CONFLATE set after connect is a no-op: a known trap).
+so a paused actor never replays old ones (a known trap of pushing: CONFLATE does nothing when it is
+set after connect).
 """
 
 from __future__ import annotations
@@ -135,14 +136,14 @@ class LinkSession:
     # -- connection ------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Every option before connect: those set later are ignored without a word."""
+        """Open a socket. Every option is set before connect: ZeroMQ silently ignores later ones."""
         socket = self._context.socket(zmq.DEALER)
         socket.linger = 0  # unsent rows are in the store
         socket.immediate = True  # queue nothing for a learner that is not there
         socket.sndhwm = socket.rcvhwm = 16
         socket.maxmsgsize = self._config.max_weights_bytes
         socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 1_000  # ms
-        socket.handshake_ivl = 5_000  # ms; one that a damaged byte left waiting ends
+        socket.handshake_ivl = 5_000  # ms; ends a handshake that a damaged byte left waiting
         socket.heartbeat_ivl, socket.heartbeat_timeout = 5_000, 30_000  # ms
         socket.curve_serverkey = self._learner_key
         socket.curve_publickey, socket.curve_secretkey = self._keys.public, self._keys.secret
@@ -163,7 +164,7 @@ class LinkSession:
     def _watch(self) -> None:
         """Follow the CURVE handshake; reopen after each end of a connection.
 
-        libzmq itself connects again after some, but never after a refused key or a damaged byte.
+        libzmq itself reconnects after some ends, but never after a refused key or a damaged byte.
         """
         while self._monitor.poll(0):
             event = parse_monitor_message(self._monitor.recv_multipart())["event"]
@@ -304,7 +305,7 @@ class LinkSession:
         )
         if self.refusal is None or self.refusal.code != code:
             log.error("%s", error)
-        # a full disk passes; a tunnel whose far end is away looks like a wrong learner key
+        # a full disk is temporary; a tunnel whose far end is away looks like a wrong learner key
         passes = code == "store" or (code == "learner_key" and self._key_was_right)
         self.refusal = Refusal(code, error, permanent=not passes)
 

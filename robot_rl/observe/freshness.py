@@ -23,7 +23,7 @@ class FreshnessReport:
 
 
 class Freshness:
-    """Counts the readings of one source. `now_s` is wall time (monotonic): silence is real."""
+    """Counts the readings of one source. `now_s` is wall time (monotonic), and so is silence."""
 
     def __init__(self) -> None:
         self._ages_s: deque[float] = deque(maxlen=WINDOW)
@@ -33,7 +33,7 @@ class Freshness:
         self.dropped = 0
 
     def saw(self, now_s: float, age_s: float | None = None) -> None:
-        """A reading was used at `now_s`, `age_s` after it was measured (on the run's clock)."""
+        """Count a reading used at `now_s`, `age_s` after it was measured (on the run's clock)."""
         self.received += 1
         self._last_s = now_s
         if age_s is not None:

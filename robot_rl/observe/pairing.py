@@ -1,7 +1,7 @@
 """Pairing by stamp: the newest set of readings, one per source, that belong to the same instant.
 
 Sources arrive on their own topics and at their own rates; a control step must never mix a pose of
-now with a wrench of then. Pure Python, no clock of its own.
+now with an older wrench. Pure Python, no clock of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Track(Generic[T]):
         return self._items[-1] if self._items else None
 
     def before(self, stamp_s: float) -> Stamped[T] | None:
-        """The newest reading that is not younger than `stamp_s`."""
+        """The newest reading measured at or before `stamp_s`, or None."""
         return next((i for i in reversed(self._items) if i.stamp_s <= stamp_s), None)
 
     def stamps(self) -> Iterable[float]:
@@ -64,8 +64,8 @@ def newest_consistent(
 ) -> dict[str, Stamped[T]] | None:
     """Return the newest set (one reading per track) whose stamps span at most `tolerance_s`.
 
-    None when some track is empty or no such set is left in the histories: the caller keeps what it
-    had, and its age then tells that the sources have drifted apart.
+    None when some track is empty or no such set is left in the histories: the caller keeps the set
+    it had, whose age then tells that the sources have drifted apart.
     """
     anchors = sorted({s for track in tracks.values() for s in track.stamps()}, reverse=True)
     for anchor_s in anchors:

@@ -30,7 +30,7 @@ _ZERO = (0.0,) * len(AXES)
 
 @dataclass(frozen=True, kw_only=True)
 class Rest:
-    """Rest position of the six axes and how much they jitter there, shares of the full way."""
+    """Rest position of the six axes and their jitter there, both as shares of the full way."""
 
     centre: tuple[float, ...] = _ZERO
     noise: tuple[float, ...] = _ZERO
@@ -103,7 +103,7 @@ def load_rest(device: str, axes: Sequence[str]) -> Rest:
     """The rest position of `device` for this axis map; zeros where nothing was measured.
 
     Raises:
-        ConfigError: the file cannot be read as one of ours.
+        ConfigError: the file does not hold a rest position.
     """
     import yaml
 

@@ -21,7 +21,7 @@ class OperatorConfig(Protocol):
         """Open the device. `node`: the rclpy node that polls it; None outside ROS.
 
         Raises:
-            RobotRLError: it is not there, may not be read, or cannot drive this task.
+            RobotRLError: the device is not there, may not be read, or cannot drive this task.
         """
         ...
 
@@ -31,7 +31,7 @@ def make_operator(config: object, task: Task, node: Any = None) -> InputDevice:
 
     Args:
         config: section `operator` of the experiment.
-        node: rclpy node of the process; None in lockstep, where nobody can keep up.
+        node: rclpy node of the process; None in lockstep, where no person can keep up.
 
     Raises:
         RobotRLError: see `OperatorConfig.open`.
@@ -47,7 +47,7 @@ def make_operator(config: object, task: Task, node: Any = None) -> InputDevice:
 
 
 def need_real_time(name: str, node: Any) -> None:
-    """A person needs a clock that runs as fast as the wall's; lockstep has none."""
+    """Raise `ConfigError` in lockstep (no node): a person needs a clock that runs in wall time."""
     if node is None:
         raise ConfigError(
             f"operator={name} needs real time",

@@ -1,7 +1,7 @@
 """A hand on the robot: sticks and buttons at one moment -> `OperatorInput`, by the rules of safety.
 
 One object serves every device that is held: gamepad, SpaceMouse, a joystick over ROS 2, the keys of
-the console. A device only says what it feels (`DeviceReading`); what that means is decided here:
+the console. A device only reports its state (`DeviceReading`); what that means is decided here:
 
     nothing heard, or too long ago    not driving; everything must be neutral again before it drives
     start, reconnect, new episode     not driving until all sticks rest and no button is held; rest
@@ -29,7 +29,7 @@ HELD = frozenset({
     "drive", "slow", "clutch", "close", "open", "grip", "success", "failure", "neutral", "redo",
     "rewind", "hold", "arm",
 })  # fmt: skip
-"""Meanings a button can have. grip: one button for both, each press closes or opens by turns."""
+"""Meanings a button can have. grip: one button that closes and opens in turn."""
 
 LABELS = ("success", "failure", "redo")
 MOTION = len(AXES)
@@ -37,7 +37,7 @@ MOTION = len(AXES)
 
 @dataclass(frozen=True, slots=True)
 class DeviceReading:
-    """What a device feels at one moment.
+    """What a device reports at one moment.
 
     stamp_s: when the device was heard, on the clock of whoever reads it; axes: [6] in [-1, 1] (what
     lies outside is clipped), linear then angular along x, y, z of the TCP frame, as in `AXES`;
@@ -52,7 +52,7 @@ class DeviceReading:
     held: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Refuse what no device of ours says: readings also come from a browser."""
+        """Refuse malformed readings: they also come from a browser."""
         try:
             axes, held = np.array(self.axes, np.float64), frozenset(self.held)
         except (TypeError, ValueError):
@@ -77,7 +77,7 @@ class DeviceReading:
 
 @dataclass(frozen=True, kw_only=True)
 class HandsetConfig:
-    """How a hand feels the robot. Shares are of a stick's full way."""
+    """How sticks and buttons drive the robot. Shares are of a stick's full way."""
 
     dead_zone: float = 0.1  # a stick that rests this far out does nothing; calibration can widen it
     expo: float = 0.3  # 0 = linear, 1 = cubic: fine near the centre, full speed at the end
@@ -85,15 +85,15 @@ class HandsetConfig:
     """Share of the task's step at full deflection, per axis; negative turns it, 0 locks it."""
     slow_factor: float = 0.3  # of the speed while `slow` is held
     neutral_s: float = 0.2  # all at rest for this long before anything may drive
-    label_s: float = 0.2  # a tap on a label is told this long: the control loop looks at 10 Hz
+    label_s: float = 0.2  # a tap on a label button lasts this long: the control loop looks at 10 Hz
     input_timeout_s: float = (
         0.1  # an older reading counts as let go; as in the arbiter and the gate
     )
     latch: bool = False  # go on driving after the button is let go; press again to confirm
-    latch_s: float = 10.0  # without confirmation
+    latch_s: float = 10.0  # how long it goes on without confirmation
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse values that make no sense."""
         bounds = {"dead_zone": 0.5, "expo": 1.0, "neutral_s": 5.0, "label_s": 1.0}
         for name, high in bounds.items():
             if not 0.0 <= getattr(self, name) <= high:
@@ -143,8 +143,8 @@ class Handset:
     def begin_episode(self, seed: int, purpose: str) -> None:
         """Forget the last episode. In `eval` nobody drives.
 
-        Everything must be seen neutral again; who has been at rest until now need not wait for it,
-        the next thing they do may be to press `drive`. `seed` is the port's; a hand draws nothing.
+        Everything must be seen neutral again, but a device that has been at rest until now need not
+        wait: the person may press `drive` next. `seed` belongs to the port and is not used.
         """
         self._purpose = purpose
         self._gripper = 0.0  # last gripper command, -1 close, +1 open; 0 before any
@@ -153,9 +153,9 @@ class Handset:
         self._neutral_since_s = since_s
 
     def lose(self, problem: str) -> OperatorInput:
-        """Nothing can be heard of the device, for the reason `problem`: hands off.
+        """Stop driving, because nothing is heard of the device, for the reason `problem`.
 
-        The stamp stays that of the last reading, so that everybody down the line sees the silence.
+        The stamp stays that of the last reading, so that arbiter and gate see the silence.
         """
         self.problem, self.held, self.ready = problem, frozenset[str](), False
         self._before = frozenset[str]()
@@ -207,12 +207,12 @@ class Handset:
 
     @property
     def _rested(self) -> bool:
-        """Everything had been neutral for `neutral_s` when the device was last heard."""
+        """Whether everything had been neutral for `neutral_s` when the device was last heard."""
         since_s = self._neutral_since_s
         return since_s is not None and self._stamp_s - since_s >= self.config.neutral_s
 
     def _unrest(self, reading: DeviceReading, deflection: F64) -> str:
-        """Who is not at rest, by name."""
+        """Which buttons and axes are not at rest, for the person to read."""
         culprits = [f"'{word}' is held" for word in sorted(reading.held)]
         for i in np.flatnonzero(deflection):
             value = float(np.asarray(reading.axes)[i])
@@ -222,7 +222,7 @@ class Handset:
         return "at rest; a moment more"
 
     def _drives(self, now_s: float) -> bool:
-        """The enabling button is held (or latched); never in an evaluation, never with `hold`."""
+        """Whether `drive` is held (or latched); never in an evaluation, never with `hold`."""
         if "hold" in self.held or self._purpose == "eval":
             self._driven_s = -math.inf
             return False
@@ -256,7 +256,7 @@ class Handset:
         return self._gripper if wanted else 0.0
 
     def _labels(self, now_s: float) -> tuple[bool | None, bool]:
-        """(success or None, abort): label buttons, each told for `label_s` after it was last down.
+        """(success or None, abort): a label button counts for `label_s` after it was last down.
 
         Success and failure together say nothing: somebody is leaning on the pad.
         """

@@ -29,10 +29,11 @@ class Source(Protocol):
     def read(self, state: RobotState | None) -> DeviceReading | None:
         """Newest reading, stamped with `time.monotonic`, never blocking; None = device is gone.
 
-        `state` helps those that must turn a vector into the TCP frame.
+        `state` helps sources that must turn a vector into the TCP frame.
 
         Raises:
-            RobotRLError: what was heard makes no sense; counts as gone, and is told to the person.
+            RobotRLError: what was heard makes no sense; the device counts as gone, the person is
+                told.
         """
         ...
 
@@ -52,7 +53,7 @@ class HeldDevice:
     Args:
         name: for the log.
         now_s: clock of the readings' stamps.
-        rewind: the way back, led while `rewind` is held; None = there is none.
+        rewind: leads the robot back while the button `rewind` is held; None = nothing does.
     """
 
     def __init__(
@@ -77,17 +78,17 @@ class HeldDevice:
 
     @property
     def problem(self) -> str:
-        """Why it would not drive now, for the person to read; "" when it would."""
+        """Why the device would not drive now, for the person to read; "" when it would."""
         return self.handset.problem or (self._rewind.problem if self._rewind else "")
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the device was heard; infinity before."""
+        """Seconds since the device was heard; infinity before the first time."""
         return self._now_s() - self._heard_s if self._heard_s else math.inf
 
     @property
     def present(self) -> bool:
-        """Somebody is at the device: it has been heard lately. Simulated time then goes as ours."""
+        """Whether the device was heard lately; while it is, simulated time keeps to wall time."""
         return self.silent_s < PRESENT_S
 
     def begin_episode(self, seed: int, purpose: str) -> None:
@@ -113,7 +114,7 @@ class HeldDevice:
         return replace(value, stamp_s=self._stamp_s)
 
     def _led_back(self, value: OperatorInput, state: RobotState) -> OperatorInput:
-        """The same, or the way back while `rewind` is held; with `drive` the person drives it."""
+        """`value`, or the way back while `rewind` is held; with `drive` the person drives it."""
         if self._rewind is None:
             return value
         held, free = self.handset.held, self.handset.ready and self._purpose == "train"

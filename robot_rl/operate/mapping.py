@@ -1,4 +1,4 @@
-"""Which stick and button of a device means what: its own names -> axes of the tool, meanings.
+"""What each stick and button of a device means: its own names -> axes of the tool, meanings.
 
 Every device names what it has (`ABS_X`, `BTN_TR`; `axis0`, `button5`; `x`, `button0`) and reports
 values in [-1, 1] (buttons 0 or 1). A map says which of them move the tool and which mean something.
@@ -22,8 +22,10 @@ PRESSED = 0.5  # an axis used as a button (a trigger, -1 at rest) is down beyond
 
 @dataclass(frozen=True, kw_only=True)
 class InputMap:
-    """axes: six names of the device, for tx ty tz rx ry rz; "-" in front turns one round, "" leaves
-    it still. buttons: name of a button, or of an axis that is pulled like one -> meaning (`HELD`).
+    """Which of a device's names move the tool, and which have a meaning.
+
+    axes: six names of the device, for tx ty tz rx ry rz; "-" in front reverses one, "" leaves it
+    still. buttons: name of a button, or of an axis that is pulled like one -> meaning (`HELD`).
 
     Raises:
         ConfigError: not six axes, or a meaning that does not exist.

@@ -33,7 +33,7 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
     """A message of the page: JSON {"axes": [6 numbers], "held": [words]}.
 
     Raises:
-        LinkError, SpecError: anything else.
+        LinkError, SpecError: the message is anything else.
     """
     try:
         said = json.loads(data)
@@ -51,7 +51,7 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
 
 
 class ConsoleSource:
-    """`devices.Source` fed by the console's control socket."""
+    """`held.WaitingSource` fed by the console's control socket."""
 
     def __init__(self, address: str) -> None:
         self._socket = zmq.Context.instance().socket(zmq.PULL)
@@ -88,7 +88,7 @@ class Either:
 
     @property
     def held(self) -> frozenset[str]:
-        """Words of the buttons that the person holds down."""
+        """Meanings of the buttons that the person holds down."""
         return self.person.held
 
     @property
@@ -107,7 +107,7 @@ class Either:
         self.script.begin_episode(seed, purpose)
 
     def poll(self, state: RobotState) -> OperatorInput:
-        """Whose hands are on the robot now."""
+        """The person's input while they drive or label, else the script's."""
         hand, script = self.person.poll(state), self.script.poll(state)
         if self._driving and not hand.driving and hand.stamp_s <= self._heard_s:
             return hand  # the device vanished while it was held: the script must not hide that
@@ -116,7 +116,7 @@ class Either:
         return hand if hand.driving or said else script
 
     def wait(self, timeout_s: float) -> bool:
-        """As the person's device."""
+        """Sleep until the person's device has news; see `HeldDevice.wait`."""
         return self.person.wait(timeout_s)
 
 
@@ -125,7 +125,8 @@ class Either:
 class ConsoleConfig:
     """A person at the web page (`robot-rl console RUN`): keyboard, or a gamepad in the browser.
 
-    with_script: the scripted person works on, and the one at the page takes over from both.
+    with_script: the scripted operator goes on helping; the person at the page takes over from the
+    script and from the policy.
     """
 
     with_script: bool = False

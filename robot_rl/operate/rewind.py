@@ -21,7 +21,7 @@ from robot_rl.types import Pose, RobotState
 SPEED = 0.5  # share of the greatest speed that an action can ask for
 SPACING_M, SPACING_RAD = 0.002, 0.02  # of the remembered poses
 REST_M_S = 0.02
-CONTACT_N = 10.0  # force above the least since the way back began: it has met something
+CONTACT_N = 10.0  # this much above the least force since the way back began is a contact
 KEPT = 5_000  # poses: 10 m of path
 
 
@@ -42,7 +42,7 @@ class Rewind:
         self._least_n, self.problem = np.inf, ""
 
     def follow(self, state: RobotState) -> None:
-        """The arm goes its way: remember where it is."""
+        """Remember where the arm is; call it whenever nobody asks for the way back."""
         self._least_n, self.problem = np.inf, ""
         here = state.tcp_in_base
         if not self._path or not _near(here, self._path[-1], SPACING_M, SPACING_RAD):
@@ -51,7 +51,7 @@ class Rewind:
     def back(self, state: RobotState) -> NDArray[np.float32]:
         """Action [A] towards where the arm came from; zero at the start, or once it met something.
 
-        What met something stays where it is until `follow` is called: the person has let go.
+        After a contact the arm stays where it is until `follow` is called: the person has let go.
         """
         force_n = float(np.linalg.norm(state.wrench_in_tcp[:3]))
         self._least_n = min(self._least_n, force_n)
@@ -74,6 +74,6 @@ class Rewind:
 
 
 def _near(a: Pose, b: Pose, within_m: float, within_rad: float) -> bool:
-    """Whether two poses are closer than that, in place and in turn."""
+    """Whether two poses are closer than `within_m` in position and `within_rad` in rotation."""
     off_m = float(np.linalg.norm(a.position_m - b.position_m))
     return off_m < within_m and float(np.linalg.norm(rotation_error(a, b))) < within_rad

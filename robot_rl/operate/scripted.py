@@ -39,7 +39,7 @@ class ScriptedOperatorConfig:
     corridor_m: float = 0.045  # strays further than this: take over (starts lie up to 0.03 m off)
     stuck_s: float = 2.5  # no progress for this long: take over (HIL-SERL: let it try 20-30 steps)
     stuck_m: float = 0.001  # what counts as progress
-    recover_s: float = 0.0  # first goes back the way it came for this long (RaC)
+    recover_s: float = 0.0  # first leads the arm back the way it came for this long (RaC)
     drive_s: float = 1.0  # then let go: long corrections finish the task and teach waiting for help
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class ScriptedOperator:
         return OperatorInput(False, self._still, stamp_s=state.stamp_s)
 
     def _help(self, state: RobotState, since_s: float) -> OperatorInput:
-        """Back the way it came first, if that is this person's way; then forward."""
+        """For `recover_s` lead the arm back the way it came, then drive forward."""
         if since_s < self.config.recover_s:
             action = self._rewind.back(state)
             return OperatorInput(True, action, Driver.RECOVERY, stamp_s=state.stamp_s)
@@ -119,7 +119,7 @@ class ScriptedOperator:
         return OperatorInput(True, self._expert.act(state), driver, stamp_s=state.stamp_s)
 
     def _wants_to_drive(self, state: RobotState) -> bool:
-        """Stuck, or out of the corridor - and noticed."""
+        """Whether the policy is stuck or out of the corridor, and the scripted person notices."""
         progress = self.task.progress(state)
         if self._progress_s < 0 or progress.remaining_m < self._best_m - self.config.stuck_m:
             self._best_m, self._progress_s = progress.remaining_m, state.stamp_s

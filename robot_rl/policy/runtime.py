@@ -31,7 +31,7 @@ class DrivingNet(Protocol):
 
     @property
     def observation_keys(self) -> tuple[str, ...]:
-        """Every entry of the observation that is looked at."""
+        """The entries of the observation that the network looks at."""
         ...
 
     def init(self, generator: torch.Generator) -> dict[str, Tensor]:
@@ -81,7 +81,7 @@ class PolicyRuntime:
         algo: the config of the algorithm that made the weights.
         spec: of the run.
         seed: of the exploration noise.
-        base: the base policy that what is learned builds on.
+        base: schedule of the base policy that the network builds on.
     """
 
     def __init__(
@@ -128,20 +128,20 @@ class PolicyRuntime:
             self._base.close()
 
     def begin_episode(self, deterministic: bool = False) -> None:
-        """Nothing of the last episode matters; deterministic: the noise of a base is chosen so."""
+        """Forget the last episode. deterministic: how the noise of a base policy is decided."""
         self._plan.clear()
         self._deterministic = deterministic
         if self._base is not None:
             self._base.begin_episode()
 
     def interrupt(self) -> None:
-        """Somebody else drives: what was planned is worth nothing."""
+        """Drop what was planned: somebody else drives."""
         self._plan.clear()
         if self._base is not None:
             self._base.interrupt()
 
     def annotate(self, observation: Observation) -> Observation:
-        """The frame as it is recorded: with what the base would do from here. Once per tick."""
+        """The observation to record, with what the base would do from here. Call once per tick."""
         return observation if self._base is None else observation | self._base.annotate(observation)
 
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
@@ -160,7 +160,7 @@ class PolicyRuntime:
         return self._plan.popleft()
 
     def _choose(self, observation: Observation) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Decision [d] and noise for the base's next chunk; no noise, [0]: it draws its own."""
+        """Decision [d] and noise for the base's next chunk; noise of shape [0] = the base's own."""
         assert isinstance(self._net, NoiseNet) and self._base is not None
         decision = None
         if self._version >= 0:
@@ -237,7 +237,7 @@ def load_policy(run_dir: Path, spec: Spec) -> Weights:
     """Read what `save_policy` wrote.
 
     Raises:
-        CheckpointError: none there, damaged, or made for another spec.
+        CheckpointError: there is no policy, it is damaged, or it is made for another spec.
     """
     path = run_dir / POLICY
     try:

@@ -1,7 +1,7 @@
-"""One file is one robot; importing this registers them.
+"""The robots, one per file; importing this package registers them.
 
 A robot of your own: a subclass of `Robot`, registered under `robot`, in a package with
-a `robot_rl.plugins` entry point; then `python -m robot_rl.robots.sheet NAME` writes its YAML file.
+a `robot_rl.plugins` entry point; then `python -m robot_rl.safety.sheet NAME` writes its YAML file.
 """
 
 from robot_rl.robots.fr3 import Fr3

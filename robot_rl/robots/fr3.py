@@ -210,7 +210,7 @@ class Fr3(Robot):
             0.0291, (0.0, 0.0152850, 0.0219675), (8.49e-6, 8.53e-6, 1.77e-6, 0.0, 0.0, -1.06e-6)
         ),
     )
-    workspace_min_m = (0.25, -0.40, 0.005)  # FMB uses 0.35..0.82, +-0.3, 0.02..0.4; floor
-    workspace_max_m = (0.80, 0.40, 0.60)  # 5 mm above the table the arm is bolted to
+    workspace_min_m = (0.25, -0.40, 0.005)  # floor: 5 mm above the table the arm is bolted to
+    workspace_max_m = (0.80, 0.40, 0.60)  # FMB's box: 0.35..0.82, +-0.3, 0.02..0.4
     topics = TOPICS
     covers = COVERS

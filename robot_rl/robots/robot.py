@@ -1,7 +1,7 @@
 """What a robot is: joints, masses, gripper, home, workspace, topics, and how it looks.
 
 One file of this folder is one robot. Everything else derives from it: the gate's limits and the
-YAML file that a person signs (`robots.sheet`), the simulator's model, the ROS parameters.
+YAML file that a person signs (`safety.sheet`), the simulator's model, the ROS parameters.
 
 Frames: base has z up and x forward, its origin in the robot's foot at the height of the table top.
 The flange is where the gripper is mounted, z out of the arm; the TCP lies between the fingertips,
@@ -26,7 +26,7 @@ UPRIGHT: Quaternion = (0.0, 0.0, 0.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Inertial:
-    """Mass, its centre and the inertia about that, in the frame of the link."""
+    """Mass, centre of mass and inertia about that centre, in the frame of the link."""
 
     mass_kg: float
     centre_m: Vec3
@@ -128,9 +128,10 @@ class Gripper:
 class Robot:
     """Base of every robot; a subclass sets the class attributes and is registered by its name.
 
-    foot: of the link that is bolted down. flange_m: from the frame of the last joint along its z.
-    home_rad: a pose from which the workspace is reached with the fingers down. workspace_*_m: of
-    the TCP in base. topics: our topic -> the driver's, where they differ. covers: link -> shapes.
+    foot: inertial of the link that is bolted down. flange_m: from the frame of the last joint along
+    its z. home_rad: a pose from which the workspace is reached with the fingers down.
+    workspace_*_m: box of the TCP in base. topics: our topic -> the driver's, where they differ.
+    covers: link -> shapes.
     """
 
     name: ClassVar[str]
@@ -144,15 +145,15 @@ class Robot:
     damping_nms: ClassVar[float] = 1.0  # what is left of friction after compensation
     workspace_min_m: ClassVar[Vec3]
     workspace_max_m: ClassVar[Vec3]
-    max_force_n: ClassVar[float] = 50.0  # ISO Class I; stiffness x clip: about 20 N in contact
+    max_force_n: ClassVar[float] = 50.0  # ISO Class I; normal contact: stiffness x clip, about 20 N
     max_torque_nm: ClassVar[float] = 10.0  # 150 Nm/rad x 25 mrad is 4 Nm in normal contact
     topics: ClassVar[Mapping[str, str]] = MappingProxyType({})
     covers: ClassVar[Mapping[int, tuple[Cover, ...]]] = MappingProxyType({})
-    notes: ClassVar[str] = ""  # what whoever signs the limits has to know
+    notes: ClassVar[str] = ""  # for the person who signs the limits
 
     @property
     def joint_names(self) -> tuple[str, ...]:
-        """In the order that `RobotState` uses."""
+        """Names of the joints, in the order that `RobotState` uses."""
         return tuple(joint.name for joint in self.joints)
 
     @property

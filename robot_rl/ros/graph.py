@@ -117,12 +117,12 @@ class SimGraphConfig:
 
     real_time_factor: 0 releases simulated time: it goes on when gate, operator, actor and learner
     have acted in it (`robot_rl.ros.release`), so that a slow machine changes no result. Above 0 it
-    is the wall's, times this: who is late is late, as on a robot.
+    is wall time multiplied by this: a late process is late, as on a robot.
     nodes: node kind -> parameters that differ from the defaults (`robot_rl.ros.parameters`).
     """
 
     namespace: str = ""  # one robot; give each its own when there are several
-    real_time_factor: float = 0.0  # 0 = time waits for whoever must act; 1 = dress rehearsal
+    real_time_factor: float = 0.0  # 0 = time waits for whoever must act; 1 = rehearsal
     domain_id: int = 42  # away from 0, where every other ROS 2 on the network lives
     camera_hz: float = 0.0  # 0 = as the task needs: none, or twice the control rate
     unattended: bool = True  # the scripted person also acknowledges stops
@@ -144,7 +144,7 @@ class SimGraphConfig:
 class RealGraphConfig:
     """Our nodes beside a real robot's own driver and cameras, which bring their own launch file.
 
-    remaps: our topic -> the driver's, where it is another than the robot's own file says.
+    remaps: our topic -> the driver's, where it differs from what the robot's own file says.
     """
 
     namespace: str = ""
@@ -200,7 +200,7 @@ def _spec(
 
 
 def _with_images(spec: NodeSpec) -> NodeSpec:
-    """Give those that send or take images the shared-memory profile."""
+    """Give nodes that send or take images the shared-memory profile."""
     if spec.name not in ("sim", "actor", "view"):
         return spec
     return replace(spec, env={**spec.env, PROFILE_VARIABLE: IMAGE_PROFILE})
@@ -211,7 +211,7 @@ def sim_graph(config: SimGraphConfig, run_dir: str, robot: Robot | None = None) 
 
     Args:
         run_dir: run folder (`Experiment.save`) that the nodes read task, limits and operator from.
-        robot: whose joints the nodes speak of; None = an FR3.
+        robot: gives the nodes its joint names; None = an FR3.
     """
     arm, sim_time = robot or Fr3(), {"use_sim_time": True}
     nodes = [
@@ -251,7 +251,7 @@ def real_graph(config: RealGraphConfig, run_dir: str, robot: Robot | None = None
 
 
 def stop_order(graph: Graph) -> list[NodeSpec]:
-    """Who drives goes first, the arm last; the watchdog before the gate it would miss."""
+    """Nodes in the order to stop them: drivers first, watchdog before gate, the arm last."""
     rank = {"actor": 0, "operator": 1, "watchdog": 2, "gate": 3, "sim": 4}
     return sorted(graph, key=lambda spec: rank.get(spec.name, 1))
 

@@ -57,7 +57,7 @@ class TwistConfig:
     handset: HandsetConfig = field(
         default_factory=lambda: HandsetConfig(
             dead_zone=0.02, expo=0.0
-        )  # whoever sends it shaped it
+        )  # the sender has shaped it already
     )
 
     def open(self, task: Task, node: Any) -> InputDevice:

@@ -1,8 +1,8 @@
 """Input devices that other ROS 2 nodes publish: a joystick (`Joy`), a twist with a deadman.
 
-Both are judged by when their messages arrive, not by their header: a joystick driver knows nothing
-of the clock of this run. What makes no sense raises `LinkError`; the device then does not drive and
-says so.
+Their age is judged by when their messages arrive, not by their headers: a joystick driver knows
+nothing of the clock of this run. A message that makes no sense raises `LinkError`; the device then
+does not drive and says so.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class JoySource:
 class TwistSource:
     """`held.Source` from a `geometry_msgs/TwistStamped` topic and a `std_msgs/Bool` deadman.
 
-    As old as the older of the two: either one falling silent lets go.
+    A reading is as old as the older of the two messages: when either topic falls silent, it counts
+    as let go.
 
     Args:
         frames: `frame_id` of a twist along the axes of the base, and of the tool.
@@ -114,5 +115,5 @@ class TwistSource:
 
 
 def _within_one(vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Too long a vector is shortened, not clipped entry by entry: its direction stays."""
+    """Shorten a vector that is too long; unlike clipping each entry, this keeps its direction."""
     return vector / max(1.0, float(np.abs(vector).max()))

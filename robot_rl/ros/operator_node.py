@@ -1,8 +1,9 @@
 """The person's device as a node: `operator/joy` at 50 Hz of run time, driving or not.
 
-The device is what `operator=...` names (`operate.devices`). One that falls silent while it is held
-is passed on as silence, not as a release, so that the gate holds. With `unattended` the scripted
-person also does what a person at a stopped robot does: look, acknowledge, resume. Simulation only.
+The device is what `operator=...` names (`operate.devices`). If it falls silent while it is held,
+that is passed on as silence, not as a release, so that the gate holds. With `unattended` the
+scripted person also does what a person at a stopped robot does: look, acknowledge, resume.
+Simulation only.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 0.1  # run time; how often the person looks at the gate's lamp
 CALL_S = 1.0  # wall; an unanswered service call is given up
-RELEASE_S, AGAIN_S = 0.2, 0.5  # run time; lets go this long, tries again this much later
-NEWS_S = 0.001  # wall; a device that can tell when it has news is asked this long at a time
-GATE_ALIVE_S = 0.5  # wall; heartbeat no older than this
+RELEASE_S, AGAIN_S = 0.2, 0.5  # run time; for how long the person lets go, and how often
+NEWS_S = 0.001  # wall; how long to wait at a time for news of a device
+GATE_ALIVE_S = 0.5  # wall; the gate is alive while its heartbeat is no older than this
 
 
 class Person:
@@ -64,9 +65,9 @@ class Person:
         self._beats.read()
         alive = self._beats.silent_s < GATE_ALIVE_S
         if self._lit("waits", alive and report is not None and report.waits == "device"):
-            self._try(self._go, "gate resume")  # the script lost its hand, not its mind
+            self._try(self._go, "gate resume")  # only the scripted device had vanished
         stopped = self._stopped.read()
-        theirs = reason.startswith("person")  # who stopped the robot lets it go on
+        theirs = reason.startswith("person")  # the person who stopped the robot lets it go on
         if self._lit("gate", stop and alive and not theirs):
             self._try(self._acknowledge, "acknowledge")
         if self._lit("controller", stopped is not None and stopped.data and alive):
@@ -115,7 +116,7 @@ class OperatorNode:
         self._clock = RosClock(shell, "operator")
         self._hold = Caller(shell.node, topics.GATE_HOLD.name, CALL_S)
         self._heard_s = 0.0  # stamp of the reading that was last passed on
-        self._driving = False  # what it said
+        self._driving = False  # whether that reading drove
 
     def _listen(self) -> None:
         """Follow the actor: a new episode is being prepared, or begins."""
@@ -138,7 +139,7 @@ class OperatorNode:
         value, age_s = OperatorInput(False, self._still), 0.0
         said = self._device.poll(state) if state is not None else value
         if self._hand is not None and "hold" in self._hand.held:
-            self._hold.poll()  # the pad's own button, in a reset, too; again while it is down
+            self._hold.poll()  # the pad's own button; in a reset, too, and repeated while held
         if state is not None and self._call.active and not away:
             value = said
             if self._driving and not value.driving and value.stamp_s <= self._heard_s:
@@ -150,7 +151,7 @@ class OperatorNode:
         self._joy.publish(convert.joy_to(value, self._call.call))
 
     def _tell(self) -> None:
-        """Why the device does not drive; whether there is a person beside the script."""
+        """Publish why the device does not drive, and whether a person is at the device."""
         present = self._hand is not None and self._hand.present
         if present != self._present:
             self._present = present
@@ -161,7 +162,7 @@ class OperatorNode:
             self._problems.publish(convert.text_to(problem))
 
     def run(self) -> None:
-        """Absolute deadlines on the run's clock, never a burst after a stall."""
+        """Take turns at absolute deadlines of the run's clock, never a burst after a stall."""
         period_s = 1.0 / self._shell.params["rate_hz"]
         next_s = self._clock.now_s()
         while self._shell.running:
@@ -171,11 +172,11 @@ class OperatorNode:
                 self._shell.diagnostics.error(f"{type(error).__name__}: {error}")
                 log.exception("the input device failed")
             next_s = max(next_s + period_s, self._clock.now_s())
-            if self._pause(next_s):  # news are passed on at once; the beat goes on from there
+            if self._pause(next_s):  # news is passed on at once; the next period starts there
                 next_s = self._clock.now_s()
 
     def _pause(self, until_s: float) -> bool:
-        """Sleep to a deadline of the run's clock; True when the device had news before."""
+        """Sleep to a deadline of the run's clock; True when the device has news before it."""
         if self._hand is None:
             self._clock.sleep_until_s(until_s)
             return False

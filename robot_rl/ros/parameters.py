@@ -49,7 +49,7 @@ class Parameter:
         return value
 
 
-FR3 = Fr3()  # the robot unless a run says another
+FR3 = Fr3()  # the robot unless a run names another
 _RUN = Parameter("run_dir", "", "run folder: task, limits and operator are read from it")
 _BASE = Parameter("base_frame", "base", "frame of poses and targets (REP-105 name of the arm)")
 _TCP = Parameter("tcp_frame", "tcp", "frame of the wrench")

@@ -35,11 +35,11 @@ from robot_rl.types import Command, EpisodeStart, Outcome, RobotState, Verdict
 log = logging.getLogger(__name__)
 
 CLOCK_SLACK_S = 1e-6  # /clock comes in steps: a deadline must not be missed by a rounding error
-READY_S = 0.001  # wall; somebody whom a simulated clock waits for is asked this often
+READY_S = 0.001  # wall; whoever is not ready yet (`RosClock.wait_for`) is asked this often
 AGAIN_S = 0.2  # wall; a clock that has not moved meanwhile is told once more
-LET_GO_S = 0.02  # run time that passes at a time while we wait for others
-ASK_S = 0.1  # while a person is waited for: looks this often whether the run ends
-KEPT_VERDICTS = 64  # answers to requests that nobody asked about any more
+LET_GO_S = 0.02  # run time that we let pass at a time while we wait for others
+ASK_S = 0.1  # wall; while we wait for a person, we check this often whether the run ends
+KEPT_VERDICTS = 64  # newest answers kept, also those that nobody asks for
 
 
 class Horizon:
@@ -49,7 +49,7 @@ class Horizon:
         self._topic = publisher(shell.node, topics.CLOCK_HORIZON)
 
     def tell(self, who: str, until_s: float) -> None:
-        """`who` has done all there is to do before `until_s` of run time."""
+        """Tell that `who` has done all there is to do before `until_s` of run time."""
         self._topic.publish(Header(stamp=convert.to_stamp(until_s), frame_id=who))
 
 
@@ -60,7 +60,7 @@ class RosClock:
     on, or when the process is asked to stop.
 
     Args:
-        who: on whom a simulated clock waits while this process does not sleep.
+        who: name by which a simulated clock waits for this process while it does not sleep.
     """
 
     def __init__(self, shell: Shell, who: str) -> None:
@@ -86,12 +86,12 @@ class RosClock:
         return self._shell.now_s()
 
     def give_until_s(self, deadline_s: float) -> None:
-        """A simulated clock may go on without us until then; `sleep_until_s` says so by itself."""
+        """Let a simulated clock go on without us until then; `sleep_until_s` does this itself."""
         if self._simulated:
             self._give(deadline_s, self._waits)
 
     def wait_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait for what others do, and let run time pass; False after `timeout_s` of wall time."""
+        """Wait until `done()` while run time passes; False after `timeout_s` of wall time."""
         give_up_s = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > give_up_s or not self._shell.running:
@@ -119,14 +119,14 @@ class RosClock:
                 self._moved.wait(timeout_s)
 
     def has_reached(self, deadline_s: float) -> bool:
-        """Whether the clock is there; stamps and deadlines are rounded differently."""
+        """Whether the clock has reached `deadline_s`; stamps and deadlines are rounded apart."""
         return self.now_s() >= deadline_s - CLOCK_SLACK_S
 
     def wait_for(self, who: str, ready: Callable[[], bool]) -> None:
-        """A simulated clock goes on, while we sleep, only when this is true, too.
+        """Let a simulated clock go on, while we sleep, only when `ready` is true, too.
 
-        who: to whom the waiting is put down; ourselves, or somebody who cannot tell it. ready: is
-        asked in the thread that sleeps, every millisecond until it is true.
+        who: the name under which the waiting is counted; our own, or that of somebody who cannot
+        tell the clock. ready: asked in the thread that sleeps, every millisecond until it is true.
         """
         before = self._waits.get(who, lambda: True)
         self._waits[who] = lambda: before() and ready()
@@ -134,7 +134,7 @@ class RosClock:
     def sleep_until_s(self, deadline_s: float) -> None:
         """Sleep to an absolute deadline of the run's clock.
 
-        One that has passed is told, too: a simulated clock then waits until we have caught up.
+        A deadline that has passed is told, too: a simulated clock then waits until we catch up.
         """
         if self._simulated and self.has_reached(deadline_s):
             self._give(deadline_s, self._waits)
@@ -281,7 +281,7 @@ class RosGate:
         """Publish the request; the answer comes through `verdict`.
 
         A command that is not finite cannot be written as JSON: it is held here, nothing goes out,
-        and the gate's own watchdog holds the robot when nothing better follows.
+        and the gate's own watchdog holds the robot when no good command follows.
         """
         try:
             self._send(command)
@@ -299,7 +299,7 @@ class RosGate:
         return self._verdicts.get(sequence)
 
     def has_answered(self) -> bool:
-        """Whether the newest request is answered, or given up: the loop counts it as missed."""
+        """Whether the newest request is answered, or given up (the loop counts it as missed)."""
         if self._asked is None:
             return True
         sequence, asked_s = self._asked
@@ -337,7 +337,7 @@ class RosOperator:
         self._call = 0
 
     def announce(self, start: EpisodeStart) -> None:
-        """An episode is being prepared: the person lets go until `begin_episode`."""
+        """Tell that an episode is being prepared: the person lets go until `begin_episode`."""
         self._tell(start.seed, start.purpose, active=False)
 
     def begin_episode(self, seed: int, purpose: str) -> None:
@@ -372,10 +372,10 @@ class RosOperator:
 
 
 class RosReset:
-    """Has the simulator put the objects where a plan says; on a real robot a person does it.
+    """Lets the simulator put the objects where a plan says; on a real robot a person does it.
 
-    The plan travels as the sim's parameter `reset_plan`, which refuses nonsense with a reason; the
-    Trigger `place_objects` then carries it out. The same two calls work from a shell. With
+    The plan travels as the sim's parameter `reset_plan`, which refuses a bad plan with a reason;
+    the Trigger `place_objects` then carries it out. The same two calls work from a shell. With
     `ask_reset` the arm waits, above the scene, until a person says `actor/ready`.
     """
 
@@ -435,7 +435,7 @@ class RosReset:
         return "the robot goes to its start"
 
     def _call(self, client: Client, request: Any) -> Any:
-        """Call from the main thread while the executor's thread spins; never without a limit."""
+        """Call a service from the main thread while the executor's thread spins; wait `reply_s`."""
         done = threading.Event()
         future = client.call_async(request)
         future.add_done_callback(lambda _: done.set())
@@ -454,7 +454,7 @@ class RosReset:
 
 
 def checklist(plan: ResetPlan) -> str:
-    """What a person has to see to before an episode, one thing per line."""
+    """What a person has to take care of before an episode, one thing per line."""
     held = [] if plan.held_in_tcp is None else ["the part in the gripper"]
     parts = [*held, *(f"{name} in its place" for name in plan.objects)]
     return "\n".join([*parts, "hands out of the way"])

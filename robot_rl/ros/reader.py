@@ -61,7 +61,7 @@ class StateReader:
     def read(self) -> RobotState | None:
         """The newest consistent state (the last one when nothing new fits); None before any.
 
-        `stamp_s` is that of its oldest part, so that its age is never flattered.
+        `stamp_s` is that of its oldest part, so that the state never looks newer than it is.
         """
         for _ in range(LOOKS):
             self._poll()

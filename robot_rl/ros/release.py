@@ -10,7 +10,7 @@ Each of them says until when the run's clock may go on without it (its *horizon*
                actor's process, which has the link to it)
 
 The simulator goes on as long as its clock is below the smallest of these horizons, as fast as the
-machine can: on a slow or a busy one simulated time is slower, and nobody is late by it. This is the
+machine can: on a slow or busy machine simulated time is slower, but nobody is late. This is the
 conservative synchronisation of parallel simulations (Chandy and Misra 1979; the time advance
 request of IEEE 1516), with one exception: whoever holds up time for longer than a limit of wall
 time is given up until it speaks again. Time then goes on, at real time, and the real watchdogs act
@@ -24,12 +24,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LIMITS_S: Mapping[str, float] = {"gate": 1.0, "operator": 1.0, "actor": 3.0, "learner": 30.0}
-"""Who is waited for, in the order in which waiting is put down to them, and for how much wall time.
+"""Whom the clock waits for, and for how much wall time. Waiting for several counts for the first.
 
-Far above what a process of a busy machine waits for its turn (tens of milliseconds). The learner's
-is that of a checkpoint on a slow disk and of a restart."""
+The limits are far above what a process of a busy machine waits for its turn (tens of milliseconds).
+The learner's leaves room for a checkpoint on a slow disk and for a restart."""
 
-TOLD_BY = {"learner": "actor"}  # who is not waited for while the process that tells it is gone
+TOLD_BY = {"learner": "actor"}  # whose horizon another process tells: not waited for without it
 SLACK_S = 1e-6  # horizons and clock are rounded to nanoseconds on their way
 REAL_TIME = 1.0  # run seconds per wall second, while a person drives or somebody is given up
 
@@ -42,7 +42,7 @@ class _Member:
 
 
 class Release:
-    """Who has acted; the simulator's side, a pure function of what is heard and of wall time."""
+    """Who has acted, as the simulator sees it: depends only on what it hears and on wall time."""
 
     def __init__(self, limits_s: Mapping[str, float] = LIMITS_S) -> None:
         self._limits_s = limits_s
@@ -51,7 +51,7 @@ class Release:
         self._before_s: float | None = None  # wall time of the newest look
 
     def hear(self, who: str, until_s: float) -> bool:
-        """A horizon, in run time. True when `who` is back after having been given up."""
+        """Take a horizon (run time). True when `who` is back after having been given up."""
         if who not in self._limits_s or not math.isfinite(until_s):
             return False
         member = self._members.setdefault(who, _Member())
@@ -61,9 +61,9 @@ class Release:
         return back
 
     def waiting(self, now_s: float, wall_s: float, *, person: bool = False) -> list[str]:
-        """Who has to act before the clock may leave `now_s`; empty = it may. Ask until it is.
+        """Who has to act before the clock may leave `now_s`; empty = it may. Ask until it is empty.
 
-        person: somebody has the seat. Hands do not wait for a learner; it catches up afterwards.
+        person: somebody has the seat. A person does not wait for the learner, which catches up.
         """
         waiting = []
         for who in self._limits_s:

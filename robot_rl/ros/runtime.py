@@ -1,9 +1,9 @@
 """What every node needs around it: start, signals, one single-threaded executor, parameters.
 
-Measured reasons (reference notes, sections 1.5 and 3.3): rclpy's own signal handler destroys the
-context before a last hold can be published; the multi-threaded executor loses most of a 500 Hz
-topic; an exception in a callback would end `spin`. So: own handlers that set a flag, one thread
-per executor, and every callback guarded (`ros.executor`).
+The reasons are measured: rclpy's own signal handler destroys the context before a last hold can be
+published; the multi-threaded executor loses most of a 500 Hz topic; an exception in a callback
+would end `spin`. So: own handlers that set a flag, one thread per executor, and every callback
+guarded (`ros.executor`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from robot_rl.system.supervised import orphaned, supervisor_pid
 
 log = logging.getLogger(__name__)
 
-SWITCH_INTERVAL_S = 0.0005  # JointState p99 7.6 -> 3.2 ms beside a busy thread (section 3.3)
+SWITCH_INTERVAL_S = 0.0005  # measured: JointState p99 7.6 -> 3.2 ms beside a busy thread
 
 
 def prepare_environment() -> None:
@@ -82,8 +82,8 @@ class Shell:
     def spin(self, timeout_s: float) -> None:
         """Wait up to `timeout_s` for one callback, then run everything that is ready.
 
-        Draining before anything is judged matters: a process that woke late must not take the
-        messages waiting for it for silence.
+        Draining before anything is judged matters: a process that woke late must not see silence
+        where messages are waiting for it.
         """
         if not self._executor.spin(timeout_s):
             self._stop.set()
@@ -196,7 +196,7 @@ class Pace:
         return self.deadline_s - time.monotonic()
 
     def next(self) -> None:
-        """Move to the next deadline; a whole period behind, the lost time is given up."""
+        """Move to the next deadline; when a whole period behind, give the lost time up."""
         self.deadline_s += self.period_s
         if self.remaining_s() < -self.period_s:
             self.late += 1

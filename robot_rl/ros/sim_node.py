@@ -5,9 +5,9 @@ stamp check), *everything* is ignored while a command topic has a second publish
 and the target filter live in the controller (here in the MuJoCo model).
 
 Time is released (`rtf` = 0): it goes on when those who must act in it have acted
-(`robot_rl.ros.release`), at most `FASTEST` times as fast as the wall's, at real time while a person
-has the seat. Or it is the wall's (`rtf` > 0), on absolute deadlines: then a late machine means late
-simulated time, without bursts, and whoever is late is late, as on a robot.
+(`robot_rl.ros.release`), at most `FASTEST` times as fast as wall time, at real time while a person
+has the seat. Or it follows wall time (`rtf` > 0), on absolute deadlines: then a late machine means
+late simulated time, without bursts, and a process that is late stays late, as on a robot.
 
 Run time starts at a multiple of the machine's monotonic clock that it never outruns, so that it
 goes on after a kill -9 and a restart instead of jumping back and confusing everybody who holds a

@@ -1,9 +1,9 @@
 """`robot-rl up`: the graph as plain supervised processes, without ros2cli or launch.
 
 Starts in order, restarts with back-off, logs per process in the run folder, cleans Fast DDS shared
-memory around the run, and stops drivers first, the arm last. Each gets its turn to end; whoever is
-busy with that on a loaded machine is left to it while the next one is asked, and only who is still
-there at the very end is killed.
+memory around the run, and stops drivers first, the arm last. Each process gets its turn to end. One
+that takes longer on a loaded machine may go on ending while the next is asked; only a process that
+is still there at the very end is killed.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ SERVE_S = 0.005  # wall; between two looks at the graph
 CALL_S = 0.8  # wall; below the time the console waits
 PICTURE_S = 1 / 30  # wall; the mirror is drawn at most this often
 SHARE = 0.25  # of a core that drawing may take: without a GPU it is slow
-STALE_S = 1.0  # wall; a word of the gate or of the actor older than this says nothing any more
+STALE_S = 1.0  # wall; older words of the gate or of the operator's device do not count
 MOVING_M_S = 0.005
 SERVICES = {
     "hold": topics.GATE_HOLD,
@@ -113,7 +113,7 @@ class ViewNode:
             self._cameras["video"] = Mirrored(mirror, self._reader.read)
 
     def answer(self, question: Mapping[str, Any]) -> Answer:
-        """One question of the console. Raises `LinkError` when the answer is no."""
+        """Answer one question of the console. Raises `LinkError` when that is not possible."""
         match question.get("want"):
             case "view":
                 return self._view(), b""

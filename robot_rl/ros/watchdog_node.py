@@ -1,6 +1,6 @@
 """The watchdog: its own small process that stops the controller when the gate falls silent.
 
-Common controllers hold their last target for ever; if the gate dies, nobody re-targets. The
+Common controllers hold their last target for ever; if the gate dies, nobody sends a new one. The
 watchdog never publishes a target itself. Mechanism: age of `gate/heartbeat` in wall time (any
 publisher, any clock); DDS liveliness is the second witness.
 """
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Heartbeat age -> stop calls, until one is answered. Trips once per silence."""
+    """Calls stop when the heartbeat is too old, until one call is answered; once per silence."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell, params = shell, shell.params
@@ -40,7 +40,7 @@ class Watchdog:
         self._beats.saw(self._last_beat_s)
 
     def _on_liveliness(self, event: QoSLivelinessChangedInfo) -> None:
-        """DDS says that the gate is gone; the age rule decides, this only leaves a trace."""
+        """Show in the diagnostics what DDS says of the gate; only the heartbeat's age decides."""
         self._shell.diagnostics.set("gate_alive_witness", event.alive_count)
 
     def tick(self) -> None:
@@ -68,7 +68,7 @@ class Watchdog:
 
 
 def run_watchdog(shell: Shell) -> None:
-    """100 looks a second of wall time: a trip is never later than the silence and 10 ms."""
+    """Look 100 times a second (wall time): a trip comes at most 10 ms after `silence_s`."""
     watchdog = Watchdog(shell)
     while shell.running:
         shell.spin(0.01)

@@ -45,8 +45,8 @@ class ArmAnswer:
 class GateReport:
     """What `gate/state` tells everybody: mode and reason as in `robot_rl.safety`, current lease.
 
-    waits: for whom nothing arms until a person lets it go on (`gate/resume`): a "person" held the
-    robot, or the "device" of whoever drove fell silent; "" = nothing waits.
+    waits: why nothing arms until a person lets it go on (`gate/resume`): "person" = a person held
+    the robot, "device" = the device of whoever drove fell silent; "" = nothing waits.
     """
 
     mode: str
@@ -72,7 +72,7 @@ class ClockPace:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeCall:
-    """Where the actor is: an episode runs, or (not active) one is being prepared: hands off.
+    """What the actor does: an episode runs, or (not `active`) one is being prepared, hands off.
 
     call: changes with every message (31 bits) and is echoed in `operator/joy`.
     """
@@ -97,7 +97,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _load(text: str, what: str) -> dict[str, Any]:
-    """Size cap, JSON, object at the top, no NaN or Infinity."""
+    """Parse a JSON object of limited size, without NaN or Infinity."""
     if len(text) > MAX_BYTES:
         _bad(what, f"at most {MAX_BYTES} characters", len(text))
     try:
@@ -162,7 +162,7 @@ def _pose_list(p: Pose) -> list[float]:
 
 
 def _dump(data: dict[str, Any]) -> str:
-    """Compact JSON; NaN becomes an error on our side already (`ValueError`)."""
+    """Compact JSON; a NaN raises `ValueError`, so that it is never sent."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 

@@ -3,8 +3,8 @@
 Box, step, speed and acceleration limits are convex sets (a box and three balls) in position; tilt,
 step and rotation speed are caps on the sphere of orientations. A target is projected onto one set
 after the other until a whole round changes nothing (alternating projections, von Neumann 1933).
-Balls are entered by 0.1 % of their radius, so that the rounds end. When they do not, the sets have
-no useful common point and the gate holds.
+A projection goes 0.1 % of the radius into a ball, so that the rounds end. When they do not end, the
+sets have no useful common point and the gate holds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Clip(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """No target satisfies every limit; `check` is the one that gave in last."""
+    """No target satisfies every limit; `check` is the one that changed the target last."""
 
     check: str
 
@@ -36,7 +36,7 @@ class Conflict(NamedTuple):
 class Motion(NamedTuple):
     """What a new target is compared with.
 
-    last: target sent before; velocity_m_s: how fast the targets were moving; dt_s: since then.
+    last: target sent before; velocity_m_s: of the targets sent; dt_s: time since `last` was sent.
     """
 
     measured: Placement

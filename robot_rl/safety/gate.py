@@ -2,13 +2,14 @@
 
 Nothing here reads a clock, a topic or a global: the ROS node and the lockstep runtime call the same
 functions. A command passes the checks in the order finite, age, sequence, lease, state, box, step,
-speed, acceleration, joint, force. What comes out is one of
+speed, acceleration, force, operator, joint. The verdict is one of
 
-* pass / clipped: the target satisfies *every* limit, against the robot and the targets before;
-* hold, because the command is unsafe or its driver must not drive now: the pose measured at onset;
+* pass / clipped: the target satisfies *every* limit, against the robot and the targets sent before;
+* hold, because the command is unsafe or its driver must not drive now: the robot keeps the pose
+  that was measured when the hold began;
 * hold, because the command is *refused* (age, sequence, lease, too soon): it changes nothing, so
-  the verdict repeats the target sent last. A stranger or a late packet can neither move the robot
-  nor jerk it to a stop; if nothing better arrives, the watchdog holds.
+  the verdict repeats the target sent last. Neither a stranger nor a late packet can move the robot
+  or jerk it to a stop; if no good command arrives, the watchdog holds.
 
 `tick` is the watchdog and must be called often (>= 50 Hz on a robot); in every mode but RUN it also
 returns the hold verdict to send again. A check name is the first word of every reason.
@@ -35,7 +36,7 @@ from robot_rl.safety.states import (
 from robot_rl.types import Command, Driver, Outcome, RobotState, Verdict
 
 SOONEST = 0.1  # of a period: what comes sooner is a burst after a stall, not a control tick
-JOINT_SLACK = 0.2  # of the margin: how much further out than before a joint may be found inside it
+JOINT_SLACK = 0.2  # share of its margin by which a joint in it may be found further out than before
 STILL: Vec3 = (0.0, 0.0, 0.0)
 
 _STATE_LOST = "state: stale or not trustworthy"
@@ -235,7 +236,7 @@ def _arm_refusal(limits: Limits, gate: GateState, lease: str, reading: ArmReadin
 def _refusal(
     limits: Limits, gate: GateState, command: Command, want: Placement | None, now_s: float
 ) -> str:
-    """Why this command is not for the robot: finite, age, sequence, lease; "" when it is."""
+    """Why this command is refused (finite, age, sequence, lease); "" when it is not."""
     if want is None or not math.isfinite(command.stamp_s + (command.gripper_width_m or 0.0)):
         return "finite: a value is NaN, infinite or not a rotation"
     if abs(now_s - command.stamp_s) > limits.command_timeout_s:  # a stamp ahead is as wrong
@@ -253,7 +254,7 @@ def _refusal(
 def _unsafe(
     limits: Limits, gate: GateState, command: Command, clip: Clip | Conflict, reading: ArmReading
 ) -> tuple[Request, str] | None:
-    """What a command of the armed lease brings about instead of motion; None when it may move."""
+    """The halt that a command of the armed lease causes; None when the robot may move."""
     if _in_hard_contact(limits, reading):
         return Request.PROTECTIVE_STOP, _HARD_CONTACT
     if gate.engagement in (Engagement.SILENT, Engagement.RELEASED):
@@ -303,8 +304,8 @@ def _trusted(limits: Limits, state: RobotState | None, now_s: float) -> ArmReadi
 def _seen(limits: Limits, gate: GateState, reading: ArmReading) -> GateState:
     """Remember the measured pose; let the joint ratchet follow a joint that comes back.
 
-    A held pose that the arm has been pushed further than one step away from is given up: going back
-    there would be a motion nobody asked for.
+    When the arm has been pushed more than one step away from a held pose, that pose is given up:
+    going back there would be a motion nobody asked for.
     """
     slack_rad = JOINT_SLACK * limits.joint_margin_rad
     depth_rad = min(gate.joint_depth_rad, max(reading.depth_rad, 0.0) + slack_rad)
@@ -366,7 +367,7 @@ def _refused(
     now_s: float,
     reason: str,
 ) -> tuple[GateState, Verdict]:
-    """Answer a command that moves nothing. Only a broken value from the driver itself disarms."""
+    """Answer a refused command. Only a value of the armed lease that is not finite disarms."""
     mine = gate.mode.is_armed and command.lease == gate.lease
     disarm = mine and reason.startswith("finite")
     if disarm or gate.target is None:  # a pose to hold is needed
@@ -380,7 +381,7 @@ def _refused(
 def _held(gate: GateState, asked: Command | None, now_s: float, reason: str = "") -> Verdict:
     """HOLD verdict with the pose sent last: latched when halted, else the target in force.
 
-    It is addressed (sequence, lease, driver) to who asked: each finds the answer to its own.
+    It has the sequence, lease and driver of the command `asked`: each sender finds its own answer.
     """
     if gate.target is None:
         raise SafetyError(

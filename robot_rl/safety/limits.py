@@ -73,7 +73,7 @@ class Limits:
     control_hz: float = 10.0  # rate at which commands are expected
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse values that make no sense."""
         for name, value in asdict(self).items():
             for number in value if isinstance(value, tuple) else (value,):
                 if not math.isfinite(number):
@@ -99,7 +99,7 @@ class Limits:
 
     @classmethod
     def of(cls, robot: Robot) -> Limits:
-        """What follows from a robot's own file; the rest as the defaults."""
+        """Limits that follow from a robot's own file; the others keep their defaults."""
         return cls(
             workspace_min_m=robot.workspace_min_m,
             workspace_max_m=robot.workspace_max_m,
@@ -127,7 +127,7 @@ class Limits:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def narrow_to(self, task: object) -> Limits:
-        """`narrow` to whatever of it a task states."""
+        """`narrow` to as much of the pose box as `task` states."""
         names = ("workspace_min_m", "workspace_max_m", "max_tilt_rad", "max_yaw_rad")
         return self.narrow(*(getattr(task, x, getattr(self, x)) for x in names))
 

@@ -1,4 +1,4 @@
-"""The gate inside the loop's own process, for lockstep: same functions, answers at once."""
+"""The gate inside the loop's own process, for lockstep: same rules, answers at once."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class LocalGate:
 
     @property
     def reason(self) -> str:
-        """Why it holds; "" while running."""
+        """Why the gate holds; "" while running."""
         return self._gate.reason
 
     def arm(self, lease: str) -> bool:
         """Ask for the right to drive; False in a protective stop or with an empty lease.
 
         The grant is completed by the next `request`, which brings the robot state that arming
-        checks; if that fails, the request is held and `arm` must be asked again.
+        checks; if that fails, the request is held and `arm` must be called again.
         """
         granted = bool(lease) and self._gate.mode is not Mode.PROTECTIVE_STOP
         self._wanted_lease = lease if granted else ""
@@ -66,7 +66,7 @@ class LocalGate:
     def watch(self, state: RobotState) -> Verdict | None:
         """Run the watchdogs between two requests; the hold verdict to carry out, or None.
 
-        A hard contact lasts some hundredths of a second: who looks at 10 Hz only does not see it.
+        A hard contact lasts some hundredths of a second: a check at only 10 Hz would miss it.
         """
         now_s = self._clock.now_s()
         driving = self._gate.driver.is_human and self._gate.mode is Mode.RUN
@@ -93,7 +93,7 @@ class LocalGate:
         return not refusal
 
     def reset(self) -> None:
-        """The simulated world was rebuilt: start over in HOLD, as a new process would.
+        """Start over in HOLD, as a new process would: the simulated world was rebuilt.
 
         Only a simulator may do this; on a robot a protective stop is left by acknowledging it.
         """
@@ -103,7 +103,7 @@ class LocalGate:
 class WatchedClock:
     """The simulator's clock with the gate's watchdogs running beside it at 100 Hz, as over ROS 2.
 
-    Without it lockstep would train a policy that hits harder than any robot's gate lets it.
+    Without it lockstep would train a policy that hits harder than any robot's gate allows.
     """
 
     def __init__(self, robot: SimulatedRobot, gate: LocalGate) -> None:

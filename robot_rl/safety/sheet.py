@@ -1,4 +1,4 @@
-"""The YAML file of a robot: which it is, and every limit, for the person who signs it.
+"""The YAML file of a robot: its name and every limit, for the person who signs it.
 
     python -m robot_rl.safety.sheet fr3 panda ur5e        writes configs/robot/<name>.yaml
     python -m robot_rl.safety.sheet mine --out DIR        writes DIR/robot/mine.yaml
@@ -30,7 +30,7 @@ HEAD = (
 
 
 def sheet(robot: Robot) -> str:
-    """The text of the file."""
+    """The text of the YAML file of `robot`."""
     module = type(robot).__module__.rpartition(".")[2]
     head = HEAD.format(title=robot.title, name=robot.name, module=module, notes=robot.notes)
     lines = ["# @package _global_", *(f"# {line}" for line in textwrap.wrap(head, 96))]

@@ -82,7 +82,7 @@ ENGAGEMENT_TRANSITIONS: dict[tuple[Engagement, DeviceEvent], Engagement] = {
     (Engagement.RELEASED, DeviceEvent.PRESSED): Engagement.DRIVING,
     (Engagement.RELEASED, DeviceEvent.ARM): Engagement.IDLE,
 }
-"""Pairs that are absent change nothing: a device keeps beating with the same word."""
+"""Pairs that are absent change nothing: heartbeats repeat the same event."""
 
 
 def advance(mode: Mode, request: Request) -> Mode:
@@ -104,7 +104,7 @@ def advance(mode: Mode, request: Request) -> Mode:
 
 
 def engage(engagement: Engagement, hand: DeviceEvent) -> Engagement:
-    """The engagement after `hand`; unchanged where the table is silent."""
+    """The engagement after `hand`; unchanged where the table has no entry."""
     return ENGAGEMENT_TRANSITIONS.get((engagement, hand), engagement)
 
 

@@ -45,7 +45,7 @@ class CodecLimits:
     """What a decoder accepts; checked before allocation."""
 
     tensors: int = 64  # an observation has about 2-10
-    dims: int = 6  # batch of image stacks is 5
+    dims: int = 6  # a batch of image stacks has 5
     name_bytes: int = 64
     header_bytes: int = 8192  # 64 tensors with 64-byte names
     body_bytes: int = 64 << 20  # ten 1080p RGB images

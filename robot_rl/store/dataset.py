@@ -47,13 +47,13 @@ def import_dataset(
     """Copy every episode of `source` (run folder or store file) that fits `spec`.
 
     Evaluation episodes stay out; the others keep their identity and get the purpose "data". A row
-    that is here already is left alone, so an interrupted import goes on. Episodes recorded without
-    the run's base policy are passed through it once, frame by frame; where the run has none, what
-    another run's base said is left out. Returns the episodes.
+    that is here already is left alone, so an interrupted import can be repeated. Episodes recorded
+    without the run's base policy are passed through it once, frame by frame; where the run has
+    none, what another run's base said is left out. Returns the number of episodes.
 
     Args:
-        spec: of the task; `store.spec` is that of the run, which a base policy adds to.
-        policy: with the base policy, where the run has one.
+        spec: of the task; `store.spec` is that of the run, to which a base policy adds entries.
+        policy: adds what the base policy says; None where the run has no base policy.
         only_successes: leave episodes out that did not succeed, as recorded.
 
     Raises:
@@ -96,7 +96,7 @@ def _as_data(row: Row) -> Row:
 
 
 def _plain(row: Row, spec_hash: str) -> Row:
-    """Without what a base policy added."""
+    """`row` without what a base policy added."""
     if isinstance(row, EpisodeStart):
         return replace(row, spec_hash=spec_hash)
     if isinstance(row, Frame) and BASE_ACTION in row.observation:
@@ -106,7 +106,7 @@ def _plain(row: Row, spec_hash: str) -> Row:
 
 
 def _frames_of(store: Store, episodes: set[EpisodeId]) -> set[tuple[EpisodeId, int]]:
-    """What an earlier import has brought: a base asked again might say something else."""
+    """Frames that an earlier import has brought: a base asked again might say something else."""
     here = episodes & {s.id for s in store.episodes()}
     return {(id_, frame.frame) for id_ in here for frame in store.frames(id_)}
 
@@ -114,7 +114,7 @@ def _frames_of(store: Store, episodes: set[EpisodeId]) -> set[tuple[EpisodeId, i
 def _annotated(
     rows: list[Row], spec_hash: str, policy: Annotator, known: set[tuple[EpisodeId, int]]
 ) -> list[Row]:
-    """New rows with what the base proposes in each frame, as the loop would have it."""
+    """New rows with what the base proposes in each frame, as the loop would record it."""
     found: list[Row] = []
     for row in rows:
         if isinstance(row, EpisodeStart):

@@ -1,7 +1,7 @@
-"""Labels: what may be said of an episode afterwards, how it is numbered, and who counts more.
+"""Labels: what may be said of an episode afterwards, how labels are numbered, whose word counts.
 
 Rows are never changed. A correction is one more label, an undo is a label that names another one of
-the same author; the newest word stands. Who counts more: person > predicate > classifier > vlm; see
+the same author; the newest word stands. Between sources: person > predicate > classifier > vlm; see
 `Review.outcome`.
 
 What people say, with what `value` and `step` hold:
@@ -15,21 +15,21 @@ What people say, with what `value` and `step` hold:
     keep_to      steps after `step` are trimmed; value is not used
     leave_out    1 step `step` is left out of training, 0 it is taken back in; exports keep it
     shows        1 the moment that step `step` led to shows success, 0 it does not
-    undo         value is the number of the author's label that does not count any more; of `shows`
-                 it takes back all that was said at once
+    undo         value is the number of the author's label that does not count any more; an undo of
+                 `shows` takes back all of the author's `shows` with the same stamp
 
 What models and the task's own rule say:
 
     vlm_success      1 the episode succeeded, 0 it failed, as a vision-language model says
     success_score    how sure its source is, in [0, 1], that what step `step` led to shows success
-    progress         how far the task is at frame `step`, in [0, 1]
-    progress_change  share of the way left that was done up to frame `step` since an earlier one, or
-                     undone, of what had been, below 0: in [-1, 1]
-    model_reward     what arriving at frame `step` is worth to a model
+    progress         how far the task has come at frame `step`, in [0, 1]
+    progress_change  change from an earlier frame to frame `step`, in [-1, 1]: above 0 the share of
+                     the way left that was done, below 0 the share of the way done that was undone
+    model_reward     the reward that a model gives for arriving at frame `step`
 
 Numbers. A label is (episode, author, number), and the same number again is the same row, so that
-what is said twice is kept once. Whoever judges each step or frame in its order has a number for it
-beforehand: `of_step`, `of_frame`. Everybody else takes the next free one (`Store.next_label`).
+what is said twice is kept once. An author who judges each step or frame in its order has a number
+for each beforehand: `of_step`, `of_frame`. All others take the next free one (`Store.next_label`).
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Review:
     """The newest word on an episode.
 
     excluded: out of training and exports, because somebody wants it so or it is neutral;
-    success: None = no person has said; neutral: somebody has said that it is neither, so that what
-    was recorded does not hold; first, last: steps that are kept, last None = to the end; rewards:
-    step -> reward that was said afterwards; left_out: steps inside that nobody shall learn from;
+    success: None = no person has said; neutral: somebody has said that it is neither success nor
+    failure, whatever was recorded; first, last: steps that are kept, last None = to the end;
+    rewards: step -> reward given afterwards; left_out: steps inside that are not learned from;
     shows: step -> whether what it led to shows success; model_success: the newest word of a
     vision-language model, None = it has said nothing.
     """
@@ -96,21 +96,21 @@ class Review:
     def outcome(self, recorded: bool | None) -> bool | None:
         """Whether the episode succeeded; None = nobody knows, or it is neutral.
 
-        recorded: of its last step, by predicate, classifier or a person's key; counts more than a
-        vision-language model, and less than what people said.
+        recorded: success of the last step, by predicate, classifier or a person's key; counts more
+        than a vision-language model, and less than what people said.
         """
         if self.success is not None or self.neutral:
             return self.success
         return self.model_success if recorded is None else recorded
 
     def keeps(self, step: int) -> bool:
-        """Whether a step survives exclusion and trimming; `left_out` is another question."""
+        """Whether a step survives exclusion and trimming; `left_out` is not looked at."""
         inside = self.first <= step and (self.last is None or step <= self.last)
         return inside and not self.excluded
 
 
 def review(labels: Iterable[Label]) -> Review:
-    """Fold the labels of one episode, oldest word first; other kinds (a model's scores) are passed.
+    """Fold the labels of one episode, oldest first; other kinds (a model's scores) are ignored.
 
     Labels of several authors are ordered by their stamps.
     """
@@ -118,7 +118,7 @@ def review(labels: Iterable[Label]) -> Review:
     undone = {(x.author, round(x.value)) for x in said if x.kind == "undo"}
     moments = {(x.author, x.stamp_ns) for x in said if (x.author, x.label) in undone}
 
-    def stands(x: Label) -> bool:  # of `shows` one press is many labels: a step each, one stamp
+    def stands(x: Label) -> bool:  # one press of `shows` is many labels: one per step, one stamp
         taken_back = x.kind == SHOWS and (x.author, x.stamp_ns) in moments
         return not taken_back and (x.author, x.label) not in undone
 
@@ -163,7 +163,7 @@ def review(labels: Iterable[Label]) -> Review:
 
 
 def check_label(label: Label, steps: int) -> Label:
-    """`label`, if it says something that can be understood about an episode of so many steps.
+    """Return `label` if it makes sense for an episode of `steps` steps.
 
     Raises:
         StoreError: unknown kind, a step that does not exist, or a step where none belongs.

@@ -1,12 +1,12 @@
-"""What a simulated scene looked like, beside the store: it can be drawn again, and altered.
+"""What a simulated scene looked like, kept beside the store to be drawn again, also altered.
 
     scenes = SceneLog(run_dir / SCENES)                      # a line of JSON, then fixed records
-    scenes.saw(frame, state)                                 # nothing but memory in a tick
+    scenes.saw(frame, state)                                 # in a tick: only to memory
     scenes.flush()                                           # beside the loop, or between episodes
     Scenes(run_dir / SCENES).state(episode=3, frame=5)       # for the mirror to draw
 
 Review draws runs that recorded no pictures, `reward eval` draws successes without their objects.
-Nothing is learned from it, and it never leaves the robot's machine.
+Nothing is learned from the scenes, and they never leave the robot's machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def _layout(joints: int, objects: int) -> np.dtype[np.void]:
 
 
 class SceneLog:
-    """Appends. What cannot be written is given up, with one line in the log: it is only pictures.
+    """Appends scenes to a file. If that fails, they are dropped with one line in the log: only
+    pictures are lost.
 
     `saw` and `flush` may be called by two threads.
 
@@ -49,7 +50,7 @@ class SceneLog:
         self._head, self._begun = b"", False
 
     def saw(self, frame: Frame, state: RobotState) -> None:
-        """The scene of a frame, kept in memory until `flush`."""
+        """Keep the scene of a frame in memory until `flush`."""
         if self._path is None:
             return
         names = sorted(state.objects)
@@ -81,7 +82,7 @@ class SceneLog:
             self._begun = False  # a torn record may stand at the end
 
     def _begin(self, path: Path) -> None:
-        """Go on with a log of the same scene, less a torn record at its end; else start it anew."""
+        """Go on with a log of the same scene, without a torn record at its end; else begin anew."""
         assert self._layout is not None
         with path.open("a+b") as file:
             file.seek(0)

@@ -8,7 +8,7 @@ is one number.
 What survives: WAL mode with `synchronous="normal"` loses nothing that was committed when a process
 is killed, at any instruction. After a power cut or kernel crash the file is intact, but the commits
 since the last WAL checkpoint (<= 4 MB of rows) may be gone; `synchronous="full"` syncs the WAL at
-every commit and loses none. Both put back a half-written transaction by themselves on opening.
+every commit and loses none. With both, opening the file undoes a half-written transaction.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Store:
 
     Args:
         path: file; made if absent (parents too).
-        spec: the run's contract; saved in a new store, compared with an old one. Rows appended are
-            checked against it. None = whatever the file holds.
+        spec: the run's contract; saved in a new store, compared with the spec of an old one. Rows
+            appended are checked against it. None = whatever the file holds.
         reserve_bytes: free space below which no episode starts; None = environment variable
             ROBOT_RL_DISK_RESERVE_BYTES, or 2 GB.
         synchronous: "normal" or "full" (see the module text).
@@ -107,7 +107,7 @@ class Store:
             StoreError: too little disk space to start an episode, disk full, or damaged file;
                 nothing of this call was stored.
             ConflictError: a row with this identity but other content exists.
-            SpecError, CodecError: a row does not fit the spec, or holds nonsense.
+            SpecError, CodecError: a row does not fit the spec, or holds an invalid value.
         """
         flats = [self.prepare(row) for row in rows]
         if any(flat.kind == RowKind.EPISODE for flat in flats):
@@ -195,7 +195,7 @@ class Store:
     def episode_summaries(
         self, run: str | None = None, actor: str | None = None
     ) -> list[EpisodeRecord]:
-        """What each episode came to, in commit order, without reading its observations."""
+        """The result of each episode, in commit order, without reading its observations."""
         with self._transaction("DEFERRED") as db:
             counts = episode_records(db, EPISODE_ABORTED)
         return [counts(start) for start in self.episodes(run, actor)]
@@ -231,7 +231,7 @@ class Store:
     def last_scores(self, author: str) -> dict[EpisodeId, Label]:
         """The success score with which an author ended each episode.
 
-        Found by its number, not by its kind: of 10,000 episodes the other scores are not read.
+        Found by its number, not by its kind, so that the other scores need not be read.
         """
         clause = f"seq IN ({_NEWEST}) AND kind=?2"
         found = self._rows(RowKind.LABEL, clause, (author, SUCCESS_SCORE), "seq")
@@ -324,7 +324,7 @@ class Store:
 
     @contextmanager
     def _transaction(self, mode: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        """One transaction; any error rolls it back, SQLite's own become `StoreError`."""
+        """One transaction; any error rolls it back, errors of SQLite become `StoreError`."""
         with self._lock:
             try:
                 self._db.execute(f"BEGIN {mode}")
@@ -394,7 +394,7 @@ def _scan(db: sqlite3.Connection, after: int, limit: int) -> Iterator[tuple[int,
 
 
 def _acked(db: sqlite3.Connection) -> int:
-    """Every row up to this seq is on the other side."""
+    """The seq up to which every row is on the other side."""
     return schema.read_meta(db, ACKED) or 0
 
 
@@ -405,7 +405,7 @@ def _seq_of(db: sqlite3.Connection, key: Key) -> int | None:
 
 
 def _require_same(db: sqlite3.Connection, flat: FlatRow) -> None:
-    """A row with this identity exists: fine if it is the same row, an error if it is another."""
+    """Raise `ConflictError` unless the stored row with this identity is the same as `flat`."""
     sql = f"{schema.SELECT[flat.kind]} WHERE {schema.IDENTITY[flat.kind]}"
     found = db.execute(sql, flat.key[1:]).fetchone()
     if tuple(found[1:]) != flat.values:

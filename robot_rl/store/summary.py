@@ -1,4 +1,4 @@
-"""What an episode came to, read with aggregate queries and without its observations."""
+"""The result of an episode, read with aggregate queries and without its observations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EpisodeRecord:
 def episode_records(
     db: sqlite3.Connection, aborted_event: str
 ) -> Callable[[EpisodeStart], EpisodeRecord]:
-    """Read the figures of all episodes; the answer gives the record of one."""
+    """Read the figures of all episodes; return a function that gives the record of one."""
     steps = {EpisodeId(*row[:3]): row[3:] for row in db.execute(_STEPS)}
     aborted = {EpisodeId(*row) for row in db.execute(_ABORTED, (aborted_event,))}
 

@@ -23,12 +23,12 @@ QUEUE_BYTES = 256 << 20  # about 4 minutes of two 128x128 cameras at 10 Hz while
 
 
 class StoreWriter:
-    """Commits rows in the background, in the order of `put`. A kill loses at most what `lag` says.
+    """Commits rows in the background, in the order of `put`. A kill loses at most `lag()` rows.
 
     Args:
         store: stays open and is not closed here.
         max_bytes: bound of the queue.
-        after: called in the thread after each commit, for what may wait for the disk, too.
+        after: called in the thread after each commit, for other work that may wait for the disk.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class StoreWriter:
         Raises:
             StoreError: the disk has failed, the queue is full, the writer is closed, or a new
                 episode was asked for on a nearly full disk. None of these rows is stored.
-            SpecError, CodecError: a row does not fit the spec, or holds nonsense.
+            SpecError, CodecError: a row does not fit the spec, or holds an invalid value.
         """
         self._require_working()
         flats = [self._store.prepare(row) for row in rows]

@@ -1,8 +1,8 @@
 """Nodes with deadlines run before everything that has none, where the system lets them.
 
-Measured on two busy cores (`robot-rl bench console --only hand`): what a press takes to the gate
-is halved, its p99 is a third. Round robin, threads that start later included; the kernel keeps 5 %
-of the time for everybody else, whatever happens.
+Measured on two busy cores (`robot-rl bench console --only hand`): the time that a press takes to
+the gate is halved, its p99 is a third. The scheduling is round robin, also for threads that start
+later; the kernel keeps 5 % of the time for everybody else, whatever happens.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ def prefer(name: str) -> bool:
     """Give the calling process its priority; False when it has none, or the system gives none.
 
     An ordinary user needs `rtprio` in limits.conf (`robot-rl doctor` says so). Without it
-    everything works, later when the machine is busy.
+    everything works, but later when the machine is busy.
     """
     priority = PRIORITIES.get(name, 0)
     return LINUX and bool(priority) and _set(os.SCHED_RR, priority)
 
 
 def step_back() -> None:
-    """Let the calling thread wait like everybody else: it draws, or computes for long."""
+    """Take the priority from the calling thread again: it draws, or computes for long."""
     if LINUX:
         _set(os.SCHED_OTHER, 0)
 
 
 def allowed() -> bool:
-    """Whether this user may have the highest of them."""
+    """Whether this user may have the highest of `PRIORITIES`."""
     if not LINUX:
         return False
     before, param = os.sched_getscheduler(0), os.sched_getparam(0)

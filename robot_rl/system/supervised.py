@@ -1,4 +1,4 @@
-"""Nobody outlives their supervisor: what it starts knows its process id, and looks now and then."""
+"""No process outlives its supervisor: each knows the supervisor's process id, and checks for it."""
 
 from __future__ import annotations
 

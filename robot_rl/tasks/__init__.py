@@ -1,7 +1,7 @@
 """Task definitions (pure numpy, no simulator); importing this package registers them.
 
-The same objects run on a real arm: they see `RobotState` only. Simulators build their scenes from
-`SimTask.parts()`, engine-neutral primitives, so that MuJoCo and USD agree on every number.
+The same objects run on a real arm: they see `RobotState` only. A simulator builds its scene from
+`SimTask.parts()`, which are primitives of no particular engine.
 """
 
 from robot_rl.tasks.common import SimTask

@@ -44,7 +44,7 @@ WRENCH_SCALE = np.repeat((0.1, 2.0), 3)
 """1 / (10 N, 0.5 Nm): stiffness x reference clip, so contact reads about 1."""
 
 WRENCH_CLIP = 2.0
-"""An impact of 100 N tells a policy nothing that 20 N does not."""
+"""Largest scaled entry: an impact of 100 N tells a policy no more than one of 20 N."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class Joint:
     Quantities of a slide are in m and N, those of a hinge in rad and Nm. The two parts do not
     collide with each other.
 
-    kind: "slide" | "hinge"; mount: name of the fixture; position_m: of the part's origin in the
-    fixture's frame where the joint stands at 0, turned like the fixture; axis: in the fixture's
-    frame; a hinge turns about the part's origin. low, high: where it ends. friction: dry; damping:
-    per m/s or rad/s; spring: stiffness towards spring_at. catch: a detent, which holds with so much
-    more dry friction within catch_width of catch_at.
+    kind: "slide" | "hinge"; mount: name of the fixture; position_m: the part's origin in the
+    fixture's frame when the joint stands at 0 (the part is then turned like the fixture); axis: in
+    the fixture's frame; a hinge turns about the part's origin. low, high: ends of its range.
+    friction: dry; damping: per m/s or rad/s; spring: stiffness towards spring_at. catch: a detent,
+    which adds this much dry friction within catch_width of catch_at.
     """
 
     kind: str
@@ -107,7 +107,7 @@ class Joint:
             raise ValueError("friction, damping, spring, catch, catch_width must not be negative")
 
     def part_in_base(self, mount_in_base: Pose, position: float) -> Pose:
-        """Where the part is when the joint stands at `position`; what a `ResetPlan` wants."""
+        """Pose of the part when the joint stands at `position`, as a `ResetPlan` needs it."""
         slid, turned = (position, 0.0) if self.kind == "slide" else (0.0, position)
         axis = np.array(self.axis)
         place = pose(np.array(self.position_m) + slid * axis, quat_from_rotvec(turned * axis))
@@ -151,7 +151,7 @@ class CameraView:
 
 
 FRONT = CameraView((0.94, 0.0, 0.36), (0.49, 0.0, 0.09))
-"""Opposite the robot, over the table."""
+"""View from opposite the robot, over the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,8 +182,8 @@ class SimTask(ABC):
     """Fields and methods common to the tasks; a subclass says what is to be done.
 
     The state vector is the subclass's own entries (`own_state`), then TCP twist and wrench. Without
-    `privileged`, a real robot's share of it only: TCP pose and gripper width in place of the
-    subclass's entries, which know where the objects are.
+    `privileged` it holds only what a real robot knows: TCP pose and gripper width take the place of
+    the subclass's entries, which tell where the objects are.
     """
 
     max_steps: int = 100  # SERL and HIL-SERL insertion tasks: 10 s
@@ -228,7 +228,7 @@ class SimTask(ABC):
 
     @abstractmethod
     def progress(self, state: RobotState) -> TaskProgress:
-        """How far the task is."""
+        """How far the task has come."""
 
     @abstractmethod
     def expert(self, skill: float) -> Expert:
@@ -297,7 +297,7 @@ class SimTask(ABC):
         )
 
     def with_robot(self, robot: Robot) -> Self:
-        """The same for a robot: what its gripper can do."""
+        """The same task for `robot`, whose gripper decides what the action "open" asks for."""
         return replace(self, gripper_open_m=robot.gripper.stroke_m)
 
     @property

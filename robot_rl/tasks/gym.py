@@ -1,8 +1,8 @@
 """Any Gymnasium environment as a task: `task=gym task.env_id=Pendulum-v1`.
 
-Its observation becomes our tensors: the numbers, in the order of the space, one float32 "state"
-[S]; uint8 images [H, W, C] entries "image/<key>". Actions in [-1, 1]^A are scaled to its Box.
-There is no robot, hence no gate and nobody who could take over (`control.gym_loop`).
+Its observation becomes our tensors: the numbers, in the order of the space, form one float32
+"state" [S]; uint8 images [H, W, C] become entries "image/<key>". Actions in [-1, 1]^A are scaled to
+its Box. There is no robot, hence no gate and nobody who could take over (`control.gym_loop`).
 
 Configuration never names code: an environment of another package is known by its id once a
 `robot_rl.plugins` entry point or `ROBOT_RL_PLUGINS` has imported that package (`config`).
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 SUCCESS_KEYS = ("is_success", "success", "succeed")  # Gymnasium-Robotics, MetaWorld, gym-hil
-MAX_CHANNELS = 4  # more in the last axis is an image with its channels first
+MAX_CHANNELS = 4  # a longer last axis means that the image has its channels first
 DEFAULT_HZ = 10.0  # of an environment that does not say; only videos and cycle times depend on it
 
 
@@ -66,11 +66,11 @@ class GymTask:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)  # plain values for its constructor
     max_steps: int | None = None  # None = as registered; then the episode is truncated
     control_hz: float | None = None  # None = its render_fps, else DEFAULT_HZ
-    success_key: str = ""  # of the last info; "" = the first of SUCCESS_KEYS that is there
+    success_key: str = ""  # key in the last info; "" = the first of SUCCESS_KEYS that is there
     success_return: float | None = None  # at least this return is a success, whatever info says
 
     def __post_init__(self) -> None:
-        """Look the environment up; its time limit is written down with the other values."""
+        """Look the environment up; store its time limit in `max_steps`."""
         import gymnasium
 
         if self.env_id not in gymnasium.registry:
@@ -176,8 +176,8 @@ class GymTask:
     def success(self, info: Mapping[str, Any], total_reward: float) -> bool | None:
         """Whether an episode with this last `info` and return succeeded; None = nobody says.
 
-        Without `success_return` and without a key in `info`, the threshold counts that the
-        environment was registered with, if any.
+        Without `success_return` and without a key in `info`, the reward threshold decides that the
+        environment was registered with, if it has one.
 
         Raises:
             ConfigError: `success_key` is given and `info` does not hold it.

@@ -1,8 +1,7 @@
-"""What the scripted experts of the tasks share: the hand of whoever drives.
+"""What the scripted experts of the tasks share: a hand with a person's imperfections.
 
-They solve a task from `RobotState`, through the same actions as a policy, and stand in for a
-person: `skill` below 1 adds what people have - a hand that is off by a
-millimetre, that shakes, that is slower.
+The experts solve a task from `RobotState`, through the same actions as a policy, and stand in for a
+person: with a `skill` below 1 the hand aims a millimetre or two off, shakes, and is slower.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from robot_rl.types import Pose
 GAIN, LOOK_AHEAD_S = 0.8, 0.022
 """Deadbeat at 10 Hz for the arm under its impedance law: apparent mass 7 kg, 2000 N/m, damping
 ratio 0.4, so w T = 1.7. Each step asks for `GAIN` of the way left after `LOOK_AHEAD_S` of coasting;
-a gain of 1 with 0.06 s rings, with 0.1 s it oscillates for good."""
+a gain of 1 with 0.06 s rings, with 0.1 s the arm oscillates without end."""
 
 
 PARALLAX_M = np.array((0.002, 0.0))
@@ -26,9 +25,9 @@ PARALLAX_M = np.array((0.002, 0.0))
 class Hand:
     """The imperfections of whoever drives: misjudgement, tremor, slowness.
 
-    At skill 0 the hand aims 2 mm to one side, always, and 2 mm to any side, anew each time; the
-    tremor is 0.5 action units, the speed down to half. Cloning averages out what is drawn anew;
-    what stays the same it learns.
+    At skill 0 the hand always aims 2 mm to one side, plus a random offset of about 2 mm that is
+    drawn for each episode; the tremor is 0.5 action units, and the speed drops to half at worst.
+    Cloning averages the random offset out, but learns the constant one.
     """
 
     def __init__(self, skill: float) -> None:

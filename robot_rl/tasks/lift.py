@@ -58,7 +58,7 @@ class LiftTask(SimTask):
 
     @property
     def uses_gripper(self) -> bool:
-        """The action's seventh entry."""
+        """True: it is the action's seventh entry."""
         return True
 
     @property
@@ -131,12 +131,12 @@ class LiftTask(SimTask):
         return np.concatenate((cube / 0.1, np.tanh(cube / 0.01), rest))
 
     def success(self, state: RobotState) -> bool:
-        """The cube is `lift_m` up, between the fingers."""
+        """Whether the cube is `lift_m` up, between the fingers."""
         near = float(np.linalg.norm(self.cube_in_tcp(state))) < self.cube_m
         return near and self.raised_m(state) > self.lift_m
 
     def failure(self, state: RobotState) -> bool:
-        """The cube is out of reach: off the table or far from the middle."""
+        """Whether the cube is out of reach: off the table or far from the middle."""
         x, y, z = state.objects["cube"].position_m - (*CENTRE_XY_M, 0.0)
         return bool(z < -0.02 or math.hypot(x, y) > LOST_M)
 
@@ -154,7 +154,7 @@ class LiftTask(SimTask):
 
 
 class LiftExpert:
-    """Over the cube, square with it, down, close, up. Which of these follows from what it sees."""
+    """Over the cube, square with it, down, close, up; the state tells which of these is next."""
 
     HOVER_M = 0.06  # above the cube's centre while moving sideways
     ALIGNED_M = 0.006
@@ -167,7 +167,7 @@ class LiftExpert:
 
     @property
     def hand(self) -> Hand:
-        """Whose imperfections it has."""
+        """The hand whose imperfections this expert has."""
         return self._hand
 
     def reset(self, rng: np.random.Generator) -> None:

@@ -70,7 +70,7 @@ class PegInsertTask(SimTask):
     start_height_m: float = 0.05  # tip above the mouth (RAM: 5 cm)
     start_xy_m: float = 0.02  # half range of the tip around the hole (RAM: +-2 cm)
     start_yaw_rad: float = 0.1  # half range (RAM: 0.05, USB: 0.1)
-    hole_xy_m: float = 0.01  # half range of the hole: only the relative pose can be learned
+    hole_xy_m: float = 0.01  # half range of the hole, so that only the relative pose can be learned
     hole_yaw_rad: float = 0.0
     in_hand_m: float = 0.0  # half range of an unseen shift of the peg in the hand (Factory: 3 mm)
     friction: float = 0.3  # steel on steel, lightly oiled
@@ -169,13 +169,13 @@ class PegInsertTask(SimTask):
         return np.concatenate((position / 0.05, np.tanh(position / 0.002), rotation / 0.1))
 
     def success(self, state: RobotState) -> bool:
-        """23 of 25 mm deep, inside the hole."""
+        """Whether the tip is 23 of 25 mm deep, inside the hole."""
         (x, y, z), _ = self.tip_in_hole(state)
         inside = max(abs(x), abs(y)) < self.hole_width_m / 2
         return bool(inside and z <= -SUCCESS_DEPTH_M)
 
     def failure(self, state: RobotState) -> bool:
-        """Never: the peg is clamped, so every mistake can be undone."""
+        """False: the peg is clamped, so every mistake can be undone."""
         return False
 
     def progress(self, state: RobotState) -> TaskProgress:
@@ -194,7 +194,7 @@ class PegInsertTask(SimTask):
 
 
 def _peg(width_m: float) -> tuple[Primitive, ...]:
-    """Four capsules to collide with, slabs between them to see."""
+    """Four capsules that collide, and slabs between them that are only seen."""
     radius = width_m / 8
     corner = width_m / 2 - radius
     # origin at the tip, z along the insertion: the body of the peg is at negative z
@@ -297,7 +297,7 @@ class PegInsertExpert:
         """Where the tip should be at the end of this step, in the hole frame [3] m."""
         aim, z = self._hand.offset_m, float(tip[2])
         aside = float(np.hypot(*(ahead[:2] - aim)))
-        if z < -0.001:  # in: go down, sideways the hole knows better
+        if z < -0.001:  # in the hole: go down; sideways the walls guide the peg
             return np.array((*ahead[:2], z - self.PUSH_M))
         if self._searched:
             radius = min(self.SPIRAL_M * self._searched, self.SPIRAL_MAX_M)

@@ -1,7 +1,7 @@
 """Pick and insert: grasp a cube, carry it over, put it into a square pocket and let go.
 
-The long one: four things in a row, each of which can fail, and one reward at the end. The pocket is
-a frame of four low walls on the table; the fingers stay above it.
+The longest task: four parts in a row, each of which can fail, and one reward at the end. The pocket
+is a frame of four low walls on the table; the fingers stay above it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from robot_rl.types import Pose, RobotState
 POCKET_XY_M = np.array((0.50, 0.09))
 CUBE_XY_M = np.array((0.50, -0.06))
 WALL_M, WALL_HEIGHT_M = 0.008, 0.012
-CARRY_M = 0.05  # the cube's bottom above the table on the way
+CARRY_M = 0.05  # height of the cube's bottom above the table while it is carried
 SUNK_M = 0.004  # a cube this little above the table is in the pocket, not on its walls
 
 
 @register("task", "pick_insert")
 @dataclass(frozen=True, kw_only=True)
 class PickInsertTask(LiftTask):
-    """`lift`'s cube and controller; success = in the pocket, fingers open."""
+    """The cube and controller of `lift`; success = cube in the pocket, fingers open."""
 
     max_steps: int = 150  # the expert needs 60
     clearance_m: float = 0.006  # pocket width - cube width
@@ -78,7 +78,7 @@ class PickInsertTask(LiftTask):
         return ResetPlan(plan.tcp_in_base, objects, plan.gripper_width_m)
 
     def cube_to_pocket(self, state: RobotState) -> NDArray[np.float64]:
-        """From the cube's centre to where it has to be [3] m, in base."""
+        """Vector [3] m from the cube's centre to where it has to be, in base."""
         resting = np.array((0.0, 0.0, self.cube_m / 2))
         return state.objects["pocket"].position_m + resting - state.objects["cube"].position_m
 
@@ -107,12 +107,12 @@ class PickInsertTask(LiftTask):
         return np.concatenate((super().own_state(state), more))
 
     def in_pocket(self, state: RobotState) -> bool:
-        """The cube is within the walls and all the way down."""
+        """Whether the cube is within the walls and all the way down."""
         x, y, z = self.cube_to_pocket(state)
         return max(abs(x), abs(y)) < self.clearance_m / 2 + 0.002 and abs(z) < SUNK_M
 
     def success(self, state: RobotState) -> bool:
-        """In the pocket, and the fingers no longer hold it."""
+        """Whether the cube is in the pocket and the fingers no longer hold it."""
         return self.in_pocket(state) and state.gripper_width_m > self.cube_m + 0.005
 
     def progress(self, state: RobotState) -> TaskProgress:
@@ -139,10 +139,10 @@ class PickInsertTask(LiftTask):
 class PickInsertExpert:
     """Grasps as `LiftExpert`, then: up, across and square with the pocket, down, open."""
 
-    CARRY_M = 0.05  # the cube's bottom above the table on the way across
-    ALIGNED_M = 0.002  # before it goes down; on the way down twice that will do
+    CARRY_M = 0.05  # height of the cube's bottom above the table on the way across
+    ALIGNED_M = 0.002  # before the cube goes down; on the way down twice this is enough
     DOWN_M = 0.015  # per step
-    RELEASE_M = 0.005  # the cube's bottom above the table when the fingers open
+    RELEASE_M = 0.005  # height of the cube's bottom above the table when the fingers open
 
     def __init__(self, task: PickInsertTask, skill: float) -> None:
         self._task, self._pick = task, LiftExpert(task, skill)

@@ -20,7 +20,7 @@ CENTRE_M = np.array((0.50, 0.0, 0.20))
 @register("task", "reach")
 @dataclass(frozen=True, kw_only=True)
 class ReachTask(SimTask):
-    """Numbers of the lift task (reference: 10 cm ranges), without the cube."""
+    """Step size and 10 cm ranges of the lift task, without the cube."""
 
     max_steps: int = 50  # the straight way takes 5 to 15
     translation_m: float = 0.03  # 0.3 m/s at 10 Hz
@@ -70,11 +70,11 @@ class ReachTask(SimTask):
         return np.concatenate((goal / 0.1, np.tanh(goal / 0.01)))
 
     def success(self, state: RobotState) -> bool:
-        """TCP within `tolerance_m` of the goal."""
+        """Whether the TCP is within `tolerance_m` of the goal."""
         return float(np.linalg.norm(self.goal_in_tcp(state))) < self.tolerance_m
 
     def failure(self, state: RobotState) -> bool:
-        """Never: nothing can break."""
+        """False: nothing can break."""
         return False
 
     def progress(self, state: RobotState) -> TaskProgress:

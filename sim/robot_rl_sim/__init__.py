@@ -1,4 +1,4 @@
-"""Simulation: task specs, MuJoCo builder, robot and cameras; importing it registers `envs`."""
+"""Simulation: MuJoCo builder, robot, cameras, mirror; importing this registers `envs`."""
 
 import os
 

@@ -31,7 +31,7 @@ SHAPES = {
 
 
 ROLES = {"held": ROBOT, "fixture": FIXED, "jointed": FREE, "free": FREE, "marker": 0}
-"""role of a part -> what its solids are to others."""
+"""role of a part -> contact bit of its solids; 0 = they touch nothing."""
 
 
 def build_model(task: SimTask, robot: Robot, appearance: str = "fast") -> mujoco.MjModel:
@@ -71,13 +71,13 @@ def _set_options(spec: mujoco.MjSpec, task: SimTask) -> None:
     option.timestep = task.timestep_s
     option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST  # damping terms implicitly
     option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    option.impratio = 1.0  # more makes a pressed peg chatter: 20 N steady became 0 ... 350 N
+    option.impratio = 1.0  # a larger one makes a pressed peg chatter: 20 N became 0 ... 350 N
     option.iterations = 20
     option.ls_iterations = 10
 
 
 def _add_table_contact(spec: mujoco.MjSpec) -> None:
-    """The table top that things rest on, z = 0; what it looks like is the scene's business."""
+    """The table top that things rest on, z = 0; only for contact, `scene` draws the table."""
     spec.worldbody.add_geom(
         name="table_top",
         type=mujoco.mjtGeom.mjGEOM_BOX,
@@ -143,7 +143,8 @@ def _add_jointed(
         damping=joint.damping,
         stiffness=joint.spring,
         springref=joint.spring_at,
-        # with MuJoCo's defaults what dry friction holds creeps: 5 N of 8 move 0.5 kg by 10 mm/s
+        # with MuJoCo's defaults a part held by dry friction creeps: 5 N, against a friction of 8 N,
+        # move 0.5 kg at 10 mm/s
         solref_friction=(2.0 * timestep_s, 1.0),
         solimp_friction=(0.999, 0.9999, 0.001, 0.5, 2.0),
     )
@@ -152,7 +153,7 @@ def _add_jointed(
 
 
 def _check_part(part: Part) -> None:
-    """Raise `ConfigError` for a word of a part that nobody knows, or a joint without its role."""
+    """Raise `ConfigError` for an unknown role, shape or material, or a joint without its role."""
     if (part.role == "jointed") != (part.joint is not None):
         raise ConfigError(
             f"part '{part.name}' has " + ("no joint" if part.joint is None else "a joint"),
@@ -253,7 +254,7 @@ def _add_gripper(spec: mujoco.MjSpec, gripper: Gripper) -> None:
 
 
 def _add_contact_sensor(spec: mujoco.MjSpec, task: SimTask) -> None:
-    """`external`: force, torque, point of all that touches hand, fingers and held part.
+    """Add `external`: force, torque, point of all that touches hand, fingers and held part.
 
     Its history holds every physics step of the last `TICK_S`.
     """

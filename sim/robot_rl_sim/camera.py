@@ -81,7 +81,7 @@ class MujocoCamera:
     def read(self) -> tuple[float, NDArray[np.uint8]]:
         """(stamp_s, RGB uint8 [H, W, 3]) of the scene as it is now."""
         robot, renderer = self._robot, _opened(self._renderer)
-        mujoco.mj_camlight(robot.model, robot.data)  # kinematics are fresh, cameras are not
+        mujoco.mj_camlight(robot.model, robot.data)  # the kinematics are up to date, cameras not
         renderer.update_scene(robot.data, camera=self.name)
         return robot.now_s(), renderer.render()
 

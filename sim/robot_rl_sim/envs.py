@@ -3,7 +3,7 @@
     gymnasium.make("robot_rl/PegInsert-v0", variant="easy")
 
 Keyword arguments are the task's own fields, e.g. `images=["wrist"]`. The gate judges every action
-and watches between two of them, as in training here.
+and watches the robot between two actions, as in our own training.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PICTURE_SIZE = (480, 640)
 
 
 def register() -> None:
-    """Make `robot_rl/<name>-v0` known to Gymnasium; MuJoCo is imported when one is made."""
+    """Make `robot_rl/<name>-v0` known to Gymnasium; making one imports MuJoCo."""
     for name, task in TASKS.items():
         gymnasium.register(f"robot_rl/{name}-v0", f"{__name__}:make_env", kwargs={"task": task})
 

@@ -44,7 +44,7 @@ class Snapshot:
 class MujocoRobot:
     """A simulated robot in the scene of a task; implements `RobotPort` and `Clock`.
 
-    The arm starts in the middle of the workspace, the objects somewhere their task would put them;
+    The arm starts in the middle of the workspace, the objects at a start that the task has drawn;
     `reset` teleports all to a plan's start. Not thread-safe.
 
     Attributes:
@@ -136,7 +136,7 @@ class MujocoRobot:
 
     def camera(self, name: str, size_px: int) -> Camera:
         """A `MujocoCamera` of the scene; needs OpenGL."""
-        from robot_rl_sim.camera import MujocoCamera  # only who has pictures needs OpenGL
+        from robot_rl_sim.camera import MujocoCamera  # OpenGL is needed for pictures only
 
         return MujocoCamera(self, name, size_px)
 
@@ -198,7 +198,7 @@ class MujocoRobot:
         self.data.qvel[its.dofadr[0]] = 0.0
 
     def _catch(self) -> None:
-        """Hold with more friction what stands in its catch."""
+        """Give the joints that stand in their catch its extra friction."""
         for joint, its in self._jointed.values():
             if joint.catch:
                 away = abs(float(self.data.qpos[its.qposadr[0]]) - joint.catch_at)
@@ -278,8 +278,8 @@ class MujocoRobot:
     def _hold_posture(self) -> None:
         """Pull the elbow to its posture with torques that the TCP does not feel.
 
-        tau = (1 - J^T (J J^T)^-1 J) (k (q0 - q) - d qdot): no static TCP force. Six joints have
-        nothing to spare.
+        tau = (1 - J^T (J J^T)^-1 J) (k (q0 - q) - d qdot): no static TCP force. With six joints
+        there is no such torque.
         """
         if self._joints <= 6:
             return
@@ -294,7 +294,7 @@ class MujocoRobot:
     def _filter_wrench(self) -> None:
         """Low-pass the contact wrench of the last `TICK_S`, moved from where it acts to the TCP.
 
-        The mean over the physics steps, not the last one: an impact lasts one step.
+        It takes the mean over the physics steps, not the last one: an impact lasts one step.
         """
         samples = self._contacts
         if not samples[:, :3].any():
@@ -322,7 +322,7 @@ class MujocoRobot:
         return j
 
     def _tcp_in_base(self) -> Pose:
-        """From the hand body, whose quaternion MuJoCo already has."""
+        """TCP pose, turned like the hand body, whose quaternion MuJoCo already has."""
         quat = xyzw(self.data.xquat[self._hand])
         return Pose(self.data.site_xpos[self._tcp].copy(), quat)
 
@@ -330,7 +330,7 @@ class MujocoRobot:
         return Pose(self.data.xpos[body].copy(), xyzw(self.data.xquat[body]))
 
     def _place_arm(self, joints_rad: F64) -> None:
-        """Put the arm somewhere at rest, the controller's goal with it, nothing remembered."""
+        """Put the arm somewhere at rest, the controller's goal with it; forget all forces."""
         objects = self.data.mocap_pos.copy(), self.data.mocap_quat.copy()
         qpos = self.data.qpos.copy()
         mujoco.mj_resetData(self.model, self.data)

@@ -84,7 +84,7 @@ def add_scene(spec: mujoco.MjSpec, appearance: str, cameras: Mapping[str, Camera
         raise ValueError(f"appearance must be fast or video, got {appearance!r}")
     video = appearance == "video"
     visual = spec.visual
-    visual.quality.shadowsize = 1024 if video else 0  # 14-35 times dearer with MuJoCo's defaults
+    visual.quality.shadowsize = 1024 if video else 0  # MuJoCo's defaults cost 14-35 times as much
     visual.quality.offsamples = 4 if video else 0
     if not video:
         visual.quality.numslices, visual.quality.numstacks = 16, 8
@@ -97,7 +97,7 @@ def add_scene(spec: mujoco.MjSpec, appearance: str, cameras: Mapping[str, Camera
     visual.map.haze = 0.25
     visual.rgba.haze = (0.74, 0.80, 0.86, 1.0)
     world = spec.worldbody
-    # an endless mirror for videos; a slab for speed (MuJoCo draws planes in 1 ms, boxes in 0.3)
+    # an endless shiny plane in videos; a slab for speed (MuJoCo draws planes in 1 ms, boxes in 0.3)
     floor = world.add_geom(
         name="floor",
         type=GEOM.mjGEOM_PLANE if video else GEOM.mjGEOM_BOX,
@@ -121,7 +121,7 @@ def add_scene(spec: mujoco.MjSpec, appearance: str, cameras: Mapping[str, Camera
 
 
 def _add_table(world: mujoco.MjsBody) -> None:
-    """A bench with a dark mat; its top is z = 0, the collision box is `builder`'s."""
+    """A table with a dark mat; its top is z = 0, the box that collides is made by `builder`."""
     _box(world, (0.60, 0.50, 0.015), (0.35, 0.0, -0.0160), "table")
     _box(world, (0.24, 0.32, 0.001), (0.50, 0.0, -0.0005), "mat")
     for x in (-0.19, 0.89):

@@ -1,7 +1,7 @@
 // Keys and gamepad, sent as state at 50 Hz and at once when something changes.
 //
-// The page says which keys are held and where the sticks are. What that means, dead zones, neutral
-// check, time-outs: the robot side decides. A page that goes away simply stops speaking.
+// The page says which keys are held and where the sticks are. The robot side decides what that means:
+// dead zones, neutral check, time-outs. A page that goes away simply stops sending.
 
 import { connect, post } from "./socket.js";
 

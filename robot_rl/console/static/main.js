@@ -13,7 +13,7 @@ const SHAPES = {
   "RESET?": "M11 18h3v3h-3zM12.500 3a5.500 5.500 0 00-5.500 5.500h3a2.500 2.500 0 115 0c0 2.600-4 2.700-4 7h3c0-3 4-3.200 4-7A5.500 5.500 0 0012.500 3z",
   IDLE: "M3 10h18v4H3z", OFFLINE: "M4 4l16 16m0-16L4 20",
 };
-const write = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; }; // read aloud once
+const write = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; }; // a screen reader speaks each text once
 const UNDO_MS = 5000;
 const WINDOW = 20;
 const FIGURES = [
@@ -101,7 +101,7 @@ function drawRobot(robot, figures) {
   $("phase-word").textContent = figures.state ? `${figures.state}${robot.episode?.purpose ? `, episode: ${robot.episode.purpose}` : ""}` : "";
 }
 
-function drawScore(score) { // of the model that pays: nobody else has one
+function drawScore(score) { // only runs whose reward comes from a model have a score
   $("score").hidden = !score;
   if (!score) return;
   const name = $("score").querySelector("label");
@@ -148,7 +148,7 @@ function onTelemetry(text) {
   drawLease(now.lease, now.robot.device_problem ?? "");
   page.robot = now.robot;
   $("go").hidden = !now.robot.gate?.waits || now.word === "PROTECTIVE STOP" || page.about?.role !== "operator";
-  if (now.learning !== page.learning) { // a page that was slow has missed messages, but no count
+  if (now.learning !== page.learning) { // a slow page misses messages, but not that this count has changed
     page.learning = now.learning;
     page.figures = { ...now.figures };
     page.figures["episode/success_rate"] ??= smooth(now.curves["episode/success"] ?? [], WINDOW).at(-1)?.[1];
@@ -184,7 +184,7 @@ async function undo() {
   if (!page.said || $("undo").hidden) return;
   const { episode, run, actor, label: number, ends } = page.said;
   await post("/api/label", { run, actor, episode, kind: "undo", value: number });
-  // the word has ended the episode and stands in its last step: what would have come of it, nobody knows
+  // the label has ended the episode and stands in its last step: nobody knows how it would have ended
   if (ends) await post("/api/label", { run, actor, episode, kind: "neutral", value: 1 });
   $("said-text").textContent = `episode ${episode}: ${ends ? "taken back; left out until you say more" : "taken back"}`;
   $("undo").hidden = true;
@@ -195,7 +195,7 @@ async function acknowledge() {
   if (page.word === "PROTECTIVE STOP") await post(`/api/command/${page.robot.stopped ? "resume" : "acknowledge"}`);
 }
 
-async function ready() { // no is Hold: nothing moves until somebody says go
+async function ready() { // to say no, press Hold: nothing moves until somebody says go
   if (page.word === "RESET?") await post("/api/command/ready");
 }
 
@@ -217,7 +217,7 @@ function mute() {
 const night = matchMedia("(prefers-color-scheme: dark)");
 const theme = () => document.documentElement.dataset.theme ?? (night.matches ? "dark" : "light");
 
-function drawTheme(chosen) { // the button says what it leads to
+function drawTheme(chosen) { // the button names the theme that it leads to
   if (chosen) document.documentElement.dataset.theme = chosen;
   $("theme").textContent = theme() === "dark" ? "Light" : "Dark";
 }

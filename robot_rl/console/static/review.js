@@ -1,14 +1,14 @@
-// The review page: a list of episodes, all cameras of one scrubbed together, labels appended by key.
+// The review page: a list of episodes; one's cameras are scrubbed together; keys append labels.
 
 import { post } from "./socket.js";
 import { toast } from "./toast.js";
 
 const $ = (id) => document.getElementById(id);
 const COLOURS = { policy: "#0b6bcb", correction: "#d9631a", recovery: "#7d57cf", demo: "#1f7a3d", reset: "#888" };
-// shown: what the filter leaves of the list; at: the row chosen there; episode: the one on the page, whose data it is
+// shown: what the filter leaves of the list; at: the row chosen there; episode: the one on the page, which `data` is of
 const page = { about: null, list: [], shown: [], at: 0, episode: null, data: null, step: 0, filter: "all", playing: null };
 const ROW_PX = 34, EXTRA_ROWS = 12;
-const TRACK_PX = 92, SCORES_PX = 64; // drivers, actions, reward; below them what models say, where they do
+const TRACK_PX = 92, SCORES_PX = 64; // drivers, actions, reward; below them the scores of models, if there are any
 const SCORE_COLOURS = ["#2f86e0", "#e0702a", "#8f6ee0", "#0d9aa3", "#d4528f", "#b58a1a"];
 const PREDICATE = "predicate"; // the task's own rule: dashed
 
@@ -16,7 +16,7 @@ const key = (e) => ({ run: e.run, actor: e.actor, episode: e.episode });
 const query = (e) => new URLSearchParams(key(e)).toString();
 const said = (e) => (e.review.neutral ? null : e.review.success ?? e.success);
 const leftOut = (e) => e.review.excluded && !e.review.neutral;
-const looked = (e) => e.review.success != null || e.review.excluded; // neutral is a word, too
+const looked = (e) => e.review.success != null || e.review.excluded; // neutral episodes are excluded, so they count as looked at
 const differ = (e) => new Set(Object.values(e.voices)).size > 1;
 const disagree = (e) => (looked(e) ? e.review.success != null && e.success != null && e.review.success !== e.success : differ(e));
 const FILTERS = {
@@ -56,7 +56,7 @@ function drawRows() {
   }));
 }
 
-async function load(e) { // its steps, labels and scores; the row in the list learns what was said
+async function load(e) { // steps, labels and scores of an episode; updates its row in the list, too
   const data = await get(`/api/episode?${query(e)}`);
   [e.review, e.voices] = [data.review, data.voices];
   return data;
@@ -107,7 +107,7 @@ function drawVerdict() {
   }));
 }
 
-function atOnce(labels) { // one press may be a label of each of many steps
+function atOnce(labels) { // one press may be many labels, one for each step
   const groups = new Map();
   for (const x of labels) {
     const said = x.kind === "shows" ? `${x.author} ${x.stamp_ns}` : `${x.author} number ${x.label}`;
@@ -146,7 +146,7 @@ function drawScores(pen, width, w, soft) {
     pen.stroke();
     pen.fillStyle = scoreColour(line);
     if (points.length > page.data.steps.length / 2) return;
-    for (const [frame, value] of points) pen.fillRect(frame * w - 2, top + height * (1 - value) - 2, 4, 4); // asked now and then
+    for (const [frame, value] of points) pen.fillRect(frame * w - 2, top + height * (1 - value) - 2, 4, 4); // of a model that is asked only now and then
   });
   pen.setLineDash([]);
   pen.lineWidth = 1;

@@ -1,4 +1,4 @@
-// A WebSocket that comes back: same page, exponential back-off, one handler for messages.
+// A WebSocket to this page's server that reconnects with exponential back-off; one message handler.
 
 export function connect(path, { onMessage, onOpen = () => {}, onClose = () => {}, binary = false }) {
   const line = { socket: null, closed: false };

@@ -1,4 +1,4 @@
-// What went wrong, or a short word: on top of the page for some seconds.
+// Shows an error or a short message on top of the page for some seconds.
 
 const SHOWN_MS = 5000;
 let timer;

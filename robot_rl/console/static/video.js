@@ -1,7 +1,7 @@
 // Cameras: the newest picture only, drawn by a worker, which asks for the next one when it has drawn the last.
 
 const GREEN_MS = 100, AMBER_MS = 200;
-const KEPT = 1000; // lags, for whoever wants to know
+const KEPT = 1000; // lags kept, for tests and the curious
 
 export function show(name, seen_size, parent) { // seen_size: [width, height] of what the network sees
   const box = document.createElement("div");
@@ -17,7 +17,7 @@ export function show(name, seen_size, parent) { // seen_size: [width, height] of
   const worker = new Worker("/static/video_worker.js", { type: "module", name });
   worker.postMessage({ canvas, path: `/ws/video/${encodeURIComponent(name)}` }, [canvas]);
   worker.onmessage = ({ data }) => {
-    const size = `${data.width}x${data.height}`; // a camera that is started again may have another
+    const size = `${data.width}x${data.height}`; // a camera that is started again may have another size
     if (seen_size && size !== seen.size) note.textContent = compare(data, seen_size);
     seen.size = size;
     seen.taken = data.taken - performance.timeOrigin;

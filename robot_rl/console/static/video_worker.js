@@ -15,7 +15,7 @@ onmessage = ({ data: { canvas, path } }) => {
       const picture = await createImageBitmap(new Blob([new Uint8Array(data, HEAD_BYTES)], { type: "image/jpeg" }));
       const { width, height } = picture;
       screen.transferFromImageBitmap(picture);
-      postMessage({ // times count from 1970: a worker's own clock starts when it does
+      postMessage({ // times count from 1970, because a worker's own clock starts with the worker
         number: head.getUint32(0, true), width, height, frozen: head.getUint8(12) === 1,
         taken: performance.timeOrigin + arrived - head.getFloat32(4, true), drawn: performance.timeOrigin + performance.now(),
       });

@@ -1,4 +1,4 @@
-"""Base policies: pretrained, frozen, corrected or steered by what is learned on top.
+"""Base policies: pretrained and frozen; what is learned on top corrects or steers them.
 
     spec       what a base can do, known before it is loaded
     schedule   one action per tick out of chunks, and what is recorded of them

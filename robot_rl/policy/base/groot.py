@@ -27,11 +27,11 @@ from robot_rl.types import Observation
 
 PORT = 5555
 MAX_BYTES = 64 << 20
-KINDS = ("video", "state", "language")  # what an input of theirs begins with
+KINDS = ("video", "state", "language")  # the name of each of their inputs begins with one of these
 
 
 class GrootBase:
-    """A client. A REQ socket that missed an answer is worth nothing: it is replaced."""
+    """A client. A REQ socket that missed an answer cannot be used again: it is replaced."""
 
     def __init__(self, config: GrootConfig, spec: Spec) -> None:
         self._config = config
@@ -102,7 +102,7 @@ class GrootBase:
 @register("base", "groot")
 @dataclass(frozen=True, kw_only=True)
 class GrootConfig(ForeignServerConfig):
-    """Where it is. inputs: e.g. {video.front: image/front, state.arm: state.joints,
+    """Where the server is. inputs: e.g. {video.front: image/front, state.arm: state.joints,
     language.task: prompt}; actions: which of its action keys make up a chunk, in this order.
     """
 
@@ -132,7 +132,7 @@ def unpacked(data: bytes) -> Any:
     """A message of GR00T's msgpack.
 
     Raises:
-        LinkError: it is none, or holds arrays that are not plain numbers.
+        LinkError: the bytes are no message, or hold arrays that are not plain numbers.
     """
     try:
         return msgpack.unpackb(data, object_hook=_unpack_array)

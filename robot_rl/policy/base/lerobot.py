@@ -1,14 +1,14 @@
 """LeRobot policies in this process: ACT, Diffusion, SmolVLA, pi0, pi0.5 and what else it loads.
 
-    base=lerobot base.path=FOLDER                  what lerobot-train left: weights and processors
+    base=lerobot base.path=FOLDER                  what lerobot-train wrote: weights and processors
     base=lerobot base.path=org/name base.revision=<40 hex digits>      from the hub, pinned
 
 LeRobot's processors are part of a policy: they normalise what goes in and bring what comes out back
 to the units of the data it was trained on (without them actions are z-scores). Weights are
-safetensors; nothing is unpickled, and no backbone is fetched that the weights replace anyway.
+safetensors; nothing is unpickled, and no backbone is downloaded, because the weights include it.
 
 Deviations from LeRobot's own loop: whole chunks instead of its queue of single actions. A policy
-that looks at several frames (Diffusion) sees the newest one as often as it wants frames.
+that looks at several frames (Diffusion) sees the newest frame, repeated to that number.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class LeRobotBase:
         return np.stack([self.sample(o, w) for o, w in zip(each, drawn, strict=True)])
 
     def _remember(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Fill the policy's memory with this frame; returns the batch as its memory names it."""
+        """Fill the policy's memory with this frame; return the batch in the memory's names."""
         queues = self._policy._queues
-        seen = {k: v for k, v in batch.items() if k != "action"}  # their batches have room for one
+        seen = {k: v for k, v in batch.items() if k != "action"}  # their batches have that key, too
         if STACKED in queues:
             seen[STACKED] = torch.stack([batch[k] for k in self._policy.config.image_features], -4)
         for key, queue in queues.items():
@@ -98,8 +98,8 @@ class LeRobotBase:
 @register("base", "lerobot")
 @dataclass(frozen=True, kw_only=True)
 class LeRobotConfig(ForeignConfig):
-    """Which policy. inputs: {observation.state: state, observation.images.top: image/front,
-    task: prompt}, in the names of the data it was trained on.
+    """Which policy to load. inputs: {observation.state: state, observation.images.top: image/front,
+    task: prompt}, in the names of the data that the policy was trained on.
     """
 
     path: str = ""  # a folder, or org/name on the hub
@@ -115,12 +115,12 @@ class LeRobotConfig(ForeignConfig):
                 got="nothing",
                 fix="see docs/bases.md; robot-rl check shows what this task observes",
             )
-        torch.manual_seed(seed)  # theirs draw from torch's own generator
+        torch.manual_seed(seed)  # LeRobot's policies draw from torch's global generator
         return LeRobotBase(self, spec)
 
 
 def _load(config: LeRobotConfig) -> tuple[Any, Any, Any]:
-    """Policy, what comes before it, what comes after it."""
+    """Return (policy, the processor before it, the processor after it)."""
     local = Path(config.path).expanduser()
     if not config.path or not (local.is_dir() or REVISION.fullmatch(config.revision)):
         raise ConfigError(
@@ -168,7 +168,7 @@ def _pin(pinned: dict[str, str]) -> dict[str, str]:
 
 
 def _chunk_sizes(theirs: Any) -> tuple[int, int]:
-    """Actions that are drawn at once, and how many of them come out."""
+    """(actions that the policy draws at once, how many of them it returns)."""
     if hasattr(theirs, "horizon"):  # Diffusion draws from the first frame that it looks at
         return int(theirs.horizon), int(theirs.n_action_steps)
     chunk = int(getattr(theirs, "chunk_size", 1))
@@ -176,7 +176,7 @@ def _chunk_sizes(theirs: Any) -> tuple[int, int]:
 
 
 def _takes_noise(policy: Any) -> bool:
-    """Named (Diffusion, SmolVLA), or handed on to a sampler that integrates a flow (pi0, pi0.5)."""
+    """Whether noise is a parameter (Diffusion, SmolVLA) or handed on to a flow (pi0, pi0.5)."""
     known = inspect.signature(policy.predict_action_chunk).parameters
     handed_on = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
     return "noise" in known or (handed_on and hasattr(policy.config, "num_inference_steps"))
@@ -195,7 +195,7 @@ def _check_inputs(given: set[str], wanted: set[str]) -> None:
 
 
 def _tensor(name: str, value: Any) -> Any:
-    """LeRobot's idea of an entry: pictures float32 [3, H, W] in [0, 1]."""
+    """An entry as LeRobot's policies take it: pictures float32 [3, H, W] in [0, 1]."""
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype == np.uint8:

@@ -12,13 +12,13 @@ from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.spec import IMAGE, Spec
 from robot_rl.types import Observation
 
-NUMBERS = "fiub"  # kinds of arrays that cross a wire
-PROMPT = "prompt"  # what the source of an input is called when it is the instruction
+NUMBERS = "fiub"  # numpy kinds of the arrays that cross a wire
+PROMPT = "prompt"  # the source of an input that is the instruction
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlowConfig:
-    """How the chunks of a base are used that is asked beside the loop."""
+    """How the chunks of a base policy are used, if it is too slow to be asked within a tick."""
 
     execute: int = 8  # ticks until a newer chunk is asked for
     ahead: int = 1  # actions recorded with each frame
@@ -32,7 +32,7 @@ class SlowConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteConfig(SlowConfig):
-    """Where a base is that runs in another process."""
+    """Where to find a base policy that runs in another process."""
 
     host: str = "127.0.0.1"
     port: int = 0  # 0 = the protocol's own
@@ -47,7 +47,7 @@ class RemoteConfig(SlowConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignConfig(SlowConfig):
-    """What somebody else's policy has to be told.
+    """How our observations and actions map to those of a policy that somebody else trained.
 
     inputs: their key -> ours: an observation entry ("image/wrist", "state"), a named part of the
     state ("state.tcp", see `Spec.state_layout`), or "prompt".
@@ -56,10 +56,10 @@ class ForeignConfig(SlowConfig):
     chunk: int = 0  # actions in an answer; 0 = as the server says, where it does
     prompt: str = ""  # the instruction
     inputs: dict[str, str] = field(default_factory=dict)
-    image_size: int = 0  # pictures are scaled and padded to so many pixels, square; 0 = as they are
-    columns: tuple[int, ...] = ()  # of their action, in the order of ours; () = all
-    low: tuple[float, ...] = ()  # their units at our -1 and +1, number by number;
-    high: tuple[float, ...] = ()  # () = theirs are in [-1, 1] already
+    image_size: int = 0  # pictures are scaled and padded to a square of this side; 0 = as they are
+    columns: tuple[int, ...] = ()  # columns of their action, in the order of ours; () = all
+    low: tuple[float, ...] = ()  # their value at our -1, for each number of the action;
+    high: tuple[float, ...] = ()  # the same at our +1; both () = theirs are in [-1, 1] already
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -130,10 +130,10 @@ class Actions:
                 )
 
     def __call__(self, chunk: Any) -> NDArray[np.float32]:
-        """In [-1, 1] where theirs are within the bounds.
+        """Our chunk; its values are in [-1, 1] where theirs are within `low` and `high`.
 
         Raises:
-            SpecError: not a [H, D] of numbers with enough columns, or not finite.
+            SpecError: not numbers [H, D] with enough columns, or not finite.
         """
         try:
             theirs = np.asarray(chunk, np.float64)
@@ -157,9 +157,9 @@ class Actions:
 
 
 def padded(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """Scaled so that the longer side fits, black around it: [H, W, 3] -> [size, size, 3].
+    """Scale until the longer side fits, pad with black: [H, W, 3] -> [size, size, 3].
 
-    What openpi calls resize_with_pad.
+    openpi calls this resize_with_pad.
     """
     import cv2
 

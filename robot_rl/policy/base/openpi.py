@@ -3,7 +3,7 @@
 Wire format (openpi-client 0.1): one websocket, binary msgpack maps. The server speaks first: a map
 that describes it. Then in turns: an observation, an answer with "actions" [H, D]. Arrays are maps
 with *byte* keys {__ndarray__, data, dtype, shape}. An error is a text frame, and the end of the
-connection. There is no batch, no reset and no noise in it.
+connection. The protocol has no batches, no reset and no noise.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from robot_rl.types import Observation
 
 PORT = 8000
 MAX_BYTES = 64 << 20  # of an answer; a chunk has a few kilobytes
-CLOSE_S = 0.2  # a server that hangs does not say goodbye either
+CLOSE_S = 0.2  # how long closing may take: a server that hangs does not answer this either
 
 
 class OpenpiBase:
@@ -46,7 +46,7 @@ class OpenpiBase:
         self.metadata: dict[str, Any] = {}
 
     def reset(self) -> None:
-        """The protocol knows no reset; this connects, so that a server that is away is noticed."""
+        """Connect, so that a missing server is noticed; the protocol has no reset."""
         self._connect()
 
     def sample(
@@ -112,7 +112,7 @@ class OpenpiBase:
 @register("base", "openpi")
 @dataclass(frozen=True, kw_only=True)
 class OpenpiConfig(ForeignServerConfig):
-    """Where it is; `inputs` as its training config names them, e.g. for DROID
+    """Where the server is; `inputs` as its training config names them, e.g. for DROID
 
     {observation/exterior_image_1_left: image/front, observation/wrist_image_left: image/wrist,
      observation/joint_position: state.joints, prompt: prompt}
@@ -142,7 +142,7 @@ def unpacked(data: bytes) -> Any:
     """A map of openpi's msgpack.
 
     Raises:
-        LinkError: it is none, or holds arrays that are not plain numbers.
+        LinkError: the bytes are no map, or hold arrays that are not plain numbers.
     """
     try:
         return msgpack.unpackb(data, object_hook=_unpack_array, strict_map_key=False)

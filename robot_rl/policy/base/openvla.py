@@ -37,7 +37,7 @@ class OpenVlaBase:
         self.spec = BaseSpec(config.chunk * config.repeat, spec.action.size)
 
     def reset(self) -> None:
-        """It remembers nothing, and knows no question that costs nothing."""
+        """Do nothing: the server has no memory, and no cheap request to test it with."""
 
     def sample(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
@@ -94,12 +94,12 @@ class OpenVlaBase:
 @register("base", "openvla")
 @dataclass(frozen=True, kw_only=True)
 class OpenVlaConfig(ForeignServerConfig):
-    """Where it is. inputs: {image: image/front, instruction: prompt}, or OFT's {full_image: ...,
-    wrist_image: ..., state: state, instruction: prompt}.
+    """Where the server is. inputs: {image: image/front, instruction: prompt}, or OFT's
+    {full_image: ..., wrist_image: ..., state: state, instruction: prompt}.
     """
 
     chunk: int = 1  # OFT: 8 for LIBERO, 25 for ALOHA
-    repeat: int = 1  # ticks that each action is carried out; a chunk has to outlast an answer
+    repeat: int = 1  # ticks per action; a chunk must last longer than an answer takes
     unnorm_key: str = ""
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ from robot_rl.types import Observation
 
 
 class _OwnBase(ABC):
-    """`BasePolicy` on a network of ours; `sample_many` is the base's own."""
+    """`BasePolicy` on a network of ours; each subclass brings its `sample_many`."""
 
     net: Any  # FlowNet | ActNet
 
@@ -69,7 +69,7 @@ class FlowBase(_OwnBase):
 
 
 class ActBase(_OwnBase):
-    """On `nets.transformer`: one chunk for each observation, no noise."""
+    """A base policy on `nets.transformer`: one chunk for each observation, no noise."""
 
     net: ActNet
 
@@ -93,7 +93,7 @@ class _OwnConfig:
     algo: ClassVar[str]
 
     run: str = ""  # folder of a run of the algorithm; there is no default
-    execute: int = 4  # actions until it is asked again
+    execute: int = 4  # actions until the base is asked again
     ahead: int = 1  # actions recorded with each frame
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ def base_of_run(run: Path) -> FlowBaseConfig | ActBaseConfig:
     """The config of the base that a run folder holds, for chunks of any length.
 
     Raises:
-        ConfigError: it holds none.
+        ConfigError: the folder holds no base.
     """
     algo = _config(run)["name"]
     if algo not in OWN:

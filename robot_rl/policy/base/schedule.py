@@ -1,18 +1,18 @@
 """One action per control tick out of a base policy's chunks.
 
-    begin_episode()   nothing of the last episode matters
-    interrupt()       somebody else drove: what was planned is worth nothing
+    begin_episode()   forget the last episode
+    interrupt()       drop what was planned: somebody else drove
     annotate(obs)     -> {"base/action": [ahead, A]}, the next actions of the plan in force
     problem           why there is none ("" = there is); the episode then ends, and nothing moves
 
 `annotate` is called once per tick, before anybody decides who drives; what it returns is recorded
-with the frame, so that the learner sees what the base said at the time (asking again would be
+with the frame, so that the learner sees what the base said at the time (asking again would give
 another sample, and a served base is far too slow for that).
 
-`ChunkSchedule` asks in the tick. `AsyncSchedule` asks beside it, for a slower base: a chunk that
-was asked for at tick k and arrives d ticks later begins with its action d, the newest plan is
-carried out until a newer one is here, and the change is blended over a few ticks. (Real-time
-chunking, arXiv 2506.07339, inpaints instead; that needs a base that can.)
+`ChunkSchedule` asks the base within the tick. `AsyncSchedule` asks a slower base beside the loop: a
+chunk that was asked for at tick k and arrives d ticks later begins with its action d, the newest
+plan is carried out until a newer one is here, and the change is blended over a few ticks.
+(Real-time chunking, arXiv 2506.07339, inpaints instead; that needs a base that can inpaint.)
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 
 Chunk = NDArray[np.float32]
 Choice = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""A decision [d], and the noise that comes of it; noise [0] = the base draws its own."""
+"""A decision [d] and the noise made from it; noise of shape [0] = the base draws its own."""
 Choose = Callable[[Observation], Choice]
 
 
 class Planner(Protocol):
-    """What the policy runtime needs; see the module."""
+    """What the policy runtime needs of a schedule; see the module docstring."""
 
     problem: str
     base: BasePolicy
@@ -54,7 +54,7 @@ class Planner(Protocol):
         ...
 
     def begin_episode(self) -> None:
-        """Nothing of the last episode matters."""
+        """Forget the last episode."""
         ...
 
     def interrupt(self) -> None:
@@ -71,7 +71,7 @@ class Planner(Protocol):
 
 
 def schedule_of(config: BaseConfig, spec: Spec, seed: int, *, real_time: bool) -> Planner:
-    """Open the base of a config; on a simulated clock even a slow one is waited for.
+    """Open the base of a config; on a simulated clock the loop waits even for a slow base.
 
     Raises:
         RobotRLError: as `BaseConfig.open`.
@@ -83,32 +83,32 @@ def schedule_of(config: BaseConfig, spec: Spec, seed: int, *, real_time: bool) -
 
 
 class ChunkSchedule:
-    """Asks in the tick."""
+    """Asks the base within the tick."""
 
     problem = ""
 
     def __init__(self, base: BasePolicy, *, execute: int, ahead: int) -> None:
         self.base, self._execute, self._ahead = base, execute, ahead
         self._plan: Chunk | None = None
-        self._at = 0  # index into it
+        self._at = 0  # index into the plan
         self.choose: Choose | None = None
         self._choice = _NO_CHOICE
 
     def ready(self) -> str:
-        """It always is."""
+        """Always "": the base is asked only within a tick."""
         return ""
 
     def begin_episode(self) -> None:
-        """Nothing of the last episode matters."""
+        """Forget the last episode."""
         self.base.reset()
         self.interrupt()
 
     def interrupt(self) -> None:
-        """Ask again at the next look."""
+        """Drop the plan, so that the next `annotate` asks the base again."""
         self._plan = None
 
     def annotate(self, observation: Observation) -> Observation:
-        """What the base would do in the next ticks, one tick after the last look.
+        """What the base would do in the next ticks, one tick after the last call.
 
         Raises:
             SpecError: the base's chunk has another shape, or is not finite: never executed.
@@ -125,7 +125,7 @@ class ChunkSchedule:
         return seen | (_said(self._choice, self._at) if self.choose else {})
 
     def close(self) -> None:
-        """Nothing runs beside."""
+        """Nothing to close."""
 
 
 def checked(base: BasePolicy, chunk: NDArray) -> Chunk:
@@ -155,7 +155,7 @@ def _sample(base: BasePolicy, observation: Observation, choice: Choice) -> Chunk
 
 
 def _said(choice: Choice, age: int) -> Observation:
-    """What a frame says of a choice; noise that nobody chose is never of age 0."""
+    """What a frame records of a choice; where nobody chose the noise, the age is at least 1."""
     decided = age if choice[1].size else age + 1
     return {BASE_NOISE: choice[0], BASE_AGE: np.array([decided], np.float32)}
 
@@ -175,13 +175,13 @@ class _Plan:
 
 
 class AsyncSchedule:
-    """Asks beside the tick; see the module.
+    """Asks the base beside the loop; see the module docstring.
 
     Args:
         execute: ticks after which a newer chunk is asked for; earlier where answers take long.
         ahead: actions recorded with each frame.
         blend: ticks over which the change from one chunk to the next is spread.
-        first_s: how long the first look of an episode may wait; nothing has moved then.
+        first_s: how long the first `annotate` of an episode may wait; nothing has moved yet.
         retry_s: pause after an answer that was an error.
     """
 
@@ -207,13 +207,13 @@ class AsyncSchedule:
         self._old: _Plan | None = None  # what the newest one replaced, and since when
         self._since = 0
         self._hurry = False
-        self._answer_ticks: int | None = None  # how long answers took lately; not known yet
+        self._answer_ticks: int | None = None  # how long answers took lately; None = not known yet
         self._failure = ""
         self.problem = ""
         self.latency_s = 0.0  # of the newest answer
 
     def ready(self) -> str:
-        """Forget the last episode on the other side too; why that fails, "" if it does not."""
+        """Reset the base policy; return why that fails, "" if it does not."""
         try:
             self._pool.submit(self.base.reset).result(self._first_s)
         except RobotRLError as error:
@@ -223,17 +223,17 @@ class AsyncSchedule:
         return ""
 
     def begin_episode(self) -> None:
-        """Drop every plan, the one on its way as well."""
+        """Drop every plan, also the one that was asked for and has not arrived."""
         self._asked = self._plan = self._old = None
         self._failure = self.problem = ""
         self._not_before_s = 0.0
 
     def interrupt(self) -> None:
-        """Ask anew as often as answers come, so that a fresh plan is there when hands change."""
+        """Ask again as soon as an answer is here, so that the next driver gets a fresh plan."""
         self._hurry, self._old = True, None
 
     def annotate(self, observation: Observation) -> Observation:
-        """What the base would do in the next ticks; with a `problem`, the last it would have done.
+        """What the base would do in the next ticks; with a `problem`, zeros for what is not known.
 
         Waits in the first tick of an episode only.
         """
@@ -262,7 +262,7 @@ class AsyncSchedule:
         return seen | _said(self._plan.choice, self._tick - self._since)
 
     def _is_time(self) -> bool:
-        """Whether to ask: as told, or earlier if the plan would end before the answer is here."""
+        """Whether to ask now: after `execute` ticks, or in time before the plan runs out."""
         if self._plan is None or self._answer_ticks is None:
             return True
         at = self._tick - self._plan.tick
@@ -303,7 +303,7 @@ class AsyncSchedule:
         self._plan = _Plan(chunk, self._asked_tick, self._choice)
 
     def _action(self, tick: int) -> Chunk | None:
-        """What the newest plan says for a tick, blended with the plan before; None without one."""
+        """Action for a tick: the newest plan's, blended with the plan before; None = no action."""
         new = self._plan.at(tick) if self._plan is not None else None
         old = self._old.at(tick) if self._old is not None else None
         if new is None or old is None or tick - self._since >= self._blend:

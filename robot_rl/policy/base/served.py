@@ -1,6 +1,6 @@
 """A base policy in a process of its own: `robot-rl serve-policy RUN`, `base=served`.
 
-So that a large policy lives on the GPU box, in its own environment, and several robots ask it.
+A large policy can run on the GPU machine, in its own environment, and several robots can ask it.
 ZeroMQ with CURVE, keys and allow-list as on the link (`link.auth`): the server is `policy`, a robot
 `actor` or `actor-<name>`. A request is [number, verb, body], the answer [number, "ok", body] or
 [number, "error", text]; tensors travel in `store.codec` records, everything is batched.
@@ -76,7 +76,7 @@ class PolicyServer:
     """Answers until `close`; use from one thread.
 
     Args:
-        keys: of `policy`; whoever's public key lies beside is let in, if an actor.
+        keys: of `policy`; the actors whose public keys lie beside them are let in.
         where: host and port (0 = a free one, see `port`); never a wildcard.
 
     Raises:
@@ -190,7 +190,7 @@ class ServedBase:
         self.describe()
 
     def describe(self) -> None:
-        """Ask what it is, and check that it is for this task.
+        """Ask the server what it serves, and check that it fits this task.
 
         Raises:
             LinkError: no answer, another protocol, or a policy for something else.
@@ -209,7 +209,7 @@ class ServedBase:
         self.spec = BaseSpec(int(said["chunk"]), int(said["action_size"]), noise_shape)
 
     def reset(self) -> None:
-        """Nothing to forget; makes sure that it is there."""
+        """Make sure that the server is there; it has nothing to forget."""
         self.describe()
 
     def sample(

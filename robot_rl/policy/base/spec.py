@@ -1,4 +1,4 @@
-"""What everybody may know of a base policy, and what it has to do."""
+"""What a base policy tells about itself, and what it must be able to do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BasePolicy(Protocol):
         """A chunk [H, A] of actions in [-1, 1]; from `noise`, or from noise of its own.
 
         Raises:
-            RobotRLError: it does not answer, or what it answers is malformed.
+            RobotRLError: the base does not answer, or its answer is malformed.
         """
         ...
 
@@ -55,13 +55,13 @@ class BaseConfig(Protocol):
 
     @property
     def ahead(self) -> int:
-        """How many of its next actions are recorded with each frame."""
+        """How many of the base's next actions are recorded with each frame."""
         ...
 
     def open(self, spec: Spec, seed: int) -> BasePolicy:
-        """Load it for a task's spec (without what the base adds).
+        """Load the base for a task's spec (without what the base adds).
 
         Raises:
-            CheckpointError, ConfigError: it is not there, or made for something else.
+            CheckpointError, ConfigError: the base is not there, or made for something else.
         """
         ...
