@@ -11,7 +11,7 @@ RATES = (0.85, 0.90, 0.95, 0.97, 0.98, 0.99)
 
 
 def bench(seconds: float) -> Mapping[str, float]:
-    """The rule of the default settings at several true rates."""
+    """Figures of the rule with the default settings, at several true success rates."""
     train, figures = TrainConfig(), {}
     for rate in RATES:
         passed, episodes = simulate(rate, train.target_success, train.exam_failures)

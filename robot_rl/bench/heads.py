@@ -1,8 +1,8 @@
 """`robot-rl bench heads`: what a head costs per decision, beside the base that it runs or corrects.
 
-One observation at a time on one core, as on the robot. In a head that runs the base, the base's own
-part is timed call by call and taken off; what more than one sample takes is the head's again (the
-difference of the medians). Weights are random: they cost the same.
+One observation at a time on one core, as on the robot. For a head that runs the base, the time of
+the base is measured in every call and taken off; the time of more than one sample is added again,
+because it is the head's (the difference of the medians). Weights are random: they cost the same.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from robot_rl.types import Observation
 
 HEADS = ("resfit", "policy_decorator", "rlt", "dsrl", "zprl", "qc", "expo", "ibrl", "pa_rl")
 STATE = TensorSpec((30,), "float32")
-AHEAD = 4  # of the base's actions that are recorded
+AHEAD = 4  # how many of the base's actions are recorded
 WARM_UP = 20
 
 
 def bench(seconds: float) -> dict[str, float]:
-    """Figure -> milliseconds, `seconds` in all: <head>/decision_ms_p99, and overhead_ms_p50, _p99:
-    without one sample of the base."""
+    """Measure all heads for `seconds` in all; returns figure -> milliseconds.
+
+    <head>/decision_ms_p99, and overhead_ms_p50, _p99: without one sample of the base.
+    """
     torch.set_num_threads(1)
     plain = Spec("bench", 10.0, {"state": STATE}, ActionSpec(0.01, 0.1, gripper=True))
     seen = {
@@ -79,7 +81,7 @@ def _decide(
 def _times_ms(
     call: Callable[[], object], seconds: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How long single calls take, and how much of that the flow policy takes that they run."""
+    """How long single calls take, and how much of this time a flow policy in them takes."""
     took: list[tuple[float, float]] = []
     with _stopwatch() as in_base:
         for _ in range(WARM_UP):
@@ -95,7 +97,7 @@ def _times_ms(
 
 @contextmanager
 def _stopwatch() -> Iterator[list[float]]:
-    """[seconds] that `FlowNet` has spent on conditions and samples, while it lasts."""
+    """Measure the [seconds] that `FlowNet` spends on conditions and samples in this context."""
     spent = [0.0]
 
     def timed(method: Callable[..., Any]) -> Callable[..., Any]:

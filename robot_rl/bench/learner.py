@@ -1,4 +1,4 @@
-"""How fast the learner learns, beside what this machine's matrix products allow.
+"""How fast the learner learns, compared with what this machine's matrix products allow.
 
     bench(seconds)["critics_2/updates_per_s"]
 

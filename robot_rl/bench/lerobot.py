@@ -3,9 +3,9 @@
     python lerobot.py '[{"name": "critics_2", "critics": 2, "batch": 256, ...}]'
 
 Imports nothing of ours. Prints one JSON object: case -> figures named as in
-`robot_rl.bench.learner`.
-LeRobot's own defaults everywhere, but for the sizes: replay with its own image shift, critics and
-actor of 256 x 256, two critic steps per actor step, encoder as it comes (random, frozen).
+`robot_rl.bench.learner`. All settings except the sizes are LeRobot's own defaults: replay with its
+own image shift, critics and actor of 256 x 256, two critic steps per actor step, encoder as it
+comes (random, frozen).
 """
 # pyright: reportMissingImports=false
 

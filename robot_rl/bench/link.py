@@ -1,4 +1,4 @@
-"""How fast rows travel from the actor's disk to the learner's, beside what the machine allows.
+"""How fast rows travel from the actor's disk to the learner's, and what the machine allows.
 
     bench(seconds)["images/steps_per_s"]
 
@@ -69,7 +69,7 @@ def _replicate(spec: Spec, duration_s: float) -> dict[str, float]:
 
 
 def _record(store: Store, spec: Spec, duration_s: float) -> tuple[dict[str, float], int]:
-    """Append steps to the actor's store; times of checking and of committing one, and bytes."""
+    """Append steps to the actor's store; return times to prepare and to commit one, and bytes."""
     rng = np.random.default_rng(0)
     id = EpisodeId("bench", "actor", 0)
     store.append([start_row(spec, id), frame_row(spec, id, 0, rng)])

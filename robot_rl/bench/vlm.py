@@ -1,7 +1,7 @@
 """`robot-rl bench reward`: what asking a vision-language model costs on this side.
 
 Frames are labelled through the stand-in (not a model), which runs in a process of its own and
-answers after a fixed time: with `batch` requests at once, batch / latency is the most there can be.
+answers after a fixed time: with `batch` requests at once, batch / latency is the highest rate.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ def bench(
     batch: int = 16,
     latency_ms: float = 100.0,
 ) -> dict[str, float]:
-    """Figures of `frames` questions about one square picture each (0: as many as fit into
-    `seconds`): images_per_s beside bound_images_per_s; cpu_ms_per_image of this process, its part
-    that is JPEG; wall_over_bound_ms_per_image; then the same pictures from the cache.
+    """Measure `frames` questions about one square picture each (0: as many as fit into `seconds`).
+
+    Figures: images_per_s beside bound_images_per_s; cpu_ms_per_image of this process, and the part
+    of it that is JPEG; wall_over_bound_ms_per_image; then the same pictures from the cache.
     """
     pool = _pictures(px)
     with (
@@ -111,7 +112,7 @@ def _questions(pool: list[NDArray[np.uint8]], first: int, count: int) -> list[Qu
 
 @contextmanager
 def _stand_in(latency_ms: float) -> Iterator[str]:
-    """Url of a stand-in in another process."""
+    """Yield the url of a stand-in in another process."""
     for package in ("fastapi", "uvicorn"):
         needed(package, "console")
     words = [sys.executable, "-m", "robot_rl.bench.vlm_standin", "--latency-ms", str(latency_ms)]

@@ -1,9 +1,9 @@
 """A stand-in for a vision-language model's server: NOT a model. For tests, the bench and demos.
 
 It looks up what is true of a picture, by the bytes that the client sends or by a function of its
-pixels, and says that in the words it is asked for, over the same protocol (`/v1/chat/completions`
+pixels, and says this in the words it is asked for, over the same protocol (`/v1/chat/completions`
 with log-probabilities, `/v1/models`), or in numbers, as `heads` describes (`/evaluate_batch_npy`,
-`/model_info`). It can be noisy, slow, broken and dishonest on purpose; all of that is drawn from
+`/model_info`). It can be noisy, slow, broken and dishonest on purpose. Its faults are drawn from
 what was asked and how often, so that it does the same in every run.
 
     python -m robot_rl.bench.vlm_standin --run runs/x --camera image/front --fault malformed=0.1
@@ -48,7 +48,7 @@ MODEL = "stand-in"
 FAULTS = ("malformed", "prose", "empty", "refusal", "nan", "oversized", "429", "500", "hang")
 SURE = 0.97  # probability that it puts on what it says
 BINS = "ABCDEFGHIJK"
-_AS_SENT = VlmConfig().image_px, VlmConfig().jpeg_quality  # so that one `Knows` does for both
+_AS_SENT = VlmConfig().image_px, VlmConfig().jpeg_quality  # one `Knows` serves both protocols
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,10 @@ def recorded(
 
 
 class Following:
-    """`Knows` of a run that is being recorded: a picture that it does not know is looked for in
-    what has come in since."""
+    """`Knows` of a run that is being recorded.
+
+    A picture that it does not know is looked for in the episodes that have come in since.
+    """
 
     def __init__(self, run: Path, camera: str, config: VlmConfig | None = None) -> None:
         self._run, self._camera, self._config = run, camera, config
@@ -144,13 +146,13 @@ class Following:
 
 
 class StandIn:
-    """What it does, changed by setting attributes while it runs.
+    """The stand-in; its attributes may be set while it runs.
 
     knows: see `Knows`; flip: share of pictures about which it errs; lying: it says the opposite of
     everything; faults: name of `FAULTS` -> share of requests; latency_s: of each answer; logprobs:
-    whether it tells them; protocol: what it speaks; lacks: kinds that it has no head for; key: it
-    wants to be shown; asked: requests so far, by what became of them; most_at_once: requests that
-    waited together.
+    whether it tells them; protocol: what it speaks; lacks: kinds that it has no head for; key: what
+    requests must show; asked: requests so far, by what became of them; most_at_once: most requests
+    that waited together.
     """
 
     def __init__(self, knows: Knows, **settings: Any) -> None:
@@ -196,7 +198,7 @@ class StandIn:
         return self._refusal(request, "heads") or _json(200, info)
 
     def _refusal(self, request: Any, protocol: str) -> Any:
-        """None = it is admitted."""
+        """The refusal of a request; None = it is admitted."""
         if protocol != self.protocol:
             return _json(404, {"detail": "Not Found"})
         if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
@@ -237,8 +239,10 @@ class StandIn:
         return _json(200, self._numbers(clips, fault))
 
     async def _late(self, request: Any, raw: bytes, pictures: int) -> tuple[Any, str]:
-        """After its latency: (what is sent instead of an answer, None = nothing; else the fault
-        that an answer has)."""
+        """Wait for the latency, then decide what goes wrong.
+
+        Returns (what is sent instead of an answer, None = nothing; the fault of the answer).
+        """
         if pictures > self.max_images:
             return _json(400, {"error": {"message": f"at most {self.max_images} images"}}), ""
         self.at_once += 1
@@ -261,7 +265,7 @@ class StandIn:
         return (_raw(200, broken[fault]), "") if fault in broken else (None, fault)
 
     def _fault(self, raw: bytes) -> str:
-        """Which of the faults befalls this request: a matter of what and how often was asked."""
+        """Which fault this request gets; it depends on what was asked, and how often."""
         self._times[digest := hashlib.sha256(raw).digest()] += 1
         point = _uniform(digest + bytes([self._times[digest] % 256]))
         for name, share in self.faults.items():
@@ -393,7 +397,7 @@ def _form(raw: bytes, content_type: str) -> dict[str, Any]:
 
 
 def _uniform(digest: bytes) -> float:
-    """In [0, 1), from bytes."""
+    """A number in [0, 1), from bytes."""
     return int.from_bytes(hashlib.sha256(digest).digest()[:7], "big") / 2**56
 
 
@@ -425,7 +429,7 @@ def _server(stand_in: StandIn, port: int) -> tuple[Any, socket.socket, str]:
 
 @contextmanager
 def serving(stand_in: StandIn, port: int = 0) -> Iterator[str]:
-    """Its url, while it is served from a thread."""
+    """Serve a stand-in from a thread in this context; yields its url."""
     server, listening, url = _server(stand_in, port)
     listening.listen(128)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -1,4 +1,4 @@
-"""The four ROS 2 messages of an export as CDR bytes (XCDR1, little-endian), with their schemas.
+"""The four ROS 2 message types of an export as CDR bytes (XCDR1, little-endian), with schemas.
 
 Each type has its definition as a bag keeps it, and a function that makes the bytes of one message.
 """

@@ -1,6 +1,6 @@
-"""Episodes as they are given away: chosen, reviewed, and read from the store with their frames.
+"""Episodes to export: chosen, reviewed, and read from the store with their frames.
 
-What people said afterwards (`store.review`) is applied here, once for every format. Left out are
+What people said afterwards (`store.review`) is applied here, once for all formats. Left out are
 episodes that still run or have no steps, and, unless asked for: evaluation, aborted and excluded
 episodes, and trimmed steps.
 """
@@ -23,12 +23,12 @@ from robot_rl.types import Ending, EpisodeStart, Event, Frame, Label, Step
 log = logging.getLogger(__name__)
 
 INCLUDE = ("eval", "aborted", "excluded", "trimmed")
-"""What can be asked for although it is left out by default."""
+"""What is left out unless it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """An episode to give away. steps: how many of its steps are kept; review: what holds of it."""
+    """An episode to export. steps: how many are kept; review: what people said and still holds."""
 
     start: EpisodeStart
     steps: int
@@ -41,7 +41,7 @@ class Episode:
     """A reviewed episode.
 
     steps: those kept, by index, the last one with an ending; frames: number -> frame, those that
-    the steps name and the store has; labels: everything that was said, also what is applied.
+    the steps name and the store has; labels: all of them, also those that were applied.
     """
 
     start: EpisodeStart
@@ -73,7 +73,7 @@ def spec_of(store: Store) -> Spec:
 
 
 def choose(store: Store, include: Collection[str] = ()) -> list[Chosen]:
-    """Episodes to give away, in commit order. include: words of `INCLUDE`.
+    """Return the episodes to export, in commit order. include: words of `INCLUDE`.
 
     Raises:
         ConfigError: an unknown word in `include`.
@@ -152,14 +152,14 @@ def unbroken(episode: Episode) -> list[Piece]:
 
 
 def fingerprint(chosen: Sequence[Chosen]) -> str:
-    """Digest of what is given away; it changes when an episode or a review is added."""
+    """Digest of what is exported; it changes when an episode or a review is added."""
     lines = [f"{c.start.id} {c.steps} {c.ending} {c.review}" for c in chosen]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def _judged(last: Step, success: bool, trimmed: bool) -> Step:
-    """The last step after a person's word, as the replay takes it: success is 1 and ends."""
-    if trimmed:  # the step that the word was about is not given away
+    """The last step after a person's label, as in the replay: success pays 1 and terminates."""
+    if trimmed:  # the step that the label was about is not exported
         return replace(last, success=success)
     ending = Ending.TERMINATED if success else last.ending
     return replace(last, success=success, reward=float(success), ending=ending)
@@ -172,7 +172,7 @@ def _what_holds(said: Review, include: Collection[str]) -> Review:
 
 
 def _left_out(record: EpisodeRecord, said: Review, include: Collection[str]) -> str:
-    """Why an episode is not given away; "" if it is."""
+    """Why an episode is not exported; "" if it is."""
     if record.ending is None:
         return "still running"
     if record.purpose == "eval" and "eval" not in include:
@@ -190,7 +190,7 @@ def _kept_steps(record: EpisodeRecord, said: Review) -> int:
 
 
 def _chains(episode: Episode) -> Iterator[list[Step]]:
-    """Longest rows of steps in which each begins where the one before ended."""
+    """Yield the longest chains of steps in which each begins where the one before ended."""
     chain: list[Step] = []
     for step in episode.steps:
         if step.frame not in episode.frames or step.next_frame not in episode.frames:

@@ -1,4 +1,4 @@
-"""Folder of an export: files appear whole or not at all, and the same command goes on.
+"""Folder of an export: files appear whole or not at all, and a repeated command goes on.
 
 Every file is written under a temporary name, synced and renamed. The folder says from the start
 what it is for (`robot_rl.json`); what makes it a finished export is written last.
@@ -20,14 +20,14 @@ from robot_rl.spec import diff
 from robot_rl.system.files import sync_folder, write_synced
 
 Progress = Callable[[int, int], None]
-"""Told (episodes done, all episodes) after each."""
+"""Called with (episodes done, all episodes) after each."""
 
 IDENTITY = "robot_rl.json"
 PART = ".part"  # end of temporary names
 
 
 def silent(_done: int, _all: int) -> None:
-    """A `Progress` that tells nobody."""
+    """A `Progress` that does nothing."""
 
 
 class ExportFolder:
@@ -35,10 +35,11 @@ class ExportFolder:
 
     Args:
         path: made if absent.
-        identity: JSON-able; what is exported and how. An export goes on only with the same.
+        identity: what is exported and how, as JSON values. An export goes on only if it is equal.
 
     Raises:
-        ConfigError: it holds something else, another export, or another process writes to it.
+        ConfigError: the folder holds something else or another export, or another process writes
+            to it.
         StoreError: the folder cannot be written.
     """
 
@@ -81,7 +82,7 @@ def write_file(path: Path, data: bytes) -> None:
     """Write a file whole: temporary name, sync, rename; folders are made.
 
     Raises:
-        StoreError: the disk is full, or the path cannot be written; nothing half is left.
+        StoreError: the disk is full, or the path cannot be written; no half file is left.
     """
     part = path.with_name(path.name + PART)
     try:
@@ -122,14 +123,14 @@ def _identity(path: Path) -> dict[str, Any] | None:
 
 
 def _foreign(path: Path) -> list[Path]:
-    """Everything in a folder but our unfinished files; a file in its place counts as well."""
+    """Everything in a folder except our unfinished files; a file at the path counts, too."""
     if not path.is_dir():
         return [path]
     return [p for p in path.iterdir() if p.suffix != PART]
 
 
 def _locked(path: Path) -> int:
-    """Descriptor that keeps other exports out until it is closed; the death of a process does."""
+    """Descriptor that keeps other exports out until it is closed, or the process has died."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

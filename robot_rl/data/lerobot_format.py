@@ -1,7 +1,7 @@
-"""LeRobotDataset v3.0 on disk: paths, names of features, and which of ours is which of theirs.
+"""LeRobotDataset v3.0 on disk: paths, names of features, and which of our entries is which feature.
 
 What stock LeRobot knows (`observation.*`, `action`, `next.*`) is written in its own terms, so that
-it trains on an export. What it has no word for is in features `robot_rl.*`, which it carries along.
+it trains on an export. Everything else is in features `robot_rl.*`, which LeRobot carries along.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 LAST = "robot_rl/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
-"""Beside theirs: one row per episode with its last frame, which has no step, and its identity."""
+"""Our own file: one row per episode with its last frame, which has no step, and its identity."""
 
 AUTOMATIC = {
     "timestamp": "float32",

@@ -1,4 +1,4 @@
-"""One file group of a LeRobotDataset: rows, videos and what is said about their episodes.
+"""One file group of a LeRobotDataset: rows of steps, videos, and rows about the episodes.
 
 A group holds some consecutive episodes. It is made in memory and written as whole files.
 """
@@ -43,7 +43,7 @@ class Layout:
 
 
 class FileGroup:
-    """Group `number`; before it lie so many episodes and steps."""
+    """Group `number`, with so many episodes and steps in the groups before it."""
 
     def __init__(self, layout: Layout, number: int, episodes: int, steps: int) -> None:
         self.layout, self.where = layout, place(number)
@@ -73,7 +73,7 @@ class FileGroup:
         self._steps += len(piece.steps)
 
     def write(self, folder: ExportFolder) -> None:
-        """Write the files; the rows about the episodes, last, say that the others are complete."""
+        """Write the files, last the rows about episodes, which say that the others are complete."""
         if not self._rows:
             return
         for key, video in self._videos.items():
@@ -175,7 +175,7 @@ def _table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
 
 
 def _last_row(piece: Piece, spec: Spec, episode: int) -> dict[str, Any]:
-    """The frame after the last step, which LeRobot has no place for, and who the episode was."""
+    """The frame after the last step, which has no place in LeRobot, and the episode's identity."""
     start, frame, last = piece.start, piece.frames[-1], piece.steps[-1]
     row: dict[str, Any] = {
         "episode_index": episode,

@@ -1,8 +1,8 @@
-"""Make a store of a LeRobotDataset, so that a user's own demonstrations can be learned from.
+"""Make a store from a LeRobotDataset, so that a user's own demonstrations can be learned from.
 
-`train.dataset=FOLDER` then takes it like the episodes of another run. Everything that can be known
-before the first row is checked first: rate, shapes, names, meaning of the actions. The store gets
-its name when it is complete; until then the same command goes on where it was.
+`train.dataset=FOLDER` then takes the store like that of another run. Whatever can be known before
+the first row is checked first: rate, shapes, names, meaning of the actions. The store gets its
+final name when it is complete; until then a repeated command goes on where it was.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def check(
 
 
 def _other_shape(dataset: LeRobotDataset, spec: Spec, key: str, name: str) -> list[str]:
-    """What differs between a feature and our entry; sizes of images may."""
+    """What differs between a feature and our entry; sizes of images may differ."""
     feature = dataset.features[name]
     theirs = tuple(feature["shape"])
     if key in image_keys(spec):
@@ -151,7 +151,7 @@ def _log_size(name: str, feature: Mapping[str, Any], ours: tuple[int, ...]) -> N
 
 
 def _other_names(dataset: LeRobotDataset, name: str, ours: list[str] | None) -> list[str]:
-    """Entries of a feature that are called otherwise; as many as a person reads."""
+    """Entries of a feature that have other names; the first four, and how many more there are."""
     theirs = dataset.features[name].get("names") if name else None
     if isinstance(theirs, dict):  # older datasets: {"motors": [...]} or {"x": 0, "y": 1}
         inner = list(theirs.values())
@@ -164,7 +164,7 @@ def _other_names(dataset: LeRobotDataset, name: str, ours: list[str] | None) -> 
 
 
 def _other_meaning(dataset: LeRobotDataset, spec: Spec, names: Mapping[str, str]) -> list[str]:
-    """What our own export says beyond names and sizes: scales and units."""
+    """What differs in scales and units, which only our own exports state."""
     saved, ours = dataset.identity.get("spec"), spec.as_dict()
     if not isinstance(saved, dict):
         return []

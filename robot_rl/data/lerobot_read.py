@@ -28,7 +28,7 @@ _WANTED: dict[str, tuple[Any, Callable[[Any], bool]]] = {
     "features": (dict, lambda v: all("dtype" in f and "shape" in f for f in v.values())),
     "data_path": (str, bool),
 }
-"""Of info.json: key -> its type, and what else must hold."""
+"""Keys of info.json -> their type, and what else must hold."""
 
 _EPISODE = {"episode_index", "length", "dataset_from_index", "dataset_to_index"}
 
@@ -81,7 +81,7 @@ class LeRobotDataset:
         return read_video(path, start_s, row["length"], self.fps, (height, width))
 
     def last(self, episode: int) -> dict[str, Any] | None:
-        """What our export keeps beside the format about an episode; None without."""
+        """What our own export keeps about an episode beside the format; None if it is missing."""
         path = self._path(fmt.LAST, self._rows[episode], "data/")
         if not path.is_file():
             return None
@@ -134,7 +134,7 @@ class LeRobotDataset:
         return rows
 
     def _check_rows(self, table: pa.Table, row: Mapping[str, Any]) -> None:
-        """Rows of an episode: as many as it has, in order, at the rate of the dataset."""
+        """Check the rows of an episode: all are there, in order, at the rate of the dataset."""
         length = row["length"]
         wanted = np.arange(length)
         if len(table) != length:
@@ -160,13 +160,13 @@ class LeRobotDataset:
         return self.root / name
 
     def _table(self, path: Path) -> pa.Table:
-        """A data file; consecutive episodes share one, so the newest is kept."""
+        """Read a data file; consecutive episodes share a file, so the newest one is kept."""
         if self._file is None or self._file[0] != path:
             self._file = (path, _read_table(path))
         return self._file[1]
 
     def _values(self, table: pa.Table, name: str) -> Any:
-        """[N] or [N, D] numbers, all there; text and pictures as lists."""
+        """[N] or [N, D] numbers, none missing; text and pictures as lists."""
         column = table[name].combine_chunks()
         kind = column.type
         if pa.types.is_string(kind) or pa.types.is_struct(kind):

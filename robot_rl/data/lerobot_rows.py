@@ -1,7 +1,7 @@
 """One episode of a LeRobotDataset as rows of a store.
 
 What our own export wrote in `robot_rl.*` is taken as it was. Other datasets say less: their steps
-are demonstrations, the frame after the last step is the last one again, and an episode is
+are demonstrations, the frame after the last step repeats the one before, and an episode is
 TERMINATED only where `next.done` comes with a success or a reward.
 """
 
@@ -36,14 +36,17 @@ from robot_rl.types import (
 Word = TypeVar("Word", bound=StrEnum)
 
 ACTION = "action"
-RANGE = 1.0 + 1e-4  # of an action; float32 leaves a little
+RANGE = 1.0 + 1e-4  # of an action, with room for rounding to float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """mapping: their feature -> our observation entry or "action"; what it does not name goes by
+    """How a foreign dataset is to be understood.
+
+    mapping: their feature -> our observation entry or "action"; entries that it does not name have
     the names of our own export. ignore_names: entries of state and action mean the same in the same
-    order, whatever they are called. success: "" or "last" (every episode succeeds at its end)."""
+    order, whatever their names. success: "" or "last" (every episode succeeds at its end).
+    """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
     ignore_names: bool = False
@@ -100,7 +103,7 @@ class EpisodeReader:
         ]
 
     def _last_frame(self, before: Frame, kept: Mapping[str, Any]) -> Frame:
-        """The frame after the last step, if our export kept it; else the one before again."""
+        """The frame after the last step, if our export kept it; else the one before, repeated."""
         period_ns = round(1e9 / self._spec.control_hz)
         stamp_ns = kept.get("t_measured_ns", before.stamp_ns + period_ns)
         observation = before.observation
@@ -202,7 +205,7 @@ _DEFAULTS: dict[str, Any] = {
     "reason": "",
     "weights_version": -1,
 }
-"""What is known of a step that another program recorded."""
+"""What is assumed of a step that another program recorded."""
 
 
 def _stamps_ns(columns: Mapping[str, Any], control_hz: float) -> list[int]:

@@ -23,7 +23,7 @@ Stats = dict[str, Any]
 
 
 def vector_stats(values: NDArray[Any]) -> Stats:
-    """Of [N] or [N, D] numbers: lists of length 1 or D."""
+    """Statistics of [N] or [N, D] numbers: lists of length 1 or D."""
     table = values.reshape(len(values), -1).astype(np.float64)
     figures = {
         "min": table.min(axis=0),

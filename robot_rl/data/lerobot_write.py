@@ -1,8 +1,8 @@
-"""Write a LeRobotDataset v3.0 that goes on where it was after any interruption.
+"""Write a LeRobotDataset v3.0; a repeated call goes on where it was after any interruption.
 
 Episodes are grouped into files of about a minute of steps: one parquet file and one video per
 camera. A group whose rows under `meta/episodes` are there is complete; info.json, without which
-there is no dataset, is written when all are.
+there is no dataset, is written when all groups are complete.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ FILE_S = 60.0  # a file holds about this much; a kill costs no more, and float32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """codec: av1 or h264; crf: quality, lower is better; task: text for all episodes, "" = the
-    name of the task; robot_type: kept in info.json."""
+    """How a dataset is written.
+
+    codec: av1 or h264; crf: quality, lower is better; task: text for all episodes, "" = the name
+    of the task; robot_type: kept in info.json.
+    """
 
     codec: str = "av1"
     crf: int = CRF
@@ -104,7 +107,7 @@ def _write_groups(
 
 
 def _groups(chosen: Sequence[Chosen], steps: float) -> Iterator[list[Chosen]]:
-    """Consecutive episodes with about so many steps; the same every time."""
+    """Yield groups of consecutive episodes with about so many steps; the same every time."""
     group: list[Chosen] = []
     for one in chosen:
         if group and sum(c.steps for c in group) + one.steps > steps:
@@ -116,7 +119,7 @@ def _groups(chosen: Sequence[Chosen], steps: float) -> Iterator[list[Chosen]]:
 
 
 def _finish(layout: Layout, folder: ExportFolder, robot_type: str) -> None:
-    """Write what is about all episodes; info.json makes it a dataset."""
+    """Write the files about all episodes, last info.json, which makes the folder a dataset."""
     episodes, steps = _count(folder.path)
     if not episodes:
         raise StoreError(

@@ -7,7 +7,7 @@
     /robot_rl/driver, outcome, ending      String              who drove, what the gate did, the end
     /robot_rl/event, label                 String              JSON
 
-Log and publish time are the measured stamps. A label was given later: it stands at its step, its
+Log and publish time are the measured stamps. A label is given later, but stands at its step; its
 own time is in the text.
 """
 

@@ -11,7 +11,7 @@ from robot_rl.data.folder import ExportFolder, Progress, as_json, silent
 from robot_rl.spec import Spec
 from robot_rl.store.store import Store
 
-LIST = "episodes.json"  # written last: the export is complete
+LIST = "episodes.json"  # written last: then the export is complete
 
 
 def write_episodes(

@@ -1,4 +1,4 @@
-"""One episode as a Rerun recording (.rrd): cameras, curves and words on the time of the robot.
+"""One episode as a Rerun recording (.rrd): cameras, curves and texts over the robot's time.
 
 Timelines: `step`, and `time` as measured, seconds on the clock of the run. Entities:
 image/<camera>, state, action, policy_action, reward, driver, outcome, ending, event, label.
@@ -109,7 +109,7 @@ def _times(steps: Sequence[int], stamps_ns: Sequence[int]) -> list[rr.TimeColumn
 
 
 def _blueprint(spec: Spec) -> rrb.Blueprint:
-    """Cameras beside curves, words below."""
+    """Cameras beside curves, texts below."""
     cameras = [rrb.Spatial2DView(origin=key, name=key) for key in image_keys(spec)]
     origins = [*vector_keys(spec), "action", "reward"]
     curves = rrb.Vertical(*(rrb.TimeSeriesView(origin=o, name=o) for o in origins))

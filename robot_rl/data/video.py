@@ -29,7 +29,7 @@ OPTIONS = {"av1": {"preset": "12"}, "h264": {}}  # 12: as fast as h264, as LeRob
 GOP = 2  # every second picture is a key frame: any frame is decoded from at most two
 CRF = 30  # LeRobot's quality; lower is better and larger
 PIXEL_FORMAT = "yuv420p"
-EARLY = 0.1  # a picture belongs to a step when it is shown within this share of a period of it
+EARLY = 0.1  # how far the time of a picture may be off that of its step, in periods
 
 STILLS = {
     "jpeg": ("mjpeg", "yuvj444p", {"qmin": "2", "qmax": "2", "flags": "+qscale"}),
@@ -95,7 +95,7 @@ class VideoWriter:
         self.count += 1
 
     def close(self) -> bytes:
-        """Finish; the mp4 file."""
+        """Finish, and return the mp4 file."""
         self._container.mux(self._stream.encode())
         self._container.close()
         return self._bytes.getvalue()
@@ -152,7 +152,7 @@ def encode_still(image: Image, kind: str) -> bytes:
 
 
 def decode_still(data: bytes) -> Image:
-    """One picture of a JPEG or PNG file image. Raises `StoreError` when it is neither."""
+    """The picture in the bytes of a JPEG or PNG file. Raises `StoreError` when it is neither."""
     try:
         with av.open(io.BytesIO(data), "r") as container:
             return _rgb(next(container.decode(video=0)))

@@ -1,4 +1,4 @@
-"""The optimiser of every algorithm: Adam (arXiv 1412.6980), as named tensors."""
+"""Adam (arXiv 1412.6980), the optimiser of every algorithm; its state is named tensors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BETAS, ADAM_EPS = (0.9, 0.999), 1e-8  # the paper's
 
 
 class Adam:
-    """Adam over a few named tensors: fused, with a state that is nothing but named tensors.
+    """Adam over named parameters, as a fused kernel; its state consists of named tensors only.
 
-    A step whose gradient is not finite is skipped and counted in `skipped` (all of them) and
-    `bad_in_a_row` (the newest ones): int64 scalars on the device, which is not waited for.
+    A step whose gradient is not finite is skipped. `skipped` counts all such steps, `bad_in_a_row`
+    those in a row up to now; both are int64 scalars on the device, so that no step waits for it.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], learning_rate: float) -> None:
@@ -61,14 +61,14 @@ class Adam:
             )
 
     def counts(self) -> dict[str, Tensor]:
-        """How many steps were skipped, in all and the newest in a row, as metrics."""
+        """Return how many steps were skipped, in all and in a row up to now, as metrics."""
         return {
             "optimizer/skipped": self.skipped.clone(),
             "optimizer/bad_in_a_row": self.bad_in_a_row.clone(),
         }
 
     def state_dict(self) -> dict[str, Tensor]:
-        """`<parameter>/<moment>` -> tensor (the live ones, not copies)."""
+        """Return both counts and `<parameter>/<moment>` -> tensor (the live ones, not copies)."""
         state = {"skipped": self.skipped, "bad_in_a_row": self.bad_in_a_row}
         moments = zip(self._parameters, self._steps, self._first, self._second, strict=True)
         for name, step, first, second in moments:

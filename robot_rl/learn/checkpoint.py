@@ -4,7 +4,7 @@
     checkpoints/000042/manifest.json         spec, counters, random state, SHA-256 of the tensors
 
 A folder is written under a temporary name, flushed to the disk, then renamed. Numbers only grow, so
-nothing is ever overwritten; a checkpoint that cannot be trusted is left where it is, for a person.
+nothing is ever overwritten. A checkpoint that cannot be trusted stays there for a person to check.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TENSORS, MANIFEST = "tensors.safetensors", "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One checkpoint in memory. `facts` is JSON-able: counters, random state, config."""
+    """One checkpoint in memory. `facts` can be written as JSON: counters, random state, a hash."""
 
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
     spec_hash: str
-    score: float | None = None  # success in [0, 1] when it was evaluated; keeps the best
+    score: float | None = None  # success in [0, 1] if evaluated; the best checkpoint is kept
 
 
 class CheckpointFolder:
@@ -45,13 +45,13 @@ class CheckpointFolder:
 
     def __init__(self, folder: Path, keep: int = 3) -> None:
         self.folder, self._keep = folder, keep
-        self._scores: dict[Path, float | None] = {}  # those this process knows to be good
+        self._scores: dict[Path, float | None] = {}  # checkpoints known to be good
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write the next checkpoint, then remove what is no longer needed.
+        """Write the next checkpoint, then remove those that are no longer needed.
 
         Raises:
-            CheckpointError: the disk refused; earlier checkpoints are untouched.
+            CheckpointError: writing failed; earlier checkpoints are untouched.
         """
         number = max((int(p.name) for p in self._all()), default=0) + 1
         path = self.folder / f"{number:06d}"
@@ -79,12 +79,13 @@ class CheckpointFolder:
         return path
 
     def load(self, spec_hash: str, plain_spec: str = "") -> Checkpoint | None:
-        """The newest checkpoint that can be trusted; None when there is none at all.
+        """Return the newest checkpoint that can be trusted; None when there is none at all.
 
-        plain_spec: the hash without what a base adds; one that says it is of that is trusted, too.
+        plain_spec: the spec's hash without the entries of a base policy; a checkpoint that names
+        the same plain hash is trusted, too.
 
         Raises:
-            CheckpointError: there are checkpoints, and not one is usable.
+            CheckpointError: there are checkpoints, and none of them is usable.
         """
         problem: CheckpointError | None = None
         found: Checkpoint | None = None
@@ -105,7 +106,7 @@ class CheckpointFolder:
         return [p for p in self.folder.glob("[0-9]*") if p.is_dir() and p.name.isdigit()]
 
     def _prune(self) -> None:
-        """Remove good ones beyond the newest `keep` and the best; never one that failed to load."""
+        """Remove good checkpoints, except the newest `keep` and the best; leave unusable ones."""
         known = sorted(self._scores)
         scored = [p for p in known if self._scores[p] is not None]
         best = max(scored, key=lambda p: (self._scores[p] or 0.0, p), default=None)

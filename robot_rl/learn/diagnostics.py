@@ -1,4 +1,4 @@
-"""Why is it not learning? Checks from figures to findings: what is wrong, and the likely fix.
+"""Why does a run not learn? Checks turn figures into findings: what is wrong, and the likely fix.
 
     check           warning                               problem                     from
     labels          no reward in the newest episodes;     the same for longer; every  10 episodes
@@ -20,11 +20,12 @@
     noise           a base imitates 1.5 times worse from  3 times                     1 update
                     noise of the head's shape
 
-A line is a line of learner.jsonl (`learner.log_updates`); a finding that needs several must be in
-each of them. `probe` looks into the networks; everything else is counted anyway.
+"from" says how much must have happened before a check can find anything. A line is a line of
+learner.jsonl (`learner.log_updates`); a finding that needs several lines must be in each of them.
+`probe` measures the networks; all other figures are counted anyway.
 
 Dormant units: Sokar et al. 2023, arXiv 2302.12902: unit i of a layer is dormant when
-mean_x |h_i(x)| <= tau mean_k mean_x |h_k(x)|, tau = 0.025. They grow with the updates per step.
+mean_x |h_i(x)| <= tau mean_k mean_x |h_k(x)|, tau = 0.025. More updates per step make more of them.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ from robot_rl.nets import heads
 from robot_rl.nets.actor import ActorNet
 from robot_rl.spec import Spec
 
-EPISODES = 10  # fewer say little: at a success rate of 20 % one run of 10 in 9 has none
-LONG_EPISODES = 30  # with demonstrations and corrections nobody goes so long without a reward
+EPISODES = 10  # fewer say little: at 20 % success, 10 episodes are all failures one time in 9
+LONG_EPISODES = 30  # a run with demonstrations and corrections is rewarded sooner than this
 STALE_S, VERY_STALE_S = 30.0, 120.0  # weights arrive about every second; a reset takes some 10 s
-SILENT_S, VERY_SILENT_S = 60.0, 300.0  # longer than a reset; longer than a break for a word
-FULL_BACKLOG = 0.9  # of its cap: there, owed updates are dropped
-DEMOS = 3  # one may go wrong, three do not by chance
-FEW_REWARDED = 0.5  # of the demonstrations: then failures are what is imitated
+SILENT_S, VERY_SILENT_S = 60.0, 300.0  # longer than a reset; longer than a short talk
+FULL_BACKLOG = 0.9  # share of its cap; at the cap, owed updates are dropped
+DEMOS = 3  # one may go wrong by chance, three do not
+FEW_REWARDED = 0.5  # share of the demonstrations; with fewer, mostly failures are imitated
 OFTEN_TRUNCATED, MOSTLY_TRUNCATED = 0.5, 0.9  # of the practice episodes
-Q_UPDATES = 1000  # Q starts near 0 and needs some hundred updates to have an opinion
+Q_UPDATES = 1000  # Q starts near 0 and needs some hundred updates to mean anything
 Q_BEYOND, Q_FAR_BEYOND = 0.1, 0.5  # of the range of the return; good runs stay inside it
-COLLAPSED_UPDATES = 5000  # good runs spread their Q before 1000
-COLLAPSED = 0.01  # of the range of the reward; good runs: 0.1 to 0.4
+COLLAPSED_UPDATES = 5000  # in good runs, Q differs between steps before update 1000
+COLLAPSED = 0.01  # standard deviation of Q over the range of the reward; good runs: 0.1 to 0.4
 NETWORK_UPDATES = 1000
 DORMANT_TAU = 0.025  # Sokar et al.
 DORMANT, MOSTLY_DORMANT = 0.25, 0.5  # of a network's units; good runs: 0 to 6 %
@@ -63,12 +64,12 @@ SATURATED_ACTION = 0.98  # tanh(2.3): its slope, and with it the gradient, is do
 SATURATED, MOSTLY_SATURATED = 0.5, 0.9  # good runs: 2 %; a fast approach may need much more
 ENTROPY_UPDATES = 20_000  # good runs came down to -1.5 nats per dimension in 13,000 to 19,000
 ENTROPY_OFF = 0.75  # nats per dimension: twice the noise it should have, or half of it
-BAD_SHAPE, VERY_BAD_SHAPE = 1.5, 3.0  # error ratio; all moments: 1.0
+BAD_SHAPE, VERY_BAD_SHAPE = 1.5, 3.0  # error ratio; 1.0 where all moments are decided
 TEMPERATURE_TINY = 1e-6  # good runs: 1e-4 to 1e-2
 PROBE_ROWS, PROBE_IMAGES = 128, 16  # transitions in a probe; an image of 128 pixels costs 1 ms
-PROBE_CRITICS = 2  # of an ensemble: its members learn alike
+PROBE_CRITICS = 2  # members of the ensemble that are probed: all learn alike
 
-Levels = tuple[float, float]  # from where a figure is a warning, and a problem
+Levels = tuple[float, float]  # the figures from which on there is a warning, and a problem
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Setup:
     """What stays the same through a run.
 
     task_reward: critics learn from the task's reward; gamma: None without critics; entropy_target:
-    nats per dimension of the decision, None where nothing holds the entropy.
+    nats per dimension of the decision, None where the entropy has no target.
     """
 
     gripper: bool = False
@@ -99,7 +100,7 @@ class Setup:
 
     @classmethod
     def of(cls, algo: Algorithm, spec: Spec) -> Setup:
-        """Read it off an algorithm; what it does not have is not checked."""
+        """Return the setup of an algorithm; what the algorithm does not have is not checked."""
         if not isinstance(algo, ActorCritic):
             return cls(gripper=spec.action.gripper, task_reward=False, gamma=None)
         config, net = algo.config, algo.net
@@ -120,9 +121,9 @@ class Setup:
 class Symptoms:
     """What is known at one moment.
 
-    metrics: newest figures of algorithm and probe; silent_s: since rows last arrived; staleness_s:
-    how long newer weights had been published when the newest step was driven; backlog: share of the
-    cap.
+    metrics: newest figures of algorithm and probe; silent_s: time since rows last arrived;
+    staleness_s: how long newer weights had been published when the newest step arrived; backlog:
+    owed updates as a share of their cap.
     """
 
     setup: Setup = field(default_factory=Setup)
@@ -136,7 +137,7 @@ class Symptoms:
 
 
 def labels(f: Symptoms) -> Finding | None:
-    """Rewards that tell nothing apart."""
+    """Find rewards that are missing, or that do not tell good steps from bad ones."""
     practice, demos, data = f.replay.practice, f.replay.demos, f.replay.data
     episodes = practice.episodes + demos.episodes + data.episodes
     if not f.setup.task_reward or episodes < EPISODES:
@@ -163,14 +164,14 @@ def labels(f: Symptoms) -> Finding | None:
 
 
 def weights(f: Symptoms) -> Finding | None:
-    """The robot does not drive with what was learned."""
+    """Find a robot that does not drive with the newest weights."""
     what = f"the robot drove on while newer weights had been out for {f.staleness_s:.0f} s"
     fix = "check the link: link/connected in metrics.jsonl, logs/actor.log, link.weights_period_s"
     return _above("weights", f.staleness_s, (STALE_S, VERY_STALE_S), what, fix)
 
 
 def silence(f: Symptoms) -> Finding | None:
-    """Nothing arrives to learn from."""
+    """Find that no step arrives to learn from."""
     if f.env_steps < 1:
         return None
     what = f"no step has arrived for {f.silent_s:.0f} s; the learner waits"
@@ -179,7 +180,7 @@ def silence(f: Symptoms) -> Finding | None:
 
 
 def backlog(f: Symptoms) -> Finding | None:
-    """The learner cannot keep up with the robot."""
+    """Find a learner that cannot keep up with the robot."""
     if f.backlog < FULL_BACKLOG:
         return None
     what = "the learner is behind: updates are dropped, learner.utd is not reached"
@@ -188,7 +189,7 @@ def backlog(f: Symptoms) -> Finding | None:
 
 
 def demonstrations(f: Symptoms) -> Finding | None:
-    """The demonstrations do not show success."""
+    """Find demonstrations that do not show success."""
     demos = f.replay.demos
     if demos.episodes < DEMOS or demos.rewarded >= FEW_REWARDED * demos.episodes:
         return None
@@ -199,7 +200,7 @@ def demonstrations(f: Symptoms) -> Finding | None:
 
 
 def noise_shape(f: Symptoms) -> Finding | None:
-    """A frozen base is given noise that it cannot make actions of."""
+    """Find noise of a shape that a frozen base policy cannot turn into good actions."""
     ratio = f.metrics.get("noise/error_ratio", 1.0)
     what = f"the base imitates people {ratio:.1f} times worse from noise of this shape"
     fix = "decide the noise at more moments of a chunk: algo.knots, 0 = at all of them"
@@ -207,7 +208,7 @@ def noise_shape(f: Symptoms) -> Finding | None:
 
 
 def time_limit(f: Symptoms) -> Finding | None:
-    """Episodes end before anything is achieved; says nothing where every step is rewarded."""
+    """Find episodes that end before success; finds nothing where running rewards differ."""
     practice, running = f.replay.practice, f.replay.running
     if practice.episodes < EPISODES or running[0] < running[1]:
         return None
@@ -218,7 +219,7 @@ def time_limit(f: Symptoms) -> Finding | None:
 
 
 def q_values(f: Symptoms) -> Finding | None:
-    """The critic believes in returns that cannot be, or in nothing."""
+    """Find a critic whose Q is impossible as a return, or is the same everywhere."""
     q, spread = f.metrics.get("critic/q_mean"), f.metrics.get("critic/q_std")
     if f.setup.gamma is None or f.updates < Q_UPDATES or q is None:
         return None
@@ -226,7 +227,7 @@ def q_values(f: Symptoms) -> Finding | None:
         fix = "look for extreme rewards or observations, or lower algo.learning_rate"
         return Finding("q_values", "problem", "the mean Q is not a number", fix)
     low, high = return_range(f.setup, f.setup.gamma, f.replay)
-    below = low - q if f.setup.value_range else 0.0  # conservative critics (CQL) mean to be low
+    below = low - q if f.setup.value_range else 0.0  # conservative critics (CQL) are low on purpose
     beyond = max(q - high, below) / (high - low or 1.0)
     what = f"the mean Q is {q:.3g}, but returns lie between {low:.3g} and {high:.3g}"
     fix = "set algo.value_range to the known bounds, raise algo.critics, or lower learner.utd"
@@ -243,7 +244,10 @@ def q_values(f: Symptoms) -> Finding | None:
 
 
 def return_range(setup: Setup, gamma: float, replay: ReplaySummary) -> tuple[float, float]:
-    """(lowest, highest) possible return: r / (1 - gamma) of rewards that go on, a last one once."""
+    """Return the (lowest, highest) possible return.
+
+    A reward r of steps after which the return goes on counts r / (1 - gamma), a last reward once.
+    """
     if setup.value_range is not None:
         return setup.value_range
     charge = setup.takeover_penalty / (1.0 - gamma)
@@ -257,7 +261,7 @@ def return_range(setup: Setup, gamma: float, replay: ReplaySummary) -> tuple[flo
 
 
 def dormant(f: Symptoms) -> Finding | None:
-    """Units that no longer say anything."""
+    """Find a network with many hidden units whose output hardly ever differs from 0."""
     if f.updates < NETWORK_UPDATES:
         return None
     names = ("actor", "critic")
@@ -268,7 +272,7 @@ def dormant(f: Symptoms) -> Finding | None:
 
 
 def saturation(f: Symptoms) -> Finding | None:
-    """The policy pushes against the ends of its action range."""
+    """Find a policy whose actions lie at the ends of their range."""
     if f.updates < NETWORK_UPDATES:
         return None
     share = f.metrics.get("actor/saturated", 0.0)
@@ -278,7 +282,7 @@ def saturation(f: Symptoms) -> Finding | None:
 
 
 def gripper(f: Symptoms) -> Finding | None:
-    """The policy never uses the gripper."""
+    """Find a policy that never uses the gripper, although demonstrations do."""
     practice, demos = f.replay.practice, f.replay.demos
     unused = not practice.toggled and demos.toggled > demos.episodes / 2
     if not f.setup.gripper or practice.episodes < EPISODES or demos.episodes < DEMOS or not unused:
@@ -290,7 +294,7 @@ def gripper(f: Symptoms) -> Finding | None:
 
 
 def entropy(f: Symptoms) -> Finding | None:
-    """Exploration noise is not what was asked for."""
+    """Find an entropy or a temperature of the policy that is far from what was asked for."""
     value, alpha = f.metrics.get("actor/entropy"), f.metrics.get("temperature/value")
     target, gamma = f.setup.entropy_target, f.setup.gamma
     if None in (value, alpha, target, gamma) or f.updates < ENTROPY_UPDATES:
@@ -325,7 +329,7 @@ CHECKS: dict[Callable[[Symptoms], Finding | None], int] = {
     gripper: 1,
     entropy: 25,
 }
-"""Check -> lines in a row, with updates between them, in which it must find something."""
+"""Check -> in how many lines in a row, with updates between them, it must find something."""
 
 NAMES = ("labels", "weights", "buffer", "demonstrations", "time_limit", "q_values", "dormant")
 NAMES += ("saturation", "gripper", "entropy", "noise")
@@ -333,14 +337,14 @@ LEVELS = {"warning": 1.0, "problem": 2.0}
 
 
 class Diagnostics:
-    """Runs the checks, line after line."""
+    """Runs the checks for one metric line after the other."""
 
     def __init__(self) -> None:
         self._streaks = dict.fromkeys(CHECKS, 0)
         self._updates = 0
 
     def check(self, figures: Symptoms) -> tuple[Finding, ...]:
-        """What is wrong now. A line without updates since the last one makes no streak longer."""
+        """Return what is wrong now; a line without new updates makes no streak longer."""
         learned, self._updates = figures.updates != self._updates, figures.updates
         found = []
         for check, lines in CHECKS.items():
@@ -355,7 +359,7 @@ class Diagnostics:
 
 
 def as_line(findings: tuple[Finding, ...]) -> tuple[dict[str, float], dict[str, str]]:
-    """Findings for a metric line: `diagnostics/<name>` = 0, 1 (warning), 2 (problem), and text.
+    """Return `diagnostics/<name>` = 0, 1 (warning) or 2 (problem) for a metric line, and texts.
 
     The text of a finding is in `diagnostics/<name>/what` and `diagnostics/<name>/fix`.
     """
@@ -369,11 +373,11 @@ def as_line(findings: tuple[Finding, ...]) -> tuple[dict[str, float], dict[str, 
 
 @torch.no_grad()
 def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
-    """Look into the networks; draws nothing at random, so that learning goes on bit for bit.
+    """Measure the networks; nothing is drawn at random, so learning stays bit for bit the same.
 
-    Returns shares in [0, 1] `actor/dormant`, `actor/saturated`, `critic/dormant`, and the standard
-    deviation of Q over the batch, `critic/q_std`; without critics the first two. Takes some
-    2 ms from a state, 30 ms with two cameras of 128 pixels (one core).
+    Returns the shares in [0, 1] `actor/dormant`, `actor/saturated` and `critic/dormant`, and
+    `critic/q_std`, the standard deviation of Q over the batch; without critics only the first two.
+    Takes some 2 ms with a state alone, 30 ms with two cameras of 128 pixels (one core).
     """
     net = algo.net
     if not isinstance(net, ActorNet):  # a chunk policy has neither a mean nor critics
@@ -383,7 +387,7 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
     seen = {key: value[:rows] for key, value in batch.observation.items()}
     features = net.look(seen, actor)
     figures: dict[str, float] = {}
-    if net.policy.sizes[0] == net.feature_size:  # an editor sees more than the state
+    if net.policy.sizes[0] == net.feature_size:  # else the policy sees a chunk, too (`expo`)
         hidden, output = net.policy.activations(features, actor["policy"])
         mean, _ = heads.split(output[0])
         saturated = (torch.tanh(mean).abs() > SATURATED_ACTION).float().mean()
@@ -398,7 +402,7 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
 
 
 def dormant_share(hidden: list[Tensor]) -> float:
-    """Share of dormant units over all layers, each [E, B, O]."""
+    """Return the share of dormant units over all layers, each [E, B, O]."""
     flags = []
     for layer in hidden:
         score = layer.abs().mean(1)  # [E, O]
@@ -407,7 +411,7 @@ def dormant_share(hidden: list[Tensor]) -> float:
 
 
 def _above(name: str, value: float, levels: Levels, what: str, fix: str) -> Finding | None:
-    """A warning from the first level on, a problem from the second."""
+    """Return a warning from the first level on, a problem from the second on."""
     if value < levels[0]:
         return None
     return Finding(name, "problem" if value >= levels[1] else "warning", what, fix)

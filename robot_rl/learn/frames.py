@@ -2,9 +2,9 @@
 
     memory  numpy; pages are touched only as they fill
     disk    numpy.memmap in the run folder, for more images than memory; a cache of the store
-    device  torch tensors where the networks are: a batch needs no copy, but the GPU pays for all
+    device  torch tensors where the networks are: a batch needs no copy, but all frames fill the GPU
 
-Each is a function (key, shape, dtype) -> an array with `take`, `[slot]` and `[slot] = value`.
+Each place has a function (key, shape, dtype) -> an array with `take`, `[slot]`, `[slot] = value`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PLACES = ("memory", "disk", "device")
 
 
 class Frames(Protocol):
-    """One entry of the observation of every kept frame, [slots, ...]."""
+    """One entry of the observation, for every kept frame: [slots, ...]."""
 
     def take(self, slots: NDArray[np.int64], axis: int, /) -> Any:
-        """Entries [B, ...] of `slots` [B]; axis is 0."""
+        """Return the entries [B, ...] at `slots` [B]; axis is 0."""
         ...
 
     def __getitem__(self, slot: int, /) -> Any:
-        """One entry; has `nbytes`."""
+        """Return one entry, which has `nbytes`."""
         ...
 
     def __setitem__(self, slot: int, value: NDArray, /) -> None:
@@ -41,12 +41,12 @@ Allocate = Callable[[str, tuple[int, ...], str], Frames]
 
 
 def in_memory(_key: str, shape: tuple[int, ...], dtype: str) -> Frames:
-    """A buffer of zeros in memory."""
+    """Return an array of zeros in memory."""
     return np.zeros(shape, dtype)
 
 
 def on_disk(folder: Path) -> Allocate:
-    """A new file per key in `folder`."""
+    """Return an allocator that makes a new file in `folder` for each key."""
 
     def allocate(key: str, shape: tuple[int, ...], dtype: str) -> Frames:
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def on_disk(folder: Path) -> Allocate:
 
 
 def on_device(device: torch.device | str) -> Allocate:
-    """Zeros on a torch device; `take` returns tensors that are already there."""
+    """Return an allocator of zeros on a torch device; `take` returns tensors on that device."""
     return lambda _key, shape, dtype: _OnDevice(
         torch.zeros(shape, dtype=getattr(torch, dtype), device=device)
     )

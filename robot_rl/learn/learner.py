@@ -6,8 +6,8 @@
     weights()       the newest weights, published at most every `publish_period_s`
     save(), load()  atomic checkpoint; training goes on bit for bit as if never interrupted
 
-It knows neither robot nor network: whoever owns it (lockstep loop, learner process) calls these in
-its own loop. Nothing here waits.
+The learner knows neither the robot nor the link: its owner (lockstep loop, learner process) calls
+these methods in a loop of its own. None of them waits for new rows.
 """
 
 from __future__ import annotations
@@ -60,27 +60,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
-WATCH_UPDATES = 10  # between two looks at that count: each waits for the device
+WATCH_UPDATES = 10  # between two looks at the count of bad steps: each waits for the device
 MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
 PROBE_UPDATES = 1000  # gradient steps between looks into the networks, of a few ms each
-IDLE_LINE_S = 10.0  # without updates a line now and then says why
+IDLE_LINE_S = 10.0  # between metric lines without updates, which say why there are none
 REWARD_FIX = "what is known is learned from; look at the server (docs/vlm.md)"
-MAX_ROLLBACKS = 3  # restored this often without progress: the data or the config is at fault
+MAX_ROLLBACKS = 3  # after so many without progress, the data or the config is at fault
 
 
 class RowSource(Protocol):
     """The part of `store.Store` that the learner reads."""
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
-        """Up to `limit` rows committed after `cursor`, in commit order, and the new cursor."""
+        """Return up to `limit` rows after `cursor`, in commit order, and the new cursor."""
         ...
 
 
 class Scorer(Protocol):
-    """A reward model beside the learner; `reward.scorer.FrameScorer`."""
+    """A reward model beside the learner, such as `reward.scorer.FrameScorer`."""
 
     def turn(self) -> int:
-        """Write labels for what has come in; how many frames."""
+        """Write labels for the frames that have come in; return how many frames."""
         ...
 
 
@@ -89,19 +89,19 @@ class LearnerConfig:
     """Update budget, publication and checkpoints."""
 
     utd: float = 4.0  # gradient steps per practice step; SERL's 4:1, RLPD goes to 20
-    max_backlog: int = 1000  # steps owed at most: after a pause it idles instead of over-training
+    max_backlog: int = 1000  # gradient steps owed at most; more are dropped: no over-training
     min_steps: int = 100  # practice steps before learning starts (HIL-SERL's training_starts)
     pretrain_updates: int = 0  # gradient steps on demonstrations and data before any practice
     init_from: str = ""  # run folder whose newest checkpoint the networks start from (WSRL)
     capacity: int = 200_000  # steps in replay, as HIL-SERL; 5.5 hours at 10 Hz
     frames: str = "memory"  # | disk, for more images than memory | device: on the GPU
-    prefetch: bool = True  # draw the next batch with images during an update; draws stay the same
-    recent_fraction: float = 0.0  # of the online draws, taken from the newest recent_steps
+    prefetch: bool = True  # with images, draw the next batch during an update; same draws
+    recent_fraction: float = 0.0  # share of online draws taken from the newest recent_steps
     recent_steps: int = 1000
     mirror: bool = False  # half of the rows as seen in a mirror, left <-> right (learn.mirror)
     publish_period_s: float = 1.0  # 0 = whenever anything was learned (lockstep: reproducible)
     checkpoint_updates: int = 5000  # gradient steps between automatic checkpoints; 0 = never
-    keep_checkpoints: int = 3  # and the best one beside
+    keep_checkpoints: int = 3  # the newest ones; the best one is kept, too
     log_updates: int = 200  # gradient steps between metric lines
     device: str = "auto"  # cpu | cuda | cuda:1 | auto: a GPU where there is one
     compile: bool = False  # torch.compile: a third faster after half a minute; needs a C++ compiler
@@ -125,7 +125,7 @@ class LearnerConfig:
 
     @property
     def resolved_device(self) -> str:
-        """Where tensors live; with several ranks each takes the GPU of its number.
+        """The device of the tensors; with several ranks, each takes the GPU of its own number.
 
         Raises:
             SetupError: a GPU is asked for and there is none.
@@ -152,9 +152,9 @@ class Learner:
         run_dir: gets `learner.jsonl` and `checkpoints/`.
         seed: of networks, draws and batches.
         mirror: what `config.mirror` needs: signs of each part of the state, from the task.
-        assembly: how rewards come of what was recorded.
-        scorers: add their models' labels to the store, before its rows are read.
-        trouble: what keeps labels from coming in, "" = nothing; for people.
+        assembly: how rewards are made of what was recorded.
+        scorers: add their models' labels to the store before its rows are read.
+        trouble: says, for people, what keeps labels from coming in; "" = nothing.
         clock: paces publication and the lines of an idle learner only.
     """
 
@@ -216,7 +216,7 @@ class Learner:
         self._cursor = 0
         self._credit = 0.0  # updates owed
         self._pretrain_left = config.pretrain_updates
-        self.may_pretrain = True  # False: what it is to learn from is still being recorded
+        self.may_pretrain = True  # False while the demonstrations are being recorded
         self._weights: Weights | None = None
         self._version = -1
         self._published_updates, self._published_s = -1, -math.inf
@@ -227,7 +227,7 @@ class Learner:
             self._start_from(Path(config.init_from))
         self._good = self.algo.state_dict()
         self._diagnostics, self._setup = Diagnostics(), Setup.of(self.algo, spec)
-        self._figures: dict[str, float] = {}  # newest ones of algorithm and probe
+        self._figures: dict[str, float] = {}  # newest figures of algorithm and probe
         self._publications: deque[tuple[int, float]] = deque(maxlen=1000)  # version, when
         self._heard_s = self._stepped_s = self._logged_s = self._clock.now_s()
         self._silent_s, self._probed_updates = 0.0, -PROBE_UPDATES
@@ -238,7 +238,7 @@ class Learner:
         return self.replay.env_steps
 
     def ingest(self) -> int:
-        """Take every new row of the store; returns how many practice steps were among them."""
+        """Take every new row of the store; return how many practice steps were among them."""
         new, now_s, before = 0, self._clock.now_s(), self._cursor
         for scorer in self._scorers:
             scorer.turn()
@@ -257,7 +257,7 @@ class Learner:
         return new
 
     def updates_due(self) -> int:
-        """Gradient steps that the data pays for now."""
+        """Return how many gradient steps may be done now."""
         if self._pretrains:
             return self._pretrain_left if self.may_pretrain else 0
         practised = self.env_steps >= max(self.config.min_steps, 1)
@@ -270,7 +270,7 @@ class Learner:
         return bool(self._pretrain_left and self.replay.len_demo)
 
     def status(self) -> dict[str, int]:
-        """What the robot's side wants to know: updates done, owed, and in the newest weights."""
+        """Return what the actor asks for: updates done, owed, and in the newest weights."""
         return {
             "updates": self.updates,
             "env_steps": self.env_steps,
@@ -297,7 +297,7 @@ class Learner:
             if left % WATCH_UPDATES == 0:
                 self._watch(metrics)
         self.updates += done
-        if self._pretrains:  # as in `updates_due`: without demonstrations practice pays
+        if self._pretrains:  # as in `updates_due`; otherwise practice steps pay for updates
             self._pretrain_left = max(0, self._pretrain_left - done)
         else:
             self._credit -= done
@@ -313,7 +313,7 @@ class Learner:
         return done
 
     def weights(self) -> Weights:
-        """The newest published weights. New ones get the next version; never holds NaN."""
+        """Return the newest published weights. New ones get the next version, and hold no NaN."""
         now_s = self._clock.now_s()
         due = now_s - self._published_s >= self.publish_period_s
         if self._weights is None or (due and self.updates != self._published_updates):
@@ -333,7 +333,7 @@ class Learner:
         """Write a checkpoint. `score`: success in [0, 1] if evaluated; the best one is kept.
 
         Raises:
-            CheckpointError: the disk refused.
+            CheckpointError: writing failed.
         """
         tensors = {k: v.cpu() for k, v in self.algo.state_dict().items()}
         facts = {
@@ -346,14 +346,14 @@ class Learner:
             "plain_spec": self.spec.without_base().hash,
         }
         path = self._checkpoints.folder
-        if not ranks.rank():  # the others remember the same state, so that they go back together
+        if not ranks.rank():  # the other ranks keep the same state, and so all go back together
             path = self._checkpoints.save(Checkpoint(tensors, facts, self.spec.hash, score))
         self._good, self._rollbacks = tensors, 0
         self._saved_updates = self.updates
         return path
 
     def save_or_warn(self) -> None:
-        """An automatic checkpoint that fails must not end the training."""
+        """Write a checkpoint; a failure is logged and does not end the training."""
         try:
             self.save()
         except CheckpointError as error:
@@ -366,7 +366,7 @@ class Learner:
         Returns False when there is none. Call before `ingest`.
 
         Raises:
-            CheckpointError: there are checkpoints and none fits this run.
+            CheckpointError: there are checkpoints, and none fits this run.
         """
         checkpoint = self._checkpoints.load(self.spec.hash)
         if checkpoint is None:
@@ -392,7 +392,7 @@ class Learner:
         return True
 
     def close(self) -> None:
-        """Close the metrics file; ends the thread that draws ahead."""
+        """Close the metrics file, and end the thread that draws batches ahead."""
         if self._pool is not None:
             self._pool.shutdown()
         self._sink.close()
@@ -401,9 +401,9 @@ class Learner:
         """Take over the networks of another run, not its counters.
 
         Raises:
-            CheckpointError: no usable checkpoint there, or of another spec or algorithm.
+            CheckpointError: that run has no usable checkpoint of this spec and algorithm.
         """
-        plain = self.spec.without_base().hash  # a run may go on without the base that taught it
+        plain = self.spec.without_base().hash  # this run may lack the base that taught that one
         checkpoint = CheckpointFolder(run_dir / "checkpoints").load(self.spec.hash, plain)
         if checkpoint is None:
             raise CheckpointError(
@@ -416,15 +416,15 @@ class Learner:
         log.info("networks of %s taken over", run_dir)
 
     def _diverge(self) -> None:
-        """Equal networks, different draws: each rank but the first has its own random numbers."""
+        """Give each rank but the first random numbers of its own: equal networks, other draws."""
         if ranks.rank():
             self._rng = np.random.default_rng((self._seed, ranks.rank(), self.updates))
             self.algo.generator.manual_seed(int(self._rng.integers(2**62)))
 
     def _sample(self, batch_size: int, demo_fraction: float) -> Batch:
-        """Draw a batch, or take the one drawn ahead; draws come in the same order either way.
+        """Return a batch, drawn now or ahead; the draws come in the same order either way.
 
-        What was asked twice in a row is drawn ahead while more updates are sure to follow.
+        A request that was made twice in a row is drawn ahead if more updates are sure to follow.
         """
         asked = (batch_size, demo_fraction)
         ahead = None if self._ahead is None else self._ahead.result()
@@ -465,7 +465,7 @@ class Learner:
     def _log(self, metrics: dict[str, Tensor]) -> None:
         new = {k: float(v) for k, v in metrics.items()}
         if metrics and self.updates - self._probed_updates >= PROBE_UPDATES:
-            draws = np.random.default_rng(self.updates)  # of its own: learning must not notice
+            draws = np.random.default_rng(self.updates)  # its own: learning stays the same
             new |= probe(self.algo, self.replay.sample(PROBE_ROWS, 0.5, draws))
             self._probed_updates = self.updates
         self._figures |= new
@@ -490,7 +490,7 @@ class Learner:
         self._logged_s = self._clock.now_s()
 
     def _diagnose(self) -> Symptoms:
-        """The figures that `diagnostics` judges."""
+        """Return the figures that `diagnostics` judges."""
         driving = self.replay.weights_version
         newer_s = (s for version, s in self._publications if version > driving)
         return Symptoms(

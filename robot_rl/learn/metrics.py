@@ -1,4 +1,4 @@
-"""Where figures go: one JSON line per event, always; TensorBoard beside it, if asked.
+"""Where metrics are written: always one JSON line per event; TensorBoard as well, if asked for.
 
     {"time_s": 1764.2, "env_steps": 3120, "critic/loss": 0.0021, "critic/q_mean": 0.41, ...}
 
@@ -34,7 +34,7 @@ class MetricSink:
     def __init__(self, path: Path, tensorboard: Path | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         torn = path.exists() and path.stat().st_size > 0 and not _ends_with_newline(path)
-        self._file = path.open("a", encoding="utf-8", buffering=1)  # a line per write survives -9
+        self._file = path.open("a", encoding="utf-8", buffering=1)  # whole lines survive kill -9
         if torn:
             self._file.write("\n")
         self._board: Any = _open_tensorboard(tensorboard) if tensorboard else None

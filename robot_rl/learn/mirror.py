@@ -1,15 +1,15 @@
-"""Mirror augmentation: half of the batch happened on the other side (GR-RL, arXiv 2512.01801).
+"""Mirror augmentation: half of a batch is reflected, left <-> right (GR-RL, arXiv 2512.01801).
 
-A reflection of the scene, left <-> right, turns a transition into another one that is as true where
-robot, workspace, task and reward look the same in the mirror. Here it is a sign for each number of
-the state and of the action: a task says them by name (its property `mirror`). With x and z of the
-tool in the plane of reflection,
+A reflection of the scene turns a transition into another one, which is just as true if robot,
+workspace, task and reward look the same in the mirror. Here a reflection is a sign for each number
+of the state and of the action; a task states the signs by name (its property `mirror`). With x and
+z of the tool in the plane of reflection,
 
     polar vectors (positions, velocities, forces)      (x, y, z) -> (x, -y, z)
     axial vectors (rotations, their rates, torques)    (x, y, z) -> (-x, y, -z)
 
 Deviation: GR-RL also mirrors pictures and swaps the wrists of two arms; here pictures are refused,
-as what a camera sees is only nearly symmetric.
+because a camera's view is only nearly symmetric.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ class Reflection:
 
     @classmethod
     def of(cls, signs: Mapping[str, Sequence[int]] | None, spec: Spec) -> Reflection:
-        """From signs by name: one entry for each part of the state; the action's follow from poses.
+        """Make a reflection from signs by name, one entry for each part of the state.
+
+        The signs of the action follow from what its numbers are: a pose, and maybe a gripper.
 
         Raises:
-            ConfigError: the task says none, a part is missing or has another size, or the
-                observation holds what has no mirror image here.
+            ConfigError: the task states no signs, a part is missing or has another size, or the
+                observation holds more than the state vector.
         """
         others = sorted(k for k in spec.observation if k != STATE)
         if signs is None or others:
@@ -68,7 +70,7 @@ class Reflection:
         return cls(state, np.array(pose, np.float32))
 
     def __call__(self, batch: Batch, rng: np.random.Generator) -> Batch:
-        """The batch, each row as it was or mirrored."""
+        """Return the batch, each row as it was or mirrored."""
         flipped = rng.random(len(batch.action)) < SHARE
         action = np.where(flipped[:, None], self.action, np.float32(1.0))
         chunk = None if batch.chunk is None else batch.chunk * action[:, None]

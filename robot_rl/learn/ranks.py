@@ -1,7 +1,7 @@
 """Several learner processes as one (`torchrun`): each takes a share of the batch.
 
-Gradients are averaged, so the update is that of the whole batch. There is no second code path:
-alone, there is one rank and every function here does nothing. All ranks hold the same networks
+Gradients are averaged, so the update is that of the whole batch. There is no second code path: a
+process alone is the only rank, and nothing is exchanged. All ranks hold the same networks
 (same seed, same averaged gradients); each reads the store itself and draws its own part of the
 batch. Only rank 0 talks to the robot and writes files.
 """
@@ -19,7 +19,7 @@ from robot_rl.errors import ConfigError
 
 
 def join() -> None:
-    """Join the other ranks when started by `torchrun`; alone, nothing happens."""
+    """Join the other ranks when started by `torchrun`; does nothing in a process alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 
@@ -31,17 +31,17 @@ def leave() -> None:
 
 
 def count() -> int:
-    """How many ranks there are."""
+    """Return how many ranks there are."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """Which of them this process is; 0 talks to the world."""
+    """Return the number of this process; 0 talks to the robot and writes files."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def share(batch_size: int) -> int:
-    """This rank's part of a batch.
+    """Return this rank's part of a batch size.
 
     Raises:
         ConfigError: the batch cannot be divided evenly.
@@ -65,7 +65,7 @@ def average_(tensors: Iterable[Tensor]) -> None:
 
 
 def agree(value: int) -> int:
-    """What rank 0 says."""
+    """Return rank 0's value, on every rank."""
     if count() == 1:
         return value
     device = "cuda" if dist.get_backend() == "nccl" else "cpu"

@@ -10,9 +10,9 @@ from torch import Tensor
 class Moment(NamedTuple):
     """What the networks see of one moment.
 
-    features: the scaled state [B, S]; once `Agent.see` has encoded the images, they too: [B, F].
+    features: the scaled state [B, S]; after `Agent.see` with the encoded images, [B, F].
     images: camera key -> uint8 [B, H, W, C], shifted; empty once they are encoded.
-    base: what a base policy said there, by name (`ActorNet.base`); empty without one.
+    base: tensors of a base policy in that moment, by name (`ActorNet.base`); empty without one.
     """
 
     features: Tensor
@@ -21,11 +21,11 @@ class Moment(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """What `replay.Batch` holds, and what the algorithm drew for it once for all critic steps."""
+    """What a `replay.Batch` holds, and what the algorithm drew for it, for all critic steps."""
 
     now: Moment  # s
     action: Tensor  # a: [B, A], or a chunk [B, h A]
-    reward: Tensor  # r: of the n steps, discounted
+    reward: Tensor  # r: discounted sum over the n steps
     then: Moment  # s'
     mask: Tensor  # m: 0 after a terminal step
     discount: Tensor  # gamma^n
@@ -36,12 +36,12 @@ class Transitions(NamedTuple):
     room: Tensor  # [B, 2], see `Batch.room`
 
     def part(self, index: int, size: int) -> Transitions:
-        """Rows `index * size` to `(index + 1) * size`."""
+        """Return rows `index * size` to `(index + 1) * size`."""
         return _rows(self, slice(index * size, (index + 1) * size))
 
 
 def _rows(value: Any, rows: slice) -> Any:
-    """The same with these rows of every tensor in it."""
+    """Return the same structure with only these rows of every tensor."""
     if isinstance(value, dict):
         return {k: v[rows] for k, v in value.items()}
     if isinstance(value, tuple):

@@ -1,1 +1,1 @@
-"""Networks: MLP ensembles, tanh-Gaussian heads."""
+"""Networks: encoders of observations, MLP ensembles, policies over actions and chunks."""

@@ -53,8 +53,8 @@ class ActorNet(ObservationNet):
          "scale":   float32 [S]}
 
     What the policy decides, u in [-1, 1]^d, is the pose action itself. A head on a base policy
-    makes an action of u and of what the base says (`base`, `compose`): see the algorithms that have
-    one.
+    makes an action from u and the output of the base (`base`, `compose`): see the algorithms with
+    such a head.
     """
 
     policy: EnsembleMLP
@@ -95,7 +95,7 @@ class ActorNet(ObservationNet):
 
     @property
     def pose_size(self) -> int:
-        """Continuous action entries that come of them (all but the gripper)."""
+        """Continuous action entries that a decision becomes (all but the gripper)."""
         return self.decision_size
 
     def init(
@@ -113,7 +113,7 @@ class ActorNet(ObservationNet):
         return tensors | self.init_observation(generator)
 
     def executed(self, batch: Executed) -> NDArray[np.float32]:
-        """What the critics learn the value of: the actions [B, A] that were carried out."""
+        """The actions [B, A] whose value the critics learn: those that were carried out."""
         return batch.action
 
     def base(

@@ -1,10 +1,10 @@
 """Actors that decide the next h actions at once, from scratch or on a base policy.
 
 What the policy decides becomes a chunk [h, A], flattened to [h A]; the gripper is one more number
-of each action in it. `ChunkNet` is without a base. `BasedChunkNet` shares the decisions with one:
-its tensors hold "share", the probability that the head decides and not the base alone, which is 0
-before any update, so that an evaluation then is the base. `FlowHead` runs that base itself. What a
-head makes of a decision is in the file of its algorithm (`learn.algos`).
+of each action in it. `ChunkNet` has no base. `BasedChunkNet` shares the decisions with a base: its
+tensors hold "share", the probability that the head decides and not the base alone. The share is 0
+before any update, so that an evaluation then tests the base. `FlowHead` runs the base itself. What
+a head makes of a decision is in the file of its algorithm (`learn.algos`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from robot_rl.nets.observation import ObservationNet
 from robot_rl.spec import BASE_ACTION, Spec
 
 OF_BASE = "base_"  # tensors of a base policy that travels with the head begin so
-VELOCITY = OF_BASE + "velocity"  # of a flow: what PA-RL teaches
+VELOCITY = OF_BASE + "velocity"  # of a flow: what PA-RL trains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class BasedChunkNet(ChunkNet):
         gripper_epsilon: float = 0.0,
     ) -> Tensor:
         """Actions [B, h, A] of the next steps."""
-        # a GPU is not waited for: it computes both
+        # on a GPU, reading the share would wait: compute both chunks instead
         share = float(tensors["share"]) if tensors["share"].device.type == "cpu" else 0.5
         base = self.base(observation, tensors, generator)
         if share <= 0.0:

@@ -25,17 +25,17 @@ DECIDES = (WEIGHTS, "config.json", "preprocessor_config.json", "processor_config
 
 
 class ClipNet:
-    """CLIP of a folder, or of the hub at one commit; only safetensors are read.
+    """CLIP from a folder, or from the hub at one commit; only safetensors are read.
 
     Args:
         where: a folder in transformers' layout, or org/name.
         revision: of the hub, 40 hex digits.
-        sha256: file -> digest that it has to have; None = whatever is there.
+        sha256: file -> digest that the file must have; None = any.
 
     Raises:
         ConfigError: `where` is no folder, and no commit is given.
         SetupError: transformers is not installed.
-        CheckpointError: there is no CLIP, or another one.
+        CheckpointError: there is no usable CLIP, or its digests differ.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ClipNet:
             if told["missing_keys"]:  # they would be drawn at random
                 raise ValueError(f"{WEIGHTS} lacks {', '.join(sorted(told['missing_keys'])[:4])}")
             self._words = library.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
-            # Pillow's: the same numbers whether torchvision is installed or not; so named since 5
+            # Pillow's: the same numbers with and without torchvision; named so since transformers 5
             pictures = getattr(library, "CLIPImageProcessorPil", None) or library.CLIPImageProcessor
             self._pictures = pictures.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # whatever their loaders throw: this is not what they expect
@@ -81,7 +81,7 @@ class ClipNet:
 
     @torch.no_grad()
     def look(self, pictures: NDArray[np.uint8]) -> Tensor:
-        """Unit float64 [T, D] of RGB pictures uint8 [T, H, W, 3]."""
+        """Unit embeddings, float64 [T, D], of RGB pictures uint8 [T, H, W, 3]."""
         found = []
         for at in range(0, len(pictures), BATCH):
             some = list(pictures[at : at + BATCH])
@@ -91,7 +91,7 @@ class ClipNet:
 
     @torch.no_grad()
     def read(self, text: str) -> Tensor:
-        """Unit float64 [D] of a text. Raises `ConfigError`: it is empty, or too long."""
+        """Unit embedding, float64 [D], of a text. Raises `ConfigError`: it is empty or too long."""
         words = self._words(text.strip(), return_tensors="pt")
         count, most = words["input_ids"].shape[1], self._model.config.text_config
         if not text.strip() or count > most.max_position_embeddings:
@@ -106,7 +106,7 @@ class ClipNet:
 
 
 def _transformers() -> Any:
-    """Raises `SetupError`: it cannot be imported."""
+    """Import transformers; raises `SetupError` if it cannot be imported."""
     try:
         library = import_module("transformers")
         library.CLIPModel  # it imports what it needs only now  # noqa: B018
@@ -121,7 +121,7 @@ def _transformers() -> Any:
 
 
 def _fetched(name: str, revision: str) -> Path:
-    """The folder of the hub's cache; what is there already is not asked for again."""
+    """The folder in the hub's cache; files that are there already are not fetched again."""
     hub, wanted = import_module("huggingface_hub"), ["*.json", "merges.txt", WEIGHTS]
     return Path(hub.snapshot_download(name, revision=revision, allow_patterns=wanted))
 
@@ -132,5 +132,5 @@ def _digest(path: Path) -> str:
 
 
 def _unit(output: Any) -> Tensor:
-    """Since transformers 5 features come as an output object, before as a tensor."""
+    """Unit vectors; since transformers 5 features come as an output object, before as a tensor."""
     return normalize(getattr(output, "pooler_output", output).double(), dim=-1)

@@ -34,7 +34,7 @@ def keep_freed_memory() -> bool:
 
 
 def need_compiler(device: torch.device) -> None:
-    """What `torch.compile` needs, before anything waits for it.
+    """Check that `torch.compile` has what it needs, before anything is compiled.
 
     Raises:
         SetupError: no C++ compiler, on a CPU.

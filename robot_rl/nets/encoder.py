@@ -36,7 +36,7 @@ SHIFT_PX = 4  # DrQ, at 84 pixels; SERL keeps it at 128
 class EncoderConfig:
     """How images become features. Used only when the observation has images."""
 
-    cameras: tuple[str, ...] | None = None  # that are looked at; None: all; (): none
+    cameras: tuple[str, ...] | None = None  # those that are looked at; None: all; (): none
     trunk: str = "cnn"
     channels: tuple[int, ...] = (32, 64, 128)  # of the cnn; resnet10 doubles the first
     embeddings: int = 8  # learned pooling maps per channel
@@ -147,7 +147,7 @@ class Encoder:
     def look(self, images: Mapping[str, Tensor], flat: Tensor) -> dict[str, Tensor]:
         """What need not be computed twice: the trunk's output when it is frozen, else the images.
 
-        Either goes into `__call__`.
+        `__call__` takes both.
         """
         if not self.config.frozen or next(iter(images.values())).dtype is not torch.uint8:
             return dict(images)
@@ -182,7 +182,7 @@ def random_shift(image: Tensor, pad_px: int, generator: torch.Generator) -> Tens
     image: uint8 [B, H, W, C]; returns a new tensor of the same shape. Offsets differ per image.
     """
     if pad_px == 0:
-        return image  # also what is no image any more (`Encoder.look`)
+        return image  # also the output of a trunk, which is no image (`Encoder.look`)
     batch, height, width, channels = image.shape
     draw = torch.randint(-pad_px, pad_px + 1, (2, batch, 1), generator=generator)
     draw = draw.to(image.device)
@@ -244,7 +244,7 @@ class _Camera(nn.Module):
         """uint8 [B, H, W, C], or tokens -> [B, latent]."""
         x = self.look(image) if image.dtype is torch.uint8 else image
         x = x.detach() if self.frozen else x
-        x = x.float() if x.dtype is torch.float16 else x  # kept small in the replay
+        x = x.float() if x.dtype is torch.float16 else x  # as kept in the replay
         maps = self.maps.view(x.shape[1], -1, x.shape[2])
         pooled = torch.bmm(x.transpose(0, 1), maps.transpose(1, 2))  # [depth, B, embeddings]
         pooled = pooled.permute(1, 0, 2).flatten(1) * x.shape[2] ** -0.5

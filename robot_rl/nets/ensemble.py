@@ -46,8 +46,9 @@ class EnsembleMLP:
         return list(itertools.pairwise(self.sizes))
 
     def layers(self, flat: Tensor) -> list[list[Tensor]]:
-        """Views of `flat` [E, P], per layer: weight [E, I, O], then rows [E, 1, O] of bias (, gain,
-        offset).
+        """Views of `flat` [E, P], per layer: weight [E, I, O], bias [E, 1, O].
+
+        Hidden layers also have the gain and the offset of LayerNorm, each [E, 1, O].
         """
         members, pairs = flat.shape[0], self._pairs
         rows = [3] * (len(pairs) - 1) + [1]
@@ -125,7 +126,7 @@ def _last(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class _Forward(torch.autograd.Function):
-    """The ensemble with a hand-written backward; skips what nobody asked a gradient for."""
+    """The ensemble with a hand-written backward, which skips gradients that nobody asked for."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, flat: Tensor, net: EnsembleMLP) -> Tensor:

@@ -6,7 +6,8 @@ with actions a [h, A], noise w of the same shape and x_t = (1 - t) w + t a,
     training   L = E_{t, w} |v(x_t, t, s) - (a - w)|^2
     sampling   x_0 = w, x_{k+1} = x_k + v(x_k, k / K, s) / K, chunk = clip(x_K, -1, 1)
 
-For a given w it is a deterministic function of s: a head may choose w (DSRL, arXiv 2506.15799).
+For a given w the chunk is a deterministic function of s: a head may choose w (DSRL, arXiv
+2506.15799).
 
 With a bottleneck (ZPRL, arXiv 2605.19919) the velocity sees nothing of s but a short code z:
 
@@ -165,7 +166,7 @@ class FlowNet(ObservationNet):
     ) -> Tensor:
         """Actions [B, execute, A] of the next steps, from fresh noise, deterministic or not.
 
-        There is no mean of a flow: what imitation learned is the whole distribution.
+        A flow has no mean to act by: imitation learned the whole distribution.
         """
         condition = self.condition(observation, tensors)
         noise = torch.randn((len(condition), *self.noise_shape), generator=generator)

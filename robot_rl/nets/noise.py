@@ -1,4 +1,4 @@
-"""An actor that chooses from which noise a base samples its next chunk, wherever that base runs."""
+"""An actor that chooses the noise from which a base samples a chunk, wherever that base runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE, Spec
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseNet(ActorNet):
-    """Decides when the base is asked (`decide`); in between, the base's plan drives (`act`).
+    """Decides noise when the base is asked (`decide`); in between, the base's plan drives (`act`).
 
     `ActorNet`'s tensors, and "share": 0 before any update, when the base draws its own noise. A
     decision [knots A] is noise in units of `reach`, at `knots` moments of the chunk.
@@ -68,7 +68,7 @@ class NoiseNet(ActorNet):
 
     @property
     def observation_keys(self) -> tuple[str, ...]:
-        """What the network looks at, and what it chose when."""
+        """What the network looks at, and the base's plan, its noise and its age."""
         return (*self.look_keys, BASE_ACTION, BASE_NOISE, BASE_AGE)
 
     @property
@@ -95,9 +95,10 @@ class NoiseNet(ActorNet):
         deterministic: bool,
         generator: torch.Generator | None,
     ) -> Tensor | None:
-        """A decision [B, knots A] for a batch of observations; None: the base shall draw its own.
+        """A decision [B, knots A] for a batch of observations; None: the base draws its own noise.
 
-        Before any update practice draws blindly, so that there is something to learn from.
+        Before any update, practice draws decisions blindly, so that there is something to learn
+        from.
         """
         count = len(next(iter(observation.values())))
         if float(tensors["share"]) <= 0.0:

@@ -96,7 +96,7 @@ class ObservationNet:
         """Fit one to a run's observation.
 
         Raises:
-            SpecError: the observation holds something no network here reads, or not what
+            SpecError: the observation holds something no network here reads, or lacks what
                 `encoder.cameras` names.
         """
         encoder = encoder or EncoderConfig()
@@ -134,9 +134,9 @@ class ObservationNet:
         return {k: torch.as_tensor(observation[k]) for k in keys}
 
     def digest(self, tensors: Mapping[str, Tensor]) -> Callable[[Observation], Observation] | None:
-        """What a frame may be kept as instead of its images: a frozen trunk's output, float16.
+        """Return a function that replaces a frame's images by a frozen trunk's output, float16.
 
-        None where images are needed: without cameras, when the trunk learns or images are shifted.
+        None without cameras, and where images are needed: the trunk learns, or they are shifted.
         """
         encoder = self.encoder
         if encoder is None or not encoder.config.frozen or encoder.config.shift_px:
@@ -159,7 +159,7 @@ class ObservationNet:
         return torch.cat((scaled, self.encoder(images, encoder)), -1)
 
     def scaled(self, state: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
-        """What the networks see: [B, S] -> [B, S]."""
+        """States as the networks see them, standardised and clipped: [B, S] -> [B, S]."""
         scaled = (state.to(tensors["mean"].device) - tensors["mean"]).mul_(tensors["scale"])
         return scaled.clamp_(-SCALED_LIMIT, SCALED_LIMIT)
 

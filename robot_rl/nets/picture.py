@@ -1,4 +1,4 @@
-"""What do the pictures of a moment say? Some numbers: is it done, how far is it.
+"""A network that says in numbers what the pictures of a moment show: is it done, how far is it.
 
 images -> encoder (`nets.encoder`) -> features -> MLP -> outputs
 """
@@ -24,9 +24,9 @@ class PictureNet:
     Args:
         spec: of the observation; only its images are looked at.
         hidden: sizes of the MLP behind the encoder.
-        outputs: numbers that it answers; of a pair of moments, it sees the features of both.
+        outputs: how many numbers it answers.
         keys: which of the images, None = all.
-        moments: so many at a time.
+        moments: of how many moments it sees the features at a time, e.g. 2 for a pair.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ z takes up what the state does not explain, the style of this demonstration, so 
 need not average over styles. For a state there is one chunk: no noise, nothing to sample from.
 
 Deviations: what cameras see enters as one token, the encoder's features, not as a token per cell
-of a feature map; learned positions; no dropout (draws would not be the generator's); chunks are
-carried out in part and asked for again, they are not averaged over time (temporal ensembling).
+of a feature map; learned positions; no dropout (its draws would not come from the generator);
+chunks are carried out in part and asked for again, not averaged over time (temporal ensembling).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ActNet(ObservationNet):
         return {"chunk": _fresh(self.decoder, generator)} | self.init_observation(generator)
 
     def init_posterior(self, generator: torch.Generator) -> Tensor:
-        """Fresh q, float32 [P']: only whoever learns needs it."""
+        """Fresh parameters of q, float32 [P'], which only learning needs."""
         return _fresh(self.posterior, generator)
 
     def style(

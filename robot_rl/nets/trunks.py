@@ -29,7 +29,7 @@ GROUPS = 4  # of the GroupNorm, as SERL
 
 
 def is_known(trunk: str) -> bool:
-    """Whether `make_trunk` may know the name; a library's own names are asked when it is made."""
+    """Whether `make_trunk` may know the name; a library's model names are checked only there."""
     return trunk in TRUNKS or trunk.split("/", maxsplit=1)[0] in LIBRARIES
 
 
@@ -86,7 +86,7 @@ class _ResNet10(nn.Sequential):
 
 
 class _Vit(nn.Module):
-    """Convolutional stem (8/4, 3/2), one pre-norm transformer block; the tokens stay in place."""
+    """Convolutional stem (8/4, 3/2), one pre-norm transformer block; tokens keep their places."""
 
     def __init__(self, channels: tuple[int, ...], depth: int) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class _Library(nn.Module):
             ) from error
 
     def train(self, mode: bool = True) -> _Library:
-        """Stay in evaluation mode: neither dropout nor statistics of ten thousand images."""
+        """Stay in evaluation mode: no dropout, and no batch statistics of some thousand images."""
         return super().train(False)
 
     def forward(self, x: Tensor) -> Tensor:

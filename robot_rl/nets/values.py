@@ -1,4 +1,4 @@
-"""How a critic says a value: as a number, or as a histogram over what is possible.
+"""How a critic expresses a value: as a number, or as a histogram over the possible values.
 
 HL-Gauss (arXiv 2403.03950, section 3.1): a value is a histogram over bins, a target y the histogram
 of a Gaussian around it, the loss their cross entropy.
@@ -17,7 +17,7 @@ MARGIN = 0.1  # of the value range, on both sides: targets at the ends are smear
 
 
 class Values(Protocol):
-    """From what a critic puts out to values. outputs: K, numbers of each critic and state."""
+    """Turns outputs of a critic into values. outputs: K, numbers of each critic and state."""
 
     outputs: int
 
@@ -40,7 +40,7 @@ class Numbers:
     outputs = 1
 
     def start_(self, bias: Tensor) -> None:
-        """Nothing to do: small weights do it."""
+        """Do nothing: small weights suffice."""
 
     def value(self, output: Tensor) -> Tensor:
         """[..., 1] -> [...]."""
@@ -65,7 +65,7 @@ class HlGauss:
         self._std = SMEAR * float(edges[1] - edges[0])
 
     def start_(self, bias: Tensor) -> None:
-        """The histogram of 0, so that no bin is forgotten."""
+        """Set the bias to the histogram of 0; no bin gets a probability of 0."""
         bias.copy_((self.encode(torch.zeros((), device=bias.device)) + 1e-4).log())
 
     def encode(self, value: Tensor) -> Tensor:

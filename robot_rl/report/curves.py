@@ -28,8 +28,8 @@ class LearningCurve:
     """Unaided success over practice, pooled over seeds.
 
     env_steps, success, low, high: float64 [N]; low and high: Wilson 95 % interval of the pooled
-    episodes. seeds: how many runs; beyond the shortest run those that had ended keep their last
-    episodes.
+    episodes. seeds: how many runs; beyond the shortest run, those that have ended count with their
+    last episodes.
     """
 
     env_steps: F64

@@ -3,7 +3,7 @@
 Fed by `update(stats)` with whatever figures are at hand, under the names of metrics.jsonl, plus the
 words `state` ("demos", "practice", "hold" ...) and optionally `time_left_s` and `progress` (0..1).
 What keeps the run from learning (`report.findings`) stands below in red and yellow, with the fix.
-A figure that never arrives is shown as a dash; a figure it does not know is ignored.
+A figure that never arrives is shown as a dash; an unknown figure is ignored.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ TRIES_S = 30.0  # the scenes of an episode are written a moment after its figure
 
 
 class Live:
-    """Fed with the figures of a run, as the dashboard is; `write` also writes the last report.
+    """Gets the figures of a run, as the dashboard does; `write` also writes the last report.
 
     Args:
         mirror: (camera, height, width) -> what draws the simulated scene; None on a real robot.
@@ -38,14 +38,14 @@ class Live:
         self._drawn = mirror is None or (run_dir / FIRST_SUCCESS).exists()
 
     def update(self, stats: Mapping[str, Any]) -> None:
-        """The newest figures; rewrites the report now and then."""
+        """Take the newest figures, and rewrite the report now and then."""
         if not self._drawn:
             self._refresh(stats)
         if time.monotonic() - self._written_s >= EVERY_S:
             self.write(again_s=EVERY_S)
 
     def write(self, *, again_s: float = 0.0) -> Path:
-        """Write the report now; returns its path."""
+        """Write the report now, and return its path."""
         path = write_report(self._run_dir, again_s=again_s)
         self._written_s = time.monotonic()
         return path

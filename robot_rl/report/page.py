@@ -33,7 +33,7 @@ PANELS: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 HIDDEN = ("time_s", "env_steps", "episode/", "demo_episode/", "eval_episode/", "gate/", "exam/")
 HIDDEN += ("eval/", findings.PREFIX, "weights/version", "learner/updates", "loop/period_ms_max")
-"""Prefixes of keys that are shown otherwise, or mean nothing as a curve."""
+"""Prefixes of keys that are shown elsewhere, or mean nothing as a curve."""
 
 
 def headline(run: RunData) -> str:
@@ -91,7 +91,7 @@ def _whiskers(evaluation: Mapping[str, Any], goal: float | None) -> str:
 
 
 def _effort(run: RunData) -> str:
-    """What it took, in one sentence."""
+    """What learning took, in one sentence."""
     steps = run.total("episode/length")
     if not steps:
         return ""
@@ -132,7 +132,7 @@ def tiles(run: RunData) -> str:
 
 
 def learning(run: RunData) -> str:
-    """The chart that tells the story: success rises, interventions fall; one bar per episode."""
+    """The chart of success and of steps that a person drove; below, one bar per episode."""
     success = run.series("episode/success")
     if success is None:
         return ""
@@ -214,7 +214,7 @@ def panels(run: RunData) -> str:
 
 
 def _panel(run: RunData, title: str, unit: str, keys: Mapping[str, str]) -> str:
-    """One small chart: the smoothed curves in front, what was measured faintly behind."""
+    """One small chart: the smoothed curves in front, the measured values faintly behind."""
     smooth: list[svg.Curve] = []
     raw: list[svg.Curve] = []
     now: list[str] = []
@@ -271,7 +271,7 @@ def environment(run: RunData) -> str:
 
 
 def reproduce(run: RunData) -> str:
-    """The commands that make this page again."""
+    """The commands that repeat the run and make this page again."""
     commit = str((run.record.get("git") or {}).get("commit", ""))[:12]
     lines = [f"git checkout {commit}"] if commit else []
     lines += ["make setup"]

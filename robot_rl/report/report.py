@@ -16,8 +16,8 @@ from robot_rl.report.rundata import RunData, read_run
 def write_report(run_dir: Path, *, again_s: float = 0.0) -> Path:
     """Write `report.html` into a run folder and return its path.
 
-    Needs nothing to be complete: a run that was killed gets a report of what it left behind.
-    again_s: > 0 while the run goes on: a browser loads the page again this often.
+    The run need not be complete: one that was killed gets a report of what it left behind.
+    again_s: above 0 while the run goes on; a browser loads the page again this often.
     """
     target = run_dir / "report.html"
     scratch = target.with_suffix(".html.new")

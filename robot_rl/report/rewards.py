@@ -1,5 +1,7 @@
-"""The page of `robot-rl reward eval`: figures, and strips of episodes that a person checks in a
-minute. What the model got wrong comes first."""
+"""The page of `robot-rl reward eval`: figures, and strips of episodes.
+
+A person can check the strips in a minute; episodes that the model got wrong come first.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def write_reward_page(
     figures: Mapping[str, str],
     strips: Sequence[Strip],
 ) -> Path:
-    """Write the page, whole or not at all; returns its path."""
+    """Write the page, whole or not at all, and return its path."""
     assets = files("robot_rl.report") / "assets"
     rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in figures.items())
     ordered = sorted(strips, key=lambda s: not s.wrong)

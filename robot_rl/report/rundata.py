@@ -76,7 +76,7 @@ class RunData:
 
 
 def read_run(folder: Path) -> RunData:
-    """Read whatever is there; a run that was killed has less, and that is no error."""
+    """Read whatever is there; that a killed run has less is no error."""
     import yaml
 
     config: Any = {}
@@ -95,7 +95,7 @@ def read_run(folder: Path) -> RunData:
 
 
 def _so_far(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """An evaluation that still runs, or that was cut short, from its episodes' lines."""
+    """An evaluation that still runs, or was cut short, from the lines of its episodes."""
     result: dict[str, Any] = {}
     for kind, state in EVALUATIONS.items():
         picked = [r for r in rows if r.get("state") == state and not r.get("eval_episode/aborted")]
@@ -126,7 +126,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Parse JSON lines; the last one may be torn by a kill, and is skipped."""
+    """Parse JSON lines; unreadable ones are skipped, e.g. a last one that a kill has torn."""
     skipped = 0
     for line in path.read_text(errors="replace").splitlines():
         try:

@@ -157,7 +157,7 @@ def timeline(
     x_range: tuple[float, float],
     x_label: str = "env steps",
 ) -> str:
-    """When something was there: one line per name, bars (begin, end, CSS class, tooltip) on it."""
+    """When findings were there: one line per name, with bars (begin, end, CSS class, tooltip)."""
     box = Box(width, 22.0 * len(rows) + 26.0, left=120.0, top=4.0)
     plot = Plot(box, x_range, (0.0, 1.0))
     parts = [plot.x_axis(x_label)]

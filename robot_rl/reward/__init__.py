@@ -1,1 +1,1 @@
-"""Reward evidence and its assembly: predicates now, people and models beside them."""
+"""Evidence for rewards, and how rewards are made of it: predicates, people's labels, models."""

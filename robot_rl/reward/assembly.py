@@ -1,23 +1,23 @@
-"""From scores to a reward, when a transition is sampled: nothing is asked or recorded again.
+"""Makes a reward of recorded scores when a transition is sampled: no model is asked again.
 
-    r_t                as recorded, or as a person says (`store.review`); unlabelled stays so;
-                       with `rewards_by` what that model says of the frame that the step leads to
-    - step_cost        each step: success sooner is worth more, waiting near it is not
+    r_t                as recorded, or as a person says (`store.review`); an unlabelled step stays
+                       unlabelled; with `rewards_by` that model's label of the frame after the step
+    - step_cost        each step: sooner success is worth more, waiting near it is not
     + shaping F        F = gamma^k m Phi(s_{t+k}) - Phi(s_t) for a transition of k steps,
-                       Phi = phi - 1: less than 0 by what is left of the way
+                       Phi = phi - 1: minus the share of the way that is left
 
 F is potential-based (Ng, Harada, Russell 1999): whatever phi says, the best policy stays the same.
 m = 0 after a terminal step, so there Phi(s') counts as 0; after a time limit Phi(s') is kept, as
-the value is. Both phi are one model's, named by `progress_by`, each the mean over the last
-`smooth_steps` frames: what a model says jumps from frame to frame, and an actor would chase that. A
-transition of which one phi is missing is not sampled before it arrives.
+the value is. Both phi come from one model, named by `progress_by`, and each is the mean over the
+last `smooth_steps` frames: a model's progress jumps from frame to frame, and an actor would chase
+the jumps. A transition is not sampled before the phi that it needs have arrived.
 
-Shaping is the same as critics that start from `shaping` Phi (Wiewiora 2003), and they start near 0.
-With phi itself that would be to believe in all that nobody has tried; with phi - 1 it is to doubt
-it, the more so the farther the goal.
+Shaping has the effect of critics that start from `shaping` Phi (Wiewiora 2003); ours start near 0.
+With Phi = phi such critics would believe in whatever nobody has tried; with phi - 1 they doubt it,
+the more so the farther the goal.
 
-Where the value of what was recorded lies in [low, high], Q lies in [low, high] - shaping Phi(s), so
-in [low, high + shaping] (`widened`); `room` says how much less it is in one state.
+If the value of the recorded rewards lies in [low, high], Q lies in [low, high] - shaping Phi(s), so
+in [low, high + shaping] (`widened`); `Batch.room` says how much narrower that is in one state.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True, kw_only=True)
 class Assembly:
-    """shaping: weight of F, 0 = none; step_cost: see the module; progress_by: the author whose
-    labels are phi; rewards_by: whose labels take the place of recorded rewards, "" = nobody's."""
+    """How a reward is made of what was recorded.
+
+    shaping: weight of F, 0 = none; step_cost: see the module; progress_by: the author whose labels
+    are phi; rewards_by: whose labels take the place of recorded rewards, "" = nobody's.
+    """
 
     shaping: float = 0.0
     step_cost: float = 0.0
@@ -57,7 +60,7 @@ def widened(
 
 
 def after_change(phi: float, change: float) -> float:
-    """Progress after a signed share of what is left (VLAC), of what was reached if negative.
+    """Progress after a change: a share of what is left (VLAC), or if negative of what was reached.
 
     Neither direction can leave [0, 1], so errors saturate instead of adding up.
     """

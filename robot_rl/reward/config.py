@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RewardConfig(ABC):
-    """A source of reward, and how a reward comes of what was recorded (`reward.assembly`)."""
+    """A source of reward, and how a reward is made of what was recorded (`reward.assembly`)."""
 
     shaping: float = 0.0  # weight of the potential; needs `progress`
     progress: str = ""  # folder of a progress model or CLIP: labels each frame, beside the learner
     smooth_steps: int = 5  # progress is the mean of so many frames
     step_cost: float = 0.0  # charged each step
-    preference: str = ""  # folder of a reward learned from preferences, in the place of this one
+    preference: str = ""  # folder of a reward learned from preferences, which replaces this one
 
     tells_progress: ClassVar[bool] = False  # whether the source itself gives phi
 
@@ -56,31 +56,31 @@ class RewardConfig(ABC):
 
     @property
     def assembly(self) -> Assembly:
-        """How a reward comes of what was recorded, as far as that is known without a model."""
+        """How a reward is made of what was recorded, as far as this is known without a model."""
         return Assembly(
             shaping=self.shaping, step_cost=self.step_cost, smooth_steps=self.smooth_steps
         )
 
     def value_range(self, given: tuple[float, float], gamma: float) -> tuple[float, float]:
-        """Bounds of the value, from those that it has with what is recorded."""
+        """Bounds of the value, from those of the value of recorded rewards."""
         if self.preference:  # rewards in [-1, 0]
             given = (-1.0 / (1.0 - gamma), 0.0)
         return widened(given, self.assembly, gamma)
 
     def beside(self, store: Store) -> AbstractContextManager[Callable[[], str]]:
-        """What labels a run's store while it lasts; yields what troubles it, "" = nothing."""
+        """A context that labels a run's store; yields a function that names trouble, "" = none."""
         return nullcontext(lambda: "")
 
     def own_progress(self) -> str:
-        """Author of the progress that the source itself tells, for shaping without `progress`."""
+        """Author of the progress that this source itself tells, for shaping without `progress`."""
         return ""
 
     def shaped_by(self, store: Store, spec: Spec) -> tuple[Assembly, list[FrameScorer]]:
-        """The assembly, and what scores the frames of a store for it.
+        """Return the assembly, and the scorers that label the frames of a store for it.
 
         Raises:
             CheckpointError: `progress` or `preference` is no model.
-            ConfigError: it looks at something that the run does not observe.
+            ConfigError: a model looks at something that the run does not observe.
         """
         assembly, scorers = self.assembly, []
         if self.shaping and not self.progress:
@@ -107,7 +107,7 @@ class RewardConfig(ABC):
 class PredicateRewardConfig(RewardConfig):
     """The task's own rule on the measured state."""
 
-    hold_steps: int = 1  # ticks in a row; more shows a success classifier what success looks like
+    hold_steps: int = 1  # ticks in a row; above 1, moments are scored, too, for a classifier
 
     tells_progress = True
 

@@ -1,8 +1,8 @@
-"""How good is a reward model? The few figures that answer it, in plain numpy.
+"""Figures that say how good a reward model is, in plain numpy.
 
-Frame figures mislead: right in 97 % of 100 frames is wrong in 95 % of the episodes, and the policy
-looks for just these. So what counts is the *episode*: the highest score that was held for `hold`
-ticks in a row.
+Figures per frame mislead: a model that is right in 97 % of the frames is wrong somewhere in 95 % of
+the episodes of 100 frames, and the policy looks for just these frames. So what counts is the
+*episode*: the highest score that was held for `hold` ticks in a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BINS = 10  # of the calibration error
 
 
 def held(score: ArrayLike, hold: int) -> NDArray[np.float64]:
-    """What the last `hold` scores [T] all reach, -inf before there are so many."""
+    """The lowest of the last `hold` scores at each tick [T], -inf before there are so many."""
     values = np.asarray(score, np.float64)
     out = np.full(len(values), -np.inf)
     if len(values) >= hold:
@@ -65,7 +65,7 @@ def operating_point(
     floor = below[below.size - 1 - allowed] if allowed < below.size else -np.inf
     accepted = above[above > floor]
     if not accepted.size:
-        threshold = np.nextafter(floor, np.inf)  # no success is above what must not pass
+        threshold = np.nextafter(floor, np.inf)  # no success scores above what must be refused
     elif np.isfinite(floor):
         threshold = (floor + accepted[0]) / 2
     else:
@@ -75,7 +75,7 @@ def operating_point(
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks from 0; equal values share the mean of theirs."""
+    """Ranks from 0; equal values share the mean of their ranks."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return ((2 * last - counts - 1) / 2)[which]
@@ -84,7 +84,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def spearman(score: ArrayLike, truth: ArrayLike) -> float:
     """Rank correlation of two series [T]; pairs with a NaN are left out; NaN if one is constant.
 
-    Against time it is the value-order correlation (VOC), which a clock has, too: 1.
+    Against time this is the value-order correlation (VOC); a clock has 1.
     """
     a, b = np.asarray(score, np.float64), np.asarray(truth, np.float64)
     known = np.isfinite(a) & np.isfinite(b)
@@ -116,15 +116,18 @@ def direction_accuracy(curves: Sequence[NDArray[np.float64]], gap: int) -> float
 
 
 def mean_known(values: Sequence[float]) -> tuple[float, int]:
-    """Mean of what is not NaN, and how many that are."""
+    """Mean of the values that are not NaN, and how many these are."""
     known = [v for v in values if np.isfinite(v)]
     return (float(np.mean(known)) if known else float("nan")), len(known)
 
 
 @dataclass(frozen=True)
 class Strip:
-    """One episode. images: uint8 [T, H, W, 3]; curves: name -> [T]; wrong: "" or what the model got
-    wrong; threshold: a line across, or None."""
+    """One episode for a report.
+
+    images: uint8 [T, H, W, 3]; curves: name -> [T]; wrong: "" or what the model got wrong;
+    threshold: a line across, or None.
+    """
 
     title: str
     images: NDArray[np.uint8]

@@ -44,10 +44,10 @@ def check_inputs(title: str, inputs: Mapping[str, tuple[int, ...]], spec: Spec) 
 
 
 class Stored:
-    """What every model of frames is on disk: two files, named after its kind."""
+    """What all models of frames have in common on disk: two files, named after the kind."""
 
     kind: ClassVar[str]
-    version: cached_property[str]  # which model said it: digits, other for other numbers
+    version: cached_property[str]  # digits of a hash, which tell models apart
 
     @property
     def author(self) -> str:
@@ -56,13 +56,13 @@ class Stored:
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether a folder holds one of this kind."""
+        """Whether a folder holds a model of this kind."""
         return (folder / f"{cls.kind}.json").is_file()
 
     def write(
         self, folder: Path, form: int, tensors: dict[str, torch.Tensor], **facts: Any
     ) -> None:
-        """The two files; form: version of what is in them."""
+        """Write the two files; form: version of their format."""
         folder.mkdir(parents=True, exist_ok=True)
         data = safetensors.torch.save(tensors)
         write_synced(folder / f"{self.kind}.safetensors", data)
@@ -74,8 +74,8 @@ class Stored:
 class ScoreModel(Stored):
     """A trained network. figures: on held-out episodes; source: the runs that it learned from.
 
-    A kind adds fields with defaults; they are saved with the rest. net_type: its network, which is
-    made with those of them that `net_fields` names.
+    A kind adds fields with defaults; they are saved with the rest. net_type: its network, which
+    gets those of the added fields that `net_fields` names.
     """
 
     title: ClassVar[str]
@@ -97,13 +97,13 @@ class ScoreModel(Stored):
         keys: tuple[str, ...] | None = None,
         **own: Any,
     ) -> Any:
-        """The network of this kind; own: of its further fields, those in `net_fields` shape it."""
+        """Make the network of this kind; own: the kind's own fields, as in `net_fields`."""
         shape = {name: own[name] for name in cls.net_fields}
         return cls.net_type(spec, encoder, hidden, keys=keys, **shape)
 
     @classmethod
     def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """What this kind adds, as saved. Raises LookupError, ValueError, TypeError for nonsense."""
+        """Fields that this kind adds, as saved. Raises LookupError, ValueError or TypeError."""
         return {f.name: type(f.default)(facts[f.name]) for f in cls._own()}
 
     @classmethod
@@ -112,7 +112,7 @@ class ScoreModel(Stored):
 
     @cached_property
     def version(self) -> str:
-        """First 12 hex digits of the tensors' SHA-256: which model said it."""
+        """First 12 hex digits of the tensors' SHA-256, which tell models apart."""
         return hashlib.sha256(safetensors.torch.save(self.tensors)).hexdigest()[:12]
 
     @property
@@ -137,7 +137,7 @@ class ScoreModel(Stored):
         """Read what `save` wrote, for a run that observes the same.
 
         Raises:
-            CheckpointError: not there, or damaged.
+            CheckpointError: the model is not there, or damaged.
             ConfigError: the run observes something else.
         """
         try:

@@ -12,8 +12,8 @@ from robot_rl.types import Observation, RobotState
 class PredicateReward:
     """`RewardSource` that asks `task.success`; success must be seen `hold_steps` ticks in a row.
 
-    tells: say of each moment what it shows and how far the task is, beside the reward; what a
-    moment shows and what an episode is worth differ, and a reward model learns from the one.
+    tells: beside the reward, say of each moment whether it shows success and how far the task is;
+    reward models learn from moments, which may show success where the reward is still 0.
     """
 
     def __init__(self, task: Task, hold_steps: int = 1, *, tells: bool = False) -> None:
@@ -33,7 +33,7 @@ class PredicateReward:
         if not self._tells:
             return result
         left_m = self._task.progress(state).remaining_m
-        self._way_m = self._way_m or left_m  # from where the first step has led
+        self._way_m = self._way_m or left_m  # what was left after the first step
         progress = min(max(1.0 - left_m / max(self._way_m, 1e-6), 0.0), 1.0)
         now = float(self._seen > 0)
         return replace(

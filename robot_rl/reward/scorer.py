@@ -20,7 +20,7 @@ class FrameScorer:
     """Writes what a model says of every frame of a store that has no label from it.
 
     What was recorded before (demonstrations, imported data) is scored like what comes in; after a
-    restart it goes on where it was. Evaluation episodes are left alone.
+    restart, frames that already have a label are left out. Evaluation episodes are not scored.
     """
 
     def __init__(self, store: Store, model: ProgressModel | PreferenceModel | ClipModel) -> None:
@@ -31,7 +31,7 @@ class FrameScorer:
         }
 
     def turn(self) -> int:
-        """Score what has come in; returns the frames."""
+        """Score what has come in; return how many frames were labelled."""
         done = 0
         while True:
             rows, self._cursor = self._store.rows_since(self._cursor, ROWS_PER_READ)

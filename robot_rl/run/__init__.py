@@ -1,1 +1,1 @@
-"""A run from beginning to end: the only room (with the command line) that sees an Experiment."""
+"""A run from beginning to end. Only this package, benchmarks and command line see an Experiment."""

@@ -43,7 +43,7 @@ ARM_TIMEOUT_S = 60.0  # how long to wait for the person to acknowledge a protect
 
 
 def _collect_garbage() -> None:
-    """Between episodes, so that it never happens in a tick."""
+    """Collect garbage between episodes, so that it never happens in a tick."""
     gc.collect()
 
 
@@ -126,7 +126,7 @@ class Actor:
         return 0
 
     def _figures(self) -> dict[str, float]:
-        """Ages and queues for each episode's line; two of them tell how far the learner is away."""
+        """Ages and queues for each episode's metric line; queues of rows not yet at the learner."""
         link = self.link.status()
         return {
             "weights/staleness_s": time.monotonic() - self._adopted_s,
@@ -139,7 +139,7 @@ class Actor:
     def _learner_keeps_up(self) -> bool:
         """Whether the learner has nearly done the updates that the steps so far pay for.
 
-        One that is away is waited for by nobody: rows wait in the store, the robot goes on.
+        Nobody waits for a learner that is not connected: rows wait in the store, the robot goes on.
         """
         link = self.link.status()
         learner = link["learner"]
@@ -150,12 +150,12 @@ class Actor:
 
     def _on_step(self, _step: Step) -> None:
         """Between two steps of practice: adopt newer weights if they are here."""
-        if self.session.purpose == "train":  # an evaluation judges one policy from end to end
+        if self.session.purpose == "train":  # an evaluation judges one policy throughout
             self._adopt()
 
     def _adopt(self) -> None:
         weights = self.link.newest_weights()
-        # "other", not "newer": a learner that went back to a checkpoint counts on from there
+        # "other", not "newer": a learner that went back to a checkpoint goes on counting from there
         if weights is not None and weights.version != self.policy.version:
             self.policy.load(weights)
             self._adopted_s = time.monotonic()
@@ -169,9 +169,9 @@ class Actor:
         self.link.tell(demonstrated=True)
 
     def _await_weights(self) -> None:
-        """Practice needs a first policy: pretrained, where it is to be.
+        """Wait for a first policy, a pretrained one where the run has pretraining.
 
-        A refused handshake surfaces here.
+        If the learner refused the handshake, its error is raised here.
         """
         wanted = 0
         if self.session.progress.demos or self.experiment.train.dataset:
@@ -198,7 +198,7 @@ class Actor:
             self._pause(0.05)
 
     def _reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
-        """Arm, announce, go to the start; practice waits while nobody could learn from it."""
+        """Announce, arm, go to the start; practice waits while the learner refuses the link."""
         if start.purpose == "train":
             self.link.raise_if_refused()
         self.ports.announce(start)
@@ -224,11 +224,11 @@ class Actor:
             self._pause(0.1)
 
     def _wait_and_retry(self, error: RobotRLError) -> bool:
-        """A reset that failed (a process is being restarted, a stop was pressed): try again."""
+        """Try a failed reset again (a process is being restarted, a stop was pressed)."""
         log.warning("reset failed, trying again: %s", error)
         self._pause(1.0)
         return not self.ports.stopping()
 
     def _pause(self, for_s: float) -> None:
-        """Wait on the run's clock: whoever is to bring about what we wait for may need it."""
+        """Wait on the run's clock: those whom we wait for may need it to go on."""
         self.ports.clock.sleep_until_s(self.ports.clock.now_s() + for_s)

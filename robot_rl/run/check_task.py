@@ -1,7 +1,7 @@
 """`robot-rl check NAME --run`: does a simulated task do what a task has to?
 
-Scene, starts, observation and expert are tried one after the other; the first thing that is wrong
-ends the check, because what comes after would only say the same in other words.
+Scene, starts, observation and expert are tried one after the other. The first thing that is wrong
+ends the check, because later errors would only follow from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EPISODES = 3  # that the expert drives
 
 
 class _Still(Policy):
-    """Nobody asks it: the expert drives."""
+    """A policy that is never asked: the expert drives."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -44,7 +44,7 @@ def check_task(experiment: Experiment) -> Iterator[str]:
     """Try the task with its robot; yields a line for each part that is as it should be.
 
     Raises:
-        RobotRLError: the first part that is not, with what was expected, what came, and the fix.
+        RobotRLError: the first part that is wrong, with what was expected, what came, and the fix.
     """
     task: Any = simulated_task(experiment)
     rows: list[Row] = []
@@ -77,7 +77,7 @@ def _simulated_by(task: Any, robot: Any) -> str:
 
 
 def _with_script(experiment: Experiment) -> Experiment:
-    """The same with the scripted operator, at its best."""
+    """The same experiment with the scripted operator at skill 1, without model reward and base."""
     config = dict(experiment.config) | {"operator": {"name": "scripted", "skill": 1.0}}
     config["reward"] = {"name": "predicate"}
     config["base"] = {"name": "none"}

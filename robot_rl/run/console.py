@@ -1,8 +1,8 @@
 """The console as one of a run's supervised processes: `python -m robot_rl.run.console RUN`.
 
 It takes the first free port from 8080 on and leaves its link beside its sockets, where this user
-alone may look, and where `robot-rl demo` and `robot-rl train` find it to print it. It does not
-outlive its supervisor, however that one died: nobody would be left to stop it.
+alone may look, and where `robot-rl demo` and `robot-rl train` find it to print it. It ends with its
+supervisor, however that died: nobody else would be left to stop it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve the page of a run, as the process that `robot-rl up` starts."""
     run_dir = Path((sys.argv[1:] if argv is None else argv)[0])
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    # the server ends by itself at SIGTERM, then sends it on: what is left to do is done on the way
+    # at SIGTERM the server ends by itself and passes the signal on; this exit runs the clean-up
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     priority.prefer("console")  # before its threads start
     end_with_supervisor()

@@ -1,4 +1,4 @@
-"""`robot-rl eval`: what a trained policy is worth on held-out starts, and a video of it.
+"""`robot-rl eval`: how often a trained policy succeeds on held-out starts, and a video of it.
 
 Runs in lockstep whatever runtime trained the policy: the same task, gate and loop, no ROS needed.
 """

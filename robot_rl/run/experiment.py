@@ -103,7 +103,7 @@ class Experiment:
 
     @cached_property
     def robot(self) -> Robot:
-        """Which arm (group `robot`); runs from before it: an FR3."""
+        """The arm (group `robot`); in runs that are older than this group, an FR3."""
         return resolve("robot", self.config.get("robot") or {"name": "fr3"})
 
     @cached_property
@@ -117,7 +117,7 @@ class Experiment:
         """What the gate allows: the robot's limits (section `safety`) in the task's workspace.
 
         Raises:
-            ConfigError: they are another robot's.
+            ConfigError: the limits are another robot's.
         """
         from robot_rl.safety.limits import Limits
 
@@ -148,14 +148,14 @@ class Experiment:
 
     @cached_property
     def reward(self) -> RewardConfig:
-        """Who says what an episode is worth (group `reward`); runs from before it: the task."""
+        """Who says what an episode is worth (group `reward`); in older runs, the task."""
         from robot_rl.reward.config import PredicateRewardConfig
 
         return self._section("reward") if self.config.get("reward") else PredicateRewardConfig()
 
     @cached_property
     def base(self) -> BaseConfig | None:
-        """The pretrained policy to build on (group `base`), or None. Imports torch if there is."""
+        """The pretrained policy to build on (group `base`), which imports torch; or None."""
         name = (self.config.get("base") or {}).get("name", "none")
         return None if name == "none" else self._section("base")
 
@@ -191,10 +191,10 @@ class Experiment:
 
     @cached_property
     def algorithm(self) -> AlgorithmConfig:
-        """The same, ready to make learner and actor: with the base, if it runs that itself.
+        """`algo` ready to make learner and actor: with value bounds, and a base that it runs.
 
         Raises:
-            ConfigError: it needs a base, and there is none that it can run.
+            ConfigError: the algorithm needs a base, and there is none that it can run.
         """
         from robot_rl.learn.algos.base import BoundsValue, RunsBase
 
@@ -248,8 +248,8 @@ class Experiment:
         """Section `name` of `GROUPS`, built.
 
         Raises:
-            ConfigError: unknown key, wrong type or value in it.
-            SetupError: it needs an extra that is not installed.
+            ConfigError: an unknown key, or a wrong type or value in it.
+            SetupError: the section needs an extra that is not installed.
         """
         try:
             return getattr(self, "limits" if name == "safety" else name)
@@ -264,7 +264,7 @@ class Experiment:
     def check(self) -> None:
         """Build every section, so that a typo ends here and not after an hour of training.
 
-        And the policy's network: whether head, base and observation fit shows there.
+        The policy's network is made, too: this shows whether head, base and observation fit.
 
         Raises:
             ConfigError, SpecError, CheckpointError: what does not fit, or is not there.
@@ -276,7 +276,7 @@ class Experiment:
         self.algorithm.make_actor(self.spec)
 
     def resolved(self) -> dict[str, Any]:
-        """Every value that is in force, defaults included: plain nested dict, YAML-able."""
+        """Every value that is in force, defaults included: a plain nested dict, fit for YAML."""
         top = {"name": self.name, "seed": self.seed, "runtime": self.runtime}
         return top | {name: self.plain_section(name) for name in GROUPS}
 

@@ -18,7 +18,7 @@ PAUSE_S = 0.6  # the last picture of an episode stays, so that the eye sees how 
 
 
 class Film:
-    """What `film` gives: one episode after the other."""
+    """What `film` yields, to show one episode after the other."""
 
     def __init__(self, camera: Any, rate_hz: float) -> None:
         self._camera, self._rate_hz = camera, rate_hz
@@ -26,12 +26,12 @@ class Film:
         self._writer: VideoWriter | None = None
 
     def show(self) -> None:
-        """One control tick of the scene as it is now."""
+        """Add the scene as it is now, for one control tick."""
         self._picture = self._camera.render_video_frame()
         self._add(1)
 
     def pause(self) -> None:
-        """The episode is over: the last picture stays for a while."""
+        """End an episode: its last picture stays for a while."""
         if self._picture is not None:
             self._add(round(PAUSE_S * self._rate_hz))
 

@@ -1,7 +1,7 @@
 """`robot-rl train runtime=ros`: the ROS 2 graph and the learner under one supervisor.
 
-This process only starts, watches and stops. Everything that matters happens in the others, and what
-they have done is read from the run folder; killing any of them, this one included, loses nothing.
+This process only starts, watches and stops the others. Everything that matters happens in them, and
+their results are read from the run folder. Killing any process, this one included, loses nothing.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
-FRAMES_PER_TICK = 2  # of a simulated camera nobody set: a picture is half a control period old
+FRAMES_PER_TICK = 2  # of simulated cameras by default: pictures are half a control period old
 
 
 def learner_spec(run_dir: Path, *, released: bool = False) -> NodeSpec:
     """The learner as one more supervised process; it speaks the link, not ROS.
 
-    On a shared machine it gives way to the nodes that have deadlines, but for released time: there
-    everybody waits for it.
+    On a shared machine it gives way to the nodes that have deadlines, except in released time, in
+    which everybody waits for the learner.
     """
     return NodeSpec(
         module="robot_rl.run.learner",
@@ -62,7 +62,7 @@ def console_spec(run_dir: Path) -> NodeSpec:
         name="console",
         arguments=(str(run_dir),),
         critical=False,
-        stop_s=2.0,  # pages are told that it goes
+        stop_s=2.0,  # open pages are told that it ends
     )
 
 
@@ -74,7 +74,7 @@ def with_console(experiment: Experiment) -> bool:
 def graph_of(experiment: Experiment, **given: Any) -> Graph:
     """The nodes of an experiment, without learner and console.
 
-    given: what counts more than its `ros` section.
+    given: values that override its `ros` section.
     """
     run_dir = str(experiment.run_dir.resolve())
     config = dataclasses.replace(experiment.ros, **given)
@@ -132,7 +132,7 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
 
 
 def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
-    """The same without a learner, until the demonstrations are there.
+    """Run the system without a learner, until the demonstrations are recorded.
 
     Raises:
         SetupError, RobotRLError: see `train_ros`.
@@ -183,7 +183,7 @@ def on_a_desktop(env: Mapping[str, str]) -> bool:
 
 
 def _explain(death: Exit, run_dir: Path) -> None:
-    """Say what a death means; raise when the run cannot go on."""
+    """Raise if the run cannot go on after a death."""
     if not death.fatal:
         return
     raise RobotRLError(

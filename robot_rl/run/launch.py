@@ -1,7 +1,7 @@
 """From a run's graph to launch_ros actions. Imported by the launch files only (needs `launch_ros`).
 
-A launch file starts the nodes that the run's own `ros` section asks for; what is given as a launch
-argument counts more.
+A launch file starts the nodes that the run's own `ros` section asks for; launch arguments override
+this section.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def of_run(ros: str, **arguments: str) -> LaunchDescription:
 
     Args:
         ros: kind of graph, `sim` or `real`.
-        arguments: key of the run's `ros` section -> what a person reads about it.
+        arguments: key of the run's `ros` section -> its description for people.
     """
 
     def nodes(context: Any) -> list[Any]:

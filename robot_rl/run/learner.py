@@ -1,8 +1,8 @@
-"""The learner process: the link in front, the store behind, updates as the budget allows.
+"""The learner process: it serves the link, keeps a store, and does what updates the budget allows.
 
-It shares nothing with the actor but the link. Killed at any moment it continues from its own store
+It shares nothing with the actor but the link. Killed at any moment, it continues from its own store
 and newest checkpoint; meanwhile the robot goes on with the weights it has. Under
-`torchrun -m robot_rl.run.learner RUN` several of them are one learner (`learn.ranks`).
+`torchrun -m robot_rl.run.learner RUN` several processes are one learner (`learn.ranks`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 TURN_S = 0.1  # of learning: rows, weights and a stop signal never wait much longer
 IDLE_MS = 20
-DEMONSTRATED = "demonstrated"  # the actor's word: demonstrations and data are all here
+DEMONSTRATED = "demonstrated"  # what the actor says when all demonstrations and data are here
 SAVE_EVERY_S = 60.0  # a kill costs at most this much learning; the data is in the store anyway
 EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
 
@@ -40,7 +40,7 @@ def run(run_dir: Path) -> None:
     """Serve and learn until SIGTERM or SIGINT; saves a checkpoint on the way out.
 
     Raises:
-        RobotRLError: port in use, wrong keys, foreign store or checkpoints.
+        RobotRLError: port in use, wrong keys, store or checkpoints of another run.
     """
     stop: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -78,7 +78,7 @@ def run(run_dir: Path) -> None:
 
 
 def _demonstrated(store: Store, train: TrainConfig) -> bool:
-    """Whether the store holds all that is to be pretrained on; else the actor will say so."""
+    """Whether the store holds all data for pretraining; if not, the actor says so when it does."""
     shown = [e for e in store.episode_summaries() if e.purpose == "demo" and e.success]
     return not train.dataset and len(shown) >= train.demos
 
@@ -92,7 +92,7 @@ def turn(learner: Learner, server: LinkServer | None) -> int:
         server.poll(0 if learner.updates_due() else IDLE_MS)
         learner.ingest()
         learner.may_pretrain |= any(server.told(DEMONSTRATED))
-    due = learner.updates_due()  # not before: a row may take the only data away
+    due = learner.updates_due()  # after ingesting: a row may take the only data away
     due = ranks.agree(min(due, max(1, int(learner.updates_per_s * TURN_S))))
     if server is None:
         learner.ingest()  # after the first rank: it has committed what it counted

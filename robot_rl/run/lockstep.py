@@ -38,7 +38,7 @@ LEASE = "lockstep"
 
 @dataclass(slots=True)
 class Rig:
-    """A lockstep rig: the loop and what it stands on."""
+    """A lockstep rig: the loop, with simulator and gate."""
 
     loop: ControlLoop
     robot: SimulatedRobot

@@ -1,7 +1,7 @@
 """The nodes of the graph as processes: `python -m robot_rl.run.nodes gate --ros-args ...`.
 
-Each reads its run's experiment and hands its node the sections that the node needs, no more. What a
-process does not run it does not import: the gate's never loads torch, nor MuJoCo.
+Each reads its run's experiment and hands its node the sections that the node needs, no more. A
+process imports only what it runs: the gate's loads neither torch nor MuJoCo.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def sim(args: Sequence[str] | None = None) -> int:
 
 
 def gate(args: Sequence[str] | None = None) -> int:
-    """The only publisher of robot commands."""
+    """Run the gate, the only publisher of robot commands."""
     return run_node("gate", _gate, args)
 
 
@@ -37,12 +37,12 @@ def operator(args: Sequence[str] | None = None) -> int:
 
 
 def view(args: Sequence[str] | None = None) -> int:
-    """What the operator's page looks at."""
+    """Run the process that the operator's page looks at."""
     return run_node("view", _view, args)
 
 
 def actor(args: Sequence[str] | None = None) -> int:
-    """The control loop of one robot."""
+    """Run the control loop of one robot."""
     return run_node("actor", _actor, args)
 
 

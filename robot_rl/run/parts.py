@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def policy_of(experiment: Experiment, *, real_time: bool = False) -> PolicyRuntime:
-    """What drives, with the base policy that it builds on. Imports torch.
+    """The policy that drives, with the base policy that it builds on. Imports torch.
 
     real_time: a slow base is asked beside the loop; on a simulated clock it is waited for.
 
@@ -47,7 +47,7 @@ def learner_of(
     """The learner of a run, on its store; trouble: of `reward.beside`. Imports torch.
 
     Raises:
-        RobotRLError: see `Experiment.check`; or the store or a checkpoint is a stranger's.
+        RobotRLError: see `Experiment.check`; or the store or a checkpoint is another run's.
     """
     from robot_rl.learn.learner import Learner
 
@@ -102,7 +102,7 @@ def simulated_task(experiment: Experiment) -> Task:
     """The run's task, one with a simulated arm.
 
     Raises:
-        ConfigError: it has none.
+        ConfigError: the task has none.
     """
     task = experiment.task
     if isinstance(task, SimTask | BringsSimulator):
@@ -124,8 +124,8 @@ def critic_of(run: Path) -> Any:
     """The learned algorithm of a run, with its critics.
 
     Raises:
-        CheckpointError: there is no usable checkpoint.
-        ConfigError: it has no critics of single steps.
+        CheckpointError: there are checkpoints, and none is usable.
+        ConfigError: the run has no critics of single steps, or no checkpoint at all.
     """
     from robot_rl.learn.algos.agent import Agent
     from robot_rl.learn.checkpoint import CheckpointFolder
@@ -153,7 +153,7 @@ def critic_of(run: Path) -> Any:
 
 
 class Discard:
-    """`Metrics` that nobody keeps."""
+    """`Metrics` that keeps nothing."""
 
     def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
         """Drop the line."""

@@ -1,12 +1,11 @@
 """`robot-rl replay`: recorded episodes once more, through the gate, in the simulator.
 
 The start is drawn again from the seeds of run and episode; then every *executed* action is sent in
-its control tick, as `ControlLoop` sent it: as a delta on the pose measured now. An episode
-recorded in lockstep comes out the same to the last bit; from the first clipped command on nearly so
-(what the gate makes of one may lie a little outside of what an action can say, and is stored as the
-nearest action). Over ROS 2 a command reached the arm a little later and the arm had driven to its
-start, and a real arm is not the simulated one: how far replay and recording come apart is then the
-answer.
+its control tick, as `ControlLoop` sent it: as a delta on the pose measured now. An episode recorded
+in lockstep comes out the same to the last bit, but after a clipped command only nearly so: what the
+gate sends then may lie a little outside the range of an action, and is stored as the nearest
+action. Over ROS 2 a command reached the arm a little later and the arm had driven to its start, and
+a real arm is not the simulated one: then the replay tells how far the two come apart.
 
 The store is only read.
 """
@@ -50,8 +49,8 @@ LENGTH = re.compile(r"([\d.]+) (mm|m)(?![\w/])")  # unit of a state entry: "50 m
 class Ruler:
     """How far two state vectors are apart.
 
-    entry: the position that is compared, its distance is in mm; "" = all entries, the largest
-    difference, in units of the observation. scale: of one unit of `part`.
+    entry: the position that is compared, by its distance in mm; "" = all entries, by the largest
+    difference in units of the observation. scale: what one unit of `part` counts.
     """
 
     entry: str
@@ -111,7 +110,7 @@ class Replayed:
 
     @property
     def as_recorded(self) -> bool:
-        """Whether it ended as it did then (nobody said how: nothing contradicts)."""
+        """Whether it ended as recorded; also True where nobody said how it ended then."""
         return self.before in (None, self.success)
 
     def as_dict(self) -> dict[str, Any]:
@@ -135,7 +134,7 @@ def replay(
         run_dir: of the run.
         numbers: of the episodes; empty = the newest that has ended.
         every: all that have ended, instead.
-        actor: of which robot, where a store holds several; "" = any.
+        actor: whose episodes, where a store holds those of several robots; "" = any.
         video: an mp4 (H.264) to write, all episodes one after the other.
         progress: called with (steps done, steps in all).
 
@@ -176,12 +175,12 @@ def choose(
 ) -> list[EpisodeRecord]:
     """Episodes that can be played: those with these numbers, all, or the newest one.
 
-    Data of other runs (`train.dataset`) is not looked at: it began with another run's seed. run:
+    Data of other runs (`train.dataset`) is left out: its starts come from another run's seed. run:
     name of the run folder; a folder that was renamed since holds episodes of the old name only.
 
     Raises:
         ConfigError: no such episode, or several robots have one with this number.
-        StoreError: it has not ended, or none has.
+        StoreError: the episode has not ended, or no episode has.
     """
     recorded = [r for r in store.episode_summaries() if r.purpose != "data"]
     recorded = [r for r in recorded if r.id.run == run] or recorded
@@ -241,7 +240,7 @@ def play(
     ruler = ruler_of(task.spec)
 
     def off(frame: Frame) -> float:
-        # the pictures are not compared: the recorded ones do, and nothing has to be drawn
+        # pictures are not compared: the recorded ones are passed on, and nothing has to be drawn
         pictures = {name: frame.observation[IMAGE + name] for name in task.spec.cameras}
         now = task.observe(robot.read(), pictures)
         return ruler.apart(now["state"], frame.observation["state"])
@@ -299,7 +298,7 @@ class _Nobody(Policy):
 
 
 def _count(outcomes: Iterable[Outcome]) -> dict[str, int]:
-    """Steps per verdict, those without any as well."""
+    """Steps per verdict, including verdicts that did not occur."""
     found = Counter(outcomes)
     return {outcome.value: found[outcome] for outcome in Outcome}
 

@@ -27,11 +27,12 @@ def serve_run(
 ) -> None:
     """Serve until `stop`: the chunk policy of a run of ours, or what `base=...` names.
 
-    With overrides `run` is a folder for the keys, and they say for which task the policy is.
+    With overrides, `run` is a folder for the keys, and the overrides say which task the policy is
+    for.
 
     Raises:
-        ConfigError: not such a run, a base that cannot be served, or a wildcard host.
-        CheckpointError: it has no usable policy.
+        ConfigError: a run without such a policy, a base that cannot be served, or a wildcard host.
+        CheckpointError: the run has no usable policy.
         LinkError: a network address without keys of its own, or the port is taken.
     """
     try:

@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One line of the table: what it is called, and how it differs from the experiment.
+    """One line of the table: its name, and how it differs from the experiment.
 
     overrides: what makes it this variant; nothing overrules them. In them, {dataset} is the folder
     that the study was given, {before} the folder of the run of variant `before` with the same seed,
-    which has to end first. defaults: what suits it; the study's own overrides may say otherwise.
+    which has to end first. defaults: values that suit it; the study's overrides may change them.
     """
 
     name: str
@@ -57,7 +57,7 @@ OFFLINE = (
 )
 DATA = ("train.dataset={dataset}", "train.demos=0", "operator.intervene=false")
 LONG = ("learner.pretrain_updates=20000",)
-ONLINE = (  # on with plain SAC, without the data and without a person
+ONLINE = (  # goes on with plain SAC, without the data and without a person
     "algo=sac",
     "learner.init_from={before}",
     "train.demos=0",
@@ -132,8 +132,8 @@ VARIANTS = {
         ("algo=bc_flow", *DATA, "algo.own_successes=true", "learner.init_from={dataset}"),
     ),
 }
-"""Those on a base take the run that made it as --dataset. RLIF and HG-DAgger differ most when the
-person is poor: give `operator.skill` with them."""
+"""Variants on a base take the run that made the base as --dataset. RLIF and HG-DAgger differ most
+when the person is poor: give `operator.skill` with them."""
 
 ABLATION = ("full", "no_interventions", "no_demos", "neither", "bc")
 """HIL-SERL's own (arXiv 2410.21845, table 1): demonstrations, interventions, cloning."""
@@ -142,7 +142,7 @@ ABLATION = ("full", "no_interventions", "no_demos", "neither", "bc")
 def command(
     name: str, task: str, seed: int, *, folder: Path, extra: Sequence[str], dataset: str = ""
 ) -> list[str]:
-    """The command line of one run; printing it reproduces the row."""
+    """The command line of one run; who prints it can reproduce the row."""
     variant, run_dir = VARIANTS[name], run_folder(folder, name, seed)
     before = run_folder(folder, variant.before, seed)
     own = [word.format(dataset=dataset, before=before) for word in variant.overrides]

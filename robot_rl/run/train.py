@@ -1,4 +1,4 @@
-"""`robot-rl train`: one experiment, either runtime, ending in eval.json and report.html."""
+"""`robot-rl train`: one experiment, in either runtime; ends with eval.json and report.html."""
 
 from __future__ import annotations
 

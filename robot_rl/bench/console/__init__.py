@@ -1,9 +1,9 @@
-"""`robot-rl bench console`: the operator's page and what stands behind it, beside the targets.
+"""`robot-rl bench console`: the operator's page and what it depends on, compared with targets.
 
     bench(5.0, only="video")["video/lag_ms_p95"]
 
-Each part lives in a module of its own, whose head says what of it is real and what is not. They run
-one after the other; whatever else the machine does shows in the figures.
+The docstring of each module says what in its parts is real and what is made up. The parts run one
+after the other; whatever else the machine does shows in the figures.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ TARGETS: Mapping[str, float] = {
     "review/open_ms_max": 1000.0,
     "review/step_ms_p95": 100.0,
 }
-"""figure -> the most it may be. The control's round trip has its target at the server: a page that
-draws three cameras without a GPU, on the cores of the robot side, waits for itself."""
+"""Figure -> its highest allowed value. The round trip of control messages has its target at the
+server: a page that draws three cameras without a GPU, on the robot side's cores, delays itself."""
 
 PARTS = ("key", "hand", "kill", "server", "video", "memory", "review")
 
@@ -58,7 +58,7 @@ def bench(
     Raises:
         ConfigError: an unknown part, or nothing to measure.
         SetupError: no browser, no ROS 2, or a package is missing.
-        RobotRLError: a process dies, or nothing gets on.
+        RobotRLError: a process dies, or the benchmark does not get on.
     """
     chosen = [word for word in only.split(",") if word] or list(PARTS)
     sizes = {"seconds": seconds, "presses": presses, "trials": trials, "hours": hours}

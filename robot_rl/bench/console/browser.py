@@ -1,8 +1,9 @@
-"""What the console's benchmarks stand on: its server as a process, a real browser, one clock.
+"""What the console's benchmarks share: the console's server as a process, a real browser, a clock.
 
-The server is the process that a run starts (`console.process`), the browser a headless Chromium as
-the distribution ships it. Times in the page and times in Python are compared on one clock: both
-count CLOCK_MONOTONIC of this machine, and `clock_of` proves within what bounds they agree.
+The server is the process that a run starts (`robot_rl.run.console`), the browser a headless
+Chromium as the distribution ships it. Times in the page and times in Python are compared on one
+clock: both count CLOCK_MONOTONIC of this machine, and `clock_of` proves within what bounds they
+agree.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ WATCH = """
 
 @contextmanager
 def run_folder() -> Iterator[Path]:
-    """A run with three cameras that nobody runs, in a folder that goes away."""
+    """Yield the temporary folder of a run with three cameras, which is not started."""
     with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as name:
         yield Experiment.compose([EXPERIMENT, f"run_dir={name}/run"]).save()
 
@@ -154,8 +155,8 @@ def take_seat(page: Any) -> None:
 def clock_of(page: Any) -> PageClock:
     """How page time maps to `time.monotonic`.
 
-    Chromium says when it began to count on the machine's monotonic clock. That is believed as far
-    as it lies between what `PINGS` questions for the time allow.
+    Chromium says when it began to count, on the machine's monotonic clock. This time is clipped to
+    the bounds that `PINGS` questions for the time allow.
     """
     low_s, high_s = -math.inf, math.inf
     for _ in range(PINGS):
@@ -179,7 +180,7 @@ def until(
     """Wait until `what()` is true and return it.
 
     Raises:
-        RobotRLError: it stays false; `instead()` says what is the case.
+        RobotRLError: it stays false; `instead()` says what is the case instead.
     """
     deadline_s = time.monotonic() + timeout_s
     while not (value := what()):
@@ -203,7 +204,8 @@ def quantiles(name: str, values: Sequence[float], *percents: int) -> dict[str, f
 class Server:
     """The console's server of a run as a process of its own, with the link it left.
 
-    One at a time may be starting; `link` waits until it serves. Use as a context manager.
+    Only one server may be starting at a time; `link` waits until it serves. Use as a context
+    manager.
     """
 
     def __init__(self, run_dir: Path) -> None:

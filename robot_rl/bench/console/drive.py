@@ -2,11 +2,11 @@
 
     key(500)["key/to_gate_ms_p50"]
 
-The graph is real and runs beside on the same machine (`graph`). `key` presses keys in a real
-browser. `hand` says the same to the control socket itself: the difference is the browser, which
-draws on the same cores. `kill` does so, too, 50 times a second as the page does, because a browser
-for each trial would take seconds; what is killed is the real server, with kill -9, and another one
-stands ready for the next trial.
+The graph is real and runs on the same machine (`graph`). `key` presses keys in a real browser.
+`hand` sends the same messages to the control socket itself: the difference is the browser, which
+draws on the same cores. `kill` uses the socket, too, 50 times a second as the page does, because a
+browser for each trial would take seconds; what is killed is the real server, with kill -9, and
+another one stands ready for the next trial.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def key(presses: int) -> dict[str, float]:
 
     Raises:
         SetupError: no browser, no ROS 2, or a package is missing.
-        RobotRLError: a process dies, or nothing gets on.
+        RobotRLError: a process dies, or the benchmark does not get on.
     """
     dice = random.Random(0)
     with browser() as running, graph() as world, Server(world.run_dir) as server:
@@ -92,10 +92,10 @@ def key(presses: int) -> dict[str, float]:
 
 
 def hand(presses: int) -> dict[str, float]:
-    """The same presses over the control socket, nobody draws the page: what the robot side takes.
+    """The same presses over the control socket, without a browser: what the robot side takes.
 
-    hand/to_gate_ms: from the message that says so until the gate has taken it into account;
-    hand/to_operator_ms until the operator's node has sent it.
+    hand/to_gate_ms: from the message of a press until the gate has taken it into account;
+    hand/to_operator_ms: until the operator's node has sent it.
 
     Raises:
         SetupError, RobotRLError: see `key`.
@@ -118,7 +118,7 @@ def hand(presses: int) -> dict[str, float]:
 
 
 def _counted(what: str, count: int) -> Iterator[int]:
-    """0 .. count - 1, and how far it is, ten times on the way."""
+    """Yield 0 .. count - 1, and log ten times on the way how far it is."""
     for i in range(count):
         if i and i % max(count // 10, 1) == 0:
             log.info("%s: %d of %d", what, i, count)
@@ -126,7 +126,7 @@ def _counted(what: str, count: int) -> Iterator[int]:
 
 
 def _until_policy_again(world: Graph, driver: ScriptedPage) -> None:
-    """Wait until the policy drives; let it go on as a person does."""
+    """Wait until the policy drives; let the robot go on as a person does."""
     look_s = time.monotonic() + AGAIN_S
 
     def drives() -> bool:
@@ -179,7 +179,7 @@ def _policy_drives(world: Graph) -> bool:
 
 
 def _until_policy(page: Any, world: Graph) -> None:
-    """Wait until the policy drives; look and let it go on as a person at the page does."""
+    """Wait until the policy drives; look and let the robot go on as a person at the page does."""
 
     def drives() -> bool:
         word, waits = page.evaluate("[robotRL.word, robotRL.robot.gate?.waits]")
@@ -201,11 +201,11 @@ def _until_policy(page: Any, world: Graph) -> None:
 class ScriptedPage:
     """A driver at a console, without a browser.
 
-    held: the words that are said now; presses_s: when "drive" was first said, each time; trips_ms:
-    how long each message and its answer took.
+    held: the words that are sent now; presses_s: for each press, when "drive" was first sent;
+    trips_ms: how long each message and its answer took.
 
     Raises:
-        RobotRLError: the console does not let it in.
+        RobotRLError: the console does not let the driver in.
     """
 
     def __init__(self, server: Server) -> None:
@@ -265,7 +265,7 @@ class ScriptedPage:
         return got
 
     def _speak(self) -> None:
-        """A message and its answer, 50 times a second, until the line breaks."""
+        """Send a message and take its answer, 50 times a second, until the connection breaks."""
         from websockets.exceptions import ConnectionClosed
 
         next_s, before = time.monotonic(), False
@@ -349,8 +349,8 @@ def held_at_s(moments: Sequence[Moment], after_s: float) -> float | None:
 
 
 def _until_hand(world: Graph, hand: ScriptedPage) -> None:
-    """Rest, look, let it go on, press the drive key: until the gate lets the person drive."""
-    rest_s = 0.0  # until then everything is at rest
+    """Rest, let the robot go on, press the drive key, until the gate lets the person drive."""
+    rest_s = 0.0  # the rest ends here
 
     def drives() -> bool:
         nonlocal rest_s

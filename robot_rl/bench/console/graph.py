@@ -73,7 +73,7 @@ class Graph:
         self._moments: list[Moment] = []
 
     def moments(self) -> list[Moment]:
-        """Everything so far. Raises `RobotRLError` when a process has died."""
+        """All moments so far. Raises `RobotRLError` when a process has died."""
         from robot_rl.run.graph import last_words
 
         self._moments += [Moment(**line) for line in self._tail.lines()]
@@ -98,7 +98,7 @@ class Graph:
 
 @contextmanager
 def graph() -> Iterator[Graph]:
-    """The graph of a run in a folder that goes away, without its console.
+    """Run the graph of a run in a temporary folder, without its console.
 
     Raises:
         SetupError: rclpy is missing.
@@ -151,7 +151,7 @@ def main(args: Sequence[str] | None = None) -> int:
             return taken
 
     class Timed(gate_node.GateNode):
-        """The gate, and a file."""
+        """The gate, which also writes its moments to a file."""
 
         _joy: Stamped
 

@@ -95,7 +95,7 @@ def video(seconds: float) -> dict[str, float]:
     """Three cameras and the driver's keys for about `seconds`.
 
     Figures, over all pictures: lag_ms (capture to drawn on the canvas, one clock), page_lag_ms (the
-    same as the page reckons it for the badge on each camera, without the way from the server),
+    same as the page computes it for the badge on each camera, without the way from the server),
     frames per second of each camera. Over all control messages: round_trip_ms (page to server and
     back). Over presses of the drive key: key_to_robot_ms (key to the operator's node's socket).
 
@@ -131,7 +131,7 @@ def video(seconds: float) -> dict[str, float]:
 
 
 def server(seconds: float) -> dict[str, float]:
-    """The same cameras and messages between programs: what the server takes, and no browser.
+    """The same cameras and messages without a browser: what the server alone takes.
 
     Figures: frames per second of each camera, as they arrive at a client that draws nothing;
     round_trip_ms of the control messages beside them.
@@ -209,7 +209,7 @@ def first_after_ms(asked_s: list[float], answered_s: list[float]) -> list[float]
 
 @contextmanager
 def _robot_side(run_dir: Path) -> Iterator[tuple[dict[str, float], Connection]]:
-    """Camera -> monotonic time of its picture 0, and where times of presses come in."""
+    """Run the robot side; yields camera -> monotonic time of picture 0, and times of presses."""
     began_s = time.monotonic()
     names = ("front", "wrist", "video")  # free-running cameras: a third of a period apart
     cameras = {name: began_s + i / PICTURE_HZ / len(names) for i, name in enumerate(names)}
@@ -243,7 +243,7 @@ def pictures() -> list[NDArray[np.uint8]]:
 
 
 def _view(run_dir: str, cameras: Mapping[str, float]) -> None:
-    """Answers as the view node does, until it is ended."""
+    """Answers as the view node does, until the process is ended."""
     ring = pictures()
     server = PanelServer(socket_address(Path(run_dir), "view"))
 
@@ -309,7 +309,7 @@ def memory(hours: float) -> dict[str, float]:
 def _kept(page: Any, session: Any) -> dict[str, float]:
     """Bytes (JavaScript, DOM objects and buffers) and nodes after collection."""
     page.wait_for_timeout(1500)  # tones end, timers fire
-    page.evaluate("bench.forget()")  # what is ours does not count
+    page.evaluate("bench.forget()")  # the benchmark's own data does not count
     session.send("HeapProfiler.enable")
     for _ in range(3):  # what a first collection frees may hold on to more
         session.send("HeapProfiler.collectGarbage")

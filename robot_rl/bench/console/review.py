@@ -46,7 +46,7 @@ def review(episodes: int) -> dict[str, float]:
     """The review page of a run with that many episodes of 30 steps and two 64x64 cameras.
 
     open_ms: navigation to the list on screen, first and worst of some; step_ms: arrow key until all
-    pictures of the next step stand; episode_ms: the same for the first pictures of the next
+    pictures of the next step are shown; episode_ms: the same for the first pictures of the next
     episode, which the server reads from the store.
 
     Raises:

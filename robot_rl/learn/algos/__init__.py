@@ -1,7 +1,7 @@
 """Learning algorithms, one readable file each. Importing this registers their configs.
 
-`actor_critic` is what most of them stand on (`agent`: of what it consists), `chunked` what decides
-several actions at once, `on_flow` what runs a base policy itself.
+Most of them build on `actor_critic` (whose parts are in `agent`), those that decide several actions
+at once on `chunked`, and those that run a base policy themselves on `on_flow`.
 """
 
 from robot_rl.learn.algos import older  # noqa: F401 - reads the sections of older runs

@@ -1,4 +1,4 @@
-"""Soft actor-critic with an ensemble of critics: what every actor-critic here stands on.
+"""Soft actor-critic with an ensemble of critics: the basis of every actor-critic here.
 
 Papers: SAC (arXiv 1801.01290, 1812.05905), RLPD (arXiv 2302.02948). A transition is
 (s, a, r, s', m) with m = 1 - terminated. There are critics Q_i with slow copies Q'_i, a policy pi
@@ -12,22 +12,22 @@ and a temperature alpha; a~ and a' are drawn from the policy, a~ with the repara
     actor_loss        L = mean_B [ alpha log pi(a~|s) - mean_i Q_i(s, a~) ]
     temperature_loss  L = alpha mean_B( -log pi(a~|s) - H ),  alpha = softplus(x), H per dimension
     slow copies       Q' <- tau Q + (1 - tau) Q' after every critic step, encoder included; with
-                      `policy_tau` < 1 a slow copy of the policy drives, after every actor step
+                      `policy_tau` < 1 a slow copy of the policy drives, moved in every actor step
 
 One `update` is `critic_actor_ratio` critic steps on fresh batches, then one actor and temperature
 step on the last of them; `demo_fraction` of every batch was driven by people (RLPD). All random
 numbers are drawn on the CPU, so that a seed means the same on every device.
 
 With cameras the critics' loss alone trains the encoder (`nets.encoder`); policy and temperature see
-its features as given. s' is seen by Q' through the slow encoder, and a' comes from the encoder as
-it was one update ago. Each image is shifted anew per draw (DrQ with K = M = 1).
+its features without gradient. Q' sees s' through the slow encoder; a' is drawn from features of the
+encoder as it was one update ago. Each image is shifted anew per draw (DrQ with K = M = 1).
 
 Deviations: the target has no entropy bonus, as in HIL-SERL, since it drowns a sparse reward; states
-are standardised with the moments of the first data, frozen then; Q starts near 0, not at random
-values that the actor would chase (the point task takes a third of the steps); time limits bootstrap
-(m = 1); an averaged policy may drive (Polyak and Juditsky 1992), because the newest one is better
-or worse from update to update, most visibly where contact punishes haste; a step with a non-finite
-gradient is skipped; products may be bfloat16 (`precision`).
+are standardised with the moments of the first data, which stay frozen; Q starts near 0, not at
+random values that the actor would chase (so the point task takes a third of the steps); time limits
+bootstrap (m = 1); an averaged policy may drive (Polyak and Juditsky 1992), because the newest
+policy varies from update to update, most visibly where contact punishes haste; a step with a
+non-finite gradient is skipped; products may be bfloat16 (`precision`).
 
 Metrics: critic/loss, critic/q_mean, critic/target_mean, actor/loss, actor/entropy,
 temperature/value, optimizer/skipped, optimizer/bad_in_a_row.
@@ -45,12 +45,12 @@ from robot_rl.learn.transitions import Moment, Transitions
 
 
 class ActorCritic(Agent):
-    """How it learns. `init` makes one; `update` is all that a learner calls."""
+    """An agent with SAC's losses. `init` makes one; `update` does all of its learning."""
 
     losses = ("critic_loss", "actor_loss", "next_action", "see")
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
-        """`critic_actor_ratio` critic steps and one actor step; returns scalar metrics."""
+        """Do `critic_actor_ratio` critic steps and one actor step; return scalar metrics."""
         share = self.config.demo_fraction
         self._standardize(sample, share)
         drawn = self.transitions(sample(self.batch_size * self.steps_per_update, share))
@@ -69,7 +69,7 @@ class ActorCritic(Agent):
         }
 
     def critic_step(self, batch: Transitions) -> dict[str, Tensor]:
-        """One step of the critics, and of what they see through."""
+        """Do one gradient step of all that the critics' loss trains; return metrics."""
         loss, metrics = self.critic_loss(batch)
         self.critic_optimizer.step(loss)
         for name, tensor in self.critics.items():
@@ -77,7 +77,7 @@ class ActorCritic(Agent):
         return metrics
 
     def actor_step(self, batch: Transitions) -> dict[str, Tensor]:
-        """One step of policy and temperature."""
+        """Do one gradient step of policy and temperature; return metrics."""
         loss, log_prob, metrics = self.actor_loss(batch)
         temperature_loss, temperature_metrics = self.temperature_loss(log_prob)
         self.actor_optimizer.step(loss + temperature_loss)  # they share no parameter
@@ -86,7 +86,7 @@ class ActorCritic(Agent):
         return metrics | temperature_metrics
 
     def target(self, batch: Transitions) -> Tensor:
-        """y [B]: what critics should think of (s, a), by the lowest of a random subset in s'."""
+        """Return y [B], the critics' target for (s, a), by the lowest of a random subset in s'."""
         config, slow = self.config, self.slow["critic"]
         if config.target_subset < config.critics:
             order = torch.randperm(config.critics, generator=self.generator)
@@ -95,7 +95,7 @@ class ActorCritic(Agent):
         return self.possible(batch, batch.reward + batch.discount * batch.mask * value)
 
     def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
-        """How far every critic is from y on what was carried out; and metrics."""
+        """Return the loss of all critics against y on the executed actions, and metrics."""
         with torch.no_grad():
             target = self.target(batch)
         output = self._critics(batch.now, batch.action[:, : self.net.pose_size], self.critic)
@@ -104,7 +104,7 @@ class ActorCritic(Agent):
         return loss, named | {"critic/target_mean": target.mean()}
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """(loss, log_prob [B], metrics). The critics judge, and take no gradient."""
+        """Return (loss, log_prob [B], metrics); the critics' parameters take no gradient."""
         decision, log_prob = self.draw(batch.now.features)
         action = self.net.compose(decision, batch.now.base, self.actor)
         q = self.q(batch.now, action, self.critic.detach()).mean(0)
@@ -112,23 +112,23 @@ class ActorCritic(Agent):
         return loss, log_prob, {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
 
     def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Raises alpha while the entropy is below its target, lowers it above."""
+        """Return a loss that raises alpha below the target entropy and lowers it above; metrics."""
         alpha = softplus(self.temperature)
         target = self.config.target_entropy_per_dim * self.net.decision_size
         loss = alpha * (-log_prob.detach() - target).mean()
         return loss, {"temperature/value": alpha}
 
     def next_action(self, moment: Moment) -> Tensor:
-        """a' [B, pose] in s' for the target."""
+        """Return a' [B, pose] in s' for the target."""
         decision, _ = self.draw(moment.features)
         return self.net.compose(decision, moment.base, self.actor)
 
     def soft(self, value: Tensor, log_prob: Tensor) -> Tensor:
-        """SAC's actor loss: value [B] and entropy of what was drawn, the larger the better."""
+        """Return SAC's actor loss, from values [B] and log probabilities [B] of drawn actions."""
         return (softplus(self.temperature.detach()) * log_prob - value).mean()
 
     def possible(self, batch: Transitions, value: Tensor) -> Tensor:
-        """Values [B] in the states of a batch, clipped to what they can be there."""
+        """Return values [B] in the states of a batch, clipped to what is possible there."""
         if self.config.value_range is None:
             return value
         (low, high), (above, below) = self.config.value_range, batch.room.unbind(-1)

@@ -39,11 +39,11 @@ class ActorCriticConfig:
 
     hidden: tuple[int, ...] = (256, 256)
     critics: int = 2  # RLPD and SERL: 10
-    target_subset: int = 2  # critics that vote on each target
+    target_subset: int = 2  # critics that are drawn for each target; the lowest counts
     gamma: float = 0.97  # horizon of 33 steps; 0.98-0.985 above 120 steps
-    n_step: int = 1  # DrQ-v2 and ResFiT: 3; ends at a change of hands
+    n_step: int = 1  # DrQ-v2 and ResFiT: 3; ends at a change of driver
     tau: float = 0.005
-    policy_tau: float = 1.0  # how fast the policy that drives follows the newest; 1 = is the newest
+    policy_tau: float = 1.0  # how fast the policy that drives follows the newest; 1 = at once
     learning_rate: float = 3e-4
     actor_learning_rate: float | None = None  # None = learning_rate; ResFiT's is 100 times smaller
     batch_size: int = 256
@@ -100,14 +100,16 @@ class ActorCriticConfig:
         return self.net(spec, bf16=False)
 
     def net(self, spec: Spec, bf16: bool) -> ActorNet:
-        """The same, maybe with products in bfloat16."""
+        """The same network; bf16: with products in bfloat16."""
         return ActorNet.from_spec(spec, self.hidden, bf16=bf16, encoder=self.encoder)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SmallSparse:
-    """Numbers for a small state and a sparse reward of 0 or 1, tuned on peg_insert: those of
-    `configs/algo/hil_serl_state.yaml`, for every head on a base policy."""
+    """Defaults for a small state and a sparse reward of 0 or 1, tuned on peg_insert.
+
+    The same values as in `configs/algo/hil_serl_state.yaml`, for every head on a base policy.
+    """
 
     hidden: tuple[int, ...] = (128, 128)
     batch_size: int = 128
@@ -123,7 +125,7 @@ class Agent(Trained[ActorNet]):
     """
 
     config: Any  # an ActorCriticConfig
-    learned_with_critics: ClassVar[tuple[str, ...]] = ("encoder",)  # of the actor's tensors
+    learned_with_critics: ClassVar[tuple[str, ...]] = ("encoder",)  # names of the actor's tensors
 
     def __init__(
         self, config: Any, spec: Spec, generator: torch.Generator, device: str = "cpu"
@@ -171,27 +173,27 @@ class Agent(Trained[ActorNet]):
 
     @torch.no_grad()
     def worth(self, observation: Observation, action: NDArray[np.float32]) -> Tensor:
-        """What the critics, on average, think of recorded actions [B, A]: [B]."""
+        """Return the critics' mean value [B] of recorded actions [B, A]."""
         features = self.net.look(observation, self.actor)
         moment = Moment(features, {}, self.net.base(observation, self.actor))
         pose = self._tensor(action)[:, : self.net.pose_size]
         return self.q(moment, pose, self.critic).mean(0)
 
     def actor_state(self) -> dict[str, Tensor]:
-        """As in `Trained`; where a slow policy drives, it sees and grips with the slow copies."""
+        """As in `Trained`; a slow policy drives with the slow encoder and the slow gripper head."""
         state = super().actor_state()
         if "policy" not in self.slow:
             return state
         return state | {k: self.slow[k] for k in self._followed}
 
     def start_from(self, state: Mapping[str, Tensor]) -> None:
-        """As in `Trained`; slow copies that were not kept there begin as what they follow."""
+        """As in `Trained`; slow copies that the state lacks begin equal to what they follow."""
         names = {f"{k}_slow": f"actor/{k}" for k in self._followed}
         super().start_from({k: state[v] for k, v in names.items() if v in state} | dict(state))
 
     @property
     def _followed(self) -> tuple[str, ...]:
-        """What of the actor has a slow copy."""
+        """Names of the actor's tensors that have a slow copy."""
         return tuple(k for k in ("policy", *self.learned_with_critics) if k in self.slow)
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -205,7 +207,7 @@ class Agent(Trained[ActorNet]):
 
     @torch.no_grad()
     def transitions(self, batch: Batch) -> Transitions:
-        """Tensors of a batch, with a' drawn for all critic steps at once (pi rests meanwhile)."""
+        """Return a batch as tensors, a' drawn for all critic steps at once (pi does not change)."""
         net, both = self.net, (batch.observation, batch.next_observation)
         states = [net.scaled(net.state(seen), self.actor) for seen in both]
         images = [self._look(seen) for seen in both]
@@ -241,7 +243,7 @@ class Agent(Trained[ActorNet]):
         return self._tensor(batch.mask)
 
     def see(self, batch: Transitions) -> Transitions:
-        """Encode the images: of s with the gradient that trains the encoder, of s' slowly."""
+        """Encode images: those of s with gradient for the encoder, of s' with the slow encoder."""
         if "encoder" not in self.slow:
             return batch
         net, now, then = self.net, batch.now, batch.then
@@ -262,13 +264,15 @@ class Agent(Trained[ActorNet]):
         return self.values.value(self._critics(moment, action, critics))
 
     def _critics(self, moment: Moment, action: Tensor, critics: Tensor) -> Tensor:
-        """What the critics put out: [E, B, K]."""
+        """Return the raw outputs of the critics: [E, B, K]."""
         seen = torch.cat((moment.features, self.net.judged(action, moment.base)), -1)
         return self.critic_net(seen, critics)
 
     def draw(self, features: Tensor, count: int = 1) -> tuple[Tensor, Tensor]:
-        """`count` decisions [B count, d] of the policy, with gradient, and their log probabilities
-        [B count], row by row."""
+        """Draw `count` decisions of the policy for each row, with gradient.
+
+        Returns decisions [B count, d] and their log probabilities [B count], row by row.
+        """
         mean, log_std = self.net.distribution(features, self.actor["policy"])
         if count > 1:
             mean, log_std = (x.repeat_interleave(count, 0) for x in (mean, log_std))

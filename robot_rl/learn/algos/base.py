@@ -23,7 +23,7 @@ from robot_rl.types import Observation
 
 SCALING_SAMPLE = 4096  # states whose moments standardise the input
 COUNTERS = ("updates", "skipped", "bad_in_a_row")  # how the names of counting tensors end
-STD_FLOOR = 1e-2  # m, rad ...: what hardly moved in the first data is not blown up to noise
+STD_FLOOR = 1e-2  # m, rad ...: noise of what hardly moved in the first data is not blown up
 
 
 class Sampler(Protocol):
@@ -73,7 +73,7 @@ class Algorithm(Protocol):
         ...
 
     def start_from(self, state: Mapping[str, Tensor]) -> None:
-        """Begin with the networks of a `state_dict()`, maybe of another algorithm's."""
+        """Begin with the networks of a `state_dict()`, maybe of another algorithm."""
         ...
 
 
@@ -94,10 +94,10 @@ class RunsBase(Protocol):
     """A config whose algorithm runs the base policy itself, instead of reading its plan."""
 
     def on(self, base: BaseConfig | None, spec: Spec, seed: int) -> AlgorithmConfig:
-        """The same with the base.
+        """Return the same config with the base.
 
         Raises:
-            ConfigError: there is no base, or none that it can run.
+            ConfigError: there is no base, or not one that the algorithm can run.
         """
         ...
 
@@ -150,7 +150,7 @@ def copy_tensors(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> 
 def fit_scaling(tensors: Mapping[str, Tensor], states: Tensor) -> None:
     """Set mean [S] and scale [S] of an actor so that states [N, S] get unit spread around zero.
 
-    With several ranks: of the states of all of them.
+    With several ranks, the moments are taken over the states of all ranks.
     """
     states = states.to(tensors["mean"].device).double()
     moments = states.mean(0), states.square().mean(0)
@@ -164,7 +164,7 @@ NetT = TypeVar("NetT", bound=ObservationNet)
 
 
 class Trained(ABC, Generic[NetT]):
-    """What every learner here does alike: make itself, look at pictures, save, go on.
+    """What all algorithms here do alike: begin, look at images, save, continue.
 
     A subclass sets `config`, `net`, `actor` and `updates`, and names its tensors in `_tensors`.
     """
@@ -180,7 +180,7 @@ class Trained(ABC, Generic[NetT]):
         self.spec = spec
         self.generator, self.device = generator, torch.device(device)
         self.batch_size = ranks.share(config.batch_size)
-        self._fresh = True  # no update yet; asking `updates` would wait for the device
+        self._fresh = True  # no update yet; reading `updates` would wait for the device
 
     @classmethod
     def init(cls, config: Any, spec: Spec, seed: int, device: str = "cpu") -> Self:
@@ -190,7 +190,7 @@ class Trained(ABC, Generic[NetT]):
     def compile(self) -> None:
         """Fuse the arithmetic of the losses (`torch.compile`): half a minute, once.
 
-        The same mathematics, other rounding. What draws random numbers stays outside.
+        The mathematics is the same, the rounding is not. Random draws are not compiled.
 
         Raises:
             SetupError: there is no compiler.
@@ -224,11 +224,12 @@ class Trained(ABC, Generic[NetT]):
     def start_from(self, state: Mapping[str, Tensor]) -> None:
         """Begin with the networks and moments in the state of another run, not its counters.
 
-        The actor has to be there whole. What else both have is taken, what only one has is left
-        alone: another algorithm's critics may be of another kind. The draws stay this run's own.
+        The state has to hold the whole actor. Other tensors are taken if both runs have them, and
+        left alone otherwise: another algorithm's critics may be of another kind. Random draws stay
+        this run's own.
 
         Raises:
-            CheckpointError: no actor of this shape in it, or a shape differs; nothing is written.
+            CheckpointError: no actor of this shape, or another shape differs; nothing is written.
         """
         own = {k: v for k, v in self._tensors().items() if not k.endswith(COUNTERS)}
         shared = {k: v for k, v in own.items() if k.startswith("actor/") or k in state}
@@ -237,7 +238,7 @@ class Trained(ABC, Generic[NetT]):
 
     @abstractmethod
     def _tensors(self) -> dict[str, Tensor]:
-        """The live tensors that make up the state, but for the generator's."""
+        """The live tensors that make up the state, except the generator's."""
 
     def _standardize(self, sample: Sampler, demo_fraction: float) -> None:
         """Before the first update: fit the state scaling to the first data."""
@@ -247,7 +248,7 @@ class Trained(ABC, Generic[NetT]):
         self._fresh = False
 
     def _look(self, observation: Observation) -> dict[str, Tensor]:
-        """Shifted images; behind a frozen trunk its output, which all networks share."""
+        """Return shifted images; with a frozen trunk its output for them, which networks share."""
         encoder = self.net.encoder
         if encoder is None:
             return {}

@@ -34,13 +34,13 @@ from robot_rl.types import Observation
 @register("algo", "bc")
 @dataclass(frozen=True, kw_only=True)
 class BcConfig:
-    """Network and optimiser as the RL it is compared with."""
+    """Network and optimiser are those of the RL that it is compared with."""
 
     hidden: tuple[int, ...] = (256, 256)
     learning_rate: float = 3e-4
     batch_size: int = 256
     encoder: EncoderConfig = field(default_factory=EncoderConfig)  # used when there are images
-    own_successes: bool = False  # RaC: clone also what the policy did alone and well
+    own_successes: bool = False  # RaC: also clone episodes that succeeded without a person
     std: float = 0.05  # of the noise when it practises
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class BcConfig:
 
 
 class Bc(Trained[ActorNet]):
-    """State and losses; the verbs are those of every algorithm."""
+    """State and losses; the methods are those of every algorithm."""
 
     losses = ("actor_loss", "gripper_loss")
     steps_per_update = 1
@@ -112,7 +112,7 @@ class Bc(Trained[ActorNet]):
         return self._tensor(batch.action)
 
     def actor_loss(self, features: Tensor, pose_action: Tensor) -> Tensor:
-        """How unlike the person the policy is."""
+        """Squared distance of the policy's mean action from the person's, mean of the batch."""
         mean, _ = self.net.distribution(features, self.actor["policy"])
         return (torch.tanh(mean) - pose_action).square().sum(-1).mean()
 

@@ -5,8 +5,8 @@
 
 Deviations from ACT: those of `nets.transformer`; small networks (ACT: width 512, 4 and 7 layers);
 the policy that drives is a slow average. `robot-rl train algo=bc_act train.max_env_steps=0
-learner.pretrain_updates=N` makes a base policy; `base=act base.run=RUN` uses it. It has one chunk
-for each state, so heads that choose noise or among samples have nothing to choose. Metrics:
+learner.pretrain_updates=N` makes a base policy; `base=act base.run=RUN` uses it. This base has one
+chunk for each state, so heads that choose its noise or among its samples have no choice. Metrics:
 `algos.chunk_cloning`, and actor/kl.
 """
 
@@ -31,7 +31,7 @@ class BcActConfig(ChunkCloningConfig):
 
     width: int = 64
     attention_heads: int = 4
-    layers: int = 2  # of either transformer
+    layers: int = 2  # of each transformer
     latent: int = 8  # size of z (ACT: 32, for chunks of 100)
     kl_weight: float = 10.0  # beta, as ACT
 
@@ -64,16 +64,16 @@ class BcActConfig(ChunkCloningConfig):
 
 
 class BcAct(ChunkCloning[ActNet]):
-    """The loss; everything else is every chunk's."""
+    """The loss of ACT; everything else is in `ChunkCloning`."""
 
     def _more(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """q: only whoever learns needs it."""
+        """Fresh tensors of q, which only learning needs."""
         return {"posterior": self.net.init_posterior(generator)}
 
     def chunk_loss(
         self, features: Tensor, chunk: Tensor, valid: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """How unlike the person's chunk the proposed one is, and how much z had to say."""
+        """Distance of the proposed chunk from the person's, plus beta times the divergence of z."""
         mean, log_std = self.net.style(features, self.helpers["posterior"], chunk, valid)
         draw = torch.randn(mean.shape, generator=self.generator).to(self.device)
         said = self.net.decode(features, mean + draw * log_std.exp(), self.actor["chunk"])

@@ -57,12 +57,12 @@ class BcFlowConfig(ChunkCloningConfig):
 
 
 class BcFlow(ChunkCloning[FlowNet]):
-    """The loss; everything else is every chunk's."""
+    """The flow-matching loss; everything else is in `ChunkCloning`."""
 
     def chunk_loss(
         self, features: Tensor, chunk: Tensor, valid: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """How far the velocity is from the straight way to what the person did."""
+        """How far the velocity is from the straight line from noise to the person's chunk."""
         noise = torch.randn(chunk.shape, generator=self.generator).to(self.device)
         t = torch.rand(len(chunk), generator=self.generator).to(self.device)
         velocity, extra = self.actor["velocity"], torch.zeros((), device=self.device)

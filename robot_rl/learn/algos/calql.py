@@ -10,8 +10,8 @@ Papers: CQL (arXiv 2006.04779), Cal-QL (arXiv 2303.05479). The rest is as in `hi
 Without `calibrate` (no max with G) it is CQL. After offline training, WSRL (arXiv 2412.07762) goes
 on with plain SAC and without the offline data: docs/algorithms.md has the commands.
 
-w has the scale of the returns: where all samples count alike, a recorded action's Q settles w / 2
-above its target, and that goes into the next target. Adroit's returns are in the hundreds.
+w has the scale of the returns: where all samples count alike, Q of a recorded action settles w / 2
+above its target, and this excess enters the next target. Adroit's returns are in the hundreds.
 
 Deviations: the weight w is fixed (no Lagrange multiplier). Metrics: those of `hil_serl`,
 critic/conservative (the added term), critic/calibrated (share of Q below G).
@@ -36,7 +36,7 @@ from robot_rl.spec import Spec
 class CalQlConfig(HilSerlConfig):
     """Cal-QL's numbers where the task does not decide."""
 
-    conservative_weight: float = 1.0  # Adroit: 1, antmaze: 5; returns in [0, 1] need 0.05 (below)
+    conservative_weight: float = 1.0  # w; Adroit: 1, antmaze: 5; returns in [0, 1] need 0.05
     conservative_actions: int = 4  # K of each kind; the paper: 10
     calibrate: bool = True
 

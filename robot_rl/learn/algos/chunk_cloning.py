@@ -1,4 +1,4 @@
-"""What cloning of action chunks has in common, whatever the network: `bc_flow` and `bc_act`.
+"""What `bc_flow` and `bc_act` have in common: cloning of action chunks, whatever the network.
 
 The policy that drives is a slow average of the one that learns (`policy_tau`), as usual for
 diffusion and flow policies. Metrics: actor/loss and what `chunk_loss` adds, optimizer/skipped,
@@ -28,14 +28,14 @@ ChunkNetT = TypeVar("ChunkNetT", FlowNet, ActNet)
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkCloningConfig:
-    """What every one of them has to say."""
+    """Settings that every cloning of chunks has."""
 
     chunk: int = 8  # actions proposed together: 0.8 s at 10 Hz
-    execute: int = 4  # of them carried out before the next look
+    execute: int = 4  # how many of them are carried out before the next chunk is proposed
     learning_rate: float = 3e-4
     batch_size: int = 256
     policy_tau: float = 0.005  # how fast the policy that drives follows the one that learns
-    own_successes: bool = False  # filtered BC: clone also what the policy did alone and well
+    own_successes: bool = False  # filtered BC: also clone episodes without a person that succeeded
     encoder: EncoderConfig = field(default_factory=EncoderConfig)  # used when there are images
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class ChunkCloningConfig:
 
 
 class ChunkCloning(Trained[ChunkNetT]):
-    """State; a subclass says what is learned (`_more`) and the loss."""
+    """State and update; a subclass gives the loss and maybe more learned tensors (`_more`)."""
 
     losses = ("chunk_loss",)
     steps_per_update = 1
@@ -72,7 +72,7 @@ class ChunkCloning(Trained[ChunkNetT]):
         self.optimizer = Adam(learned, config.learning_rate)
 
     def _more(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """Fresh tensors that are learned and do not drive."""
+        """Fresh tensors that are learned, but not needed to drive."""
         return {}
 
     @abstractmethod
@@ -94,7 +94,7 @@ class ChunkCloning(Trained[ChunkNetT]):
         return super().actor_state() | self.slow
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
-        """One gradient step on chunks that a person drove."""
+        """Do one gradient step on chunks that a person drove."""
         self._standardize(sample, 1.0)
         batch = sample(self.batch_size, 1.0)
         assert batch.chunk is not None and batch.valid is not None

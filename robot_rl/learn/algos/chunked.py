@@ -9,10 +9,10 @@ begin a transition, whoever drove. The gripper is one more number of each action
 
 Where the driver changed, or the episode ended, within h steps, the transition ends there, too
 (`View`); the rest of c is filled with actions of other rows. After a terminal step that is exact:
-what would have followed changes nothing. (Q-chunking drops such rows; with a sparse reward it is
-they that hold it.)
+what would have followed changes nothing. (Q-chunking drops such rows; with a sparse reward, these
+are the rows that hold the reward.)
 
-The heads on a base policy that decide chunks stand on this: `policy_decorator`, `rlt`, and with a
+The heads on a base policy that decide chunks build on this: `policy_decorator`, `rlt`, and with a
 base that runs here (`on_flow`) `dsrl`, `zprl`, `qc`, `pa_rl`, `expo`, `ibrl`. Metrics: those of
 `actor_critic`.
 """
@@ -40,7 +40,7 @@ from robot_rl.types import Observation
 class ChunkedConfig(SmallSparse, ActorCriticConfig):
     """How many actions are decided at once."""
 
-    chunk: int = 4  # h, as long as what is carried out; Q-chunking: 5
+    chunk: int = 4  # h, all of which are carried out; Q-chunking: 5
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -50,7 +50,7 @@ class ChunkedConfig(SmallSparse, ActorCriticConfig):
 
     @property
     def view(self) -> View:
-        """Chunks, and the returns over them."""
+        """What the replay shall offer: chunks, and the rewards summed over them."""
         return View(n_step=self.chunk, chunk=self.chunk, gamma=self.gamma)
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> Chunked:
@@ -70,7 +70,7 @@ class Chunked(ActorCritic):
         return super().act(observation, deterministic)[:, 0]
 
     def executed(self, batch: Batch) -> Tensor:
-        """Chunks [B, h A] as carried out; see the module for what is beyond their end."""
+        """Chunks [B, h A] as carried out; beyond their end, actions of other rows."""
         assert batch.chunk is not None and batch.valid is not None
         chunk, valid = self._tensor(batch.chunk), self._tensor(batch.valid).unsqueeze(-1)
         other = torch.randperm(len(chunk), generator=self.generator).to(self.device)
@@ -81,7 +81,7 @@ class Chunked(ActorCritic):
 class OnBaseConfig(ChunkedConfig):
     """Keys of a head on a base policy: how soon it decides instead of the base."""
 
-    ramp_updates: int = 2000  # until the head decides always and the base alone never
+    ramp_updates: int = 2000  # until the head always decides, and never the base alone
 
     def __post_init__(self) -> None:
         """Check ranges."""

@@ -9,9 +9,9 @@ actor's loss has GR-RL's term (arXiv 2512.01801)
 which keeps the noise where the base has seen noise more often; a bound alone (`reach`) does not.
 
 Deviations from DSRL: the guides W learn `guide_steps` times per actor step, and their u are clipped
-like the policy's. Metrics: those of `actor_critic`, guide/loss, noise/error_ratio: how much worse
-the base imitates the first people it saw from noise of this shape than from its own (far above 1:
-use more `knots`).
+like the policy's. Metrics: those of `actor_critic`, guide/loss, noise/error_ratio: how many times
+worse the base imitates people, in the first data, from noise of this shape than from its own noise
+(far above 1: use more `knots`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from robot_rl.spec import Spec
 @register("algo", "dsrl")
 @dataclass(frozen=True, kw_only=True)
 class DsrlConfig(SteerConfig):
-    """What the noise may be."""
+    """What noise may be chosen."""
 
     reach: float = 1.5  # standard deviations of the noise; DSRL: 1 to 2.5
-    knots: int = 0  # noise is decided at so many moments of a chunk, 0 = at all; 1 = the same
+    knots: int = 0  # moments of a chunk at which noise is decided; 0 = all, 1 = one for all
     hinge_weight: float = 0.0  # of the penalty on noise beyond hinge_from standard deviations
     hinge_from: float = 1.0
 
@@ -69,7 +69,7 @@ class DsrlConfig(SteerConfig):
 
 
 class Dsrl(Steer):
-    """`Steer`, by the noise."""
+    """`Steer` whose decision is the noise."""
 
     def __init__(
         self, config: DsrlConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
@@ -78,7 +78,7 @@ class Dsrl(Steer):
         self.error_ratio = torch.ones((), device=self.device)
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
-        """As in `OnBase`; with the first one, whether the base survives this kind of noise."""
+        """As in `OnBase`; the first update also measures what such noise does to the base."""
         fresh = self._fresh
         metrics = super().update(sample)
         if fresh:
@@ -94,7 +94,7 @@ class Dsrl(Steer):
         return config.hinge_weight * beyond.square().mean()
 
     def blind(self, count: int) -> Tensor:
-        """As the base draws its noise, clipped."""
+        """Draw decisions as the base draws its noise, clipped."""
         shape = (count, self.net.decision_size)
         drawn = torch.randn(shape, generator=self.generator) / self.config.reach
         return drawn.clamp(-1.0, 1.0).to(self.device)
@@ -114,7 +114,7 @@ class Dsrl(Steer):
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseSteerNet(FlowHead):
-    """Decides from which noise the base samples. reach, knots: see `DsrlConfig`."""
+    """Decides the noise from which the base samples. reach, knots: see `DsrlConfig`."""
 
     reach: float
     knots: int

@@ -1,17 +1,17 @@
 """DSRL-SAC (arXiv 2506.15799): soft actor-critic whose action is the noise that a base starts from.
 
-The base is never asked in training, so it may be large, slow and elsewhere (`base=served`): each
-frame says which noise its plan came from and how many ticks ago that was decided. A transition
-begins where a plan did and ends where the next one does:
+The learner never asks the base, so the base may be large, slow and elsewhere (`base=served`): each
+frame says which noise its plan came from and how many ticks ago that noise was decided. A
+transition begins where a plan begins and ends where the next plan begins:
 
     (s_t, w, sum_{k<n} gamma^k r_{t+k}, s_{t+n}),  n <= `span`
 
-Everything else is SAC's (`actor_critic`) with w in the place of the action. What a person drove has
-no noise and is not learned from; `algo=dsrl` learns from it, too, with a base at hand.
+Everything else is SAC's (`actor_critic`) with w in the place of the action. Steps that a person
+drove have no noise and are not learned from; `algo=dsrl`, which runs the base, learns from them.
 
-Deviations: noise is decided at `knots` moments of a chunk, linear in between (1 = the same all
-along, as in dsrl_pi0); where answers take longer than a tick, a plan counts as decided when it
-arrived.
+Deviations: noise is decided at `knots` moments of a chunk, linear in between (1 = the same in the
+whole chunk, as in dsrl_pi0); if the base answers later than within a tick, a plan counts as decided
+when it arrived.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DsrlSacConfig(SmallSparse, ActorCriticConfig):
 
     @property
     def view(self) -> View:
-        """Plans of the base, each one transition."""
+        """What the replay shall offer: plans of the base, each as one transition."""
         return View(n_step=self.span, gamma=self.gamma, decisions=True)
 
     def noise_size(self, spec: Spec) -> int:
@@ -74,10 +74,10 @@ class DsrlSacConfig(SmallSparse, ActorCriticConfig):
 
 
 class DsrlSac(ActorCritic):
-    """As `ActorCritic`, for decisions."""
+    """As `ActorCritic`, for decisions about noise."""
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
-        """As in `ActorCritic`; from the first one on, the policy decides."""
+        """As in `ActorCritic`; from the first update on, the policy decides."""
         metrics = super().update(sample)
         self.actor["share"].fill_(1.0)
         return metrics

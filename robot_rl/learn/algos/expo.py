@@ -1,4 +1,4 @@
-"""EXPO: choose among the base's samples and edits of them, which a small policy makes.
+"""EXPO: choose among the base's samples and edits of these samples by a small policy.
 
 Paper: EXPO (arXiv 2507.07986). `qc`, whose candidates
 
@@ -64,7 +64,7 @@ class Expo(Pick):
 
 @dataclass(frozen=True, kw_only=True)
 class EditNet(PickNet):
-    """Chooses among samples of the base and their edits. edit: how far one goes."""
+    """Chooses among samples of the base and their edits. edit: how far an edit goes."""
 
     edit: float
 

@@ -1,8 +1,8 @@
 """HIL-SERL's learner: SAC with a critic ensemble, half the batch from people, a discrete gripper.
 
-Paper: HIL-SERL (arXiv 2410.21845). Pose and critics are `actor_critic`'s; where the arm has a
-gripper, critics of their own value its three commands k (close, keep, open), and are trained in the
-same step:
+Paper: HIL-SERL (arXiv 2410.21845). Pose and critics are those of `actor_critic`. For an arm with a
+gripper, a critic Q_g of its own values the three commands k (close, keep, open); it is trained in
+the same step:
 
     gripper_loss  y = r - penalty toggle + gamma m Q'_g(s', argmax_k Q_g(s', k))
                   L = mean_B (Q_g(s, k) - y)^2                                    (Double DQN)
@@ -10,8 +10,8 @@ same step:
 Deviations from HIL-SERL's code, besides those of `actor_critic`: |A| counts the pose dimensions
 only (the gripper has its own head); ReLU, as in RLPD, instead of tanh (30x cheaper on a CPU, and
 the point task is learned sooner); a toggle is a command opposite to the last command, not to the
-measured width; the gripper may explore (`gripper_epsilon`), theirs never does; with cameras the
-gripper's argmax comes from the encoder as it was one update ago and from the slow one.
+measured width; the gripper may explore (`gripper_epsilon`), in HIL-SERL it never does; with cameras
+the argmax over commands sees s' through the slow encoder.
 
 Metrics: those of `actor_critic`, gripper/loss, gripper/q_mean.
 """
@@ -51,13 +51,13 @@ class HilSerlConfig(ActorCriticConfig):
 
 
 class HilSerl(ActorCritic):
-    """`ActorCritic`, and critics of the gripper's commands."""
+    """`ActorCritic`, and a critic of the gripper's commands."""
 
     losses = (*ActorCritic.losses, "gripper_loss")
     learned_with_critics = ("encoder", "gripper")
 
     def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of the pose critics plus that of the gripper critic; and their metrics."""
+        """Return the loss of the pose critics plus that of the gripper critic, and metrics."""
         loss, metrics = super().critic_loss(batch)
         if self.net.gripper is None:
             return loss, metrics
@@ -65,7 +65,7 @@ class HilSerl(ActorCritic):
         return loss + gripper_loss, metrics | gripper_metrics
 
     def gripper_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
-        """Double DQN over close, keep, open; the penalty is part of the reward in every step."""
+        """Double DQN over close, keep, open; the penalty for a toggle is part of the reward."""
         net = self.net.gripper
         assert net is not None
         fast, slow, then = self.actor["gripper"], self.slow["gripper"], batch.then

@@ -1,4 +1,4 @@
-"""IBRL: the better of what the base proposes and what an actor of one's own does.
+"""IBRL: choose the better of the base's proposal and that of a policy which learns.
 
 Paper: IBRL (arXiv 2311.02198). `qc`, whose candidates
 
@@ -26,7 +26,7 @@ from robot_rl.spec import Spec
 @register("algo", "ibrl")
 @dataclass(frozen=True, kw_only=True)
 class IbrlConfig(PickConfig):
-    """One sample of the base against one's own."""
+    """One sample of the base against one of the policy."""
 
     candidates: int = 1
     std_init: float = 0.3
@@ -54,7 +54,7 @@ class OwnActorNet(PickNet):
         deterministic: bool,
         generator: torch.Generator | None,
     ) -> Tensor:
-        """C(s): samples, and the policy's own, [B, n + 1, h A]."""
+        """C(s): the base's samples and the policy's own chunk, [B, n + 1, h A]."""
         chunks = super().proposals(
             features, base, tensors, deterministic=deterministic, generator=generator
         )

@@ -1,6 +1,6 @@
 """IQL: learns from recorded data without ever asking for the value of an action nobody took.
 
-Paper: IQL (arXiv 2110.06169). What is not said here is as in `hil_serl`; V is a third critic.
+Paper: IQL (arXiv 2110.06169). What is not said here is as in `hil_serl`; V is one more network.
 
     value_loss    u = min_i Q'_i(s, a) - V(s),   L = mean_B | tau - 1[u < 0] | u^2     (expectile)
     target        y = r + gamma^n m V(s')
@@ -74,7 +74,7 @@ class Iql(HilSerl):
         return loss, {"value/loss": loss, "value/mean": value.mean()}
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """(loss, zeros [B], metrics): clone what was better than usual."""
+        """Return (loss, zeros [B], metrics): clone what was better than usual."""
         with torch.no_grad():
             advantage = self._judged(batch) - self._v(batch.now.features)
             weight = (self.config.inverse_temperature * advantage).exp().clamp_max(MAX_WEIGHT)
@@ -84,7 +84,7 @@ class Iql(HilSerl):
         return loss, torch.zeros_like(log_prob), {"actor/loss": loss, "actor/weight": weight.mean()}
 
     def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """There is none; the temperature stays where it is."""
+        """Return 0: there is no such loss here, and the temperature stays as it is."""
         return 0.0 * self.temperature, {}
 
     def critic_step(self, batch: Transitions) -> dict[str, Tensor]:

@@ -1,8 +1,9 @@
-"""Sections `algo` as runs before version 0.2 wrote them, said in today's words.
+"""Translates sections `algo` of runs before version 0.2 into those of today.
 
-Until then one algorithm was many, by flags (`steer`, `pick`, `chunked`, `td3` with a residual); now
-each has a file and a name. A flag that meant "off" is left out, and so is a key that the algorithm
-never looked at. What was on, and is gone, is refused: a run must not quietly become another.
+Until then one name stood for several algorithms, by flags (`steer`, `pick`, `chunked`, `td3` with a
+residual); now each has a file and a name. A flag that meant "off" is left out, and so is a key that
+the algorithm never read. A feature that was on and no longer exists is refused: a run must not
+quietly become another.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ OFF: Mapping[str, Any] = {
     "knots": ANY,  # of a code
     "hinge_from": ANY,  # without hinge_weight
 }
-"""Key that went or moved -> the value at which it changed nothing."""
+"""Key that was removed or moved -> the value at which it changed nothing."""
 
 
 def _picks(old: Mapping[str, Any]) -> str:
@@ -76,10 +77,10 @@ NAMES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def upgraded(old: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The section as one would write it today; one of today comes back as it is.
+    """Return the section as it is written today; a section of today is returned unchanged.
 
     Raises:
-        ConfigError: it asks for something that is gone.
+        ConfigError: the section asks for something that no longer exists.
     """
     name = str(old.get("name", ""))
     name = NAMES[name](old) if name in NAMES else name

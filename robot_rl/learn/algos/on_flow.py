@@ -1,8 +1,8 @@
-"""Heads that run the base policy themselves, in the learner too: what they have in common.
+"""What heads that run the base policy themselves, also in the learner, have in common.
 
-The base has to be a flow policy of ours that lies here (`base=flow`); its tensors travel with the
-head's. `dsrl` and `zprl` choose what it samples from; `qc`, `pa_rl`, `expo` and `ibrl` choose among
-what it samples.
+The base has to be a flow policy of `algo=bc_flow` on this machine (`base=flow`); its tensors travel
+with the head's. `dsrl` and `zprl` choose what the base samples from; `qc`, `pa_rl`, `expo` and
+`ibrl` choose among its samples.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from robot_rl.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class OnFlowConfig(OnBaseConfig):
-    """The base; `on` brings it."""
+    """Settings, and the base policy, which `on` adds."""
 
     ramp_updates: int = 1000
     flow: FlowBase | None = field(default=None, init=False, repr=False, compare=False)
 
     def on(self, base: BaseConfig | None, spec: Spec, seed: int) -> Self:
-        """The same with the base that it runs.
+        """Return the same config with the base that its algorithm runs.
 
         Raises:
-            ConfigError: no base, one that this process cannot look into, or one that does not fit.
+            ConfigError: there is no base, this process cannot run it, or it does not fit.
             CheckpointError: the base was made for something else.
         """
         if not isinstance(base, FlowBaseConfig):
@@ -44,10 +44,10 @@ class OnFlowConfig(OnBaseConfig):
         return self.running(base.open(spec, seed))
 
     def running(self, base: FlowBase) -> Self:
-        """The same with a base that is open.
+        """Return the same config with a base that is already open.
 
         Raises:
-            ConfigError: its chunks are too short.
+            ConfigError: the base's chunks are too short.
         """
         if base.net.chunk < self.chunk:
             raise ConfigError(
@@ -62,7 +62,7 @@ class OnFlowConfig(OnBaseConfig):
 
     @property
     def opened(self) -> FlowBase:
-        """The base that `on` or `running` has brought."""
+        """The base that `on` or `running` has added."""
         assert self.flow is not None, "OnFlowConfig.on has not been called"
         return self.flow
 

@@ -1,9 +1,9 @@
-"""On-policy distillation: a small policy imitates what the base would do, in its own states.
+"""On-policy distillation: a small policy imitates what the base would do in the small one's states.
 
 Paper: VLA-OPD (arXiv 2603.26666). A large and slow base policy becomes a small one, which looks at
-the state or the pictures alone and needs no base afterwards: `bc`, with the base as the person, in
-the states that this policy itself gets into. For Gaussians of fixed spread the reverse KL is the
-squared distance of the means.
+the state or the pictures alone and needs no base afterwards. This is `bc` with the base in the
+place of the person, in the states that the small policy itself gets into. For Gaussians of fixed
+spread the reverse KL is the squared distance of the means.
 
 Deviation: VLA-OPD follows a score-function gradient of token probabilities; a base here gives
 actions, not densities. Metrics: those of `bc`.
@@ -36,7 +36,7 @@ class OpdConfig(BcConfig):
 
     @property
     def view(self) -> View:
-        """Every state, whoever drove."""
+        """What the replay shall offer: every state, whoever drove."""
         return View()
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> Opd:
@@ -60,7 +60,7 @@ class OpdConfig(BcConfig):
 
 
 class Opd(Bc):
-    """`Bc` of the base."""
+    """`Bc` that imitates the base."""
 
     demo_fraction = 0.5
 
@@ -70,9 +70,9 @@ class Opd(Bc):
 
 
 class StudentNet(ActorNet):
-    """An actor that does not see what the base says; whoever trains it does."""
+    """An actor that does not see the base's actions; only its training does."""
 
     @property
     def observation_keys(self) -> tuple[str, ...]:
-        """And the teacher's answer."""
+        """What the actor looks at, and the actions of the teacher."""
         return (*super().observation_keys, BASE_ACTION)

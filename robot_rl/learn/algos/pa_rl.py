@@ -9,13 +9,13 @@ and a copy of the base, the student, that learns from the choices and becomes th
 
     distill_loss   the base's own loss on (s, c(s)), and on what people did there
 
-A base that learned at once from what it proposes itself would have nothing to hold on to: it drifts
-away within some hundred updates, whatever the critics say (docs/bases.md). PA-RL proposes from
-stored candidates, which are drawn again after thousands of updates, for the same effect.
+A base that learned at once from its own proposals would drift away within some hundred updates,
+whatever the critics say (docs/bases.md). PA-RL avoids this with stored candidates, which are drawn
+again after thousands of updates.
 
 Deviations: steps uphill have a fixed size (the gradient's sign), as Q's scale differs from task to
-task; critics begin untrained (there: with Cal-QL), but for `learner.pretrain_updates`. Metrics:
-those of `qc`, distill/loss.
+task; critics begin untrained, unless `learner.pretrain_updates` is set (PA-RL: Cal-QL trains them
+first). Metrics: those of `qc`, distill/loss.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from robot_rl.spec import Spec
 class PaRlConfig(PickConfig):
     """How candidates are improved, and how the base learns."""
 
-    climbs: int = 1  # of 10 in the paper: each is a way through the critics and back, in the tick
-    climb_step: float = 0.02  # of the action's range of 2
+    climbs: int = 1  # paper: 10; each costs a pass through the critics and back within the tick
+    climb_step: float = 0.02  # in units of an action, whose range is 2
     climbers: int = 2  # PA-RL: 10 of 32
     distill_rate: float = 1e-4  # learning rate of the student; 0 = the base stays as it is
-    distill_period_updates: int = 4000  # after which it becomes the base, and goes on from there
+    distill_period_updates: int = 4000  # after which the student becomes the base, and learns on
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -83,7 +83,7 @@ class PaRl(Qc):
             self.distill_optimizer = Adam({"student": self.student}, config.distill_rate)
 
     def actor_step(self, batch: Transitions) -> dict[str, Tensor]:
-        """The student's; now and then it becomes the base."""
+        """Do one step of the student, which becomes the base every `distill_period_updates`."""
         if self.student is None:
             return {}
         over = self.updates.remainder(self.config.distill_period_updates) == 0
@@ -110,7 +110,7 @@ class PaRl(Qc):
         return flow.loss(condition, student, chunk=chunk, valid=valid, noise=noise, t=t)
 
     def start_from(self, state: Mapping[str, Tensor]) -> None:
-        """As in `Agent`; the student begins as the base."""
+        """As in `Agent`; a student that the state lacks begins as the base."""
         base = f"actor/{VELOCITY}"
         begins = {"student": state[base]} if base in state else {}
         super().start_from(begins | dict(state))

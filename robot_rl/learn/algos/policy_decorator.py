@@ -3,9 +3,9 @@
 Paper: Policy Decorator (arXiv 2412.13630). `chunked` whose decision corrects the base's plan, which
 is recorded with each frame: c = clip(c_base + residual u).
 
-Deviations: the decision starts at zero, so that the base drives at first, exactly; its progressive
-exploration is `ramp_updates`; critics see (c - c_base) / residual beside c, as in `resfit`.
-Metrics: those of `actor_critic`.
+Deviations: the decision starts at zero, so that at first exactly the base drives; the paper's
+progressive exploration is `ramp_updates`; critics see (c - c_base) / residual beside c, as in
+`resfit`. Metrics: those of `actor_critic`.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class PickConfig(OnFlowConfig):
     def fit(
         self, kind: type[PickNet], spec: Spec, bf16: bool, *, sees_chunk: bool = True, **more: Any
     ) -> PickNet:
-        """A net that picks; sees_chunk: whether its policy does; more: fields of `kind`."""
+        """A net that picks; sees_chunk: whether its policy sees a chunk; more: fields of `kind`."""
         size = self.chunk * spec.action.size
         return kind.fit(
             spec,
@@ -77,7 +77,7 @@ class QcConfig(PickConfig):
 class Pick(OnFlow):
     """Critics as in `Chunked`; they travel with the actor, since they choose."""
 
-    losses = tuple(name for name in OnFlow.losses if name != "next_action")  # it takes gradients
+    losses = tuple(name for name in OnFlow.losses if name != "next_action")  # PA-RL's has gradients
     net: PickNet  # type: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
@@ -103,7 +103,7 @@ class Pick(OnFlow):
 
 
 class Qc(Pick):
-    """There is no policy to learn: the base proposes."""
+    """`Pick` without a policy to learn: the base alone proposes."""
 
     def actor_step(self, batch: Transitions) -> dict[str, Tensor]:
         """Return no metrics: there is no policy to improve."""
@@ -122,13 +122,13 @@ class PickNet(FlowHead):
 
     @property
     def critics(self) -> EnsembleMLP:
-        """Of a chunk in a state; as wide as the policy."""
+        """Critics of a chunk in a state, as wide as the policy."""
         sizes = (self.feature_size + self.pose_size, *self.policy.sizes[1:-1], 1)
         return EnsembleMLP(self.members, sizes, self.policy.bf16)
 
     @property
     def samples(self) -> int:
-        """As many as candidates."""
+        """n: as many samples as candidates."""
         return self.candidates
 
     def init(

@@ -4,14 +4,15 @@ Paper: ResFiT (arXiv 2509.19301). TD3 (`td3`) whose decision u corrects what the
 
     a = clip(a_base + residual u),  u ~ pi(s, a_base)
 
-when acting, in the target (with what the base said in s') and in the actor's loss. What the base
+when acting, in the target (with the base's action in s') and in the actor's loss. What the base
 would do is recorded with each frame, so the base may be large, slow and elsewhere.
 
-Deviations: critics see (a - a_base) / residual beside a, theirs the sum alone: a correction of 0.02
-beside base actions that span 2 would not be seen in it. The gripper is the base's until another
-command is worth `gripper_margin` more. u may be more than a squashed mean in practice (`std_init`).
-At first the base drives, exactly (issue 1 of Policy Decorator's repository). The actor begins later
-and learns more slowly than the critics. Metrics: those of `td3`.
+Deviations: critics see (a - a_base) / residual beside a; ResFiT's see a alone, in which a
+correction of 0.02 is lost among base actions that span 2. The gripper follows the base until
+another command is worth `gripper_margin` more. In practice u is drawn around the mean, before the
+squash (`std_init`). The mean correction starts at exactly zero (issue 1 of Policy Decorator's
+repository). The actor begins later and learns more slowly than the critics. Metrics: those of
+`td3`.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ from robot_rl.learn.transitions import Transitions
 from robot_rl.nets.actor import GRIPPER_CHOICES, ActorNet, gripper_index
 from robot_rl.spec import BASE_ACTION, Spec
 
-CORRECTION_LIMIT = 3.0  # a person's action may be far from the base's: "far" is enough then
+CORRECTION_LIMIT = 3.0  # a person's action may differ more from the base's: clipped for critics
 
 
 @register("algo", "resfit")
 @dataclass(frozen=True, kw_only=True)
 class ResFitConfig(SmallSparse, Td3Config):
-    """The paper's, and what small networks need."""
+    """The paper's numbers, and what small networks need."""
 
     residual: float = 0.2  # the base's action is corrected by at most this much
-    gripper_margin: float = 0.05  # of value, until the base's gripper command is overruled
+    gripper_margin: float = 0.05  # how much more value a command needs that is not the base's
     n_step: int = 3
     critics: int = 4
     critic_actor_ratio: int = 4
     std_init: float = 0.5  # of u; with less, critics cannot tell corrections apart
-    actor_learning_rate: float | None = 1e-4  # theirs is 1e-6, a hundredth of the critics'
+    actor_learning_rate: float | None = 1e-4  # ResFiT's is 1e-6, a hundredth of the critics'
     actor_delay_updates: int = 300  # a hasty actor saturates on critics that know nothing yet
 
     def __post_init__(self) -> None:
@@ -91,10 +92,10 @@ class ResFit(Td3):
         self, config: ResFitConfig, spec: Spec, generator: torch.Generator, device: str = "cpu"
     ) -> None:
         super().__init__(config, spec, generator, device)
-        self._delay_updates = config.actor_delay_updates  # left of it
+        self._delay_updates = config.actor_delay_updates  # updates left
 
     def actor_step(self, batch: Transitions) -> dict[str, Tensor]:
-        """Nothing, until the delay is over."""
+        """Do nothing until the delay is over; then as in `Td3`."""
         if self._delay_updates:
             self._delay_updates -= 1
             return {}
@@ -156,6 +157,6 @@ def corrected(plan: Tensor, decision: Tensor, residual: float) -> Tensor:
 
 
 def beside(action: Tensor, plan: Tensor, residual: float) -> Tensor:
-    """An action [B, n], and beside it how far it is from the plan: [B, 2 n]."""
+    """An action [B, n], and beside it its clipped distance from the plan: [B, 2 n]."""
     correction = (action - plan) / residual
     return torch.cat((action, correction.clamp(-CORRECTION_LIMIT, CORRECTION_LIMIT)), -1)

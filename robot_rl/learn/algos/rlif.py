@@ -1,12 +1,12 @@
 """RLIF: learn from when a person takes over, and from nothing else.
 
-Paper: RLIF (arXiv 2311.12996). The learner is `hil_serl`; what a step is worth is another matter:
+Paper: RLIF (arXiv 2311.12996). The learner is `hil_serl` with another reward r and mask m:
 
     r = -takeover_penalty on the policy's last step before a person took over, 0 elsewhere
-    m = 1 always: success ends an episode, and says nothing
+    m = 1 always: success ends an episode, but does not count
 
-Deviation: returns of three steps (`n_step`); with one, values had to travel step by step, and
-12,000 steps were too few. Metrics: those of `hil_serl`.
+Deviation: returns of three steps (`n_step`); with one step, values spread by one step at a time,
+and 12,000 steps were too few. Metrics: those of `hil_serl`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Rlif(HilSerl):
     """`HilSerl` with another reward."""
 
     def reward(self, batch: Batch) -> Tensor:
-        """What the person's takeovers say of the steps: [B]."""
+        """Rewards [B] from the person's takeovers alone."""
         return -self.config.takeover_penalty * self._tensor(batch.before_takeover)
 
     def mask(self, batch: Batch) -> Tensor:
-        """Ones [B]: every episode goes on, whatever ended it."""
+        """Ones [B]: every return goes on, whatever ended the episode."""
         return torch.ones_like(self._tensor(batch.mask))

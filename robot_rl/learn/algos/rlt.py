@@ -1,4 +1,4 @@
-"""RLT: decide whole chunks, with a base policy's plan before the policy's eyes as a reference.
+"""RLT: decide whole chunks; the policy sees the plan of a base policy as a reference.
 
 Paper: RL Token (RLT, arXiv 2604.23073). `chunked` whose policy sees the base's plan c_b, recorded
 with each frame, and is held near it, or near what a person did instead:
@@ -6,9 +6,9 @@ with each frame, and is held near it, or near what a person did instead:
     actor_loss   SAC's + reference_weight mean_B |c~ - c_b|^2;  c_b is hidden from the policy in
                  `reference_dropout` of the rows, so that it cannot merely copy
 
-Deviations: no token of a VLA's features, the observation itself; SAC's temperature; transitions
-begin at every step; the distance is a mean over the chunk's numbers, not a sum. Metrics: those of
-`actor_critic`, actor/reference_loss.
+Deviations: the policy sees the observation itself, not a token of a VLA's features; SAC's
+temperature; transitions begin at every step; the distance is a mean over the chunk's numbers, not a
+sum. Metrics: those of `actor_critic`, actor/reference_loss.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from robot_rl.spec import BASE_ACTION, Spec
 @register("algo", "rlt")
 @dataclass(frozen=True, kw_only=True)
 class RltConfig(OnBaseConfig):
-    """How near to the plan."""
+    """How near to the plan the policy is held."""
 
     reference_weight: float = 1.0  # values lie in [0, 1]; an error of 0.1 costs 0.01
-    reference_dropout: float = 0.5  # share of rows in which the policy must do without seeing it
+    reference_dropout: float = 0.5  # share of rows in which the policy does not see the plan
     std_init: float = 0.3
     target_entropy_per_dim: float = -1.5
 
@@ -72,7 +72,7 @@ class Rlt(OnBase):
         self._plan = slice(before, before + sizes[BASE_ACTION])  # its place in the state
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """SAC's, and the distance to the reference."""
+        """SAC's loss plus the distance to the reference: (loss, log_prob [B], metrics)."""
         now, config = batch.now, self.config
         hidden = torch.rand(len(batch.reward), 1, generator=self.generator).to(self.device)
         plan = torch.zeros(now.features.shape[1], dtype=torch.bool, device=self.device)

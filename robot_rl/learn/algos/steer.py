@@ -1,15 +1,15 @@
-"""Heads that choose what a frozen flow policy starts from: what `dsrl` and `zprl` have in common.
+"""What `dsrl` and `zprl` have in common: heads that choose what a frozen flow policy starts from.
 
 Paper: DSRL (arXiv 2506.15799), its noise-aliased variant. G(s, u) is the chunk that the base makes
-of the decision u in s. The critics are those of `chunked`, over chunks, so demonstrations and
-corrections are learned from although nobody knows which u they would have been; guides W learn from
-the critics what a decision is worth, and the policy learns from them:
+of the decision u in s. The critics are those of `chunked`, over chunks, so they learn from
+demonstrations and corrections, too, for which no u is known. Guides W learn from the critics what a
+decision is worth, and the policy learns from the guides:
 
     guide_loss   L = mean_B mean_i (W_i(s, u) - mean_j Q_j(s, G(s, u)))^2,  u drawn blindly
     actor_loss   L = mean_B [ alpha log pi(u~|s) - mean_i W_i(s, u~) ],  u~ ~ pi(s)
 
-Whatever u is, the robot does something that the base might have done, and moves as smoothly; what
-the base never does cannot be learned.
+Whatever u is, the robot does something that the base might have done, and moves as smoothly as the
+base; what the base never does cannot be learned.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from robot_rl.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class SteerConfig(OnFlowConfig):
-    """How far, and who guides."""
+    """How far a decision reaches, and the guides."""
 
-    reach: float = 1.0  # of a decision
+    reach: float = 1.0  # of a decision u: what u = 1 stands for
     guides: int = 2
     guide_steps: int = 2  # per actor step
 
@@ -64,7 +64,7 @@ class Steer(OnFlow):
         return (guess - target).square().mean()
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """(loss, log_prob [B], metrics). The guides judge, and take no gradient."""
+        """Return (loss, log_prob [B], metrics); the guides' parameters take no gradient."""
         decision, log_prob = self.draw(batch.now.features)
         pair = torch.cat((batch.now.features, decision), -1)
         value = self.guide_net(pair, self.guide.detach()).squeeze(-1).mean(0)
@@ -76,7 +76,7 @@ class Steer(OnFlow):
         return 0.0
 
     def actor_step(self, batch: Transitions) -> dict[str, Tensor]:
-        """One step of the policy, after `guide_steps` of the guides."""
+        """Do `guide_steps` steps of the guides, then one of the policy; return metrics."""
         loss = torch.zeros(())
         for _ in range(self.config.guide_steps):
             decision = self.blind(len(batch.reward))
@@ -89,7 +89,7 @@ class Steer(OnFlow):
 
     @abstractmethod
     def blind(self, count: int) -> Tensor:
-        """Decisions [count, d] in [-1, 1] of nobody who looks."""
+        """Draw decisions [count, d] in [-1, 1] without looking at the state."""
 
     def _tensors(self) -> dict[str, Tensor]:
         adam = {f"guide_optimizer/{k}": v for k, v in self.guide_optimizer.state_dict().items()}

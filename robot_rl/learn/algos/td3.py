@@ -50,7 +50,7 @@ class Td3(HilSerl):
     """Critics, encoder, gripper and data as in `HilSerl`."""
 
     def next_action(self, moment: Moment) -> Tensor:
-        """The mean, and clipped noise."""
+        """Return a' [B, pose]: the policy's mean plus clipped noise."""
         config = self.config
         mean, _ = self.net.distribution(moment.features, self.actor["policy"])
         noise = torch.randn(mean.shape, generator=self.generator) * config.target_noise
@@ -59,12 +59,12 @@ class Td3(HilSerl):
         return self.net.compose(decision, moment.base, self.actor)
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """(loss, zeros [B], metrics). The critics judge, and take no gradient."""
+        """Return (loss, zeros [B], metrics); the critics' parameters take no gradient."""
         mean, _ = self.net.distribution(batch.now.features, self.actor["policy"])
         action = self.net.compose(torch.tanh(mean), batch.now.base, self.actor)
         loss = -self.q(batch.now, action, self.critic.detach()).mean()
         return loss, torch.zeros_like(mean[:, 0]), {"actor/loss": loss}
 
     def temperature_loss(self, log_prob: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """There is none; the temperature stays where it is."""
+        """Return 0: there is no such loss here, and the temperature stays as it is."""
         return 0.0 * self.temperature, {}

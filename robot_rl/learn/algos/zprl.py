@@ -1,11 +1,11 @@
-"""ZPRL: shift the code between a frozen flow policy's eyes and its hand.
+"""ZPRL: shift the code through which a frozen flow policy sees the observation.
 
 Paper: ZPRL (arXiv 2605.19919); losses in `steer`. The base has a bottleneck (`bc_flow` with
-`latent`): its velocity sees the code z of the observation alone. The decision u shifts it, and the
-base acts by z + reach u.
+`latent`): its velocity sees nothing of the observation but a code z. The decision u shifts this
+code, and the base acts on z + reach u.
 
 Deviations from ZPRL: its SAC judges the shift of the code, here the critics judge the chunk; the
-shift is in units of the code, whose spread the bottleneck keeps near 1. Metrics: those of
+shift is in units of the code, whose spread the bottleneck pulls towards 1. Metrics: those of
 `actor_critic`, guide/loss.
 """
 
@@ -28,7 +28,10 @@ from robot_rl.spec import Spec
 @register("algo", "zprl")
 @dataclass(frozen=True, kw_only=True)
 class ZprlConfig(SteerConfig):
-    """Codes have a spread of 0.2 to 0.4 here; where few errors are forgiven, reach 0.1."""
+    """`reach` is in units of codes, whose measured spread was 0.2 to 0.4.
+
+    Where a task forgives few errors, a reach of 0.1 is better.
+    """
 
     std_init: float = 0.5
 
@@ -63,10 +66,10 @@ class ZprlConfig(SteerConfig):
 
 
 class Zprl(Steer):
-    """`Steer`, by the code."""
+    """`Steer` whose decision shifts the code."""
 
     def blind(self, count: int) -> Tensor:
-        """Shifts that are drawn uniformly."""
+        """Draw shifts uniformly."""
         shape = (count, self.net.decision_size)
         drawn = 2.0 * torch.rand(shape, generator=self.generator) - 1.0
         return drawn.clamp(-1.0, 1.0).to(self.device)
@@ -74,7 +77,7 @@ class Zprl(Steer):
 
 @dataclass(frozen=True, kw_only=True)
 class CodeSteerNet(FlowHead):
-    """Decides around which code the base samples. reach: see `SteerConfig`."""
+    """Decides the code from which the base samples. reach: see `SteerConfig`."""
 
     reach: float
 

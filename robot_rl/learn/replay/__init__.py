@@ -1,7 +1,7 @@
 """Replay: a sampling view over the rows of the store.
 
 storage (where rows lie) -> rewards (what a step is worth) -> replay (what may be drawn, and how) ->
-views (what an algorithm asks and gets); summary is what diagnostics look at.
+views (what an algorithm asks for and gets); summary (what the diagnostics read).
 """
 
 from robot_rl.learn.replay.replay import Replay

@@ -1,8 +1,8 @@
 """Replay: a sampling view over the rows of the store.
 
 Frames are kept once, in preallocated arrays (images stay uint8); a step refers to two of them by
-(episode, frame), never by neighbourhood, so a gap in the stream can not pair an image with another
-moment's state (reference: HIL-SERL's image buffer does exactly that). Everything here follows from
+(episode, frame), never by neighbouring places, so that a gap in the stream cannot pair an image
+with the state of another moment (in HIL-SERL's image buffer it does). Everything here follows from
 the sequence of rows alone: the same rows give the same replay, whatever the timing.
 
 What may be sampled:
@@ -26,7 +26,7 @@ and in which view (HIL-SERL's table; a corrected step is in both):
              without a person (RaC's data)
 
 A read of several steps (`n_step`) follows one driver inside one episode: it ends at a change of
-hands, at a gap, at an unlabelled step and at the end of the episode, and bootstraps from there.
+driver, at a gap, at an unlabelled step and at the end of the episode, and bootstraps from there.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ log = logging.getLogger(__name__)
 
 
 class Replay:
-    """Holds the newest `capacity` steps; when full, whole episodes go, see `_evict`.
+    """Holds the newest `capacity` steps; when full, it forgets whole episodes, see `_evict`.
 
     Args:
         spec: of the run; rows of another spec are refused episode by episode, with a warning.
         capacity: steps. Memory is touched only as it fills.
         keys: observation entries to keep; None keeps all.
-        view: what the algorithm wants.
+        view: what the algorithm asks for.
         digest: turns a frame's observation into what is kept of it (`nets.actor.ActorNet.digest`).
         allocate: where frames are kept (`learn.frames`).
 
     Attributes:
-        steps, frames, episodes: where everything lies (`storage`); to look at, not to change.
+        steps, frames, episodes: where everything lies (`storage`); to be read, not changed.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class Replay:
         self._recent = np.full(max(self.view.recent_steps, 1), -1, np.int64)  # a ring
         self._recent_count = 0
         self._online, self._demo = SlotSet(capacity), SlotSet(capacity)
-        self.weights_version = -1  # that drove the newest practice step
-        self._gone: set[EpisodeId] = set()  # eval, foreign, aborted or evicted: never again
-        self._changed: set[EpisodeId] = set()  # rewards, since returns to go were added up
+        self.weights_version = -1  # of the weights that drove the newest practice step
+        self._gone: set[EpisodeId] = set()  # eval, foreign, aborted or evicted: never taken again
+        self._changed: set[EpisodeId] = set()  # rewards changed since returns to go were added up
 
     @property
     def len_online(self) -> int:
@@ -131,7 +131,7 @@ class Replay:
         return frame + self.steps.bytes_each
 
     def summary(self) -> ReplaySummary:
-        """What the newest episodes were like."""
+        """Return what the newest episodes were like."""
         return self._over.summary()
 
     # --- drawing ---------------------------------------------------------------------------------
@@ -174,20 +174,20 @@ class Replay:
         return slots
 
     def read(self, slots: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """Slots [B, length] of the steps from `slots` [B] on; -1 beyond the end.
+        """Return slots [B, length] of the steps from `slots` [B] on; -1 beyond the end.
 
         Never leaves the segment: see the module docstring.
         """
         chain = np.full((len(slots), length), -1, np.int64)
         at = chain[:, 0] = slots
         for column in range(1, length):
-            at = np.where(at >= 0, self.steps.follow[at], -1)  # index -1 reads something, unused
+            at = np.where(at >= 0, self.steps.follow[at], -1)  # index -1 reads an unused value
             at = np.where((at >= 0) & self._ready(at), at, -1)
             chain[:, column] = at
         return chain
 
     def _ready(self, slots: Any) -> Any:
-        """Which steps (slot or slots) may be learned from: bool or [B]."""
+        """Return which steps (a slot or slots) may be learned from: bool or bool [B]."""
         steps, progress = self.steps, self.frames.progress
         ready = steps.complete(slots)
         if not self.view.assembly.shaping:
@@ -197,7 +197,7 @@ class Replay:
         return ready & ~np.isnan(before) & (~np.isnan(after) | (steps.mask[slots] == 0.0))
 
     def gather(self, slots: NDArray[np.int64]) -> Batch:
-        """The transitions that begin with the steps in these slots [B]."""
+        """Return the transitions that begin with the steps in these slots [B]."""
         held = self.steps
         last, reward = slots, held.reward[slots]
         steps, taken = np.ones(len(slots), np.float32), held.before_takeover[slots]
@@ -285,7 +285,7 @@ class Replay:
         if row.frame in episode.frames:
             return
         if not all(np.isfinite(row.observation[k]).all() for k in self.frames.keys):
-            self.refused_rows += 1  # its two steps wait for ever; one NaN would poison the critic
+            self.refused_rows += 1  # never sampled: one NaN would spoil the critic
             return
         while not self.frames.free:
             self._evict()
@@ -341,7 +341,7 @@ class Replay:
             self._over.ended(row.id, episode.purpose, row.ending, bool(row.success))
 
     def _connect(self, episode: Episode, row: Step, slot: int) -> None:
-        """Tell the step before that this one follows, or that a person took over."""
+        """Note at the previous step that this one follows, or that a person took over."""
         before = episode.steps.get(row.step - 1)
         if before is None:
             episode.segment = row.segment
@@ -360,7 +360,7 @@ class Replay:
         return before not in (0, episode.gripper)
 
     def _add_label(self, episode: Episode, row: Label) -> None:
-        """A model's progress or reward of a frame, or a person's word."""
+        """Take a model's progress or reward of a frame, or a person's label."""
         assembly, touched = self.view.assembly, []
         if row.kind == PROGRESS and row.author == assembly.progress_by:
             touched += self._rewards.add_progress(episode, row)
@@ -376,7 +376,7 @@ class Replay:
     # --- views -----------------------------------------------------------------------------------
 
     def _offer_all(self, key: EpisodeId) -> None:
-        """Every step of an episode whose rewards were judged anew."""
+        """Offer every step of an episode whose rewards were judged anew."""
         episode = self.episodes[key]
         for slot in episode.steps.values():
             self._offer(episode, slot)
@@ -398,15 +398,18 @@ class Replay:
             self._demo.discard(slot)
 
     def _is_decision(self, slot: int) -> bool:
-        """Whether the policy chose a base's noise there."""
+        """Whether the policy chose the base policy's noise at this step."""
         age = self.frames.columns[BASE_AGE][int(self.steps.frame[slot])]
         return not self.steps.human[slot] and float(age[0]) == 0.0
 
     # --- forgetting ------------------------------------------------------------------------------
 
     def _evict(self) -> None:
-        """Forget the oldest practice episode; then demonstrations and data; last of all the newest
-        practice of each actor: it may still run, and would go at its own next step for ever."""
+        """Forget the oldest practice episode; without one, the oldest demonstration or data.
+
+        The newest practice of each actor goes last: it may still run, and its later steps would be
+        refused.
+        """
         practice = [k for k, e in self.episodes.items() if e.purpose not in OFFLINE]
         newest = {(k.run, k.actor): k for k in practice}.values()
         offline = (k for k, e in self.episodes.items() if e.purpose in OFFLINE)

@@ -11,25 +11,25 @@ from robot_rl.types import Label, Step
 
 
 class Rewards:
-    """Writes reward, mask, labelled and kept of steps, and the progress of frames."""
+    """Writes the columns reward, mask, labelled and kept of steps, and the progress of frames."""
 
     def __init__(self, steps: Steps, frames: Frames, assembly: Assembly, gamma: float) -> None:
         self._steps, self._frames = steps, frames
         self._assembly, self._gamma = assembly, gamma
 
     def recorded(self, episode: Episode, row: Step, slot: int) -> None:
-        """Keep the reward that came with a step, or a model's where that is the reward."""
+        """Keep the reward that came with a step, or a model's where a model gives the rewards."""
         value = np.nan if row.reward is None else row.reward
         if self._assembly.rewards_by:
             value = episode.worth.get(row.next_frame, np.nan)
         self._steps.recorded[slot] = value
 
     def assign(self, episode: Episode, number: int) -> None:
-        """Reward of a step as recorded, or as people say; success pays 1 on the last step."""
+        """Set the reward of a step, as recorded or as people say; success pays 1 on the last."""
         steps, slot, verdict = self._steps, episode.steps[number], episode.verdict
         reward = verdict.rewards.get(number, float(steps.recorded[slot]))
         success = verdict.outcome(episode.success)
-        # a model's rewards may all be below 0: there the 0 of a failure would be the best
+        # a model's rewards may all be below 0: then the 0 of a failure would be the best reward
         pays = success is not None and not self._assembly.rewards_by
         if np.isnan(reward) and pays:
             reward = 0.0
@@ -44,20 +44,20 @@ class Rewards:
         steps.kept[slot] = verdict.keeps(number) and number not in verdict.left_out
 
     def judge_all(self, episode: Episode) -> None:
-        """Rewards of all steps, and whether the episode is one of the successes."""
+        """Set the rewards of all steps, and whether the episode succeeded without a person."""
         won = episode.over and bool(episode.verdict.outcome(episode.success))
         episode.alone = won and not self._steps.human[list(episode.steps.values())].any()
         for number in episode.steps:
             self.assign(episode, number)
 
     def hear(self, episode: Episode, row: Label) -> None:
-        """A person spoke: what they say now stands for all steps of the episode."""
+        """Take a person's label, and judge all steps of the episode by their labels anew."""
         episode.said.append(row)
         episode.verdict = review(episode.said)
         self.judge_all(episode)
 
     def add_progress(self, episode: Episode, row: Label) -> list[int]:
-        """A model's progress of a frame; returns the numbers of the steps that it touches."""
+        """Take a model's progress of a frame; return the numbers of the steps that it changes."""
         assert row.step is not None
         if not np.isfinite(row.value):
             return []
@@ -71,7 +71,7 @@ class Rewards:
         return touched
 
     def smooth(self, episode: Episode, frame: int) -> float:
-        """phi of a frame: the mean of what is known of it and those before; NaN if it is not."""
+        """Return phi of a frame: the mean progress of it and frames before; NaN while unknown."""
         if frame not in episode.progress:
             return np.nan
         window = range(frame, frame - self._assembly.smooth_steps, -1)
@@ -79,7 +79,7 @@ class Rewards:
         return sum(known) / len(known)
 
     def add_worth(self, episode: Episode, row: Label) -> list[int]:
-        """A model's reward of arriving at a frame; returns the numbers of the steps that do."""
+        """Take a model's reward for arriving at a frame; return the numbers of those steps."""
         assert row.step is not None
         episode.worth[row.step] = row.value
         place = episode.frames.get(row.step, awaited(row.step))
@@ -93,7 +93,7 @@ class Rewards:
         return touched
 
     def add_up(self, episode: Episode) -> None:
-        """Write the return to go of every row."""
+        """Write the return to go of every step of an episode."""
         rest = 0.0
         for number in sorted(episode.steps, reverse=True):
             slot = episode.steps[number]

@@ -26,11 +26,11 @@ class Episode:
     steps: dict[int, int] = field(default_factory=dict)
     readers: dict[int, list[int]] = field(default_factory=dict)  # frame number -> step numbers
     said: list[Label] = field(default_factory=list)  # by people, about this episode
-    verdict: Review = field(default_factory=Review)  # what that comes to
+    verdict: Review = field(default_factory=Review)  # what these labels say together
     progress: dict[int, float] = field(default_factory=dict)  # frame number -> what a model said
     worth: dict[int, float] = field(default_factory=dict)  # frame number -> a model's reward
     last: int = -1  # number of the step that ended it
-    goes_on: bool = True  # after that step, as recorded: a time limit
+    goes_on: bool = True  # whether the return goes on after that step, as recorded: a time limit
     success: bool | None = None  # as recorded
     gripper: int = 0  # last commanded direction: -1 closed, +1 open, 0 none yet
     segment: int = 0  # of the newest step
@@ -58,7 +58,7 @@ class Frames:
         self.free = list(range(slots - 1, -1, -1))
 
     def put(self, observation: Observation) -> int:
-        """Keep what is needed of an observation; returns its slot. There must be a free one."""
+        """Keep what is needed of an observation; return its slot. There must be a free slot."""
         slot = self.free.pop()
         seen = {k: observation[k] for k in self.keys}
         for key, value in (self._digest(seen) if self._digest else seen).items():
@@ -66,16 +66,16 @@ class Frames:
         return slot
 
     def take(self, slots: NDArray[np.int64]) -> Observation:
-        """Observations of some rows, each entry [B, ...]."""
+        """Return the observations in some slots, each entry [B, ...]."""
         return {k: v.take(slots, 0) for k, v in self.columns.items()}
 
 
 class Steps:
     """The columns of the steps, by slot.
 
-    frame, after: slots of the frames before and after, -1 - number - 1 for one that is not here
-    yet; follow: slot of the next step of the same driver, -1 for none; recorded: reward before
-    people spoke, NaN without one; kept: nobody excluded it.
+    frame, after: slots of the frames before and after, `awaited(number)` for a frame that is not
+    here yet; follow: slot of the next step of the same driver, -1 for none; recorded: the reward
+    before people labelled, NaN without one; kept: nobody excluded the step.
     """
 
     def __init__(self, capacity: int, action_size: int) -> None:
@@ -96,11 +96,11 @@ class Steps:
         return self.action[0].nbytes + 5 * 4 + 5 + 3 * 8
 
     def complete(self, slots: Any) -> Any:
-        """Which steps (slot or slots) have their frames, are trusted, labelled and not excluded."""
+        """Return which steps have their frames, are trusted, labelled and not excluded."""
         frames = (self.frame[slots] >= 0) & (self.after[slots] >= 0)
         return frames & self.usable[slots] & self.labelled[slots] & self.kept[slots]
 
 
 def awaited(number: int) -> int:
-    """What stands in the place of the slot of a frame that is not here yet."""
+    """Return what takes the place of the slot of a frame that is not here yet."""
     return -1 - number - 1

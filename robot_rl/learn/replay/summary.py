@@ -1,4 +1,4 @@
-"""What the newest episodes were like: what `learn.diagnostics` asks."""
+"""What the newest episodes were like, for `learn.diagnostics`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_ONCE_STEPS = 3  # a reward that ends an episode this early was there before a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeCounts:
-    """How many of the newest `RECENT_EPISODES` episodes that are over and still in the replay ...
+    """Counts among the newest `RECENT_EPISODES` episodes that are over and still in the replay.
 
     labelled: have a reward label at all; rewarded: succeeded, or got a reward above 0; at_once:
     were over with a reward within `AT_ONCE_STEPS`; truncated: met the time limit unrewarded;
@@ -57,12 +57,12 @@ class Recent:
         self._over: dict[str, deque[tuple[EpisodeId, Ending, bool]]] = {}
 
     def ended(self, id_: EpisodeId, purpose: str, ending: Ending, success: bool) -> None:
-        """An episode is over."""
+        """Note that an episode is over."""
         kind = purpose if purpose in OFFLINE else "train"
         self._over.setdefault(kind, deque(maxlen=RECENT_EPISODES)).append((id_, ending, success))
 
     def summary(self) -> ReplaySummary:
-        """Counts and rewards; a millisecond or two, whatever the capacity."""
+        """Return counts and rewards; takes 1 to 2 ms, whatever the capacity."""
         steps = self._steps
         parts = [self._count(purpose) for purpose in ("train", *OFFLINE)]
         slots = np.concatenate([slots for _, slots in parts])
@@ -78,7 +78,7 @@ class Recent:
         )
 
     def _count(self, purpose: str) -> tuple[EpisodeCounts, NDArray[np.int64]]:
-        """Counts over the newest episodes of one purpose, and the slots of all their steps."""
+        """Return counts over the newest episodes of a purpose, and the slots of their steps."""
         counts: Counter[str] = Counter()
         everything = [np.empty(0, np.int64)]
         for key, ending, success in self._over.get(purpose, ()):

@@ -1,4 +1,4 @@
-"""What an algorithm wants of the replay, and what it gets."""
+"""What an algorithm asks of the replay, and what it gets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from robot_rl.types import Observation
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What an algorithm wants of the replay.
+    """What an algorithm asks of the replay.
 
     n_step: transitions span up to this many steps; chunk: so many actions are read; gamma:
     discounts the rewards inside a transition and the return to go; demo_only: never fall back on
-    practice while there are no demonstrations (a cloner would clone itself); own_successes: see the
-    module; recent_fraction: of the online draws, taken from the newest `recent_steps` online steps;
-    decisions: transitions begin where the policy chose a base's noise (`spec.BASE_AGE` = 0), and
-    end where it does again; assembly: how a reward comes of what was recorded.
+    practice while there are no demonstrations (cloning would imitate its own policy);
+    own_successes: see `replay.replay`; recent_fraction: share of the online draws taken from the
+    newest `recent_steps` online steps; decisions: transitions begin where the policy chose a base's
+    noise (`spec.BASE_AGE` = 0), and end where it chooses again; assembly: how a reward is made of
+    what was recorded.
     """
 
     n_step: int = 1
@@ -45,8 +46,9 @@ class Batch:
     rewards from here to the end of the episode, 0 while it runs; before_takeover: float32 [B], 1
     where a person took over after this step, discounted like the reward; chunk: float32 [B, h, A],
     this action and those that followed (`View.chunk` = h), zeros where the same driver did not go
-    on; valid: bool [B, h], where they did. Both None for h = 1. room: float32 [B, 2], how far the
-    value stays above its lowest bound in this state, and below its highest; None without shaping.
+    on; valid: bool [B, h], where the driver went on. chunk and valid are None for h = 1. room:
+    float32 [B, 2], by how much the bounds of the value are narrower in this state, the lowest and
+    the highest (`reward.assembly`); None without shaping.
     """
 
     observation: Observation
@@ -73,7 +75,7 @@ class SlotSet:
         self.size = 0
 
     def add(self, slot: int) -> bool:
-        """Whether it is new."""
+        """Add a slot; return whether it is new."""
         if self._where[slot] >= 0:
             return False
         self._items[self.size], self._where[slot] = slot, self.size
@@ -81,11 +83,11 @@ class SlotSet:
         return True
 
     def holds(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the slots are in the set."""
+        """Return which of the slots are in the set."""
         return self._where[slots] >= 0
 
     def discard(self, slot: int) -> None:
-        """Take it out, if it is in."""
+        """Remove a slot, if it is in the set."""
         where = self._where[slot]
         if where >= 0:
             self.size -= 1

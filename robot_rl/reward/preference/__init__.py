@@ -1,1 +1,1 @@
-"""Reward from answers to which of two moments is nearer to the goal."""
+"""Reward from answers to the question which of two moments is nearer to the goal."""

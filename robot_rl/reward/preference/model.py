@@ -3,9 +3,9 @@
     P(b better than a) = sigmoid(f(b) - f(a)),  f = tanh(network), an ensemble  (Bradley-Terry)
     r_t = (mean f(s_{t+1}) - 1) / 2,  in [-1, 0]
 
-Never positive: with a reward above 0, waiting near the goal would be worth more than reaching it,
-which ends the episode. `train` learns it, from people or a vision-language
-model; the labels, of kind `model_reward`, take the place of what was recorded.
+The reward is never positive: with a reward above 0, waiting near the goal would be worth more than
+reaching it, which ends the episode. `train` learns the model from answers of people or of a
+vision-language model; its labels, of kind `model_reward`, take the place of recorded rewards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from robot_rl.store.labels import MODEL_REWARD
 
 
 class PreferenceNet:
-    """The network: the whole observation, but what a base policy says, -> E numbers."""
+    """The network: the whole observation, except the entries of a base policy, -> E numbers."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class PreferenceNet:
 
 @dataclass(frozen=True)
 class PreferenceModel(ScoreModel):
-    """A trained ensemble. members: of it."""
+    """A trained ensemble. members: E, how many networks it has."""
 
     kind = "preference"
     title = "reward learned from preferences"

@@ -1,16 +1,16 @@
-"""A reward from preferences: ask which of two moments is nearer to the goal, learn what they share.
+"""Learns a reward from preferences: answers to which of two moments is nearer to the goal.
 
 Papers: RL-VLM-F (arXiv 2402.03681), and its use on recorded data (arXiv 2411.05273). Per member i
 of the ensemble, over pairs (a, b) of moments and answers y in {a is nearer, b is nearer}:
 
     loss_i = -mean log sigmoid(+-(f_i(b) - f_i(a)))         f and the reward: `model`
 
-Pairs are moments of any two episodes, drawn at random at first; then those of many on which the
-members disagree most. Ties and what nobody could answer are left out; the answers are the only
-thing that is learned from: recorded rewards are not looked at.
+Pairs are moments of any two episodes. In the first round they are drawn at random, later those of
+many pairs are asked on which the members disagree most. Ties and unanswered questions are left out.
+Only the answers are learned from: recorded rewards are not looked at.
 
-Deviations: one round of questions follows the other on data that does not grow; pictures are not
-described in words first, the question is asked in both orders instead (`reward.vlm.questions`).
+Deviations: all rounds of questions use the same data, which does not grow; pictures are not
+described in words first, instead the question is asked in both orders (`reward.vlm.questions`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
 
 FEWEST = 10  # answers of the first round
-CANDIDATES = 10  # pairs that are looked at for one that is asked
+CANDIDATES = 10  # pairs that are considered for each pair that is asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +64,10 @@ class PreferenceConfig:
 
 @dataclass(frozen=True, slots=True)
 class Reel:
-    """One episode. observation: entry -> [T, ...]; progress: float64 [T] as the simulator knows it,
-    NaN elsewhere."""
+    """One episode.
+
+    observation: entry -> [T, ...]; progress: float64 [T] as the simulator knows it, NaN elsewhere.
+    """
 
     id: EpisodeId
     observation: dict[str, NDArray]
@@ -78,7 +80,7 @@ Judge = Callable[[Sequence[tuple[Moment, Moment]]], Sequence[float | None]]
 
 
 def reels(store: Store, keys: Sequence[str], told: Told = lambda _d, _t: None) -> Iterator[Reel]:
-    """The episodes of a store that nobody has excluded; evaluation is left alone."""
+    """Yield the episodes of a store that nobody has excluded, without those of evaluation."""
     starts = [s for s in store.episodes() if s.purpose != "eval"]
     for done, start in enumerate(starts):
         told(done, len(starts))
@@ -118,8 +120,9 @@ def learn_preference(
     source: Sequence[str] = (),
     told: Told = lambda done, total: None,
 ) -> PreferenceModel:
-    """Ask, learn, ask about what is unclear; figures say how often the reward agrees with answers
-    that it has not learned from.
+    """Ask, learn, ask about what is unclear, and so on; return the model.
+
+    Its figures say how often the reward agrees with answers that it has not learned from.
 
     Raises:
         ConfigError: fewer than two episodes, or hardly any answers.
@@ -181,7 +184,7 @@ def _too_few(known: int, asked: int, ties: int, silent: int) -> ConfigError:
 
 
 def _standardise(net: PreferenceNet, tensors: dict[str, Tensor], episodes: Sequence[Reel]) -> None:
-    """Scale of the state, from all of the data."""
+    """Set the scaling of the state, from all of the data."""
     if not net.net.state_size:
         return
     state = torch.cat([net.net.state(e.observation) for e in episodes])
@@ -198,7 +201,7 @@ def _pairs(
     *,
     clear: bool,
 ) -> list[tuple[Moment, Moment]]:
-    """`count` pairs; not `clear`: of ten times as many those on which members disagree most."""
+    """Draw `count` pairs; unless `clear`, of ten times as many those with most disagreement."""
     many = count if clear else CANDIDATES * count
     lengths = np.array([len(e.progress) for e in episodes])
     share = lengths / lengths.sum()
@@ -236,7 +239,7 @@ def _loss(
     config: PreferenceConfig,
     rng: np.random.Generator,
 ) -> Tensor:
-    """Mean over members, each of which sees its own half of the batch."""
+    """Mean over members, each of which sees its own random half of the batch."""
     y = torch.tensor([y for *_, y in drawn])
     wrong = softplus(-y * _gap(net, tensors, [(a, b) for a, b, _ in drawn]))  # [E, B]
     seen = torch.from_numpy(rng.random((config.members, len(drawn))) < 0.5)

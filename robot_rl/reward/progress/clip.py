@@ -1,21 +1,21 @@
-"""How far is the task, without training? CLIP compares each frame with two sentences (VLM-RM).
+"""Progress without training: CLIP compares each frame with two sentences (VLM-RM).
 
     g, b, s    embeddings of the goal's text, of the baseline's text and of the frame, unit length
     R_t        1 - 1/2 ||alpha proj_L(s) + (1 - alpha) s - g||^2, L the line through b and g
     phi_t      (R_t - low) / (high - low), clipped to [0, 1]                  (arXiv 2310.12921)
 
 The baseline says what the scene looks like anyway. The nearer alpha is to 1, the less counts what
-has nothing to do with the way from it to the goal; alpha = 0 is the cosine similarity of s and g.
+has nothing to do with the way from baseline to goal; alpha = 0 is the cosine similarity of s and g.
 low and high are the 5 % and 95 % quantiles of R over recorded frames, frozen when the model is
-made: R itself hardly moves, and no two CLIPs agree on its size.
+made: R itself hardly varies, and its size differs from one CLIP to another.
 
-`robot-rl reward clip` makes such a model; it serves where a `reward.progress` model does.
+`robot-rl reward clip` makes such a model; it can be used wherever a `reward.progress` model can.
 
     clip.json           where CLIP is, the hashes of its files, texts, alpha, low and high
     clip.safetensors    "goal" and "baseline", float32 [D] each
 
-Deviation: VLM-RM takes R for the reward; here it is a potential, which cannot change the best
-policy, since CLIP is poor at telling where things are.
+Deviation: VLM-RM uses R as the reward. Here it is a potential, which cannot change the best policy,
+because CLIP is poor at telling where things are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SPREAD = 1e-6  # of R, or between two texts: below it there is only rounding
 
 
 def goal_baseline(frames: Tensor, goal: Tensor, baseline: Tensor, alpha: float) -> Tensor:
-    """R [T] of frames [T, D], goal [D] and another baseline [D], all unit; alpha in [0, 1]."""
+    """R [T] of frames [T, D], goal [D] and a baseline [D] unlike it, all unit; alpha in [0, 1]."""
     along = goal - baseline
     share = (frames - baseline) @ along / along.square().sum()
     on_line = baseline + share[:, None] * along
@@ -55,8 +55,11 @@ def goal_baseline(frames: Tensor, goal: Tensor, baseline: Tensor, alpha: float) 
 
 @dataclass(frozen=True)
 class ClipModel(Stored):
-    """phi of one camera; see the module. inputs: camera key -> (H, W, 3); tensors: of the texts;
-    figures, source: as `reward.model.ScoreModel`."""
+    """phi of one camera; see the module.
+
+    inputs: camera key -> (H, W, 3); tensors: of the texts; figures, source: as in
+    `reward.model.ScoreModel`.
+    """
 
     kind: ClassVar[str] = "clip"
     title: ClassVar[str] = "progress by CLIP"
@@ -93,7 +96,7 @@ class ClipModel(Stored):
         return goal_baseline(seen, goal, baseline, self.alpha).numpy()
 
     def curve(self, images: Mapping[str, NDArray], past: Past | None = None) -> NDArray[np.float64]:
-        """phi [T] in [0, 1]; see `reward`. No frame rests on one before."""
+        """phi [T] in [0, 1]; see `reward`. No frame's phi depends on the frames before it."""
         return np.clip((self.reward(images) - self.low) / (self.high - self.low), 0.0, 1.0)
 
     def save(self, folder: Path) -> None:
@@ -112,7 +115,7 @@ class ClipModel(Stored):
         """Read what `save` wrote, for a run that observes the same.
 
         Raises:
-            CheckpointError: not there, damaged, or CLIP is another one by now.
+            CheckpointError: the model is not there or damaged, or CLIP has changed since.
             ConfigError: the run observes something else.
             SetupError: transformers is not installed.
         """
@@ -156,9 +159,10 @@ def make_clip(
     source: Sequence[str] = (),
     told: Callable[[int, int], None] = lambda done, total: None,
 ) -> ClipModel:
-    """A model whose quantiles are those of all frames of these episodes (of each: its images).
+    """Make a model whose quantiles are those of all frames of these episodes.
 
     Args:
+        episodes: the images of each.
         camera: entry of the observation; "" = the first.
 
     Raises:
@@ -196,10 +200,12 @@ def make_clip(
 
 
 def load_progress(folder: Path, spec: Spec) -> ProgressModel | ClipModel:
-    """What tells progress, from its folder: trained, or CLIP. Raises as their `load`, and
+    """Load what tells progress from its folder: a trained model, or CLIP.
+
+    Raises what their `load` raises, and:
 
     Raises:
-        ConfigError: both are there.
+        ConfigError: the folder holds both.
     """
     if not ClipModel.is_in(folder):
         return ProgressModel.load(folder, spec)

@@ -2,15 +2,15 @@
 
     progress   phi_t = mean_i Q_i(s_t, a_t), of a sparse 0/1 reward: how near success is; or what a
                progress model says of the frame (`reward.progress.model`)
-    harmful    step t is, if phi falls by more than `drop` within the next `ahead` steps
+    harmful    a step t after which phi falls by more than `drop` within the next `ahead` steps
 
 What a person did on the way to a success is not all worth cloning: hesitations, slips, ways back.
-Such steps are left out of training by labels of the author "critic", one per step, which can be
-taken back, whoever judged; nothing that was recorded is changed.
+Labels of the author "critic", one per step, leave such steps out of training, whether a critic or a
+progress model judged. The labels can be taken back; nothing that was recorded is changed.
 
 Deviations: GR-RL's critic is distributional and of chunks; here it is any critic of single steps
-that a run has learned (`algo=calql` offline, say). Where a whole piece is bad, each of its steps
-has to fall; GR-RL does not say how it chooses its threshold, here it is given.
+that a run has learned (`algo=calql` offline, say). A bad stretch is left out as a whole only if phi
+falls after each of its steps. GR-RL does not say how it chooses its threshold; here it is given.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def phi_of_model(folder: Path, spec: Spec) -> Phi:
 
     Raises:
         CheckpointError: there is no model.
-        ConfigError: the run's cameras are others.
+        ConfigError: the run has other cameras.
     """
     from robot_rl.reward.progress.model import ProgressModel
 
@@ -79,7 +79,7 @@ def find_harmful(
     ahead: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Judged]:
-    """Every episode that is no evaluation, with the steps of people that undo progress.
+    """Yield every episode except evaluation, with the steps of people that undo progress.
 
     Raises:
         SpecError: the episodes do not fit the critic.
@@ -99,7 +99,7 @@ def find_harmful(
 
 
 def nothing(store: Store) -> list[Judged]:
-    """Every episode, and nothing harmful in it: what `leave_out` takes everything back with."""
+    """Every episode without a harmful step: with these, `leave_out` takes all its labels back."""
     return [Judged(s.id, np.zeros(0, np.float32), []) for s in store.episodes()]
 
 
@@ -116,7 +116,7 @@ def phi_of_critic(algo: Any) -> Phi:
 
 
 def leave_out(store: Store, judged: Sequence[Judged]) -> tuple[int, int]:
-    """Say it in the store: (steps newly left out, steps taken back that an earlier call had)."""
+    """Write labels to the store; return (steps newly left out, earlier ones taken back)."""
     added = taken = 0
     for one in judged:
         said = {x.label: x for x in store.labels(one.id) if x.author == AUTHOR}

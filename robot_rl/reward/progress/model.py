@@ -1,15 +1,15 @@
-"""How far is the task? A number in [0, 1] for each frame, from pictures alone.
+"""Progress, how far the task is: a number in [0, 1] for each frame, from pictures alone.
 
     value      phi_t = E[gamma^(steps to success)] of a histogram over [0, 1], or with gamma = 1 one
                minus the share of the longest way that is left    (GR-RL's Q as progress, RECAP)
     pair       c = share of what is left that happened between frames t - gap and t, in [-1, 1];
                phi_t = phi_{t - gap} moved by it                                      (VLAC)
     distance   phi_t = sigmoid(10 (0.5 - d_t)), d_t in [0, 1] the distance of the frame's features
-               to the nearest of one's own successes                                  (SRPO)
+               to the nearest centre of the features of successes                     (SRPO)
 
-It never ends an episode and is no reward: it is a potential (`reward.assembly`), written beside the
-steps by `reward.scorer`, one label per frame, of kind `progress`. It looks at no frame that comes
-later.
+Progress never ends an episode and is no reward: it is a potential (`reward.assembly`), written
+beside the steps by `reward.scorer`, one label per frame, of kind `progress`. A frame's progress
+depends on no later frame.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ProgressNet(PictureNet):
         return tensors
 
     def judge(self, features: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
-        """phi [B] in [0, 1] of features [B, F]; not of `pair`."""
+        """phi [B] in [0, 1] of features [B, F]; not for `pair`."""
         if self.way == "distance":
             far = torch.cdist(features, tensors["centres"]).amin(1)
             low, high = tensors["span"]
@@ -81,9 +81,12 @@ class ProgressNet(PictureNet):
 
 @dataclass(frozen=True)
 class ProgressModel(ScoreModel):
-    """A trained progress model. way: see the module; bins: of `value`'s histogram; gap: frames
-    between the two of a pair. `distance` keeps its bank in the tensors: "centres" [K, F] and
-    "span" [2], the distances that count as 0 and 1."""
+    """A trained progress model.
+
+    way: see the module; bins: of `value`'s histogram; gap: frames between the two of a pair.
+    `distance` keeps its bank in the tensors: "centres" [K, F] and "span" [2], the distances that
+    count as 0 and 1.
+    """
 
     kind = "progress"
     title = "progress model"
@@ -104,7 +107,7 @@ class ProgressModel(ScoreModel):
 
     @property
     def needs_past(self) -> bool:
-        """Whether a number rests on those before."""
+        """Whether a frame's progress depends on the frames before it."""
         return self.way == "pair"
 
     @torch.no_grad()

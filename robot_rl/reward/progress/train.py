@@ -7,16 +7,17 @@
                between two frames of a success at most `gap` apart, in either order, progress taken
                as linear in time                                      (VLAC)
     distance   the encoder of `value`; then k-means of the features of moments that show success,
-               and the distances to their centres at which 5 % of those and 95 % of all lie
-                                                                      (SRPO, arXiv 2511.15605)
+               and two distances to the centres: the 5 % quantile of those moments, the 95 %
+               quantile of all                                        (SRPO, arXiv 2511.15605)
 
 With `failures` above 0 that share of a batch comes from episodes that failed: then `value` says how
-likely success still is (GR-RL), which orders the moments of a failure not at all. Without, it says
-how far the task looks, in failures, too. Pictures are shifted, brightened and partly covered as for
-`reward.success.train`, from which the data comes.
+likely success still is (GR-RL), and does not order the moments of a failure at all. With 0, `value`
+says how far the task looks, in failures, too. Pictures are shifted, brightened and partly covered
+as in `reward.success.train`, which also reads the data.
 
-Deviations: GR-RL bootstraps, RECAP conditions a policy on it; VLAC is a vision-language model and
-sees the instruction; SRPO embeds whole episodes with V-JEPA 2 and finds its centres with DBSCAN.
+Deviations: GR-RL bootstraps, RECAP conditions a policy on its value; VLAC is a vision-language
+model and sees the instruction; SRPO embeds whole episodes with V-JEPA 2 and finds its centres with
+DBSCAN.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from robot_rl.reward.success.train import (
 )
 from robot_rl.spec import Spec
 
-GAPS_S = (0.5, 1.0, 2.0)  # between two frames whose order is asked
+GAPS_S = (0.5, 1.0, 2.0)  # between two frames whose order is checked
 MISLEADING = 0.5  # rank correlation with true progress below which an episode is shown first
 MEANS_STEPS = 20  # of k-means
 
@@ -57,7 +58,7 @@ class ProgressConfig:
 
     way: str = "value"
     discount: float = 1.0  # per step; 1 = linear in the steps that are left
-    failures: float = 0.0  # share of a batch from episodes that failed; above 0 it is a value
+    failures: float = 0.0  # share of a batch from episodes that failed; see the module
     bins: int = 21
     gap: int = 10  # frames; VLAC: a second
     centres: int = 4
@@ -109,13 +110,13 @@ def learn_progress(
     source: Sequence[str] = (),
     told: Told = lambda done, total: None,
 ) -> ProgressModel:
-    """Learn from some of the episodes, judge it on the others.
+    """Learn from some of the episodes, judge the model on the others.
 
     Raises:
         ConfigError: too few episodes of a kind.
     """
     rng, generator = np.random.default_rng(config.seed), torch.Generator().manual_seed(config.seed)
-    episodes = [e for e in episodes if e.success or e.failed]  # of the others nobody knows the end
+    episodes = [e for e in episodes if e.success or e.failed]  # how the others end, nobody knows
     learned, held_out = split(episodes, config.held_out, rng)
     centres = config.centres if config.way == "distance" else 0
     bins, gap = (0, config.gap) if config.way == "pair" else (config.bins, 0)
@@ -167,7 +168,7 @@ def _value_loss(
         failed = round(config.failures * config.batch_size)
         sizes = (config.batch_size - failed, failed)
         drawn = [x for pool, n in zip(pools, sizes, strict=True) for x in pool.draw(n, rng)]
-        order = rng.permutation(len(drawn))  # the first are covered, of either kind
+        order = rng.permutation(len(drawn))  # the first get a patch: of both kinds
         drawn = [drawn[i] for i in order]
         y = torch.tensor([goal[id(e)][t] for e, t in drawn])
         images = _pictures(net, drawn, config, rng, generator)
@@ -205,7 +206,7 @@ def _pair_loss(
 
 
 def _change(before: float, after: float) -> float:
-    """c of two shares of the way: what `assembly.after_change` undoes."""
+    """c between two shares of the way, as `assembly.after_change` takes it."""
     if after >= before:
         return (after - before) / max(1.0 - before, 1e-6)
     return (after - before) / max(before, 1e-6)
@@ -219,7 +220,7 @@ def _bank(
     config: ProgressConfig,
     generator: torch.Generator,
 ) -> dict[str, Tensor]:
-    """Centres of one's own successes, and the distances that count as 0 and 1."""
+    """Centres of the features that show success, and the distances that count as 0 and 1."""
     features = [net.look(e.images, tensors) for e in episodes]
     shown = torch.cat([f[torch.from_numpy(e.shows == 1)] for f, e in zip(features, episodes,
                                                                        strict=True)])  # fmt: skip
@@ -288,7 +289,7 @@ def strips(model: ProgressModel, episodes: Sequence[Footage], count: int) -> lis
 def _order_figures(
     good: Sequence[tuple[NDArray[np.float64], Footage]], control_hz: float
 ) -> dict[str, Any]:
-    """How well the order of frames is kept in successes, up to the first moment that shows it."""
+    """How well the order of frames is kept in successes, up to the first that shows success."""
     ways = [c[: way_length(e) + 1] for c, e in good]
     voc, count = mean_known([spearman(c, np.arange(len(c))) for c in ways])
     right = {
@@ -301,14 +302,16 @@ def _order_figures(
 def controls(
     model: ProgressModel, episodes: Sequence[Footage], emptied: Sequence[Footage] = ()
 ) -> dict[str, float]:
-    """What a model must not be able to do, or must: VOC of successes (order of time) when ...
+    """Figures that unmask a poor model, first the VOC of successes (order in time) for ...
 
-    ramp: a clock in its place (1 by construction, and its AUC of episodes beside); shuffled: frames
-    in random order (0 wanted); reversed: from the end (the negative of its own wanted).
+    ramp: a clock instead of the model (1 by construction; ramp_auc is its AUC of episodes);
+    shuffled: frames in random order (0 is wanted); reversed: frames from the end (minus the
+    model's own VOC is wanted).
 
-    Besides, mean progress at the end of a success that is then run backwards (undone_progress: that
-    of where it began, start_progress, is wanted), and emptied_auc, of the highest of successes
-    against the same without their objects (`reward.success.staged`; 1 wanted).
+    Then the mean progress at the end of successes that are run forwards and then backwards
+    (undone_progress; start_progress, that of their beginning, is wanted), and emptied_auc: the AUC
+    of the highest progress of successes against the same without their objects
+    (`reward.success.staged`; 1 is wanted).
     """
     good = [e for e in episodes if e.success and way_length(e) > 1]
     rng = np.random.default_rng(0)

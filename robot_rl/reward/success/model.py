@@ -1,4 +1,4 @@
-"""Reward from a success classifier: the pictures of this moment, no ground truth.
+"""Reward from a success classifier, which sees the pictures of this moment, no ground truth.
 
     p_t = sigmoid(logit(images_t))
     success  once p >= threshold in k of the last n ticks, this one included, and the state is where
@@ -55,7 +55,7 @@ class Where:
         """From names of `Spec.state_layout`: "gripper_width" or, of several numbers, "tcp.2".
 
         Raises:
-            ConfigError: no such part, a part of several numbers without one's index, or no range.
+            ConfigError: no such part, no index into a part of several numbers, or no range.
         """
         slices, found = spec.state_slices, []
         for name, limits in named.items():

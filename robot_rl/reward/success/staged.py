@@ -1,7 +1,8 @@
-"""Successes without what they are about: the arm does it all, and the objects are not there.
+"""Successes drawn again without their objects: the arm does everything, but moves nothing.
 
-A model that takes one for a success has learned how the arm stands at the end, and a policy will
-find that out. Only a simulator can show it: a run's episodes are drawn again from its scenes.
+A model that takes such an episode for a success has learned how the arm stands at the end, and a
+policy will find that out. Only a simulator can draw such episodes, from the recorded scenes of a
+run.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ AWAY = pose((0.0, 0.0, -50.0))  # far below the floor
 def without_objects(
     run: Path, episodes: Sequence[Footage], mirror_of: Callable[[str, int, int], Any]
 ) -> list[Footage]:
-    """The successes among a run's episodes, drawn again without objects: failures, all of them.
+    """The successes among a run's episodes, drawn again without objects: all are failures now.
 
-    Empty where no scenes were kept, as by a real robot.
+    Empty where no scenes were kept, as on a real robot.
 
     Args:
         mirror_of: (camera, height, width) -> what draws the run's scene.

@@ -6,24 +6,24 @@
                 `margin` frames before the first success
     neither     the frames between, and episodes about which nobody has said anything
 
-What a person says of a moment (`shows`) stands above all that, for that frame: a failure that looks
-like a success, said to be none, teaches more than a hundred that do not.
+What a person says of a moment (`shows`) overrides all that for its frame: one failure that looks
+like a success, and is labelled as none, teaches more than a hundred failures that do not.
 
-Recorded in simulation with `reward.hold_steps` above 1, or with a classifier as reward, each step
-carries the predicate's own score of its moment, and these decide: a success that is lost again is
-one while it lasts, and what a classifier took for one is none. On a robot a person says so, and
-whoever says the opposite of all these scores is believed. Where nobody ended an episode by its
-merits (ABORTED, STALE) nothing is learned from it.
+In episodes recorded in simulation with `reward.hold_steps` above 1, or with a classifier as reward,
+each step carries the predicate's own score of its moment, and these scores decide: a success that
+is lost again counts while it lasts, and what only a classifier took for a success does not count.
+On a robot a person decides, and a person who contradicts all these scores is believed. Episodes
+that ended ABORTED or STALE are not learned from, since nobody judged them.
 
-Whole episodes are held out, as many of either kind as their share, and never looked at before the
-end. On them the threshold is chosen: the highest rate of recognised successes at which no more than
-`max_false_rate` of the episodes is taken for one that is not, with the score held for `hold_steps`
-ticks. An episode that succeeds counts on both sides: its end must be recognised, its way must not,
-but for the last second.
+Whole episodes are held out, the same share of successes and of failures, and not used before the
+end. They choose the threshold: the one that recognises most successes while at most
+`max_false_rate` of the episodes are wrongly taken for a success, with the score held for
+`hold_steps` ticks. An episode that succeeds counts on both sides: its end must be recognised, and
+its way must not be, except for the last second.
 
 Deviations: HIL-SERL starts from a ResNet-10 with ImageNet's weights (`encoder.trunk` and
-`encoder.weights` take one) and chooses its threshold by eye. Brightness changes with
-the shifts; and some failures have a grey patch over part of the picture, since a hand before the
+`encoder.weights` take one) and chooses its threshold by eye. Here pictures also change in
+brightness, and some failures have a grey patch over part of the picture, since a hand before the
 lens looks like no failure ever seen.
 """
 
@@ -49,7 +49,7 @@ from robot_rl.store.labels import PREDICATE, PROGRESS, SUCCESS_SCORE, review
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId, Label
 
-EARLY = 10  # frames: taken for a success so long before it is one, an episode is not judged wrongly
+EARLY = 10  # frames: a success that is recognised no more than this too early is no mistake
 
 Pictures = NDArray[np.uint8]
 Told = Callable[[int, int], None]
@@ -88,11 +88,11 @@ class SuccessConfig:
 
 @dataclass(frozen=True, slots=True)
 class Footage:
-    """The frames of one episode about which somebody has said how it ended.
+    """The frames of one episode, of which somebody has said how it ended or what frames show.
 
-    images: camera key -> uint8 [T, H, W, C]; success: what was said, or is seen; shows: int8
-    [T], whether a frame shows success: 1 yes, 0 no, -1 neither; progress: float64 [T], how far the
-    task really was, as the simulator says, NaN where nobody knows.
+    images: camera key -> uint8 [T, H, W, C]; success: as was said, or is seen in a frame; shows:
+    int8 [T], whether a frame shows success: 1 yes, 0 no, -1 neither; progress: float64 [T], how far
+    the task really was, as the simulator says, NaN where nobody knows.
     """
 
     id: EpisodeId
@@ -103,7 +103,7 @@ class Footage:
 
     @property
     def failed(self) -> bool:
-        """Whether it is known to have; of some episodes nobody knows more than a few frames."""
+        """Whether the episode is known to have failed; of some only a few frames are known."""
         return not self.shows.any()
 
 
@@ -113,11 +113,12 @@ def footage(
     config: SuccessConfig,
     told: Told = lambda done, total: None,
 ) -> Iterator[Footage]:
-    """The episodes of a store that ended in a success or a failure (`Review.outcome`), and those of
-    which a person has said what some of their frames show.
+    """Yield the episodes of a store from which a model of pictures may learn.
 
-    Evaluation episodes are left alone: they are there to judge what comes of this. So are those
-    that were aborted, whose last step says success=False though nobody has judged them.
+    These are the episodes that ended in a success or a failure (`Review.outcome`), and those of
+    which a person has said what some of their frames show. Evaluation episodes are left out: they
+    judge what comes of this. So are aborted ones, whose last step says success=False although
+    nobody has judged them.
     """
     starts = [s for s in store.episodes() if s.purpose != "eval"]
     for done, start in enumerate(starts):
@@ -136,7 +137,7 @@ def footage(
         now = {x.step: x.value for x in scored if x.source == PREDICATE}
         at = {s.next_frame: now.get(s.step, -1) for s in steps}
         rule = np.array([at.get(f.frame, 0) for f in frames], np.int8)
-        # without a classifier, what was recorded against the rule was a person's key
+        # without a classifier, a success recorded against the rule came from a person's key
         key = recorded and not any(x.source == "classifier" for x in scored)
         word = said.success if said.success is not None else (key or None)
         shows = np.full(len(frames), -1 if success is None else 0, np.int8)
@@ -156,15 +157,17 @@ def footage(
 
 
 def true_progress(labels: Sequence[Label], frames: Sequence[int]) -> NDArray[np.float64]:
-    """How far the task was in each of these frames as the simulator recorded it, NaN where it did
-    not; the first frame of an episode is where progress is counted from."""
+    """How far the task was in each of these frames, as the simulator recorded it, else NaN.
+
+    Progress is counted from the first frame of an episode.
+    """
     known = {x.step: x.value for x in labels if (x.kind, x.source) == (PROGRESS, PREDICATE)}
     begin = {0: 0.0} if known else {}
     return np.array([(begin | known).get(f, np.nan) for f in frames])
 
 
 def _with_margin(shows: NDArray[np.int8], margin: int) -> NDArray[np.int8]:
-    """The `margin` frames before one that shows success say nothing."""
+    """Return `shows` with -1 in the `margin` frames before one that shows success."""
     out = shows.copy()
     for t in np.flatnonzero(shows == 1):
         before = out[max(0, t - margin) : t]
@@ -206,7 +209,7 @@ def learn_success(
     source: Sequence[str] = (),
     told: Told = lambda done, total: None,
 ) -> SuccessModel:
-    """Learn from some of the episodes, choose the threshold on the others.
+    """Learn from some of the episodes, choose the threshold with the others.
 
     Raises:
         ConfigError: too few episodes of a kind.
@@ -247,7 +250,7 @@ class FitSchedule(Protocol):
 
     @property
     def learning_rate(self) -> float:
-        """At the beginning; it falls to 0 as a cosine."""
+        """Learning rate at the beginning; it falls to 0 as a cosine."""
         ...
 
     @property
@@ -277,8 +280,10 @@ def fit(
 def scores(
     model: SuccessModel, episodes: Sequence[Footage]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], list[float], list[float]]:
-    """Logits of frames that show success, of those that do not, and for each episode the highest
-    that was held at its end (of those that succeed) and on its way.
+    """Scores of frames and of episodes, from which figures and thresholds are made.
+
+    Returns the logits of frames that show success, those of frames that do not, and of each episode
+    the highest logit that was held: at its end (if it succeeds), and on its way.
 
     Raises:
         ConfigError: no frame shows success, or none shows anything else.
@@ -333,8 +338,8 @@ def deceive(
 ) -> dict[str, float]:
     """Share of the episodes that each of `HACKS` makes look like a success.
 
-    Only frames that show none are changed, of every camera alike. emptied: successes drawn again
-    without their objects (`reward.success.staged`).
+    Only frames that show no success are changed, alike for every camera. emptied: successes drawn
+    again without their objects (`reward.success.staged`).
     """
     taken: dict[str, list[bool]] = {name: [] for name in HACKS}
     taken |= {"objects not there": [_is_taken(model, e) for e in emptied]} if emptied else {}
@@ -355,7 +360,7 @@ def _is_taken(model: SuccessModel, episode: Footage) -> bool:
 
 
 def strips(model: SuccessModel, episodes: Sequence[Footage], count: int) -> list[Strip]:
-    """What `report.rewards` shows of at most `count` episodes, what it got wrong first."""
+    """What `report.rewards` shows of at most `count` episodes, wrongly judged ones first."""
     found = []
     for episode in episodes:
         logit = logits(model, episode)
@@ -426,7 +431,7 @@ class Pool:
 
 
 def cover(picture: Tensor, rng: np.random.Generator) -> None:
-    """A grey patch on a third to all of each side of a picture [H, W, C], somewhere."""
+    """Draw a grey patch somewhere on a picture [H, W, C], a third to all of each side long."""
     height, width, _ = picture.shape
     h, w = rng.integers(height // 3, height + 1), rng.integers(width // 3, width + 1)
     y, x = rng.integers(height - h + 1), rng.integers(width - w + 1)

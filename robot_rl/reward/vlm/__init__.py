@@ -1,1 +1,1 @@
-"""Reward from a vision-language model behind an OpenAI-compatible server, beside the loop."""
+"""Reward from a vision-language model behind a server, which is asked beside the control loop."""

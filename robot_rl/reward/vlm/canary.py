@@ -1,7 +1,8 @@
-"""Pictures of which the answer is known, asked first and again every few minutes.
+"""Pictures whose answers are known, asked about first and again every few minutes.
 
 A server may answer every question and still be wrong: other weights behind the name, an adapter
-that did not load, pictures that were lost on the way. It cannot tell, but a few pictures can.
+that did not load, pictures that were lost on the way. The server does not notice; a few known
+pictures show it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from robot_rl.reward.vlm.client import VlmClient, needed
 from robot_rl.reward.vlm.questions import Question, QuestionKind
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
-MIN_SPREAD = 1e-3  # answers nearer to each other than this are one answer
+MIN_SPREAD = 1e-3  # answers nearer to each other than this count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class Canary:
-    """good, bad: uint8 [H, W, 3] pictures in which the task is and is not done; needed: share of
-    the pairs of one of each in which the good one has to have the higher score.
+    """Known pictures, to check a server with.
+
+    good, bad: uint8 [H, W, 3] pictures in which the task is and is not done; needed: share of the
+    pairs (one good, one bad) in which the good picture must have the higher score.
     """
 
     good: tuple[NDArray[np.uint8], ...]
@@ -43,7 +46,7 @@ class Canary:
             )
 
     def check(self, client: VlmClient) -> str:
-        """What is wrong with the answers, "" = nothing. The cache is not asked.
+        """Return what is wrong with the answers, "" = nothing. The cache is not used.
 
         Raises:
             ConfigError: see `VlmClient.ask`.

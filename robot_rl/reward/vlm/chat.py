@@ -1,4 +1,4 @@
-"""The protocol of OpenAI-compatible servers (vLLM, SGLang, or a vendor's): a model with words."""
+"""The protocol of OpenAI-compatible servers (vLLM, SGLang, a vendor's): answers in words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Chat:
     def __init__(self, config: VlmConfig) -> None:
         self._config = config
         self._prompts = load_prompts(Path(config.prompts) if config.prompts else PROMPTS)
-        self._probed = 0  # pictures at once that the server has taken
+        self._probed = 0  # how many pictures at once the server has taken
         self._logprobs = config.logprobs != "never"
 
     def prompt_id(self, kind: QuestionKind) -> str:
@@ -77,7 +77,7 @@ class Chat:
         return float(total) if type(total) is int and 0 <= total < 10**9 else None
 
     async def probe(self, questions: Sequence[Question], exchange: Exchange, get: Get) -> str:
-        """See `Wire`: so many pictures, and the model's probabilities."""
+        """See `Wire`; tries so many pictures at once, and whether probabilities are told."""
         images = max(len(q.images) for q in questions)
         if images <= self._probed:
             return ""
@@ -169,7 +169,7 @@ def _text(words: str) -> dict[str, Any]:
 
 
 def _tokens(config: VlmConfig, content: Sequence[Mapping[str, Any]], max_tokens: int) -> float:
-    """A guess at what a request costs, rather high; settled when the server tells."""
+    """A rather high guess at a request's tokens; corrected when the server tells them."""
     images = sum(part["type"] == "image_url" for part in content)
     text = sum(len(part.get("text", "")) for part in content)
     return images * (config.image_px / 28) ** 2 + text / 3 + 100 + max_tokens

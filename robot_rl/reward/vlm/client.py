@@ -1,13 +1,13 @@
-"""The client of a server that sees pictures: what is patient, careful and the same for all of them.
+"""The client of a server that sees pictures: retries, limits and cache, alike for all protocols.
 
     client = VlmClient(VlmConfig(url="http://127.0.0.1:8000/v1", model="Qwen/Qwen3-VL-8B-Instruct"))
     answers = client.ask([Question("success", (frame,), "put the peg into the hole")])
 
-How a question is put is the protocol's (`config.protocol`): in words (`chat`), to an
+The protocol (`config.protocol`) decides how a question is put: in words (`chat`), to an
 OpenAI-compatible server (vLLM, SGLang, or a vendor's), or in pictures alone, to a reward model that
-answers in numbers (`heads`). `ask` blocks, so it is never called in a control loop. What goes wrong
-on the way makes an answer *unlabelled*, with the problem; what was set up wrongly raises before
-anything is asked.
+answers in numbers (`heads`). `ask` blocks, so it is never called in a control loop. A failure on
+the way makes an answer *unlabelled*, with the problem; a wrong setup raises before anything is
+asked.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ CONNECT_S = 5.0
 MAX_REPLY_BYTES = 1 << 20
 BACKOFF_S, MAX_BACKOFF_S = 0.5, 20.0
 RETRIED = frozenset((408, 409, 425, 429))  # and all of 500 and above
-UNFIT = frozenset((400, 413, 415, 422))  # about this request; other refusals are about all of them
+UNFIT = frozenset((400, 413, 415, 422))  # refuse this request; other codes refuse all requests
 WIRES: dict[str, Callable[[VlmConfig], Wire]] = {"chat": Chat, "heads": Heads}
 
 
 class VlmClient:
-    """Asks; see the module. Its methods may be called from any thread; questions take turns.
+    """Asks questions; see the module. Methods may be called from any thread and take turns.
 
     Args:
         now_s, sleep: for tests.
@@ -136,7 +136,7 @@ class VlmClient:
 
     @property
     def trouble(self) -> str:
-        """Why nothing is answered now, for people; "" = it is."""
+        """Why nothing is answered now, for people; "" = answers come."""
         wait_s, silent_s = self.breaker.wait_s, self.breaker.silent_s
         if silent_s is not None and (wait_s or self.breaker.doubts):
             return f"server does not answer since {silent_s:.0f} s, next try in {wait_s:.0f} s"
@@ -146,7 +146,7 @@ class VlmClient:
 
     @property
     def wait_s(self) -> float:
-        """Until it makes sense to ask again."""
+        """Seconds until it makes sense to ask again."""
         return max(self.breaker.wait_s, self.budget.wait_s if self._over_budget else 0.0)
 
     def interrupt(self) -> None:
@@ -163,7 +163,7 @@ class VlmClient:
                 return
             if self._http is not None:
                 closing = asyncio.run_coroutine_threadsafe(self._http.aclose(), self._loop)
-                with suppress(Exception):  # a line that is dead already
+                with suppress(Exception):  # a connection that is dead already
                     closing.result(CONNECT_S)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -197,7 +197,7 @@ class VlmClient:
             key = None if fresh else digests[index]
             answers[index] = await self._answer(questions[index], key)
 
-        if self.breaker.doubts:  # one goes first: a server that is back is not met with all at once
+        if self.breaker.doubts:  # one goes first: a server that is back is not flooded
             await one(left.pop(0))
         async with asyncio.TaskGroup() as group:
             for index in left:
@@ -234,7 +234,7 @@ class VlmClient:
         return self._made(question, reading, text, took_s)
 
     async def _reading(self, question: Question) -> tuple[ParsedReply, str, float]:
-        """What the model says, its words, seconds; a reply that is no answer is asked once more."""
+        """Return reading, words and seconds; after a reply that is no answer, ask once more."""
         reading, text = ParsedReply(None, STOPPED), ""
         async with self._room:
             began_s = self._now_s()
@@ -314,7 +314,7 @@ class VlmClient:
         """(status, body) of one request; no more than one byte above the limit is kept.
 
         Raises:
-            _FailedError: no answer, or one that asks to come again.
+            _FailedError: no answer, or one that asks to try again.
         """
         config, httpx = self._config, self._httpx
         if self._http is None:
@@ -350,7 +350,7 @@ class VlmClient:
 
 
 class _FailedError(Exception):
-    """A try that may be repeated after `wait_s`."""
+    """A try failed; it may be repeated after `wait_s`."""
 
     def __init__(self, problem: str, wait_s: float = 0.0) -> None:
         super().__init__(problem)
@@ -363,7 +363,7 @@ def author_of(config: VlmConfig, kind: QuestionKind) -> str:
 
 
 def needed(name: str, extra: str = "vlm") -> Any:
-    """A package of an extra. Raises `SetupError` when it is not installed."""
+    """Import a package of an extra. Raises `SetupError` when it is not installed."""
     import importlib
 
     try:

@@ -9,7 +9,7 @@ from robot_rl.errors import did_you_mean
 
 PROTOCOLS = ("chat", "heads")
 RESERVED = frozenset(("model", "messages", "logprobs", "top_logprobs", "max_tokens", "temperature"))
-"""Fields of the request that nobody else sets."""
+"""Fields of the request that only the client sets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +21,9 @@ class VlmConfig:
     protocol: str = "chat"  # | heads: a reward model that answers in numbers, as Robometer
     key_file: str = ""  # a file with the key, readable by its owner only
     key_env: str = ""  # or the name of the environment variable that holds it
-    plain_http: bool = False  # allow http beyond this machine: pictures and key in clear
-    proxy: str = ""  # those of the environment are not used
-    timeout_s: float = 30.0  # of one try, whole
+    plain_http: bool = False  # allow http beyond this machine: pictures and key unencrypted
+    proxy: str = ""  # proxies of the environment are not used
+    timeout_s: float = 30.0  # of one whole try
     retries: int = 3
     in_flight: int = 16  # requests at once
     image_px: int = 256  # longer side of what is sent; 32 x 32 are one token for Qwen3-VL
@@ -34,7 +34,7 @@ class VlmConfig:
     breaker_failures: int = 8  # tries in a row without an answer
     breaker_pause_s: float = 30.0
     cache: str = ""  # file with earlier answers; "" = forget them at the end
-    prompts: str = ""  # folder with other words; "" = ours
+    prompts: str = ""  # folder with other prompts; "" = ours
     extra: dict[str, Any] = field(default_factory=dict)  # more fields of the request
 
     def __post_init__(self) -> None:

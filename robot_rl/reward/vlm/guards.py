@@ -1,5 +1,7 @@
-"""What keeps questions from a server: it is down (`Breaker`), it costs too much (`Budget`), or the
-answer is known (`Cache`)."""
+"""What keeps questions from a server.
+
+It is down (`Breaker`), questions cost too much (`Budget`), or the answer is known (`Cache`).
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,11 @@ class Breaker:
         self._since_s: float | None = None
 
     def worked(self) -> None:
-        """The server answered, whatever it said."""
+        """Note that the server answered, whatever it said."""
         self._count, self._since_s = 0, None
 
     def failed(self, not_before_s: float = 0.0) -> None:
-        """It did not. not_before_s: for how long it asks to be left alone."""
+        """Note that it did not. not_before_s: seconds for which it asks not to be asked."""
         now_s = self._now_s()
         self._count += 1
         self._since_s = now_s if self._since_s is None else self._since_s
@@ -44,22 +46,22 @@ class Breaker:
 
     @property
     def wait_s(self) -> float:
-        """Until the next question may be sent; 0 = now."""
+        """Seconds until the next question may be sent; 0 = now."""
         return max(self._until_s - self._now_s(), 0.0)
 
     @property
     def doubts(self) -> bool:
-        """It was open and nothing has worked since: one question first."""
+        """Whether it has paused, and nothing has worked since: then one question goes first."""
         return self._count >= self._limit
 
     @property
     def silent_s(self) -> float | None:
-        """How long the server has not answered; None = it has."""
+        """Seconds since the server stopped answering; None = it answers."""
         return None if self._since_s is None else self._now_s() - self._since_s
 
 
 class Budget:
-    """At most so much in any hour; 0 = no limit. What is taken is a guess until it is settled."""
+    """Limits the cost of any hour; 0 = no limit. A cost is a guess until it is settled."""
 
     def __init__(self, per_hour: float, now_s: Callable[[], float]) -> None:
         self._limit, self._now_s = per_hour, now_s
@@ -67,10 +69,10 @@ class Budget:
         self.used = 0.0
 
     def take(self, cost: float) -> list[float] | None:
-        """An entry to settle; None = not now.
+        """Take a cost from the budget; return an entry to settle, None = not now.
 
         Raises:
-            ConfigError: never, since it alone is more than an hour may cost.
+            ConfigError: this cost alone is more than the budget of an hour.
         """
         if self._limit and cost > self._limit:
             raise ConfigError(
@@ -92,23 +94,25 @@ class Budget:
         return entry
 
     def settle(self, entry: list[float], cost: float) -> None:
-        """What it really was."""
+        """Correct an entry to the real cost."""
         if self._limit:
             self.used += cost - entry[1]
             entry[1] = cost
 
     @property
     def wait_s(self) -> float:
-        """Until the oldest expense is an hour old."""
+        """Seconds until the oldest expense is an hour old."""
         return max(self._spent[0][0] + HOUR_S - self._now_s(), 0.0) if self._spent else 0.0
 
 
 class Cache:
-    """Answers by what was asked, in a SQLite file ("" = in memory). Never the reason of a failure:
-    what cannot be read is asked, what cannot be written is forgotten.
+    """Earlier answers by what was asked, in a SQLite file ("" = in memory).
+
+    The cache never causes a failure: what cannot be read is asked again, what cannot be written is
+    forgotten.
 
     Raises:
-        ConfigError: the file is something else.
+        ConfigError: the file is not such a cache.
     """
 
     def __init__(self, path: Path | str) -> None:

@@ -15,9 +15,9 @@ eval_utils.py, scripts/example_inference.py, data/collators/rbm_heads.py); no su
 
     GET /model_info -> {"model_path": ...}    there is one model per server, a request names none
 
-All numbers lie in [0, 1]; p: that the trajectory which the model was shown first is the better one;
-preference_labels: 1 if that is clip A. A part is null, empty or not there where the model has no
-such head. Robometer's own client makes 0 of that; here it is unlabelled.
+All numbers lie in [0, 1]; p: probability that the trajectory which the model was shown first is
+better; preference_labels: 1 if that is clip A. A part is null, empty or missing where the model has
+no such head. Robometer's own client turns this into 0; here it is unlabelled.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from robot_rl.reward.vlm.questions import (
 )
 from robot_rl.reward.vlm.wire import GREY, KEY_FIX, Exchange, Get, HttpRequest, shrunk
 
-VERSION = "heads-v1"  # of what is sent; raise it when that changes: labels of two never mix
+VERSION = "heads-v1"  # of requests; raise it when they change: labels of two versions never mix
 SLACK = 1e-3  # heads compute in half precision
 NO_HEAD = f"{NOT_AN_ANSWER}: no head for"
 FIELDS = {
@@ -52,8 +52,8 @@ FIELDS = {
     QuestionKind.SUCCESS: ("outputs_success", "success_probs"),
     QuestionKind.PREFERENCE: ("outputs_preference", "prediction_probs"),
 }
-"""Where in a reply the answer is. Not of a change: a clip's progress counts from its own first
-frame, so that of "before" is 0 whatever has been reached, and no difference of two is a change."""
+"""Where in a reply the answer is. A change has none: a clip's progress counts from its own first
+frame, so "before" has progress 0 whatever has been reached, and a difference says nothing."""
 
 
 class Heads:
@@ -62,7 +62,7 @@ class Heads:
     def __init__(self, config: VlmConfig) -> None:
         self._config = config
         self._answered: dict[QuestionKind, int] = {}  # head -> frames of a clip that it has judged
-        self._named = False  # it is the model of the config
+        self._named = False  # whether the server has told the name in the config
 
     def prompt_id(self, kind: QuestionKind) -> str:
         """See `Wire`; there are no words but the task's."""
@@ -73,7 +73,7 @@ class Heads:
         return [self.prompt_id(question.kind), question.task, self._config.image_px]
 
     def request(self, question: Question, again: bool) -> HttpRequest:
-        """See `Wire`. There is no other way to ask: `again`, the same is asked."""
+        """See `Wire`. There is only one way to ask: with `again`, the same is asked."""
         clips, fields, files = _clips(question), {}, {}
         names = ["trajectory"] if len(clips) == 1 else ["chosen_trajectory", "rejected_trajectory"]
         for name, clip in zip(names, clips, strict=True):
@@ -101,7 +101,7 @@ class Heads:
         return None
 
     async def probe(self, questions: Sequence[Question], exchange: Exchange, get: Get) -> str:
-        """See `Wire`: each head that is needed, with so many frames; then the model's name."""
+        """See `Wire`; tries each needed head with as many frames, then the model's name."""
         frames: dict[QuestionKind, int] = {}
         for question in questions:
             _check(question)
@@ -118,7 +118,7 @@ class Heads:
             if problem:
                 return problem
             try:
-                _row(kind, count, data)  # what it thinks of grey pictures does not matter
+                _row(kind, count, data)  # the values for grey pictures do not matter
             except ValueError as error:
                 if not str(error).startswith(NO_HEAD):
                     return str(error)
@@ -138,7 +138,7 @@ class Heads:
         self._named = False
 
     async def _name(self, get: Get) -> str:
-        """Whether it is the model that labels will be ascribed to. Raises ConfigError if not."""
+        """Check that labels will name the right model; raises ConfigError if it is another one."""
         if self._named:
             return ""
         status, body = await get("/model_info")
@@ -178,7 +178,7 @@ class Heads:
 
 
 def read(kind: QuestionKind, frames: int, data: Any) -> tuple[ParsedReply, str]:
-    """What a decoded reply about clips of so many frames says, and its numbers; never raises."""
+    """Return a reply's reading, for clips of `frames` frames, and its numbers; never raises."""
     try:
         row, head = _row(kind, frames, data)
         numbers = _numbers(row)
@@ -192,7 +192,7 @@ def read(kind: QuestionKind, frames: int, data: Any) -> tuple[ParsedReply, str]:
         if first not in ([1.0], [0.0]):
             problem = f"{NOT_AN_ANSWER}: preference_labels {first!r}: which clip was the first?"
             return ParsedReply(None, problem[:MAX_TEXT]), text
-        value = 1.0 - value if first == [1.0] else value  # that B is nearer, as in `both_orders`
+        value = 1.0 - value if first == [1.0] else value  # for B, as in `both_orders`
     return ParsedReply(value, sure=max(value, 1.0 - value)), text
 
 
@@ -218,8 +218,14 @@ def _row(kind: QuestionKind, frames: int, data: Any) -> tuple[list[Any], dict[st
 
 
 def _numbers(row: list[Any]) -> list[float]:
-    """In [0, 1]. Each has to be right, though only the last is the answer: a server that says one
-    thing that cannot be is not believed in another. Raises ValueError: the problem."""
+    """Return the numbers of a row, in [0, 1].
+
+    Each has to be valid, though only the last is the answer: a server that sends one impossible
+    number is not believed in the others.
+
+    Raises:
+        ValueError: the problem.
+    """
     for number in row:
         if type(number) not in (int, float) or not -SLACK <= number <= 1.0 + SLACK:
             raise ValueError(f"{NOT_AN_ANSWER}: {number!r} for a number in [0, 1]")
@@ -261,7 +267,7 @@ def _npy(frames: NDArray[np.uint8]) -> bytes:
 
 
 def _form(fields: dict[str, str], files: dict[str, bytes]) -> HttpRequest:
-    """multipart/form-data; the same for the same: the boundary is made of what it separates."""
+    """multipart/form-data; equal for equal contents, because their hash is the boundary."""
     import httpx
 
     digest = hashlib.sha256("".join(fields.values()).encode() + b"".join(files.values()))

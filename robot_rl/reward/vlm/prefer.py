@@ -36,8 +36,9 @@ def asking(
     cache: str = "",
     protocol: str = "chat",
 ) -> Iterator[Judge]:
-    """A judge of pairs of moments of a run. Pictures are the camera's, or drawn where a simulated
-    run recorded none.
+    """Yield a judge of pairs of moments of a run.
+
+    The pictures are the camera's; where a simulated run recorded none, they are drawn.
 
     Args:
         cameras: of the run's spec.

@@ -11,8 +11,8 @@ answers, of any spelling:
     S_k = logsumexp of w_k's tokens;   value = sum_k softmax(S)_k * k / (n - 1)
 
 which for yes and no is sigmoid(S_yes - S_no). Nothing else becomes a number: the whole reply must
-be one of these words, and they must hold half of the probability. What is no answer is
-*unlabelled*, never 0.
+be one of these words, and together they must hold half of the probability. A reply that is no
+answer is *unlabelled*, never 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.reward.assembly import after_change
 
 PROMPTS = Path(__file__).parent / "prompts"
-MIN_MASS = 0.5  # of the probability, on answers; below, another question was answered
+MIN_MASS = 0.5  # share of the probability on answers; below, another question was answered
 MAX_TEXT = 200  # characters of a reply that are kept
 MAX_TASK = 2000
 TOLERANCE = 1e-2  # servers round log-probabilities
@@ -128,12 +128,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a question.
+    """The answer to a question, or why there is none.
 
     value: see the module, None = unlabelled; problem: why, "" with a value; sure: in [0, 1], None
-    where the server tells no probabilities (success, preference: of the likelier word; progress: 1
-    - entropy / log 11; change: of this very reply); prompt: name@hash; latency_s: 0 from the cache;
-    text: the reply, shortened.
+    where the server tells no probabilities (success, preference: that of the likelier word;
+    progress: 1 - entropy / log 11; change: that of this very reply); prompt: name@hash; latency_s:
+    0 from the cache; text: the reply, shortened.
     """
 
     value: float | None
@@ -146,7 +146,7 @@ class Answer:
 
     @property
     def later(self) -> bool:
-        """Unlabelled for a reason that may go away by itself."""
+        """Whether it is unlabelled for a reason that may go away by itself."""
         return self.problem.partition(":")[0] in LATER
 
     @property
@@ -160,7 +160,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Tags:
-    """Text before each picture; {n} and {count} are replaced. Of a preference: clip A, clip B."""
+    """Text before each picture; {n}, {count} are replaced. A preference: clip A first, B last."""
 
     first: str
     last: str
@@ -171,8 +171,8 @@ class Tags:
 class Prompt:
     """A file of `prompts/`.
 
-    text: after the pictures, {task} is replaced; answers: the words, lowest value first, none = a
-    signed number; again: added when the first reply was none.
+    text: after the pictures, {task} is replaced; answers: the words, lowest value first; no words =
+    a signed number; again: added when the first reply was no answer.
     """
 
     name: str
@@ -194,7 +194,7 @@ class Prompt:
 
     @cached_property
     def hash(self) -> str:
-        """First 10 hex digits over every word."""
+        """First 10 hex digits of a hash over every word of the file."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:10]
 
     @property
@@ -222,7 +222,7 @@ class Prompt:
 
 
 def load_prompts(folder: Path = PROMPTS) -> dict[QuestionKind, Prompt]:
-    """`success.yaml` and so on of a folder; of those it lacks, ours.
+    """Load `success.yaml` and so on from a folder; ours where the folder has none.
 
     Raises:
         ConfigError: a file is not a prompt, or is for another kind of answer.
@@ -264,7 +264,7 @@ def _filled(text: str, **words: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What of a chat completion matters.
+    """The parts of a chat completion that matter.
 
     first: token -> log-probability at the place of the first word, empty where none are told;
     logprob: of the whole text.
@@ -324,7 +324,7 @@ def _first(tokens: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def read(reply: Reply, prompt: Prompt) -> ParsedReply:
-    """What a reply says, in the terms of the module; never raises."""
+    """Return what a reply says, in the terms of the module; never raises."""
     if not prompt.answers:
         return _number(reply)
     words = [_word(answer) for answer in prompt.answers]
@@ -359,7 +359,7 @@ def read(reply: Reply, prompt: Prompt) -> ParsedReply:
 
 
 def both_orders(first: ParsedReply, swapped: ParsedReply) -> ParsedReply:
-    """One preference of two readings of A-or-B; two that contradict each other are a tie."""
+    """One preference from readings in both orders; two that contradict each other are a tie."""
     if first.value is None or swapped.value is None:
         return ParsedReply(None, first.problem or swapped.problem)
     b = first.value, 1.0 - swapped.value  # how sure that the second clip is nearer, each time
@@ -387,12 +387,12 @@ def _logprob(token: Mapping[str, Any]) -> float:
 
 
 def _bare(token: str) -> str:
-    """Without the marks that tokenisers put before a word."""
+    """A token without the marks that tokenisers put before a word."""
     return token.strip().lstrip("\u0120\u2581\u010a").strip()
 
 
 def _word(text: str) -> str:
-    """As a word is compared: no marks, quotes, stops or capitals around it."""
+    """A word as it is compared: without marks, quotes, stops and capitals."""
     return _bare(text).strip("\"'`*.,:;!()[] \t\r\n").casefold()
 
 
@@ -402,7 +402,7 @@ def _word(text: str) -> str:
 def integrate(changes: Sequence[float | None]) -> list[float | None]:
     """Progress phi_0 = 0, phi_1, ... [T + 1] of the changes [T] between frames (VLAC).
 
-    After a change that is unlabelled nothing is known any more: None from there on.
+    After an unlabelled change the progress is unknown: None from there on.
     """
     curve: list[float | None] = [0.0]
     for change in changes:
@@ -414,11 +414,11 @@ def integrate(changes: Sequence[float | None]) -> list[float | None]:
 def combined(
     progress: Answer, success: Answer, preference: Answer, weights: Sequence[float] = (1, 1, 1)
 ) -> float | None:
-    """One score in [0, 1] of how far, whether done, and whether better than before.
+    """One score in [0, 1] of progress, success, and preference over an earlier moment.
 
-    As Large Reward Models do: the weighted mean of process, completion and temporal contrast, all
-    brought to [0, 1] *first* - a preference of -1 would otherwise cancel the others. Unlabelled if
-    any of them is.
+    As in Large Reward Models: the weighted mean of process, completion and temporal contrast, all
+    brought to [0, 1] *first*, because a preference of -1 would otherwise cancel the others. None if
+    any of them is unlabelled.
     """
     done, ended, better = progress.value, success.value, preference.value
     if done is None or ended is None or better is None:

@@ -1,7 +1,7 @@
-"""`reward=vlm`: in the loop nobody says what an episode is worth; a model that sees does, later.
+"""`reward=vlm`: the loop records no reward; a vision-language model says later how episodes ended.
 
 Every practice step is recorded unlabelled. `worker.RewardWorker`, beside the learner, asks about
-finished episodes; one is learned from once a model, or a person, has said how it ended.
+finished episodes. An episode is learned from once a model, or a person, has said how it ended.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from robot_rl.types import Observation, RobotState
 
 
 class VlmReward:
-    """`RewardSource` that says nothing of practice. The task's own predicate judges evaluation, and
-    demonstrations, of which a person would say that they are good; what it says of practice is
-    recorded beside, and not learned from."""
+    """`RewardSource` that leaves practice unlabelled.
+
+    The task's own predicate judges evaluation, and demonstrations, which a person would call good.
+    What it says of practice is recorded beside the steps, but not learned from.
+    """
 
     def __init__(self, truth: PredicateReward) -> None:
         self._truth, self._practises = truth, True
@@ -35,7 +37,7 @@ class VlmReward:
         self._truth.begin_episode(purpose)
 
     def score(self, state: RobotState, observation: Observation) -> RewardResult:
-        """Unlabelled, and never over: the time limit or a person ends an episode."""
+        """In practice unlabelled and never terminated: the time limit or a person ends episodes."""
         truth = self._truth.score(state, observation)
         if not self._practises:
             return truth
@@ -46,7 +48,7 @@ class VlmReward:
 def labelling(
     store: Store, server: VlmConfig, worker: WorkerConfig, *, task: str, camera: str, canary: str
 ) -> Iterator[Callable[[], str]]:
-    """A worker on a store while a run lasts; yields what troubles it, "" = nothing.
+    """Run a worker on a store in this context; yields a function that names trouble, "" = none.
 
     Args:
         task, camera, canary: see `reward.config.VlmRewardConfig`.

@@ -1,7 +1,7 @@
-"""How a question becomes an HTTP request, and a reply an answer: what the client needs to know.
+"""Protocols: how a question becomes an HTTP request, and a reply an answer.
 
 There are two: `chat` (a model that answers in words) and `heads` (one that answers in numbers).
-Tries, breaker, budget, cache and limits are the client's, and the same for both.
+Tries, breaker, budget, cache and limits belong to the client, and are the same for both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class HttpRequest:
 
 
 Exchange = Callable[[HttpRequest], Awaitable[tuple[Any, str]]]
-"""Send, with all patience -> (decoded JSON, "") or (None, problem)."""
+"""Send, with all tries -> (decoded JSON, "") or (None, problem)."""
 Get = Callable[[str], Awaitable[tuple[int, bytes]]]
 """Fetch a path, once -> (status, body), or (0, the problem)."""
 
@@ -48,7 +48,7 @@ class Wire(Protocol):
         ...
 
     def request(self, question: Question, again: bool) -> HttpRequest:
-        """again: the first reply was no answer."""
+        """The request that asks a question; again: the first reply was no answer."""
         ...
 
     def reading(self, question: Question, data: Any) -> tuple[ParsedReply, str]:
@@ -56,11 +56,11 @@ class Wire(Protocol):
         ...
 
     def spent(self, data: Any) -> float | None:
-        """Tokens that it cost, where the reply tells."""
+        """Tokens that the request cost, where the reply tells."""
         ...
 
     async def probe(self, questions: Sequence[Question], exchange: Exchange, get: Get) -> str:
-        """Whether the server can answer these; a problem that may go away by itself, or "".
+        """Find out whether the server can answer; return a problem that may go away, or "".
 
         Raises:
             ConfigError: it refuses, is of another kind, or lacks what is needed.
@@ -69,7 +69,7 @@ class Wire(Protocol):
         ...
 
     def forget(self) -> None:
-        """The server has changed its mind: the next question finds out, and says, what is wrong."""
+        """Forget what is known of the server, so that the next question finds out what is wrong."""
         ...
 
 

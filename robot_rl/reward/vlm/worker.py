@@ -1,12 +1,13 @@
-"""Labels recorded episodes with what a vision-language model says, beside everything else.
+"""Labels recorded episodes with what a vision-language model says, beside the running system.
 
     worker = RewardWorker(store, client, canary, WorkerConfig(),
                           task="put the peg into the hole", camera="image/front")
     worker.start()                                  # or worker.turn() now and then
     worker.trouble                                  # one line for people, "" = there is none
 
-Of each finished episode, newest first, it asks whether the last frames show success, and how far
-the task is once a second. What it writes (source "vlm", author "MODEL PROMPT@HASH"):
+About each finished episode, newest first, it asks whether the last frames show success, and, for a
+frame of each second, how far the task is. What it writes (source "vlm", author "MODEL
+PROMPT@HASH"):
 
     success_score   step s: p that the frame it led to shows success
     vlm_success     the episode: 1 or 0, where k of the last n frames agree
@@ -15,11 +16,12 @@ the task is once a second. What it writes (source "vlm", author "MODEL PROMPT@HA
     progress_change with `way=change`, in the place of phi(f): what was done since the frame asked
                     about before (VLAC); `fill` adds the changes up, as far as all are known
 
-An episode with a question on which the server fails (a timeout, 5xx) goes behind the others; where
-it does so again and again, and answers others in between, that question is given up.
+An episode with a question on which the server fails (a timeout, 5xx) goes behind the others. If the
+server fails on this question again and again, but answers others in between, the question is given
+up.
 
-What is unlabelled writes no row. What is in the store is never asked again, so a restart goes on.
-Evaluation episodes are left alone, and so is what was aborted.
+An unlabelled answer writes no row. What is in the store is never asked again, so a restart goes on.
+Evaluation episodes and aborted ones are left alone.
 """
 
 from __future__ import annotations
@@ -54,11 +56,11 @@ from robot_rl.types import Ending, EpisodeId, Label, Step
 log = logging.getLogger(__name__)
 
 SOURCE = "vlm"
-HELD = " held"  # ends the author of what was filled in
+HELD = " held"  # ends the author of labels that were filled in
 MAX_LOOKED_AT = 100  # episodes per turn: bounds the first turn after a restart
 MAX_FAILED = 10  # times that the server fails on one question, and then answers another
 WAYS = (QuestionKind.PROGRESS, QuestionKind.CHANGE)  # how progress may be asked
-FAILED = (TIMEOUT, BUSY, DOWN)  # of the server, or of this one question: who knows
+FAILED = (TIMEOUT, BUSY, DOWN)  # the fault may be the server's or the question's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +71,10 @@ class WorkerConfig:
     success_needed: int = 3  # k of them
     threshold: float = 0.5  # p from which a frame shows success
     period_s: float = 1.0  # between two frames whose progress is asked; 0 = do not ask
-    way: str = "progress"  # since the start of the episode; "change": since the one before (VLAC)
-    fill: bool = True  # progress of the frames between, too
+    way: str = "progress"  # since the start; "change": since the frame asked before (VLAC)
+    fill: bool = True  # also write the progress of the frames between
     questions_per_turn: int = 64
-    tries: int = 2  # turns in which a question that has no answer is asked
+    tries: int = 2  # in how many turns a question that gets no answer is asked
     canary_every_s: float = 600.0
     again_s: float = 30.0  # after a canary that failed, or an error
     poll_s: float = 1.0  # of the thread, when there is nothing to do
@@ -155,7 +157,7 @@ class RewardWorker:
     # -- for the owner ---------------------------------------------------------------------------
 
     def turn(self) -> int:
-        """A bounded amount of work; returns how many labels it wrote. Never raises."""
+        """Do a bounded amount of work; return how many labels were written. Never raises."""
         self._busy = False
         try:
             if self._now_s() < self._resume_s:
@@ -177,7 +179,7 @@ class RewardWorker:
 
     @property
     def trouble(self) -> str:
-        """Why nothing is labelled now, "" = it is; for people."""
+        """Why nothing is labelled now, for people; "" = labels are written."""
         trouble = self._client.trouble or self._trouble
         if not trouble and self._canary_problem:
             trouble = f"canary failed: {self._canary_problem}; nothing is labelled"
@@ -223,7 +225,7 @@ class RewardWorker:
             wanted = self._wanted(id_, steps)
             frames = self._frames(id_) if wanted else {}
             if wanted and steps[-1].next_frame not in frames:
-                continue  # it comes behind the step
+                continue  # the last frame is stored after its step
             if wanted:
                 return self._label(wanted[: self._config.questions_per_turn], frames)
             written = self._conclude(id_, steps)
@@ -233,7 +235,7 @@ class RewardWorker:
         return 0
 
     def _find_work(self) -> None:
-        """Which episodes are finished; newest first."""
+        """Find the finished episodes, newest first."""
         seq = self._store.last_seq()
         if seq == self._seq:
             return
@@ -243,7 +245,7 @@ class RewardWorker:
         self._finished, self._seq = finished[::-1], seq
 
     def _trusted(self) -> bool:
-        """Whether the canary is well; asks it when it is due."""
+        """Whether the canary passed; it is checked again when due."""
         now_s = self._now_s()
         if self._canary is not None and now_s >= self._canary_due_s:
             was = self._canary_problem
@@ -302,7 +304,7 @@ class RewardWorker:
                 self._failing.discard(w)
                 self._unanswered[w] += answer.value is None
         self._behind[asked[0].id] += not self._failing.isdisjoint(asked)
-        if not all(a.later for a in answers):  # it is there: what failed, failed of itself
+        if not all(a.later for a in answers):  # the server answers: failures are the questions' own
             self._failed.update(self._failing)
             self._failing.clear()
         late = next((a for a in answers if a.later), None)
@@ -327,7 +329,7 @@ class RewardWorker:
         return rows
 
     def _conclude(self, id_: EpisodeId, steps: Sequence[Step]) -> int:
-        """Everything was asked: what the episode's answers come to."""
+        """Write what an episode's answers say together, when everything was asked."""
         labels = self._store.labels(id_)
         rows = self._verdict(id_, steps, labels)
         if self._config.fill and self._config.period_s:
@@ -365,10 +367,10 @@ class RewardWorker:
             asked = [w.number for w in self._keyframes(id_, steps)]
             curve = integrate([known.get(f) for f in asked])[1:]
             known = dict(zip(asked, curve, strict=True))
-        rows, phi = [], 0.0  # at its start nothing of an episode is done, by the question's words
+        rows, phi = [], 0.0  # the prompt says that nothing is done at the start
         for number, frame in enumerate([steps[0].frame, *(s.next_frame for s in steps)]):
             if (phi := known.get(frame, phi)) is None:
-                break  # what changed is not known, so nothing that comes later is
+                break  # a change is not known, so neither is any progress after it
             rows.append(
                 Label(id_, number, frame, PROGRESS, phi, SOURCE, author + HELD, self._stamp_ns())
             )
