@@ -69,9 +69,9 @@ def bench(
     """
     torch.set_num_threads(threads)
     keep_freed_memory()
-    spec = _spec()
+    spec = made_up_spec()
     replay = Replay(spec, EPISODES * EPISODE_STEPS)
-    replay.ingest(_rows(spec))
+    replay.ingest(made_up_rows(spec))
     figures: dict[str, float] = {"torch_threads": float(torch.get_num_threads())}
     rates = {bf16: matmul_flops_per_s(bf16) for bf16 in (False, True)}
     for name, config in CASES.items():
@@ -81,11 +81,11 @@ def bench(
             for k, v in _case(algo, replay, rates[config.bf16()], seconds, compiled).items()
         }
     for name, (config, pixels) in CAMERA_CASES.items():
-        spec = _spec(CAMERAS, pixels)
+        spec = made_up_spec(CAMERAS, pixels)
         algo = config.make(spec, 0)
         digest = algo.net.digest(algo.actor_state())
         replay = Replay(spec, CAMERA_EPISODES * EPISODE_STEPS, digest=digest)
-        replay.ingest(_rows(spec, CAMERA_EPISODES))
+        replay.ingest(made_up_rows(spec, CAMERA_EPISODES))
         figures |= {
             f"{name}/{k}": v
             for k, v in _case(
@@ -96,10 +96,10 @@ def bench(
         figures[f"{name}/bytes_per_step"] = float(replay.bytes_per_step)
         figures[f"{name}/bytes_per_raw_byte"] = replay.bytes_per_step / raw
         figures[f"{name}/encoder_mflops_per_step"] = _encoder_flops(algo)[0] / 1e6
-    algo = CASES["critics_2"].make(_spec(), 0)
+    algo = CASES["critics_2"].make(made_up_spec(), 0)
     state = {"state": np.zeros((1, STATE_SIZE), np.float32)}
     figures["act_ms"] = 1e3 * _period_s(lambda: algo.act(state, False), min(seconds, 1.0))
-    figures["replay/state_bytes_per_step"] = float(Replay(_spec(), 1).bytes_per_step)
+    figures["replay/state_bytes_per_step"] = float(Replay(made_up_spec(), 1).bytes_per_step)
     figures["matmul_float32_gflops"] = rates[False] / 1e9
     figures["matmul_bfloat16_gflops"] = rates[True] / 1e9
     return figures | (peer(peer_python, figures, seconds) if peer_python else {})
@@ -233,14 +233,14 @@ def _period_s(work: Callable[[], object], seconds: float) -> float:
     return float(np.median(times))
 
 
-def _spec(cameras: int = 0, pixels: int = 0) -> Spec:
+def made_up_spec(cameras: int = 0, pixels: int = 0) -> Spec:
     action = ActionSpec(translation_m=0.01, rotation_rad=0.1, gripper=False)
     image = TensorSpec((pixels, pixels, 3), "uint8")
     images = {f"image/{i}": image for i in range(cameras)}
     return Spec("bench", 10.0, {"state": STATE, **images}, action)
 
 
-def _rows(spec: Spec, episodes: int = EPISODES) -> list[Row]:
+def made_up_rows(spec: Spec, episodes: int = EPISODES) -> list[Row]:
     """Random episodes, a fifth of them demonstrations."""
     rng, rows = np.random.default_rng(0), list[Row]()
     cameras = [k for k in spec.observation if k != "state"]

@@ -1,4 +1,4 @@
-"""`robot-rl bench`: speed, each figure with the machine it was measured on."""
+"""`robot-rl bench`: measure speed; each figure is saved with the machine it was measured on."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TEXT = """
 Measure speed on this machine:
   env      environment steps per second, from state and with two cameras
   learner  gradient updates per second
-  heads    what a head costs per decision beside its base, on one core
+  heads    time of one decision of each head, without its base policy, on one core
   link     steps per second and round trip of the encrypted link
   loop     jitter of the control loop in real time
-  exam     how often the exam that ends practice errs, by simulation
-  reward   what a vision-language model costs on this side, through a stand-in that is none
-  console  the operator's page beside its targets: key to gate, server killed, video, memory, review
+  exam     how often the exam that ends practice decides wrongly, by simulation
+  reward   the client's cost of asking a vision-language model; a stand-in acts as the server
+  console  the operator's page and its targets: key to gate, server killed, video, memory, review
            (a real browser and, for key, hand and kill, the whole ROS 2 graph; 14 minutes in all)
 """
 EXAMPLES = """
@@ -40,18 +40,18 @@ def run(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--threads", type=int, default=1, help="learner: threads of torch (1)")
     parser.add_argument(
-        "--peer-python", default="", metavar="PYTHON", help="learner: one with LeRobot in it"
+        "--peer-python", default="", metavar="PYTHON", help="learner: a Python that has LeRobot"
     )
     parser.add_argument("--compile", action="store_true", help="learner: with torch.compile")
     parser.add_argument(
-        "--frames", type=int, default=10_000, help="reward: 0 = for --seconds (10000)"
+        "--frames", type=int, default=10_000, help="reward: frames; 0 = for --seconds (10000)"
     )
     console = parser.add_argument_group("console")
     console.add_argument(
         "--only",
         default="",
         metavar="PART,...",
-        help="of key,hand,kill,server,video,memory,review (all)",
+        help="some of key,hand,kill,server,video,memory,review (all)",
     )
     for name, kind, default, text in CONSOLE:
         console.add_argument(
@@ -86,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Figure -> the most it may be and whether it is met, for those that have a target."""
+    """Targets by figure: the most that it may be, and whether the target is met."""
     if what == "console":
         from robot_rl.bench.console import TARGETS as limits  # noqa: N811
     elif what == "reward":
@@ -101,7 +101,7 @@ def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]
 
 
 def _beside(target: Mapping[str, Any] | None) -> str:
-    """The target behind a figure."""
+    """Text that is printed behind a figure: its target and whether it is met, or ""."""
     if target is None:
         return ""
     return f"   at most {target['at_most']:>7,g}  {'ok' if target['met'] else 'MISSED'}"
@@ -121,7 +121,7 @@ def _env(seconds: float) -> Mapping[str, Any]:
 
 
 def _from(target: str) -> Callable[..., Mapping[str, Any]]:
-    """A benchmark that lives beside what it measures, imported when it is run."""
+    """Return the benchmark "module:function", which is imported only when it runs."""
 
     def bench(seconds: float, **options: object) -> Mapping[str, Any]:
         return engine(target)(seconds, **options)
@@ -132,10 +132,10 @@ def _from(target: str) -> Callable[..., Mapping[str, Any]]:
 CONSOLE: tuple[tuple[str, type, float, str], ...] = (
     ("presses", int, 500, "key: presses of the drive key"),
     ("trials", int, 20, "kill: times that the server is killed"),
-    ("hours", float, 8.0, "memory: of telemetry, fed as fast as the page takes it"),
-    ("episodes", int, 1000, "review: in the store"),
+    ("hours", float, 8.0, "memory: hours of telemetry, sent as fast as the page takes it"),
+    ("episodes", int, 1000, "review: episodes in the store"),
 )
-"""option of `bench console`, type, default, help."""
+"""Options of `bench console`: name, type, default, help."""
 
 BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "env": _env,

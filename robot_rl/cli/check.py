@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from robot_rl.spec import Spec
 
 TEXT = """
-Compose and check experiments: every key, type and value, the limits against the task. Without
-names, all of them. CI runs it. With --run the task is tried in simulation, too: its scene, its
-starts, what it observes, and three episodes that its expert drives; the first thing that is wrong
-is named with its fix. A NAME may be a task that has no experiment of its own.
+Compose and check experiments: every key, type and value, and the limits against the task. Without
+names, all experiments are checked, as CI does. With --run each task is tried in simulation, too:
+its scene, its starts, what it observes, and three episodes that its expert drives; the first fault
+is named with its fix. A NAME may also be a task that has no experiment of its own.
 """
 EXAMPLES = """
 robot-rl check
@@ -27,7 +27,7 @@ robot-rl check --config-dir my_configs
 
 
 def run(argv: Sequence[str]) -> int:
-    """Check; return 1 when any experiment fails."""
+    """Check the experiments; return 1 when any of them fails."""
     from pathlib import Path
 
     from robot_rl.config.compose import options
@@ -66,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _tried(experiment: Experiment) -> list[str]:
-    """What the task did right in simulation. Raises the first thing that it did not."""
+    """Lines on what works in simulation. Raises the first fault of the task."""
     fine, wrong = engine("robot_rl.run.check_task:faults")(experiment)
     if wrong is not None:
         raise wrong
@@ -74,7 +74,7 @@ def _tried(experiment: Experiment) -> list[str]:
 
 
 def describe(experiment: Experiment) -> str:
-    """What an experiment does, in words."""
+    """Describe in words what an experiment does."""
     spec, train = experiment.task.spec, experiment.train
     images = sum(key.startswith("image/") for key in spec.observation)
     state = spec.observation["state"].shape[0] if "state" in spec.observation else 0
@@ -96,7 +96,7 @@ def describe(experiment: Experiment) -> str:
 
 
 def _named(spec: Spec) -> str:
-    """The numbers of the state by name, with units."""
+    """Names of the numbers of the state, with units."""
     parts = [
         f"{name} ({unit})" if size == 1 else f"{name}.0 to .{size - 1} ({unit})"
         for name, size, unit in spec.state_layout
@@ -105,7 +105,7 @@ def _named(spec: Spec) -> str:
 
 
 def _settings(experiment: Experiment) -> str:
-    """What the YAML files set beyond the defaults; the limits have a file of their own."""
+    """Settings of the YAML files beyond the defaults; the limits have a file of their own."""
     return ", ".join(
         f"{section}.{key}={value}"
         for section in ("task", "train", "learner", "algo", "operator")

@@ -1,4 +1,4 @@
-"""What the verbs share: one argument parser, composed experiments, figures as JSON."""
+"""What all verbs share: the argument parser, composing an experiment, figures as JSON."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ EXTRAS = {
     "fastapi": "console",
     "uvicorn": "console",
 }
-"""import name -> the extra of this project that brings it."""
+"""Import name -> the extra of this project that installs the package."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with our error shape, and examples kept as they are written."""
+    """An argument parser that raises our errors, and prints examples as they are written."""
 
     def __init__(self, verb: str, text: str, examples: str = "") -> None:
         epilog = "examples:\n" + textwrap.indent(textwrap.dedent(examples).strip(), "  ")
@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing usage and exiting."""
+        """Raise a `ConfigError` instead of printing usage and exiting."""
         raise ConfigError(
             f"{self.prog}: {message}",
             expected=self.format_usage().strip().removeprefix("usage: "),
@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def _hint(self, message: str) -> str:
-        """Nearest option for a misspelt one."""
+        """The fix: the nearest option if one is misspelt, else the verb's --help."""
         word = message.rpartition(" ")[2]
         if "unrecognized" in message and word.startswith("-"):
             return did_you_mean(word, [o for o in self._option_string_actions if o[:2] == "--"])
@@ -71,15 +71,20 @@ class Parser(argparse.ArgumentParser):
     def with_overrides(self) -> Parser:
         """Add `key=value ...`, `--config`, `--config-dir`."""
         self.add_argument("overrides", nargs="*", metavar="key=value", help="e.g. experiment=lift")
-        self.add_argument("--config", action="store_true", help="print every value in force, stop")
         self.add_argument(
-            "--config-dir", type=Path, metavar="DIR", help="your own YAML files, same layout"
+            "--config", action="store_true", help="print every value in force and stop"
+        )
+        self.add_argument(
+            "--config-dir",
+            type=Path,
+            metavar="DIR",
+            help="your YAML files, laid out as in configs/",
         )
         return self
 
     def with_json(self) -> Parser:
         """Add `--json PATH`."""
-        self.add_argument("--json", type=Path, metavar="PATH", help="also write the figures there")
+        self.add_argument("--json", type=Path, metavar="PATH", help="also save the figures here")
         return self
 
     def with_run(self, help_text: str = "run folder, as `robot-rl train` printed it") -> Parser:
@@ -88,7 +93,7 @@ class Parser(argparse.ArgumentParser):
         return self
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Parse; options and key=value may be mixed freely."""
+        """Parse the arguments; options and key=value words may be mixed freely."""
         return self.parse_intermixed_args(list(argv))
 
 
@@ -105,7 +110,7 @@ def experiment_from(args: argparse.Namespace, defaults: Sequence[str] = ()) -> E
 
 
 def explain(experiment: Experiment) -> str:
-    """YAML of every value in force; a section whose extra is missing shows its overrides only."""
+    """YAML of every value in force; if a section's extra is missing, only of its overrides."""
     import yaml
 
     from robot_rl.run.experiment import GROUPS
@@ -124,10 +129,10 @@ def explain(experiment: Experiment) -> str:
 
 
 def engine(target: str) -> Callable[..., Any]:
-    """Import "module:function" late; a missing package names the extra that brings it.
+    """Import "module:function" only when it is needed.
 
     Raises:
-        SetupError: a third-party package is not installed.
+        SetupError: a third-party package is not installed; the fix names the extra that has it.
     """
     module, _, name = target.partition(":")
     try:
@@ -161,7 +166,7 @@ def existing_run(run: Path) -> Path:
 
 
 def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
-    """Write figures for programs, if a path was asked for."""
+    """Write the figures as JSON for other programs; without a path, do nothing."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -169,6 +174,6 @@ def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
 
 
 def say(text: str) -> None:
-    """One line for the person at the terminal (results go to stdout, logs to stderr)."""
+    """Print one line for the person at the terminal (results go to stdout, logs to stderr)."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

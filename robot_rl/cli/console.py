@@ -12,9 +12,10 @@ from robot_rl.cli.common import Parser, engine, existing_run, say
 from robot_rl.console.address import FIRST_PORT, HOST, check_free, check_loopback, free_port
 
 TEXT = """
-Serve the operator's page for a run: watch, take over, label, stop, review. The run is started by
-somebody else (`robot-rl train ... runtime=ros operator=console`); the console may come and go.
-It prints a link that works once; press Enter for another one, "o" Enter for one that only watches.
+Serve the operator's page for a run: watch, take over, label, stop, review. The run is started
+separately (`robot-rl train ... runtime=ros operator=console`); the console may be stopped and
+started again. It prints a link that works once; press Enter for another link, or "o" and Enter for
+a link that only lets a person watch.
 """
 EXAMPLES = """
 robot-rl console runs/peg_insert/20260101-120000-s0
@@ -31,14 +32,14 @@ def run(argv: Sequence[str]) -> int:
 def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
     """Serve a run's pages until Ctrl-C; the printed links lead to `page` of `app.PAGES`.
 
-    Without --port the console takes the port that its documentation names; another page, which may
-    stand beside a running console, the first free one.
+    Without --port the console takes the port that its documentation names. Any other page takes the
+    first free port, since a console may be running beside it.
 
     Raises:
-        ConfigError: no such run, or an address that is not this machine's own.
+        ConfigError: there is no such run, or the address is not this machine's own.
         SetupError: the port is taken, or the console extra is not installed.
     """
-    default = "the first free one from" if page else "default:"
+    default = "default: the first free port from" if page else "default:"
     parser.with_run().add_argument("--port", type=int, metavar="N", help=f"{default} {FIRST_PORT}")
     parser.add_argument("--host", default=HOST, help="a loopback address (default)")
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
@@ -65,7 +66,7 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
 
 
 def _more_links(link: str, invite: Any) -> None:
-    """Another link for each line on the terminal."""
+    """Print another link for each line that is typed on the terminal."""
     for line in sys.stdin:
         role = "observer" if line.strip().startswith("o") else "operator"
         say(f"  {role}: {link}{invite(role)}")

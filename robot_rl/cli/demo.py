@@ -1,4 +1,4 @@
-"""`robot-rl demo`: the tour. Peg insertion through the real ROS 2 graph, told step by step."""
+"""`robot-rl demo`: a guided tour of peg insertion through the real ROS 2 graph, step by step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from robot_rl.cli.train import train_with_dashboard
 from robot_rl.run.experiment import Experiment
 
 TEXT = """
-Teach a simulated 7-joint arm to put a peg into a hole: the whole system on this machine, no robot
-and no GPU. It is two runs of `robot-rl train` with explanations: a policy is cloned from
-demonstrations, then practice with corrections makes it good.
+Teach a simulated 7-joint arm to put a peg into a hole: the whole system on this machine, without a
+robot and without a GPU. It is two runs of `robot-rl train` with explanations: a policy is cloned
+from demonstrations, then practice with corrections makes it good.
 """
 EXAMPLES = """
 robot-rl demo
@@ -47,7 +47,7 @@ SHORT = """
 It worked, and fell short of its target of {target:.0f} %: {successes} of {episodes}{why}.
 More practice mends that:  robot-rl demo seed={seed} train.max_minutes=30
 """
-ALONE = ("operator=", "runtime=lockstep")  # then nobody sits at a page
+ALONE = ("operator=", "runtime=lockstep")  # with one of these no page is opened
 RUNTIMES = {
     "ros": "the ROS 2 nodes (sim, gate, watchdog, operator, actor, view) and a learner behind an "
     "encrypted link.\nSimulated time goes as fast as the slowest of them",
@@ -68,19 +68,19 @@ PRACTICE = (
     "runtime=ros",
     "base=flow",
     "algo=resfit",
-    "algo.gamma=0.98",  # at 0.95 a step saved is worth a 5 % risk, and hard contacts are one
+    "algo.gamma=0.98",  # at 0.95 a step saved is worth a 5 % risk of, for example, a hard contact
     "algo.policy_tau=0.001",  # the mean of the last 1,000 policies is better than the newest
-    "train.demos=0",  # those that were cloned are its data
+    "train.demos=0",  # the demonstrations that were cloned are its data
     "train.eval_episodes=50",
     "train.stochastic_eval_episodes=20",
     "train.max_minutes=5.5",
 )
 OF_PRACTICE = ("algo", "base", "learner", "train.", "operator", "arbiter", "run_dir")
-"""How overrides begin that the cloning does not get; `train.demos` it alone gets."""
+"""Overrides that begin with these are for practice alone; `train.demos` is for cloning alone."""
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the tour; return 0 whatever the success rate: the figures say it."""
+    """Run the tour; return 0 whatever the success rate, which the figures tell."""
     parser = Parser("demo", TEXT, EXAMPLES).with_overrides().with_json()
     parser.add_argument("--episodes", type=int, help="deterministic evaluation episodes (50)")
     args = parser.read(argv)
@@ -125,7 +125,7 @@ def _base_words(args: argparse.Namespace, run_dir: Path) -> list[str]:
 
 
 def _demonstrate(base: Experiment, folder: Path) -> dict[str, Any] | None:
-    """Record and clone; None when that is done already (the same run_dir was given again)."""
+    """Record and clone; None if that is done already (the same run_dir was given again)."""
     if (folder / "eval.json").is_file():
         return None
     return train_with_dashboard(base, report=False)
@@ -145,7 +145,7 @@ def _story(base: Experiment, experiment: Experiment) -> str:
 
 
 def _close(experiment: Experiment, result: dict[str, Any]) -> None:
-    """What came out, and what to do next."""
+    """Print how the result compares with the target, and what to do next."""
     target, part = experiment.train.target_success, result["deterministic"]
     if part["successes"] < target * part["episodes"]:
         why = "" if result["mastered"] else "; no exam was passed before the time was up"

@@ -1,4 +1,4 @@
-"""`robot-rl devices`: the gamepads and SpaceMice of this machine, live, and their calibration."""
+"""`robot-rl devices`: list, watch and calibrate the gamepads and SpaceMice of this machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from robot_rl_hardware.reader import FoundDevice, Reader
 
 TEXT = """
-List the gamepads and SpaceMice that are plugged into this machine, and why one cannot be opened.
---watch shows what each stick and button does to the tool. --calibrate measures where the sticks
-rest (hands off for two seconds) and writes it down for every later run. Nothing moves a robot.
+List the gamepads and SpaceMice that are plugged into this machine, and say why one cannot be
+opened. --watch shows what each stick and button does to the tool. --calibrate measures where the
+sticks rest (hands off for two seconds) and saves that for every later run. No robot is moved.
 """
 EXAMPLES = """
 robot-rl devices
@@ -33,12 +33,12 @@ WIDTH = 21  # of a bar; odd, so that it has a middle
 
 
 def run(argv: Sequence[str]) -> int:
-    """List, watch or calibrate; 1 when there is no device."""
+    """List, watch or calibrate; return 1 when no device can be opened."""
     parser = Parser("devices", TEXT, EXAMPLES)
     parser.add_argument(
-        "--watch", type=float, default=0.0, metavar="SECONDS", help="show them live for so long"
+        "--watch", type=float, default=0.0, metavar="SECONDS", help="show all of them live"
     )
-    parser.add_argument("--calibrate", metavar="NAME", help="measure where its sticks rest")
+    parser.add_argument("--calibrate", metavar="NAME", help="measure where this one's sticks rest")
     args = parser.read(argv)
     found = _list()
     usable = [f for f in found if not f.problem]
@@ -50,7 +50,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _list() -> list[FoundDevice]:
-    """Say what is there, what is not, and why."""
+    """Print and return the devices that are there; print why others are not."""
     found: list[FoundDevice] = []
     for kind, (finder, _) in KINDS.items():
         module = f"robot_rl_hardware.{kind}"
@@ -81,7 +81,7 @@ def _named(word: str, found: Sequence[FoundDevice]) -> FoundDevice:
 
 
 def _open(found: FoundDevice) -> Reader:
-    """Read it in a thread. Raises `SetupError` when it cannot be opened."""
+    """Read a device in a thread. Raises `SetupError` when it cannot be opened."""
     config = engine(f"robot_rl_hardware.{found.kind}:{KINDS[found.kind][1]}")(device=found.path)
     connect = engine(f"robot_rl_hardware.{found.kind}:connect")
     return engine("robot_rl_hardware.reader:Reader")(lambda: connect(config))
@@ -106,7 +106,7 @@ def _calibrate(found: FoundDevice) -> None:
 
 
 def _watch(found: Sequence[FoundDevice], seconds: float) -> None:
-    """Live bars of every device, and what keeps it from driving."""
+    """Show live bars of every device, and what keeps it from driving."""
     from rich.live import Live
     from rich.text import Text
 
@@ -129,7 +129,7 @@ def _watch(found: Sequence[FoundDevice], seconds: float) -> None:
 
 
 def picture(name: str, reading: DeviceReading | None, hand: Handset) -> str:
-    """One device as text: a bar per axis of the tool, what is held, ready to drive or why not."""
+    """One device as text: a bar per axis, the held buttons, whether it may drive or why not."""
     import numpy as np
 
     from robot_rl.operate.calibration import AXES
@@ -155,7 +155,7 @@ def bar(value: float) -> str:
 
 
 def _first(reader: Reader, found: FoundDevice) -> None:
-    """Wait until the device has said something. Raises `SetupError` when it does not."""
+    """Wait for the first reading of a device. Raises `SetupError` when none comes."""
     give_up_s = time.monotonic() + FIRST_S
     while reader.read() is None and time.monotonic() < give_up_s:
         time.sleep(PERIOD_S)

@@ -1,4 +1,4 @@
-"""`robot-rl doctor`: is everything here? Each line is ok, warn or fail, with the fix beside it."""
+"""`robot-rl doctor`: is this machine ready, or is a run intact? Each line names the fix."""
 
 from __future__ import annotations
 
@@ -13,23 +13,31 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from robot_rl.cli.common import Parser, say, write_json
+from robot_rl.cli.common import Parser, existing_run, say, write_json
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, POLICY, STORE
 from robot_rl.errors import RobotRLError
 from robot_rl.system import priority
 
 TEXT = """
 Check this machine: Python, torch, MuJoCo and OpenGL, ROS 2, encryption, disk, cores, shared memory,
 ports, configuration. warn = some verb will not work or be slow; fail = training cannot work.
+With a run folder: check that run instead: its configuration, every record stored, its policy.
 """
 EXAMPLES = """
 robot-rl doctor
+robot-rl doctor runs/peg_insert/20260101-120000-s0      (is every record of its stores intact?)
 robot-rl doctor --json doctor.json
 """
 APT_GL = "sudo apt-get install -y libegl1 libgl1-mesa-dri libegl-mesa0"
 GIB = 2**30
+
+
+Check = Callable[[], tuple[str, str, str]]
+"""A check returns its status (ok, warn or fail), what it found, and the fix."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +52,13 @@ class CheckResult:
 
 def run(argv: Sequence[str]) -> int:
     """Print all findings; return 1 when one failed."""
-    args = Parser("doctor", TEXT, EXAMPLES).with_json().read(argv)
-    findings = [examine(name, check) for name, check in CHECKS.items()]
+    parser = Parser("doctor", TEXT, EXAMPLES).with_json()
+    parser.add_argument(
+        "run", nargs="?", type=Path, metavar="RUN", help="examine this run folder, not the machine"
+    )
+    args = parser.read(argv)
+    checks = CHECKS if args.run is None else run_checks(existing_run(args.run))
+    findings = [examine(name, check) for name, check in checks.items()]
     for f in findings:
         say(f"{f.status:<5} {f.name:<14} {f.text}" + (f"\n{'':21}fix: {f.fix}" if f.fix else ""))
     write_json(
@@ -57,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def examine(name: str, check: Callable[[], tuple[str, str, str]]) -> CheckResult:
+def examine(name: str, check: Check) -> CheckResult:
     """Run one check; a check that breaks is itself a finding."""
     try:
         return CheckResult(name, *check())
@@ -206,7 +219,41 @@ def _configs() -> tuple[str, str, str]:
     return "ok", f"{len(names)} experiments in {config_dir().name}/: {', '.join(names)}", ""
 
 
-CHECKS: dict[str, Callable[[], tuple[str, str, str]]] = {
+def run_checks(run: Path) -> dict[str, Check]:
+    """Checks of one run folder: its configuration, every record of its stores, its policy."""
+    checks: dict[str, Check] = {"configuration": partial(_run_config, run)}
+    for name in (STORE, ACTOR_STORE, LEARNER_STORE):
+        if (run / name).is_file():
+            checks[name] = partial(_store, run / name)
+    if (run / POLICY).is_file():
+        checks["policy"] = partial(_policy, run)
+    return checks
+
+
+def _run_config(run: Path) -> tuple[str, str, str]:
+    from robot_rl.run.experiment import Experiment
+
+    return "ok", f"task {Experiment.load(run).task.name}", ""
+
+
+def _store(path: Path) -> tuple[str, str, str]:
+    from robot_rl.store.store import Store
+
+    with Store(path) as store:
+        store.verify()
+        rows, episodes = store.last_seq(), len(store.episode_summaries())
+    return "ok", f"{rows} rows of {episodes} episodes, all intact", ""
+
+
+def _policy(run: Path) -> tuple[str, str, str]:
+    from robot_rl.policy.runtime import load_policy
+    from robot_rl.run.experiment import Experiment
+
+    weights = load_policy(run, Experiment.load(run).spec)
+    return "ok", f"version {weights.version}, {len(weights.data) / 1e6:.1f} MB", ""
+
+
+CHECKS: dict[str, Check] = {
     "python": _python,
     "torch": _torch,
     "mujoco": _mujoco,

@@ -1,4 +1,4 @@
-"""`robot-rl eval`: what a trained policy is worth, with its interval."""
+"""`robot-rl eval`: how often a trained policy succeeds, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from robot_rl.cli.train import summary
 
 TEXT = """
 Measure the newest policy of a run on held-out starts, unaided: success with its 95 % Wilson
-interval and cycle time, deterministic and stochastic; writes eval.json and eval.mp4, and the
+interval and cycle time, deterministic and stochastic. Writes eval.json and eval.mp4, and writes the
 report again.
 """
 EXAMPLES = """
@@ -20,10 +20,12 @@ robot-rl eval runs/peg_insert/20260101-120000-s0 --no-video
 
 
 def run(argv: Sequence[str]) -> int:
-    """Evaluate and print the figures."""
+    """Evaluate the policy, print the figures and return 0."""
     parser = Parser("eval", TEXT, EXAMPLES).with_run().with_json()
-    parser.add_argument("--episodes", type=int, default=100, metavar="N", help="default: 100")
-    parser.add_argument("--no-video", action="store_true", help="do not render an episode")
+    parser.add_argument(
+        "--episodes", type=int, default=100, metavar="N", help="of each kind (default: 100)"
+    )
+    parser.add_argument("--no-video", action="store_true", help="do not film any episodes")
     args = parser.read(argv)
     if args.episodes < 1:
         parser.error("--episodes must be at least 1")

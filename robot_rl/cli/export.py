@@ -1,4 +1,4 @@
-"""`robot-rl export`: episodes of a run for other programs."""
+"""`robot-rl export`: write the episodes of a run for other programs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from robot_rl.store.store import Store
 
 TEXT = """
-Export the episodes of a run, with what people said about them applied.
+Export the episodes of a run; what people said about them in review is applied.
 
 lerobot  LeRobotDataset v3: parquet and mp4; stock LeRobot trains on it, `import` reads it back
 mcap     one bag per episode with ROS 2 messages, for Foxglove and ros2 bag
 rerun    one recording (.rrd) per episode, for the Rerun viewer
 
 Left out, unless --include asks for them: evaluation episodes, aborted ones, excluded ones, and
-trimmed steps. The same command goes on where it was interrupted.
+trimmed steps. After an interruption the same command goes on where it was.
 """
 EXAMPLES = """
 robot-rl export runs/peg_insert/20260101-120000-s0 --to lerobot --out datasets/peg
@@ -35,7 +35,7 @@ Write = Callable[[argparse.Namespace, "Store", "Sequence[Chosen]", ProgressBar],
 
 
 def run(argv: Sequence[str]) -> int:
-    """Export; return 0 when the export is complete."""
+    """Export the episodes; return 0 when the export is complete."""
     args = _parser().read(argv)
     write = FORMATS[args.to]
     episodes = engine("robot_rl.data.episodes:choose")
@@ -59,11 +59,11 @@ def _parser() -> Parser:
     parser.add_argument("--to", required=True, choices=FORMATS, help="format")
     parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="new folder")
     parser.add_argument(
-        "--include", default="", metavar="WORDS", help="of eval,aborted,excluded,trimmed"
+        "--include", default="", metavar="WORDS", help="some of eval,aborted,excluded,trimmed"
     )
     parser.add_argument("--task", default="", metavar="TEXT", help="lerobot: task in words")
     parser.add_argument(
-        "--codec", default="av1", choices=("av1", "h264"), help="lerobot: of videos"
+        "--codec", default="av1", choices=("av1", "h264"), help="lerobot: codec of videos"
     )
     parser.add_argument(
         "--crf", type=int, default=30, metavar="N", help="lerobot: quality, lower is better (30)"
@@ -98,7 +98,7 @@ def _rerun(
 
 
 def _robot_type(run: Path) -> str:
-    """Name of the robot of a run folder, e.g. fr3; "" when nothing says it."""
+    """Name of the robot of a run folder, e.g. fr3; "" when its config names none."""
     import yaml
 
     path = run / "config.yaml"

@@ -1,4 +1,4 @@
-"""`robot-rl filter`: leave steps that undo progress out of what is cloned."""
+"""`robot-rl filter`: leave steps of people that undo progress out of training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from robot_rl.reward.progress.critic import Judged
 
 TEXT = """
-Leave those steps of people out of training that a critic, or a progress model, thinks undo what was
-reached: hesitations, slips, ways back. The critic is that of another run which has learned from the
-same data, failures included. Nothing recorded is changed: the steps get labels, which a second call
-with another threshold moves and --undo takes back. Without --write it only says what it would do.
+Leave steps of people out of training if a critic, or a progress model, judges that they undo what
+was reached: hesitations, slips, ways back. The critic is that of another run that has learned from
+the same data, failures included. Nothing recorded is changed: the steps get labels. A second call
+with another threshold moves the labels, --undo takes them back. Without --write the command only
+says what it would leave out.
 """
 EXAMPLES = """
 robot-rl train experiment=peg_insert algo=calql train.dataset=RUN train.demos=0 \\
@@ -25,7 +26,7 @@ robot-rl train experiment=peg_insert algo=calql train.dataset=RUN train.demos=0 
 robot-rl filter RUN --critic runs/critic                       what it would leave out
 robot-rl filter RUN --critic runs/critic --drop 0.1 --write
 robot-rl train experiment=peg_insert algo=bc_flow train.dataset=RUN train.demos=0 ...
-robot-rl filter RUN --progress runs/reward --drop 0.2            by what the pictures look like
+robot-rl filter RUN --progress runs/reward --drop 0.2          a progress model judges the pictures
 robot-rl filter RUN --undo
 """
 BARS = " .:-=+*#%@"
@@ -34,15 +35,22 @@ SHOWN = 20  # episodes
 
 
 def run(argv: Sequence[str]) -> int:
-    """Judge and perhaps label; return 0."""
+    """Judge the steps, label them if asked to, and return 0."""
     parser = Parser("filter", TEXT, EXAMPLES).with_run("run folder, or a store file").with_json()
     parser.add_argument("--critic", type=Path, metavar="RUN", help="run whose critics judge")
     parser.add_argument(
         "--progress", type=Path, metavar="FOLDER", help="or a progress model judges, from pictures"
     )
-    parser.add_argument("--drop", type=float, default=0.1, help="fall of value (default: 0.1)")
-    parser.add_argument("--ahead", type=int, default=5, metavar="N", help="steps (default: 5)")
-    parser.add_argument("--write", action="store_true", help="leave them out")
+    parser.add_argument(
+        "--drop",
+        type=float,
+        default=0.1,
+        help="smallest fall of progress that counts (default: 0.1)",
+    )
+    parser.add_argument(
+        "--ahead", type=int, default=5, metavar="N", help="within so many steps (default: 5)"
+    )
+    parser.add_argument("--write", action="store_true", help="leave these steps out")
     parser.add_argument("--undo", action="store_true", help="take all of them back in")
     args = parser.read(argv)
     if [args.undo, args.critic is not None, args.progress is not None].count(True) != 1:
@@ -82,7 +90,7 @@ def _phi(args: Any) -> Any:
 
 
 def line(one: Judged) -> str:
-    """Progress of an episode as a strip, dark is near success, and how much would be left out."""
+    """One episode: a strip of its progress, dark near success, and the number of steps left out."""
     phi = one.progress
     at = [phi[i * len(phi) // WIDTH] for i in range(min(WIDTH, len(phi)))]
     low, high = float(phi.min()), float(phi.max())

@@ -1,4 +1,4 @@
-"""`robot-rl import`: demonstrations of another program into a folder to learn from."""
+"""`robot-rl import`: import demonstrations of another program into a folder to learn from."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from robot_rl.cli.progress import ProgressBar
 TEXT = """
 Import a LeRobotDataset v3 for the task of an experiment. `train.dataset=FOLDER` learns from it.
 
-Features go by the names of our own export; --map names others. State and action must have the size
-and meaning of the task's, and the dataset its rate; images are resized. Steps get the driver
-`demo`. Without next.reward they are unlabelled, unless --success last says that every episode
-succeeds at its last step. The same command goes on where it was interrupted.
+Features are expected under the names of our own export; --map says where the names differ. State
+and action must have the size and meaning of the task's, and the dataset must have the task's rate;
+images are resized. Steps get the driver `demo`. Without next.reward they are unlabelled, unless
+--success last says that every episode succeeds at its last step. After an interruption the same
+command goes on where it was.
 """
 EXAMPLES = """
 robot-rl import datasets/peg --out runs/demos experiment=peg_insert
@@ -26,7 +27,7 @@ robot-rl train experiment=peg_insert train.dataset=runs/demos
 
 
 def run(argv: Sequence[str]) -> int:
-    """Import; return 0 when every episode is in the store."""
+    """Import the dataset; return 0 when every episode is in the store."""
     from robot_rl.run.experiment import Experiment
 
     parser = Parser("import", TEXT, EXAMPLES)
@@ -36,7 +37,9 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--map", action="append", default=[], metavar="FEATURE=ENTRY", help="may be repeated"
     )
-    parser.add_argument("--ignore-names", action="store_true", help="only the names differ")
+    parser.add_argument(
+        "--ignore-names", action="store_true", help="state and action differ in their names only"
+    )
     parser.add_argument("--success", choices=("last",), default="", help="label the last step 1")
     args = parser.read(argv)
     experiment = Experiment.compose(args.overrides, args.config_dir)

@@ -8,9 +8,10 @@ from pathlib import Path
 from robot_rl.cli.common import Parser, engine, say
 
 TEXT = """
-Make one key pair for the learner and one per actor, and the list of public keys the learner
-accepts. Secret keys are readable by you alone. Copy an actor's pair and the learner's public key to
-the robot PC and set link.key_folder there; runs on one machine make keys of their own.
+Make key pairs for the learner, for the policy server (`robot-rl serve-policy`) and for every actor.
+The learner accepts every actor whose public key lies in its folder. Secret keys are readable by you
+alone. Copy an actor's pair and the learner's public key to the robot PC and set link.key_folder
+there. Runs on one machine make their own keys.
 """
 EXAMPLES = """
 robot-rl keys ~/.config/robot-rl/keys
@@ -19,7 +20,7 @@ robot-rl keys keys --actors left right
 
 
 def run(argv: Sequence[str]) -> int:
-    """Make keys; an existing pair is replaced with --force only."""
+    """Make the keys and return 0; existing keys are replaced with --force only."""
     parser = Parser("keys", TEXT, EXAMPLES)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--actors", nargs="+", default=["actor"], metavar="NAME")

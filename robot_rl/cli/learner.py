@@ -1,4 +1,4 @@
-"""`robot-rl learner`: the learning process of a run."""
+"""`robot-rl learner`: run the learner process of a run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from robot_rl.cli.common import Parser, engine, existing_run
 
 TEXT = """
-Process: receives steps over the link, keeps replay, makes gradient updates within the update
-budget, sends versioned weights, writes checkpoints. Started again, it goes on where it was.
+Process: receives steps over the link, keeps the replay, makes gradient updates within the update
+budget, sends versioned weights, writes checkpoints. When it is started again, it goes on where it
+was.
 """
 EXAMPLES = "robot-rl learner runs/peg_insert/20260101-120000-s0"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 VERBS = {
     "demo": "teach a simulated arm to insert a peg, and watch it learn (start here)",
     "train": "train an experiment: demonstrations, practice with corrections, evaluation",
-    "up": "start the ROS 2 graph and the processes of a run",
+    "up": "start the ROS 2 graph of an experiment and keep it running",
     "sim": "node: simulated arm and cameras, with the topics of a real one",
     "gate": "node: limits and watchdogs, the only publisher of robot commands",
     "watchdog": "node: stops the arm when the gate dies",
@@ -20,24 +20,24 @@ VERBS = {
     "actor": "process: control loop of one robot",
     "learner": "process: replay, gradient updates, weights",
     "console": "the operator's web page: watch, take over, label, stop, review",
-    "review": "look through the episodes of a run at a web page, and label them",
+    "review": "look through the episodes of a run on a web page, and label them",
     "devices": "gamepads and SpaceMice of this machine: list, watch, calibrate",
     "record": "record demonstrations",
-    "serve-policy": "a base policy for other processes and machines",
+    "serve-policy": "serve a base policy to other processes and machines",
     "eval": "measure a trained policy: success with interval, cycle time, video",
-    "replay": "play recorded episodes once more in the simulator, through the gate",
+    "replay": "play recorded episodes again in the simulator, through the gate",
     "report": "write report.html of a run",
-    "export": "episodes for other programs: LeRobot dataset, MCAP bags, Rerun",
-    "reward": "learn what recorded episodes are worth: success, progress, preferences; measure it",
-    "filter": "leave steps that undo progress out of what is cloned",
-    "import": "demonstrations of another program (LeRobot dataset) into a folder to learn from",
+    "export": "write episodes for other programs: LeRobot dataset, MCAP bags, Rerun",
+    "reward": "learn reward models from recorded episodes (success, progress, preferences)",
+    "filter": "leave steps of people that undo progress out of training",
+    "import": "import demonstrations of another program (LeRobot dataset) to learn from",
     "study": "learn a task with parts of the method left out: the ablation table",
-    "keys": "make the keys with which actor and learner know each other",
+    "keys": "make the keys by which actor and learner recognise each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",
-    "bench": "measure speed: env, learner, heads, link, loop, reward, console",
+    "bench": "measure speed: env, learner, heads, link, loop, exam, reward, console",
 }
-NODES = ("sim", "gate", "watchdog", "operator", "actor")  # one file for the five: cli.node
+NODES = ("sim", "gate", "watchdog", "operator", "actor")  # one module for all of them: cli.node
 
 HELP_HEAD = """\
 robot-rl: real arms learn skills by reinforcement learning, with a person in the loop.
@@ -47,20 +47,21 @@ usage: robot-rl VERB [key=value ...] [options]
 """
 HELP_TAIL = """
 examples:
-  robot-rl doctor                                  is everything here?
+  robot-rl doctor                                  is everything installed?
   robot-rl demo                                    4 to 9 minutes, no robot, no GPU
   robot-rl train experiment=peg_insert runtime=lockstep seed=1
   robot-rl train experiment=lift algo.gamma=0.98 --config     show, do not run
   robot-rl eval runs/peg_insert/... --episodes 100 --json eval.json
 
-`robot-rl VERB --help` explains a verb. Every key=value is checked; a wrong one names the right one.
+`robot-rl VERB --help` explains a verb. Every key=value is checked; if one is wrong, the error
+suggests the right one.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Never raises, so tests and programs can call it.
 
-    0 = done; 1 = the command ran and the answer is "no" (a failed check, target not reached), or
+    0 = done; 1 = the command ran and the answer is "no" (for example a failed check), or there was
     an unexpected error; 2 = wrong usage, configuration or machine; 130 = interrupted.
     """
     words = list(sys.argv[1:] if argv is None else argv)
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # `robot-rl ... | head`
         return 0
-    except Exception as error:  # the last resort of the program, re-raised on demand
+    except Exception as error:  # the last resort of the program; --debug shows the traceback
         return _explain(error, debug)
 
 
@@ -113,7 +114,7 @@ def _verb_list() -> str:
 
 
 def _explain(error: Exception, debug: bool) -> int:
-    """Print an error the way a person can use it."""
+    """Print an error in a form that helps a person; return the exit code."""
     from robot_rl.errors import RobotRLError
 
     if debug:

@@ -1,4 +1,4 @@
-"""The node verbs (sim, gate, watchdog, operator, actor): one node, as `up` would start it."""
+"""The node verbs (sim, gate, watchdog, operator, actor): start one node as `up` would start it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXTS = {
     "gate": "Node: checks every command against the limits; the only publisher of robot commands.",
     "watchdog": "Node: watches the gate's heartbeat; stops the controller when the gate dies.",
     "operator": "Node: the person (operator=scripted: a script) who takes over, corrects, lets go.",
-    "actor": "Process: the control loop of one robot. Started again, it goes on from its store.",
+    "actor": "Process: the control loop of one robot. A restarted actor goes on from its store.",
 }
 EXAMPLES = """
 robot-rl {kind} runs/peg_insert/20260101-120000-s0
@@ -27,7 +27,9 @@ def run(kind: str, argv: Sequence[str]) -> int:
     cut = words.index("--ros-args") if "--ros-args" in words else len(words)
     parser = Parser(kind, TEXTS[kind], EXAMPLES.format(kind=kind))
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="run folder")
-    parser.add_argument("--parameters", action="store_true", help="list its ROS parameters, stop")
+    parser.add_argument(
+        "--parameters", action="store_true", help="list its ROS parameters and stop"
+    )
     args = parser.read(words[:cut])
     if args.parameters:
         for p in engine("robot_rl.ros.parameters:table")(kind).values():
@@ -40,7 +42,7 @@ def run(kind: str, argv: Sequence[str]) -> int:
 
 
 def _arguments(kind: str, run: Path) -> list[str]:
-    """ROS arguments of this node in the run's own graph."""
+    """ROS arguments that this node has in the graph of the run."""
     import yaml
 
     from robot_rl.errors import ConfigError, did_you_mean

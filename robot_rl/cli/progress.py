@@ -1,4 +1,4 @@
-"""How far a long job is: a bar on a terminal, a line per tenth elsewhere."""
+"""Progress of a long job: a bar on a terminal, a line per tenth elsewhere."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LINES = 10  # in a log file
 
 
 class ProgressBar:
-    """Called with (done, all); use it as a context manager. what: e.g. "episodes exported"."""
+    """A context manager, called with (done, total). what: what is counted, "episodes exported"."""
 
     def __init__(self, what: str) -> None:
         self._what, self._said = what, -1
         self._bar: Any = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Show that `done` of `total` are done."""
+        """Show that `done` of `total` items are done."""
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total)
             return

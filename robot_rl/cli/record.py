@@ -1,4 +1,4 @@
-"""`robot-rl record`: demonstrations without learning."""
+"""`robot-rl record`: record demonstrations without learning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from robot_rl.cli.common import Parser, engine, experiment_from, say, write_json
 
 TEXT = """
-Record demonstrations into a run folder: by the script in lockstep, or through the ROS 2 graph by
+Record demonstrations into a run folder. In lockstep the script drives; through the ROS 2 graph,
 whoever operator=... names (console: a person at the page; gamepad, spacemouse, joy, twist).
 `robot-rl train` with the same words and run_dir goes on from there.
 """
@@ -19,7 +19,7 @@ robot-rl record experiment=lift operator.skill=0.8 runtime=lockstep --json demos
 
 
 def run(argv: Sequence[str]) -> int:
-    """Record; return 0 when the wanted number of demonstrations succeeded."""
+    """Record demonstrations; return 0 when the wanted number of them succeeded."""
     parser = Parser("record", TEXT, EXAMPLES).with_overrides().with_json()
     parser.add_argument("--demos", type=int, metavar="N", help="how many (default: train.demos)")
     args = parser.read(argv)

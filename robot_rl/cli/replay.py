@@ -1,4 +1,4 @@
-"""`robot-rl replay`: recorded episodes once more, in the simulator."""
+"""`robot-rl replay`: play recorded episodes again in the simulator."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ if TYPE_CHECKING:
     from robot_rl.run.replay import Replayed
 
 TEXT = """
-Play recorded episodes once more in the simulator: from the recorded start, the executed actions,
-one per control tick, through the same gate. Says what the gate did (what was clipped then mostly
-passes now), whether it ends as it did, and how far it departs from the recording. Nothing is
-written into the run.
+Play recorded episodes again in the simulator: from the recorded start, with the executed actions,
+one per control tick, through the same gate. For each episode it prints the gate's verdicts (what
+was clipped then mostly passes now), whether the episode ends as it was recorded, and how far the
+replay departs from the recording. Nothing is written into the run.
 
-In lockstep a replay is exact; an episode of a real arm, or of the ROS 2 graph, departs from it, and
-by how much is what the simulator does not know. Exit code 1: an episode ended otherwise.
+An episode that was recorded in lockstep is replayed exactly. The replay of an episode of a real
+arm, or of the ROS 2 graph, departs from the recording; how far shows what the simulator does not
+model. Exit code 1: an episode ended otherwise than recorded.
 """
 EXAMPLES = """
 robot-rl replay runs/peg_insert/20260101-120000-s0                  the newest episode
 robot-rl replay RUN --episode 3,7 --video both.mp4
 robot-rl replay RUN --all --json replay.json
 """
-FAR_MM = 5.0  # a start further off than this is not the recorded one
+FAR_MM = 5.0  # a start that is further away than this from the recorded one is reported
 
 
 def run(argv: Sequence[str]) -> int:
-    """Replay; 0 when every episode ends as it was recorded, else 1."""
+    """Replay the episodes; return 0 when every one ends as it was recorded, else 1."""
     parser = Parser("replay", TEXT, EXAMPLES).with_run().with_json()
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--episode", default="", metavar="N[,N]", help="default: the newest")
-    which.add_argument("--all", action="store_true", help="all that have ended")
-    parser.add_argument("--actor", default="", metavar="NAME", help="of this robot's episodes")
+    which.add_argument("--all", action="store_true", help="all episodes that have ended")
+    parser.add_argument("--actor", default="", metavar="NAME", help="only this robot's episodes")
     parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="film the replay")
     args = parser.read(argv)
     words = [word for word in args.episode.split(",") if word]
@@ -65,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def line(one: Replayed) -> str:
-    """One episode, for a person."""
+    """Text about one episode for a person."""
     ended = _ended(one.success)
     if one.before is None:
         ended += ", nobody said before"
@@ -84,7 +85,7 @@ def line(one: Replayed) -> str:
 
 
 def summary(replayed: Sequence[Replayed]) -> str:
-    """All of them, for a person."""
+    """Text about all episodes for a person."""
     same = sum(one.as_recorded for one in replayed)
     far = max(replayed, key=lambda one: max(one.off))
     where = f"in '{far.entry}'" if far.entry else "in an entry of the state"

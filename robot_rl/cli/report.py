@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from robot_rl.cli.common import Parser, existing_run, say
 
 TEXT = """
-Write report.html of a run from what is in its folder: also while it runs, also after a crash.
+Write report.html of a run from what is in its folder. This works while it runs and after a crash.
 """
 EXAMPLES = "robot-rl report runs/peg_insert/20260101-120000-s0"
 
 
 def run(argv: Sequence[str]) -> int:
-    """Write the page and print its path."""
+    """Write the report, print its path and return 0."""
     from robot_rl.report.report import write_report
 
     args = Parser("report", TEXT, EXAMPLES).with_run().read(argv)

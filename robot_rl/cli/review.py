@@ -1,4 +1,4 @@
-"""`robot-rl review`: the recorded episodes of a run, to look through and to label."""
+"""`robot-rl review`: look through the recorded episodes of a run, and label them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from robot_rl.cli.common import Parser
 from robot_rl.cli.console import serve_page
 
 TEXT = """
-Open the review page of a run, finished or running: all cameras of an episode side by side, who
-drove and what the gate said, step by step; say what succeeded, leave episodes out, cut them. What
-you say is appended beside the rows and can be taken back. It is served as by `robot-rl console`: to
-this machine only, with a link that works once; press Enter for another one, "o" Enter for one that
-only looks.
+Open the review page of a run, finished or running. It shows all cameras of an episode side by side,
+who drove and the gate's verdicts, step by step; you say what succeeded, leave episodes out, cut
+them. What you say is appended beside the rows and can be taken back. The page is served to this
+machine only, with a link that works once, as by `robot-rl console`; press Enter for another link,
+or "o" and Enter for a link that only lets a person watch.
 """
 EXAMPLES = """
 robot-rl review runs/peg_insert/20260101-120000-s0

@@ -15,13 +15,13 @@ from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.run.experiment import Experiment
 
 TEXT = """
-Learn from recorded episodes what they are worth, and measure how well that works on others:
+Learn reward models from recorded episodes, and measure how well they do on other episodes:
   train    from pictures: what success looks like (--kind success), how far the task is (progress)
   clip     how far the task is, without training: CLIP compares frames with two sentences
   eval     a model on other runs: figures, attempts to deceive it, a page with strips of episodes
   prefer   from answers to "which of two moments is nearer to the goal?", asked of a vision-language
            model; recorded rewards are not looked at
-A run of reward=classifier then learns without ground truth; reward.progress shapes any reward;
+Then reward=classifier learns without ground truth; reward.progress shapes any reward;
 reward.preference replaces it.
 """
 EXAMPLES = """
@@ -35,23 +35,23 @@ robot-rl train experiment=lift_pixels reward=classifier reward.model=runs/lift_r
     reward.progress=runs/lift_reward reward.shaping=0.5
 """
 TRAIN = """
-Learn from runs with successes and failures; some episodes of each are held back, and the figures
-are about these.
+Learn from runs with successes and failures. Some episodes of each kind are held out, and the
+figures are about these.
 """
 EVAL = """
 Judge a model on runs that it has not learned from, try to deceive it, and write a page with strips
-of episodes that a person checks in a minute: what it got wrong comes first.
+of episodes that a person checks in a minute: those that the model got wrong come first.
 """
 PREFER = """
 Learn a reward for recorded episodes of mixed quality that nobody has labelled: ask a
-vision-language model which of two moments is nearer to the goal, most about what is unclear, and
-learn what the answers share. With --train, learn the task from these episodes and this reward at
-once: the words are those of `robot-rl train`.
+vision-language model which of two moments is nearer to the goal, mostly about pairs that are
+unclear, and learn a reward that fits the answers. With --train the task is then learned from these
+episodes and this reward; the words after --train are those of `robot-rl train`.
 """
 PREFER_EXAMPLES = """
 robot-rl reward prefer runs/mixed --out runs/worth --task "lift the red cube" \\
     --server http://127.0.0.1:8000/v1 --vlm Qwen/Qwen3-VL-8B-Instruct --camera image/front
-robot-rl reward prefer runs/mixed --out runs/worth --truth 0.1      the simulator says, 10 % wrong
+robot-rl reward prefer runs/mixed --out runs/worth --truth 0.1      the simulator, 10 % wrong
 robot-rl reward prefer runs/mixed --out runs/worth --truth 0 \\
     --train experiment=lift algo=iql learner.pretrain_updates=20000
 """
@@ -94,8 +94,8 @@ NAMES = {
     },
 }
 NAMES["clip"] = NAMES["progress"]
-KINDS = ("success", "progress")  # that are trained
-SHOWN = 24  # episodes on the page; what is wrong comes first
+KINDS = ("success", "progress")  # the models that `train` trains
+SHOWN = 24  # episodes on the page; those that were judged wrongly come first
 
 
 def run(argv: Sequence[str]) -> int:
@@ -117,13 +117,19 @@ def _train(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the model")
     parser.add_argument("--kind", choices=KINDS, default="success", help="default: success")
     parser.add_argument("--updates", type=int, default=1500, help="gradient steps (default: 1500)")
-    parser.add_argument("--hold-steps", type=int, default=3, metavar="N", help="success: default 3")
+    parser.add_argument(
+        "--hold-steps",
+        type=int,
+        default=3,
+        metavar="N",
+        help="success: ticks in a row (default: 3)",
+    )
     parser.add_argument("--way", default="value", help="progress: value (default), pair, distance")
     parser.add_argument(
-        "--discount", type=float, default=1.0, help="progress: per step left; default: 1, linear"
+        "--discount", type=float, default=1.0, help="progress: per step left (default: 1 = linear)"
     )
     parser.add_argument(
-        "--failures", type=float, default=0.0, help="progress: share of a batch (default: 0)"
+        "--failures", type=float, default=0.0, help="progress: their share of a batch (default: 0)"
     )
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     args = parser.read(argv)
@@ -157,7 +163,7 @@ def _clip(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--clip", required=True, metavar="FOLDER", help="CLIP's weights; or org/name on the hub"
     )
-    parser.add_argument("--revision", default="", metavar="COMMIT", help="of the hub; 40 digits")
+    parser.add_argument("--revision", default="", metavar="COMMIT", help="hub: 40 hex digits")
     parser.add_argument("--camera", default="", help="image entry (default: the first)")
     parser.add_argument(
         "--alpha", type=float, default=0.5, help="0 = ignore the baseline (default: 0.5)"
@@ -193,7 +199,7 @@ def _clip(argv: Sequence[str]) -> int:
 
 def _eval(argv: Sequence[str]) -> int:
     parser = _parser("eval", EVAL, EXAMPLES)
-    parser.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="the model's")
+    parser.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="of the model")
     parser.add_argument("--kind", choices=tuple(JUDGED), help="default: whatever the folder holds")
     parser.add_argument("--page", type=Path, metavar="FILE", help="default: FOLDER/KIND.html")
     args = parser.read(argv)
@@ -248,19 +254,19 @@ def _prefer(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the model")
     parser.add_argument("--task", default="", metavar="TEXT", help="what the robot shall do")
     parser.add_argument(
-        "--server", default="", metavar="URL", help="address; OpenAI-compatible: .../v1"
+        "--server", default="", metavar="URL", help="address; if OpenAI-compatible: .../v1"
     )
-    parser.add_argument("--vlm", default="", metavar="NAME", help="the model, as the server says")
+    parser.add_argument("--vlm", default="", metavar="NAME", help="the model's name on the server")
     parser.add_argument(
         "--protocol", choices=("chat", "heads"), default="chat", help="default: chat; docs/vlm.md"
     )
     parser.add_argument("--camera", default="", help="image entry (default: the first)")
-    parser.add_argument("--cache", default="", metavar="FILE", help="keep answers there")
+    parser.add_argument("--cache", default="", metavar="FILE", help="keep the answers here")
     parser.add_argument(
-        "--truth", type=float, metavar="NOISE", help="ask the simulator; this share of lies"
+        "--truth", type=float, metavar="NOISE", help="ask the simulator; share of wrong answers"
     )
     parser.add_argument("--pairs", type=int, default=500, help="questions (default: 500)")
-    parser.add_argument("--rounds", type=int, default=4, help="of questions (default: 4)")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds of questions (default: 4)")
     parser.add_argument("--updates", type=int, default=1000, help="gradient steps (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--train", nargs="+", metavar="key=value", help="then learn the task")
@@ -317,7 +323,7 @@ JUDGED: dict[str, Callable[..., tuple[Any, dict, Any]]] = {
 
 
 def as_words(kind: str, figures: Mapping[str, Any]) -> dict[str, str]:
-    """What a person reads: name -> number; a dash where nothing could be measured."""
+    """Figures as a person reads them: name -> number, or a dash where nothing was measured."""
     ends = figures.get("kendall_end")  # NaN where nobody knows how far the task really was
     known = ends if isinstance(ends, Mapping) else {}
     flat = dict(figures) | {f"kendall_{k}": v for k, v in known.items()}
@@ -343,8 +349,20 @@ def _parser(what: str, text: str, examples: str, several: bool = True) -> Parser
     parser = Parser(f"reward {what}", text, examples).with_json()
     if several:
         parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
-        parser.add_argument("--positives", type=int, default=5, metavar="N", help="default: 5")
-        parser.add_argument("--margin", type=int, default=5, metavar="N", help="default: 5")
+        parser.add_argument(
+            "--positives",
+            type=int,
+            default=5,
+            metavar="N",
+            help="last frames of a success that show it (default: 5)",
+        )
+        parser.add_argument(
+            "--margin",
+            type=int,
+            default=5,
+            metavar="N",
+            help="frames before them that are not used (default: 5)",
+        )
     else:
         parser.add_argument("runs", type=Path, metavar="RUN", help="run folder")
     return parser
@@ -359,15 +377,15 @@ def _config(parser: Parser, target: str, args: Any, names: Sequence[str]) -> Any
 
 
 def _film(parser: Parser, args: Any, *more: str) -> Any:
-    """How episodes are read."""
+    """The config that says how episodes are read."""
     return _config(parser, "success.train:SuccessConfig", args, ("positives", "margin", *more))
 
 
 def _episodes(
     runs: Sequence[Path], config: Any, emptied: list[Any] | None = None
 ) -> tuple[Any, list[Any]]:
-    """Spec of the first run, and the judged episodes of all of them. Into `emptied` go successes
-    drawn again without their objects."""
+    """Spec of the first run, and the judged episodes of all runs. Successes drawn again without
+    their objects are appended to `emptied`."""
     footage = engine("robot_rl.reward.success.train:footage")
     open_store = engine("robot_rl.store.dataset:open_store")
     shapes = engine("robot_rl.nets.observation:image_shapes")

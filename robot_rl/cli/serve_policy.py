@@ -1,4 +1,4 @@
-"""`robot-rl serve-policy`: a trained base policy for other processes and machines."""
+"""`robot-rl serve-policy`: serve a trained base policy to other processes and machines."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 from robot_rl.cli.common import Parser, engine, existing_run, say
 
 TEXT = """
-Serve the base policy of a run (algo=bc_flow) to actors: ZeroMQ with CURVE, batched, with noise. On
-one machine the keys lie in the run folder and base.run=RUN finds them; for other machines make keys
-with `robot-rl keys FOLDER`, give them with --keys, copy an actor's pair and policy.public there.
-With key=value words: another base, in this environment, for the task they name; RUN holds its keys.
+Serve the base policy of a run (of algo=bc_flow or algo=bc_act) to actors: ZeroMQ with CURVE, in
+batches, with noise. On one machine the keys lie in the run folder, where base.run=RUN finds them.
+For other machines make keys with `robot-rl keys FOLDER`, give that folder with --keys, and copy an
+actor's pair and policy.public to the robot. With key=value words another base is served, in this
+environment, for the task that the words name; RUN is then only the folder of its keys.
 """
 EXAMPLES = """
 robot-rl serve-policy runs/base

@@ -1,4 +1,4 @@
-"""`robot-rl study`: the ablation table, several seeds a variant."""
+"""`robot-rl study`: make the ablation table, with several seeds per variant."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from robot_rl.cli.common import Parser, say, write_json
 from robot_rl.errors import ConfigError, did_you_mean
 
 TEXT = """
-Learn one task with and without demonstrations and interventions, and by cloning; several seeds
-each, in lockstep; print the table of docs/results.md. What is already in the folder is not run
-again, so an interrupted study goes on.
+Learn one task with and without demonstrations and interventions, and by cloning, with several seeds
+each, in lockstep; print a table as in docs/results.md. Runs that are already complete in the folder
+are not repeated, so an interrupted study goes on where it was.
 """
 EXAMPLES = """
 robot-rl study peg_insert --seeds 3 --folder runs/study
@@ -22,7 +22,7 @@ robot-rl study lift --variants iql_wsrl,calql_wsrl --dataset runs/data
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the study and print its table."""
+    """Run the study, print its table and return 0."""
     from robot_rl.run.study import ABLATION, VARIANTS, as_markdown, draw, study
 
     parser = Parser("study", TEXT, EXAMPLES).with_json()
@@ -34,14 +34,14 @@ def run(argv: Sequence[str]) -> int:
         "--variants",
         default=",".join(ABLATION),
         metavar="A,B",
-        help="which of " + ", ".join(VARIANTS),
+        help="some of " + ", ".join(VARIANTS),
     )
     parser.add_argument(
         "--dataset", default="", metavar="RUN", help="what offline variants learn from"
     )
     parser.add_argument("--folder", type=Path, default=Path("runs/study"), metavar="DIR")
     parser.add_argument(
-        "--curves", type=Path, metavar="SVG", help="write the learning curves as a picture"
+        "--curves", type=Path, metavar="SVG", help="draw the learning curves into this file"
     )
     args = parser.read(argv)
     names = args.variants.split(",")

@@ -1,4 +1,4 @@
-"""`robot-rl train`: an experiment from the first demonstration to the report."""
+"""`robot-rl train`: run an experiment from the first demonstration to the report."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 TEXT = """
 Train an experiment: demonstrations, practice with corrections, evaluation, report.html.
 
-runtime=ros runs the whole system in real time (simulated or real arm, gate, watchdog, actor,
-learner); runtime=lockstep runs simulator, actor and learner in one process, as fast as they go.
-The same run_dir goes on where it stopped.
+runtime=ros runs the whole system as the ROS 2 graph (simulated or real arm, gate, watchdog, actor,
+and the learner beside it); runtime=lockstep runs simulator, actor and learner in one process, as
+fast as they go. The same command with the same run_dir goes on where the run stopped.
 """
 EXAMPLES = """
 robot-rl train experiment=peg_insert
@@ -27,7 +27,7 @@ robot-rl train experiment=lift --config                         every value in f
 
 
 def run(argv: Sequence[str]) -> int:
-    """Train; return 0 when evaluated, whatever the success rate (the figures say it)."""
+    """Train; return 0 after the evaluation, whatever the success rate, which the figures tell."""
     args = Parser("train", TEXT, EXAMPLES).with_overrides().with_json().read(argv)
     experiment = experiment_from(args)
     if experiment is None:
@@ -38,9 +38,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def train_with_dashboard(experiment: Experiment, *, report: bool = True) -> dict[str, Any]:
-    """Train with the dashboard on, print the outcome; returns the figures.
+    """Train with the dashboard on, print the outcome and return the figures.
 
-    report: write report.html, and again and again while the run goes on.
+    report: write report.html at the end, and regularly while the run goes on.
     """
     from robot_rl.report.dashboard import Dashboard
     from robot_rl.report.live import Live
@@ -67,7 +67,7 @@ def train_with_dashboard(experiment: Experiment, *, report: bool = True) -> dict
 
 
 def summary(result: dict[str, Any]) -> str:
-    """The figures of eval.json as lines for a person."""
+    """Text for a person with the figures of eval.json, one line each."""
     lines = []
     for kind in ("deterministic", "stochastic"):
         part = result.get(kind)

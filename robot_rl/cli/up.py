@@ -1,4 +1,4 @@
-"""`robot-rl up`: the ROS 2 graph of an experiment as supervised processes."""
+"""`robot-rl up`: start the ROS 2 graph of an experiment as supervised processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TEXT = """
 Start the ROS 2 nodes of an experiment and keep them running: a node that dies is started again.
-Ctrl-C stops them in order, the arm last. The learner is its own process: robot-rl learner RUN.
+Ctrl-C stops them in order, the arm last. The learner is a separate process: robot-rl learner RUN.
 """
 EXAMPLES = """
 robot-rl up experiment=peg_insert
@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
             for key, value in sorted(spec.params.items()):
                 say(f"           {key} = {value}")
         return 0
-    engine("rclpy:init")  # missing ROS ends here, not in five restart loops
+    engine("rclpy:init")  # a missing ROS is an error here, not five nodes that restart in a loop
     experiment.save()
     say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
     return _supervise(graph, experiment)

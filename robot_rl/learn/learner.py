@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import safetensors.torch
@@ -53,9 +53,6 @@ from robot_rl.reward.assembly import Assembly
 from robot_rl.spec import Spec
 from robot_rl.system.clock import WallClock
 from robot_rl.types import Row, Weights
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

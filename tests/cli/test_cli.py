@@ -6,6 +6,7 @@ import ast
 import json
 import keyword
 import logging
+import sqlite3
 import subprocess
 import sys
 import types
@@ -326,6 +327,23 @@ def test_doctor_reports_every_check(tmp_path: Path, capsys: pytest.CaptureFixtur
     for finding in found.values():
         assert finding["status"] in ("ok", "warn", "fail")
         assert finding["fix"] or finding["status"] == "ok"
+
+
+def test_doctor_finds_a_damaged_record_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = ["experiment=reach", "runtime=lockstep", "--demos", "1", f"run_dir={run}"]
+    assert main(["record", *words]) == 0
+    assert main(["doctor", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert "store.sqlite" in out
+    assert "of 1 episodes, all intact" in out
+    with sqlite3.connect(run / "store.sqlite") as raw:
+        raw.execute("UPDATE frames SET observation=substr(observation, 1, 20) WHERE frame=0")
+    raw.close()
+    assert main(["doctor", str(run)]) == 1
+    assert "fail  store.sqlite" in capsys.readouterr().out
 
 
 def test_doctor_survives_a_check_that_breaks() -> None:

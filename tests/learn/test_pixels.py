@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from robot_rl.bench.learner import _rows, _spec
+from robot_rl.bench.learner import made_up_rows, made_up_spec
 from robot_rl.config.registry import build
 from robot_rl.errors import CheckpointError, ConfigError, SetupError, SpecError
 from robot_rl.learn.algos import BcConfig, HilSerlConfig
@@ -228,8 +228,8 @@ def test_behind_a_frozen_trunk_the_replay_keeps_features_instead_of_images() -> 
     digest = algo.net.digest(algo.actor_state())
     assert digest is not None
     assert learner(replace(CONFIG, encoder=replace(encoder, shift_px=2))).net.digest({}) is None
-    rows = _rows(_spec(2, PX), episodes=2)
-    space = _spec(2, PX)
+    rows = made_up_rows(made_up_spec(2, PX), episodes=2)
+    space = made_up_spec(2, PX)
     algo = config.make(space, 0)
     digest = algo.net.digest(algo.actor_state())
     kept = Replay(space, 200, algo.net.observation_keys, digest=digest)
@@ -388,8 +388,8 @@ def test_bad_input_is_named() -> None:
 def test_where_frames_lie_and_when_they_are_drawn_changes_nothing(
     change: dict[str, object], tmp_path: Path
 ) -> None:
-    space, store = _spec(2, PX), FakeStore()
-    store.rows = _rows(space, episodes=3)
+    space, store = made_up_spec(2, PX), FakeStore()
+    store.rows = made_up_rows(space, episodes=3)
     states = []
     for name, more in (("one", {}), ("other", change)):
         setup = LearnerConfig(min_steps=1, capacity=400, checkpoint_updates=0, **more)
