@@ -9,6 +9,7 @@ from typing import Any
 
 from robot_rl.cli.common import Parser, explain, say, write_json
 from robot_rl.cli.train import train_with_dashboard
+from robot_rl.config.run_folder import EVALUATION
 from robot_rl.run.experiment import Experiment
 
 TEXT = """
@@ -126,7 +127,7 @@ def _base_words(args: argparse.Namespace, run_dir: Path) -> list[str]:
 
 def _demonstrate(base: Experiment, folder: Path) -> dict[str, Any] | None:
     """Record and clone; None if that is done already (the same run_dir was given again)."""
-    if (folder / "eval.json").is_file():
+    if (folder / EVALUATION).is_file():
         return None
     return train_with_dashboard(base, report=False)
 

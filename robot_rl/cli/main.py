@@ -9,6 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from robot_rl.cli import node
+
 VERBS = {
     "demo": "teach a simulated arm to insert a peg, and watch it learn (start here)",
     "train": "train an experiment: demonstrations, practice with corrections, evaluation",
@@ -37,7 +39,6 @@ VERBS = {
     "check": "load every experiment and explain it",
     "bench": "measure speed: env, learner, heads, link, loop, exam, reward, console",
 }
-NODES = ("sim", "gate", "watchdog", "operator", "actor")  # one module for all of them: cli.node
 
 HELP_HEAD = """\
 robot-rl: real arms learn skills by reinforcement learning, with a person in the loop.
@@ -103,8 +104,8 @@ def _dispatch(words: list[str]) -> int:
             got=verb,
             fix=did_you_mean(verb, VERBS),
         )
-    if verb in NODES:
-        return importlib.import_module("robot_rl.cli.node").run(verb, rest)
+    if verb in node.TEXTS:
+        return node.run(verb, rest)
     module = f"{verb}_" if keyword.iskeyword(verb) else verb.replace("-", "_")
     return importlib.import_module(f"robot_rl.cli.{module}").run(rest)
 

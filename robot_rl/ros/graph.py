@@ -19,7 +19,7 @@ from robot_rl.ros import parameters
 from robot_rl.ros.parameters import Value
 
 NODES_MODULE = "robot_rl.run.nodes"  # `python -m robot_rl.run.nodes KIND --ros-args ...`
-KINDS = ("sim", "gate", "watchdog", "operator", "view", "actor")  # of nodes
+KINDS = tuple(parameters.TABLES)  # of nodes
 
 EXIT_SETUP = 2  # exit code of a node whose configuration or machine is wrong; as in robot_rl.cli
 MAX_DOMAIN = 232  # above, DDS runs out of UDP ports

@@ -12,32 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.control.loop import Policy
 from robot_rl.errors import RobotRLError, SafetyError, SpecError
 from robot_rl.ports import BringsSimulator, ResetPlan
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
-from robot_rl.run.parts import Discard, session_of, simulated_task
+from robot_rl.run.parts import Discard, Still, session_of, simulated_task
 from robot_rl.tasks.common import WRIST
 from robot_rl.types import Outcome, Row, Step
 
 STARTS = 20  # drawn and placed
 EPISODES = 3  # that the expert drives
-
-
-class _Still(Policy):
-    """A policy that is never asked: the expert drives."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    @property
-    def version(self) -> int:
-        """As if it had weights."""
-        return 0
-
-    def act(self, observation: Any, deterministic: bool) -> np.ndarray:
-        return np.zeros(self._size, np.float32)
 
 
 def check_task(experiment: Experiment) -> Iterator[str]:
@@ -48,7 +32,7 @@ def check_task(experiment: Experiment) -> Iterator[str]:
     """
     task: Any = simulated_task(experiment)
     rows: list[Row] = []
-    rig: Any = make_rig(_with_script(experiment), _Still(task.spec.action.size), record=rows.extend)
+    rig: Any = make_rig(_with_script(experiment), Still(task.spec.action.size), record=rows.extend)
     yield _simulated_by(task, rig.robot)
     rng = np.random.default_rng(experiment.seed)
     for number in range(STARTS):

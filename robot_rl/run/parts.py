@@ -6,6 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.control.loop import Policy
 from robot_rl.control.session import Session, SessionLoop
 from robot_rl.errors import ConfigError
 from robot_rl.ports import BringsSimulator, Task
@@ -13,7 +17,7 @@ from robot_rl.store.dataset import Annotator, import_dataset
 from robot_rl.store.scenes import SCENES, SceneLog
 from robot_rl.store.store import Store
 from robot_rl.tasks.common import SimTask
-from robot_rl.types import EpisodeStart, Row
+from robot_rl.types import EpisodeStart, Observation, Row
 
 if TYPE_CHECKING:
     from robot_rl.learn.learner import Learner
@@ -157,6 +161,22 @@ class Discard:
 
     def write(self, env_steps: int, values: dict[str, float], **text: str) -> None:
         """Drop the line."""
+
+
+class Still(Policy):
+    """The policy of a loop that somebody else drives: it asks for no motion."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    @property
+    def version(self) -> int:
+        """-1: there are no weights."""
+        return -1
+
+    def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
+        """Return an action [size] of zeros."""
+        return np.zeros(self._size, np.float32)
 
 
 def forget(_rows: list[Row]) -> None:

@@ -26,18 +26,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
-from robot_rl.control.loop import Policy
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
 from robot_rl.run.lockstep import Rig, make_rig
-from robot_rl.run.parts import forget, simulated_task
+from robot_rl.run.parts import Still, forget, simulated_task
 from robot_rl.spec import IMAGE, Spec, diff
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.store.store import Store
 from robot_rl.store.summary import EpisodeRecord
-from robot_rl.types import EpisodeStart, Frame, Observation, Outcome, Step
+from robot_rl.types import EpisodeStart, Frame, Outcome, Step
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +150,8 @@ def replay(
         chosen = choose(store, run_dir.resolve().name, numbers, every=every, actor=actor)
         total, ticks = sum(record.steps for record in chosen), itertools.count(1)
         replayed: list[Replayed] = []
-        rig: Any = make_rig(experiment, _Nobody(), record=forget, operator=NoOperator(task))
+        still = Still(task.spec.action.size)
+        rig: Any = make_rig(experiment, still, record=forget, operator=NoOperator(task))
         rate_hz = task.spec.control_hz
         with film(rig, video, rate_hz) if video else nullcontext() as made:
 
@@ -283,18 +283,6 @@ def ruler_of(spec: Spec) -> Ruler:
             scale = float(length[1]) * (1000.0 if length[2] == "m" else 1.0)
             return Ruler(name, spec.state_slices[name], scale)
     return Ruler("", slice(None), 1.0)
-
-
-class _Nobody(Policy):
-    """`Policy` of a loop that is not run: the recording drives."""
-
-    @property
-    def version(self) -> int:
-        """-1: there are no weights."""
-        return -1
-
-    def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
-        raise AssertionError("the recording drives")
 
 
 def _count(outcomes: Iterable[Outcome]) -> dict[str, int]:
