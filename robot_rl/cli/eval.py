@@ -16,6 +16,7 @@ EXAMPLES = """
 robot-rl eval runs/peg_insert/20260101-120000-s0
 robot-rl eval runs/peg_insert/20260101-120000-s0 --episodes 200 --json eval.json
 robot-rl eval runs/peg_insert/20260101-120000-s0 --no-video
+robot-rl eval runs/peg_insert/20260101-120000-s0 --simulated   (a real arm's run)
 """
 
 
@@ -26,12 +27,17 @@ def run(argv: Sequence[str]) -> int:
         "--episodes", type=int, default=100, metavar="N", help="of each kind (default: 100)"
     )
     parser.add_argument("--no-video", action="store_true", help="do not film any episodes")
+    parser.add_argument(
+        "--simulated", action="store_true", help="in simulation, although a real arm was trained"
+    )
     args = parser.read(argv)
     if args.episodes < 1:
         parser.error("--episodes must be at least 1")
     run_dir = existing_run(args.run)
     evaluate = engine("robot_rl.run.evaluate:evaluate")
-    result = evaluate(run_dir, episodes=args.episodes, video=not args.no_video)
+    result = evaluate(
+        run_dir, episodes=args.episodes, video=not args.no_video, simulated=args.simulated
+    )
     from robot_rl.report.report import write_report
 
     write_json(args.json, result)

@@ -34,4 +34,7 @@ def run(argv: Sequence[str]) -> int:
     ]
     for path in engine("robot_rl.link.auth:make_keys")(folder, names, force=args.force):
         say(str(path))
+    say(f"\neach robot PC: link.key_folder={folder} and")
+    for name in names[2:]:
+        say(f"  link.actor_key={name}")
     return 0

@@ -19,7 +19,8 @@ Ctrl-C stops them in order, the arm last. The learner is a separate process: rob
 """
 EXAMPLES = """
 robot-rl up experiment=peg_insert
-robot-rl up ros=real robot=panda                beside a real arm's own driver
+robot-rl up ros=real robot=fr3 operator=gamepad                beside a real arm's own driver
+robot-rl up ros=real ros.double=true robot=ur5e operator=none   the same graph, a simulated driver
 robot-rl up ros.with_actor=false                the actor in a terminal of its own
 robot-rl up experiment=peg_insert --print       show the graph, start nothing (needs no ROS)
 """
@@ -38,10 +39,14 @@ def run(argv: Sequence[str]) -> int:
 
     graph = graph_of(experiment)
     if args.print:
+        ros = experiment.ros
+        say(f"ROS domain {ros.domain_id}, namespace /{ros.namespace.strip('/')}")
         for spec in graph:
             say(f"{spec.name:<10} python {' '.join(module_of(spec))}")
             for key, value in sorted(spec.params.items()):
                 say(f"           {key} = {value}")
+            for ours, theirs in spec.remaps.items():
+                say(f"           {ours} is {theirs}")
         return 0
     engine("rclpy:init")  # a missing ROS is an error here, not five nodes that restart in a loop
     experiment.save()

@@ -18,6 +18,9 @@ class LinkConfig:
     host: str = "127.0.0.1"  # the learner's address, on both ends; never a wildcard
     port: int = 5597  # unassigned by IANA; 0 lets the learner pick a free one
     key_folder: str | None = None  # None: keys are made in the run folder, loopback only
+    actor_key: str = (
+        "actor"  # name of the actor's key pair; `robot-rl keys --actors left`: actor-left
+    )
     max_message_bytes: int = 16 << 20  # to the learner: a batch, or one row of ten 720p images
     max_weights_bytes: int = 256 << 20  # to the actor: a 60 M parameter policy in float32
     batch_bytes: int = 4 << 20  # one batch is in flight: 4 MB per round trip, 40 MB/s at 100 ms
@@ -32,6 +35,10 @@ class LinkConfig:
         """Check ranges."""
         if self.host in WILDCARDS:
             raise ValueError("host must name one interface; a wildcard opens every network")
+        if not self.actor_key.startswith("actor") or "/" in self.actor_key:
+            raise ValueError("actor_key is 'actor' or 'actor-NAME', as robot-rl keys writes it")
+        if self.actor_key != "actor" and self.key_folder is None:
+            raise ValueError(f"actor_key={self.actor_key} needs the key_folder that holds its pair")
         if not 0 <= self.port <= 65535:
             raise ValueError("port must be in 0..65535")
         if not 0 < self.batch_bytes <= self.max_message_bytes // 2:

@@ -130,8 +130,8 @@ class Robot:
 
     foot: inertial of the link that is bolted down. flange_m: from the frame of the last joint along
     its z. home_rad: a pose from which the workspace is reached with the fingers down.
-    workspace_*_m: box of the TCP in base. topics: our topic -> the driver's, where they differ.
-    covers: link -> shapes.
+    workspace_*_m: box of the TCP in base. base_frame: poses in another frame are refused. topics:
+    our topic -> the driver's, where they differ. covers: link -> shapes.
     """
 
     name: ClassVar[str]
@@ -147,6 +147,7 @@ class Robot:
     workspace_max_m: ClassVar[Vec3]
     max_force_n: ClassVar[float] = 50.0  # ISO Class I; normal contact: stiffness x clip, about 20 N
     max_torque_nm: ClassVar[float] = 10.0  # 150 Nm/rad x 25 mrad is 4 Nm in normal contact
+    base_frame: ClassVar[str] = "base"  # as the driver calls it in the messages of its poses
     topics: ClassVar[Mapping[str, str]] = MappingProxyType({})
     covers: ClassVar[Mapping[int, tuple[Cover, ...]]] = MappingProxyType({})
     notes: ClassVar[str] = ""  # for the person who signs the limits

@@ -153,8 +153,8 @@ class Ur5e(Robot):
     name = "ur5e"
     title = "Universal Robots UR5e with a Robotiq 2F-85"
     notes = (
-        "Check the box against your table, and that poses come in the frame base_link "
-        "(UR's base differs from it by half a turn about z)."
+        "Check the box against your table. Poses must come in the frame base_link "
+        "(UR's base differs from it by half a turn about z); others are refused."
     )
     joints = JOINTS
     foot = Inertial(4.0, (0.0, 0.0, 0.025), (0.00443333, 0.00443333, 0.0072, 0.0, 0.0, 0.0))
@@ -186,5 +186,6 @@ class Ur5e(Robot):
     )
     workspace_min_m = (0.25, -0.40, 0.02)
     workspace_max_m = (0.70, 0.40, 0.60)
+    base_frame = "base_link"
     topics = TOPICS
     covers = COVERS

@@ -6,7 +6,11 @@ spins the executor (clock, parameters, diagnostics).
 
 from __future__ import annotations
 
-from robot_rl.ports import ActorPorts, Task
+import time
+from collections.abc import Sequence
+
+from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.ports import ActorPorts, Camera, RobotPort, Task
 from robot_rl.ros.ports import (
     RosCamera,
     RosClock,
@@ -19,14 +23,13 @@ from robot_rl.ros.ports import (
 from robot_rl.ros.reader import StateReader, tracked_objects
 from robot_rl.ros.runtime import Shell
 
-START_S = 30.0  # the robot driver may start after us
-
 
 def actor_ports(shell: Shell, task: Task) -> ActorPorts:
-    """The core's ports over this node; starts the executor thread and waits for the robot.
+    """The core's ports over this node; starts the executor thread, waits for robot and cameras.
 
     Raises:
-        RobotRLError: no clock or no robot state within `START_S`.
+        RobotRLError: no clock within `start_s`.
+        SetupError: no state, or no picture of a camera; a restart of this process is no help.
     """
     clock, gate = RosClock(shell, "actor"), RosGate(shell)
     clock.wait_for("actor", gate.has_answered)
@@ -45,6 +48,26 @@ def actor_ports(shell: Shell, task: Task) -> ActorPorts:
         stopping=lambda: "" if shell.running else "asked to stop",
     )
     shell.spin_in_background()
-    clock.wait_started(START_S)
-    robot.wait_ready(START_S, shell)
+    clock.wait_started(shell.params["start_s"])
+    await_sources(shell, (robot, *ports.cameras), shell.params["start_s"])
     return ports
+
+
+def await_sources(shell: Shell, sources: Sequence[RobotPort | Camera], timeout_s: float) -> None:
+    """Wait for the first reading of each source, before a person prepares anything.
+
+    Raises:
+        SetupError: one has none after `timeout_s`.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    for source in sources:
+        while shell.running:
+            try:
+                source.read()
+                break
+            except RobotRLError as error:
+                if time.monotonic() > deadline_s:
+                    raise SetupError(
+                        error.summary, expected=error.expected, got=error.got, fix=error.fix
+                    ) from error
+            time.sleep(0.02)

@@ -92,14 +92,14 @@ class Newest:
             PROFILES[qos or topic.qos],
             callback_group=None if wakes else _NotByExecutor(),
         )
-        self._value: Any = None
+        self.value: Any = None  # the newest message that was taken
         self._received_s = float("-inf")
 
     def arrived(self) -> Iterator[Any]:
         """Everything that has arrived since the last call, oldest first."""
         while (taken := self._take()) is not None:
-            self._value, self._received_s = taken[0], time.monotonic()
-            yield self._value
+            self.value, self._received_s = taken[0], time.monotonic()
+            yield self.value
 
     def _keep(self, msg: Any, info: Any) -> None:
         if self._inbox is not None:
@@ -116,7 +116,7 @@ class Newest:
         """The newest message, or None before the first."""
         for _ in self.arrived():
             pass
-        return self._value
+        return self.value
 
     @property
     def silent_s(self) -> float:
@@ -145,6 +145,11 @@ class Caller:
         self._timeout_s = timeout_s
         self._future: Any = None
         self._sent_s = 0.0
+
+    @property
+    def is_served(self) -> bool:
+        """Whether somebody serves it."""
+        return self._client.service_is_ready()
 
     def poll(self) -> Trigger.Response | None:
         """Send the call unless one is under way; the answer once it is here, else None."""

@@ -48,6 +48,8 @@ class GateNode:
         node = shell.node
         self._reader = StateReader(shell)
         self._joy = Newest(node, topics.OPERATOR_JOY, wakes=True)
+        self._stopped = Newest(node, topics.CONTROLLER_STOPPED, wakes=True)
+        self._watchdog = Newest(node, topics.WATCHDOG_PROBLEM)
         self._waiting: deque[str] = deque(maxlen=MAX_WAITING)
         self._target = publisher(node, topics.TARGET_POSE)
         self._gripper = publisher(node, topics.GRIPPER_COMMAND)
@@ -76,6 +78,8 @@ class GateNode:
         self._waiting.append(msg.data)
 
     def _acknowledge(self) -> str:
+        if self._controller_stands():
+            raise LinkError("not acknowledged: the controller is stopped; resume it first")
         self.gate, refusal = rules.acknowledge(self.gate)
         if refusal:
             raise LinkError(f"not acknowledged: {refusal}")
@@ -144,9 +148,12 @@ class GateNode:
     def turn(self) -> None:
         """After a drain: read, judge what waits, run the watchdogs, report."""
         self._read_joy(self.shell.now_s())  # first, so that a person's hand counts before requests
+        self._watchdog.read()  # now, so that its silence is its own and not ours
         state = self._reader.read()
         now_s = self._now_s(state)
         self._check_rivals()
+        if self._controller_stands():  # when it goes on, nothing moves unasked
+            self.gate = rules.stand(self.limits, self.gate, state, now_s)
         while self._waiting:
             self._handle(self._waiting.popleft(), state, now_s)
         self.gate, held = rules.tick(self.limits, self.gate, state, now_s)
@@ -200,6 +207,18 @@ class GateNode:
         if self._rivals and self.gate.mode.is_armed:
             self.gate = rules.stop(self.gate, self._rivals)
 
+    def _controller_stands(self) -> bool:
+        """Whether the controller was stopped and ignores commands."""
+        stopped = self._stopped.read()
+        return stopped is not None and bool(stopped.data)
+
+    def _unwatched(self) -> str:
+        """Why nobody would stop the controller if this process died; "" when somebody would."""
+        problem = self._watchdog.value
+        if problem is None or self._watchdog.silent_s > self.params["watchdog_age_s"]:
+            return "watchdog: silent; nothing moves unwatched"
+        return f"watchdog: {problem.data}" if problem.data else ""
+
     def _handle(self, text: str, state: RobotState | None, now_s: float) -> None:
         """Handle one request: arm, or judge and send. A malformed one is counted and dropped."""
         try:
@@ -233,8 +252,11 @@ class GateNode:
             refusal = "age: asked before the last stop"
         elif self._waits:
             refusal = "person: a person holds; gate/resume lets it go on"
+        refusal = refusal or self._unwatched()
         if not refusal:
             self.gate, refusal = rules.arm(self.limits, self.gate, request.lease, state, now_s)
+        if refusal.startswith("state:") and (why := self._reader.why_not()):
+            refusal = f"state: {why}"[: wire.MAX_TEXT]
         self._answer(wire.ArmAnswer(request.lease, not refusal, refusal))
 
     def _hold(self, held: Verdict | None) -> None:

@@ -6,6 +6,7 @@ Plain frozen data, no rclpy: it can be built, printed and checked on a machine w
 from __future__ import annotations
 
 import random
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import Any
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.robots import Fr3, Robot
-from robot_rl.ros import parameters
+from robot_rl.ros import parameters, topics
 from robot_rl.ros.parameters import Value
 
 NODES_MODULE = "robot_rl.run.nodes"  # `python -m robot_rl.run.nodes KIND --ros-args ...`
@@ -26,6 +27,7 @@ MAX_DOMAIN = 232  # above, DDS runs out of UDP ports
 SAFE_DOMAINS = range(1, 101)  # above, they lie among the ports that Linux gives to anybody
 DOMAIN_PORT, DOMAIN_PORTS = 7400, 250  # where DDS listens: 250 ports for each domain
 PROFILE_VARIABLE = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Jazzy's name; Kilted calls it FASTDDS_...
+DOUBLE_CAMERA_HZ = 30.0  # of the cameras of a double, as a real one's
 CONTROL_PROFILE = str(Path(__file__).with_name("fastdds_control.xml"))  # what nodes use unless told
 IMAGE_PROFILE = str(Path(__file__).with_name("fastdds.xml"))
 
@@ -76,6 +78,20 @@ def _check_nodes(nodes: Mapping[str, Mapping[str, Any]]) -> None:
                 fix=did_you_mean(kind, KINDS),
             )
         parameters.check(kind, values)
+
+
+def _check_remaps(remaps: Mapping[str, str]) -> None:
+    """A misspelt remap would leave a topic unconnected and say nothing."""
+    names = [entry.name for entry in (*topics.TOPICS, *topics.SERVICES)]
+    patterns = [re.compile(re.sub(r"\{\w+\}", r"[^/]+", name) + "$") for name in names]
+    for ours in remaps:
+        if not any(pattern.match(ours) for pattern in patterns):
+            raise ConfigError(
+                f"ros.remaps renames '{ours}', which no node of ours uses",
+                expected="one of our topics or services (docs/ros.md): the driver's name",
+                got=f"{ours}: {remaps[ours]}",
+                fix=did_you_mean(ours, names),
+            )
 
 
 def free_domain() -> int:
@@ -145,11 +161,15 @@ class RealGraphConfig:
     """Our nodes beside a real robot's own driver and cameras, which bring their own launch file.
 
     remaps: our topic -> the driver's, where it differs from what the robot's own file says.
+    double: the simulated arm stands in for the driver: a dress rehearsal of this graph on a machine
+    without a robot, with the driver's topics and services, in system time.
     """
 
     namespace: str = ""
     domain_id: int = 42
     stop_service: str = "controller/stop"  # std_srvs/Trigger that deactivates the controller
+    start_service: str = ""  # the opposite; then the chain is tried before anything may move
+    double: bool = False
     with_actor: bool = True
     with_view: bool = False  # what the console looks at; on by itself with operator=console
     remaps: dict[str, str] = field(default_factory=dict)
@@ -159,7 +179,8 @@ class RealGraphConfig:
         """Refuse unknown nodes and parameters, and a simulator on a real robot."""
         _check_domain(self.domain_id)
         _check_nodes(self.nodes)
-        if "sim" in self.nodes:
+        _check_remaps(self.remaps)
+        if "sim" in self.nodes and not self.double:
             raise ValueError("a real robot has no sim node: remove nodes.sim")
         if self.nodes.get("operator", {}).get("unattended"):
             raise ValueError("unattended acknowledges stops by itself: simulation only")
@@ -177,6 +198,7 @@ def _spec(
     """One node of the graph; parameters of the configuration win over the graph's own."""
     said: dict[str, Value] = {
         "run_dir": run_dir,
+        "base_frame": robot.base_frame,
         "joint_names": list(robot.joint_names),
         "finger_joint_names": list(robot.gripper.fingers),
     }
@@ -185,6 +207,8 @@ def _spec(
     remaps: dict[str, str] = {}
     if isinstance(config, RealGraphConfig):
         remaps = {**robot.topics, **config.remaps}
+    if kind == "sim" and isinstance(config, RealGraphConfig):  # in the driver's dress
+        remaps |= DRESS
     return NodeSpec(
         module=NODES_MODULE,
         kind=kind,
@@ -197,6 +221,13 @@ def _spec(
         nice=5 if kind == "view" else 0,  # pictures give way to whatever has a deadline
         stop_s=2.0 if kind == "actor" else STOP_S,  # it finishes its tick and empties its queues
     )
+
+
+DRESS = {  # names of the simulated controller when it stands in for a driver's
+    topics.CONTROLLER_STOP.name: "driver/stop",
+    topics.CONTROLLER_RESUME.name: "driver/start",
+    topics.CONTROLLER_STOPPED.name: "driver/stopped",
+}
 
 
 def _with_images(spec: NodeSpec) -> NodeSpec:
@@ -235,19 +266,36 @@ def sim_graph(config: SimGraphConfig, run_dir: str, robot: Robot | None = None) 
     return tuple(nodes)
 
 
-def real_graph(config: RealGraphConfig, run_dir: str, robot: Robot | None = None) -> Graph:
-    """Real arm: gate, watchdog, operator, actor, on ROS system time. Arguments: as `sim_graph`."""
+def real_graph(
+    config: RealGraphConfig, run_dir: str, robot: Robot | None = None, *, cameras: bool = False
+) -> Graph:
+    """Real arm: gate, watchdog, operator, actor, on ROS system time.
+
+    Arguments: as `sim_graph`; cameras: whether the task has any.
+    """
     arm = robot or Fr3()
-    nodes = [
+    stop, start = config.stop_service, config.start_service
+    nodes = []
+    if config.double:
+        stop, start = DRESS.get(stop, stop), start or "driver/start"
+        dress = {"rtf": 1.0, "system_time": True, "camera_hz": DOUBLE_CAMERA_HZ if cameras else 0.0}
+        nodes.append(_spec("sim", config, run_dir, arm, dress))
+    chain = {
+        "stop_service": stop,
+        "start_service": start,
+        "tells_stopped": True,
+        "dry_run": bool(start),
+    }
+    nodes += [
         _spec("gate", config, run_dir, arm, {}),
-        _spec("watchdog", config, run_dir, arm, {"stop_service": config.stop_service}),
+        _spec("watchdog", config, run_dir, arm, chain),
         _spec("operator", config, run_dir, arm, {"unattended": False}),
     ]
     if config.with_view:
         nodes.append(_spec("view", config, run_dir, arm, {}, critical=False))
     if config.with_actor:
         nodes.append(_spec("actor", config, run_dir, arm, {"sim_name": "", "ask_reset": True}))
-    return tuple(nodes)
+    return tuple(_with_images(spec) for spec in nodes) if cameras else tuple(nodes)
 
 
 def stop_order(graph: Graph) -> list[NodeSpec]:

@@ -43,7 +43,7 @@ class Person:
         self._beats = Newest(node, topics.GATE_HEARTBEAT)
         self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
         self._acknowledge = Caller(node, topics.GATE_ACKNOWLEDGE.name, CALL_S)
-        self._resume = Caller(node, topics.SIM_RESUME.name, CALL_S)
+        self._resume = Caller(node, topics.CONTROLLER_RESUME.name, CALL_S)
         self._go = Caller(node, topics.GATE_RESUME.name, CALL_S)
         self._since_s: dict[str, float] = {}
         self._look_s = 0.0
@@ -68,10 +68,11 @@ class Person:
             self._try(self._go, "gate resume")  # only the scripted device had vanished
         stopped = self._stopped.read()
         theirs = reason.startswith("person")  # the person who stopped the robot lets it go on
-        if self._lit("gate", stop and alive and not theirs):
-            self._try(self._acknowledge, "acknowledge")
-        if self._lit("controller", stopped is not None and stopped.data and alive):
+        stands = stopped is not None and bool(stopped.data)
+        if self._lit("controller", stands and alive):
             self._try(self._resume, "resume")
+        if self._lit("gate", stop and alive and not theirs and not stands):
+            self._try(self._acknowledge, "acknowledge")
 
     def _report(self) -> wire.GateReport | None:
         msg = self._state.read()

@@ -32,8 +32,8 @@ class Parameter:
         """Return `value` in the declared type. Raises `ConfigError` on a wrong type or range."""
         if isinstance(self.default, float) and isinstance(value, int) and value is not True:
             value = float(value)
-        if isinstance(self.default, list) and isinstance(value, tuple):
-            value = list(value)
+        if isinstance(self.default, list) and (value is None or isinstance(value, tuple)):
+            value = list(value or ())  # ROS gives None for an empty list, which has no type
         in_range = type(value) is type(self.default)
         if in_range and isinstance(value, int | float):
             low = -math.inf if self.low is None else self.low
@@ -87,6 +87,11 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             0.0,
             50.0,
         ),
+        Parameter(
+            "system_time",
+            False,
+            "stand in for a robot's driver: stamps in system time, no /clock (needs rtf = 1)",
+        ),
         Parameter("publish_hz", 50.0, "rate of all state topics and /clock", "Hz", 5.0, 500.0),
         Parameter("slice_s", 0.01, "commands are taken up this often", "s", 0.002, 0.1),
         Parameter("camera_hz", 0.0, "image rate; 0 = no cameras (needs OpenGL)", "Hz", 0.0, 60.0),
@@ -105,6 +110,14 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         _TOLERANCE,
         Parameter("heartbeat_hz", 20.0, "rate of gate/heartbeat, wall time", "Hz", 5.0, 100.0),
         Parameter("report_hz", 5.0, "latched gate/state is re-sent this often", "Hz", 1.0, 50.0),
+        Parameter(
+            "watchdog_age_s",
+            2.0,  # four of its reports
+            "nothing arms when the watchdog was not heard for this long (wall time)",
+            "s",
+            0.6,
+            10.0,
+        ),
     ),
     "watchdog": (
         Parameter(
@@ -123,7 +136,23 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             0.0,
             120.0,
         ),
-        Parameter("stop_service", "sim/stop", "std_srvs/Trigger that stops the controller"),
+        Parameter("stop_service", "controller/stop", "std_srvs/Trigger that stops the controller"),
+        Parameter(
+            "start_service",
+            "",
+            "std_srvs/Trigger that starts the controller again; empty = a person starts it",
+        ),
+        Parameter(
+            "tells_stopped",
+            False,
+            "tell `controller/stopped`, serve `controller/resume`: beside a real arm, whose driver "
+            "does neither",
+        ),
+        Parameter(
+            "dry_run",
+            False,
+            "stop and start the controller once before anything may move (needs start_service)",
+        ),
         Parameter("retry_s", 0.1, "an unanswered stop is sent again", "s", 0.02, 2.0),
     ),
     "operator": (
@@ -150,6 +179,14 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         Parameter("sim_name", "sim", "node that places the objects; empty = a person does"),
         Parameter("ask_reset", False, "a person says `actor/ready` before each start"),
         Parameter("demos_only", False, "end after the demonstrations (`robot-rl record`)"),
+        Parameter(
+            "start_s",
+            30.0,  # the robot's driver may start after us
+            "wait this long for the first state and picture; without them the run ends",
+            "s",
+            1.0,
+            600.0,
+        ),
         Parameter("reply_s", 1.0, "wait this long for an arm or reset answer", "s", 0.1, 30.0),
         Parameter("joy_age_s", 0.1, "older operator/joy counts as hands off", "s", 0.02, 1.0),
     ),

@@ -199,25 +199,13 @@ class RosRobot:
             raise RobotRLError(
                 "no robot state",
                 expected="all state topics of the robot",
-                got=f"silent: {', '.join(self._reader.missing()) or 'stamps never agree'}",
+                got=self._reader.why_not() or "stamps that never agree",
                 fix="start the robot driver (or the sim node); check namespace and remaps",
             )
         return state
 
     def apply(self, command: Command) -> None:
         """Nothing to do: the gate has sent it already."""
-
-    def wait_ready(self, timeout_s: float, shell: Shell) -> None:
-        """Wait for the first state. Raises `RobotRLError` when none comes in time."""
-        deadline_s = time.monotonic() + timeout_s
-        while shell.running:
-            try:
-                self.read()
-                return
-            except RobotRLError:
-                if time.monotonic() > deadline_s:
-                    raise
-            time.sleep(0.02)
 
 
 class RosCamera:

@@ -35,27 +35,36 @@ class StateReader:
         params = shell.params
         self._shell, self._tolerance_s = shell, params["pair_tolerance_s"]
         arm, fingers = params["joint_names"], params["finger_joint_names"]
+        base = params["base_frame"]
         sources: dict[str, tuple[topics.Topic, Callable[[Any], object]]] = {
             "joints": (topics.JOINT_STATES, lambda m: convert.joints_from(m, arm, fingers)),
-            "pose": (topics.CURRENT_POSE, convert.pose_from),
-            "twist": (topics.CURRENT_TWIST, convert.twist_from),
+            "pose": (topics.CURRENT_POSE, _in(base, convert.pose_from)),
+            "twist": (topics.CURRENT_TWIST, _in(base, convert.twist_from)),
             "wrench": (topics.WRENCH, convert.wrench_from),
         }
         for name in objects:
-            sources[OBJECT + name] = (topics.OBJECT.named(object=name), convert.pose_from)
+            sources[OBJECT + name] = (
+                topics.OBJECT.named(object=name),
+                _in(base, convert.pose_from),
+            )
         self._sources = {
             key: (Newest(shell.node, topic, "paired"), read, shell.diagnostics.source(topic.name))
             for key, (topic, read) in sources.items()
         }
         self._tracks: dict[str, Track[Any]] = {key: Track(DEPTH) for key in sources}
         self._state: RobotState | None = None
+        self._refused: dict[str, str] = {}  # source -> why its newest message was refused
+
+    def why_not(self) -> str:
+        """Why there is no new state, for people; "" when every topic is heard and understood."""
+        silent = self.missing()
+        parts = [f"{key}: {why}" for key, why in self._refused.items()]
+        return "; ".join([*parts, *([f"silent: {', '.join(silent)}"] if silent else [])])
 
     def missing(self) -> list[str]:
         """Topics that nothing was ever received from."""
         return [
-            self._sources[k][0].topic.name
-            for k, track in self._tracks.items()
-            if track.newest is None
+            newest.topic.name for newest, _, _ in self._sources.values() if newest.value is None
         ]
 
     def read(self) -> RobotState | None:
@@ -82,11 +91,36 @@ class StateReader:
                 stamp_s = convert.from_stamp(msg.header.stamp)
                 try:
                     kept = self._tracks[key].add(stamp_s, convert_message(msg))
+                    self._refused.pop(key, None)
                 except LinkError as error:
                     kept = False
+                    self._refused[key] = (
+                        f"{error.summary} (expected {error.expected}, got {error.got})"
+                    )
                     self._shell.diagnostics.error(str(error))
                 freshness.saw(wall_s, now_s - stamp_s)
                 freshness.dropped += not kept
+
+
+def _in(frame: str, read: Callable[[Any], object]) -> Callable[[Any], object]:
+    """`read` for messages in `frame` only: limits in another frame guard another place.
+
+    Raises:
+        LinkError: when called with a message in another frame.
+    """
+
+    def checked(msg: Any) -> object:
+        if msg.header.frame_id != frame:
+            raise LinkError(
+                f"a {type(msg).__name__} in another frame",
+                expected=f"frame_id '{frame}', in which the limits are",
+                got=repr(msg.header.frame_id),
+                fix="have the driver publish in that frame, or set base_frame in the robot's file "
+                "to the frame in which its limits are meant",
+            )
+        return read(msg)
+
+    return checked
 
 
 def _assemble(parts: dict[str, Stamped[Any]]) -> RobotState:

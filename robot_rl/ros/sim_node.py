@@ -12,6 +12,9 @@ late simulated time, without bursts, and a process that is late stays late, as o
 Run time starts at a multiple of the machine's monotonic clock that it never outruns, so that it
 goes on after a kill -9 and a restart instead of jumping back and confusing everybody who holds a
 deadline.
+
+With `system_time` the node stands in for a real robot's driver (`ros=real ros.double=true`): stamps
+in system time, no /clock, and the names that the driver uses.
 """
 
 from __future__ import annotations
@@ -77,8 +80,8 @@ class SimNode:
             for name in self.robot.read().objects
         }
         self._cameras = _Cameras(shell, self.robot, self.task) if p["camera_hz"] > 0 else None
-        serve(node, topics.SIM_STOP, self.stop)
-        serve(node, topics.SIM_RESUME, self.resume)
+        serve(node, topics.CONTROLLER_STOP, self.stop)
+        serve(node, topics.CONTROLLER_RESUME, self.resume)
         serve(node, topics.SIM_PLACE, self.place_objects)
         node.add_on_set_parameters_callback(self._check_parameters)
         self._say_stopped()
@@ -86,7 +89,9 @@ class SimNode:
     # --- time ------------------------------------------------------------------------------------
 
     def now_s(self) -> float:
-        """Seconds on the run's clock."""
+        """Seconds on the run's clock: simulated time, or system time in a driver's dress."""
+        if self.params["system_time"]:
+            return self.shell.now_s()
         return self._origin_s + self.robot.now_s()
 
     # --- commands --------------------------------------------------------------------------------
@@ -203,7 +208,8 @@ class SimNode:
             self._cameras.publish(now_s)
 
     def _tell_time(self) -> None:
-        self._clock.publish(Clock(clock=convert.to_stamp(self.now_s())))
+        if not self.params["system_time"]:
+            self._clock.publish(Clock(clock=convert.to_stamp(self.now_s())))
 
     def _joint_states(self, state: RobotState) -> convert.JointState:
         fingers = self.params["finger_joint_names"]

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from robot_rl.errors import SetupError
 from robot_rl.ros.graph import (
     CONTROL_PROFILE,
     EXIT_SETUP,
+    IMAGE_PROFILE,
     MAX_DOMAIN,
     PROFILE_VARIABLE,
     Graph,
@@ -76,15 +78,21 @@ class Exit:
     fatal: bool
 
 
-def node_environment(spec: NodeSpec) -> dict[str, str]:
-    """What every node needs in its environment, whoever starts it."""
-    return {
+def node_environment(spec: NodeSpec, given: Mapping[str, str]) -> dict[str, str]:
+    """What a node needs in its environment beyond `given`, whoever starts it.
+
+    What a person has chosen (`CHOSEN_BY_PERSON`) is kept.
+    """
+    needed = {
         "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
         PROFILE_VARIABLE: CONTROL_PROFILE,
         "OMP_NUM_THREADS": "1",  # five processes share the cores; their matrices are tiny
         "PYTHONUNBUFFERED": "1",  # a killed process still leaves its last log lines
         **spec.env,
     }
+    own = (None, CONTROL_PROFILE, IMAGE_PROFILE)  # a node above us may have set these by itself
+    kept = {k for k in CHOSEN_BY_PERSON if given.get(k) not in own}
+    return {k: v for k, v in needed.items() if k not in kept}
 
 
 def environment(spec: NodeSpec, domain_id: int | None) -> dict[str, str]:
@@ -97,9 +105,7 @@ def environment(spec: NodeSpec, domain_id: int | None) -> dict[str, str]:
     if spec.python is not None and spec.python != sys.executable:
         env.pop(BOOTSTRAP_GUARD, None)
         env.pop("LD_LIBRARY_PATH", None)
-    for name, value in node_environment(spec).items():
-        if name in spec.env or name not in CHOSEN_BY_PERSON or name not in env:
-            env[name] = value
+    env |= node_environment(spec, env)
     env[SUPERVISOR_PID] = str(os.getpid())
     if domain_id is not None:
         env["ROS_DOMAIN_ID"] = str(domain_id)

@@ -77,8 +77,10 @@ GRIPPER_COMMAND = Topic(
     "[finger distance in metres]",
 )  # fmt: skip
 CONTROLLER_STOPPED = Topic(
-    "controller/stopped", "std_msgs/msg/Bool", "latched", "sim", ("operator", "view"), 0, "-",
-    "True after `sim/stop`: commands are ignored until `sim/resume`",
+    "controller/stopped", "std_msgs/msg/Bool", "latched", "sim | watchdog",
+    ("gate", "operator", "view"), 0, "-",
+    "True after `controller/stop`: commands are ignored until `controller/resume`; the gate then "
+    "is in a protective stop (real arm: told by the watchdog)",
 )  # fmt: skip
 GATE_REQUEST = Topic(
     "gate/request", _TEXT, "exchange", "actor", ("gate",), 10, "base",
@@ -87,6 +89,10 @@ GATE_REQUEST = Topic(
 GATE_VERDICT = Topic(
     "gate/verdict", _TEXT, "exchange", "gate", ("actor",), 10, "base", "JSON: answer to a request"
 )
+WATCHDOG_PROBLEM = Topic(
+    "watchdog/problem", _TEXT, "latched", "watchdog", ("gate",), 2, "-",
+    "why the watchdog could not stop the controller; empty when it could; wall time",
+)  # fmt: skip
 GATE_STATE = Topic(
     "gate/state", _TEXT, "latched", "gate", ("sim", "operator", "actor", "view"), 5, "-",
     "JSON: mode, reason, lease, waits (person | device: a person must let it go on)",
@@ -136,18 +142,23 @@ DIAGNOSTICS = Topic(
 
 TOPICS: tuple[Topic, ...] = (
     JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_INFO,
-    TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED, GATE_REQUEST, GATE_VERDICT, GATE_STATE,
-    GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, OPERATOR_PRESENT,
+    TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED, WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
+    GATE_STATE, GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, OPERATOR_PRESENT,
     ACTOR_ASKS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, DIAGNOSTICS,
 )  # fmt: skip
 
 _TRIGGER = "std_srvs/srv/Trigger"
-SIM_STOP = Service(
-    "sim/stop", _TRIGGER, "sim", ("watchdog",),
+CONTROLLER_STOP = Service(
+    "controller/stop", _TRIGGER, "sim | the robot's driver", ("watchdog",),
     "protective stop of the controller: target := measured pose, commands ignored",
 )  # fmt: skip
-SIM_RESUME = Service(
-    "sim/resume", _TRIGGER, "sim", ("operator", "view"), "end of the stop; the target stays"
+CONTROLLER_RESUME = Service(
+    "controller/resume",
+    _TRIGGER,
+    "sim | watchdog",
+    ("operator", "view", "person"),
+    "end of the stop; the gate must still be acknowledged and armed (real arm: the watchdog starts "
+    "the controller)",
 )
 SIM_PLACE = Service(
     "sim/place_objects", _TRIGGER, "sim", ("actor",),
@@ -172,6 +183,6 @@ ACTOR_READY = Service(
 )  # fmt: skip
 
 SERVICES: tuple[Service, ...] = (
-    SIM_STOP, SIM_RESUME, SIM_PLACE, GATE_HOLD, GATE_RESUME, GATE_STOP, GATE_ACKNOWLEDGE,
-    ACTOR_READY,
+    CONTROLLER_STOP, CONTROLLER_RESUME, SIM_PLACE, GATE_HOLD, GATE_RESUME, GATE_STOP,
+    GATE_ACKNOWLEDGE, ACTOR_READY,
 )  # fmt: skip

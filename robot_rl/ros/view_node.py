@@ -39,7 +39,7 @@ SERVICES = {
     "stop": topics.GATE_STOP,
     "go": topics.GATE_RESUME,
     "acknowledge": topics.GATE_ACKNOWLEDGE,
-    "resume": topics.SIM_RESUME,
+    "resume": topics.CONTROLLER_RESUME,
     "ready": topics.ACTOR_READY,
 }
 

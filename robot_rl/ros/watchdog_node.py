@@ -3,21 +3,31 @@
 Common controllers hold their last target for ever; if the gate dies, nobody sends a new one. The
 watchdog never publishes a target itself. Mechanism: age of `gate/heartbeat` in wall time (any
 publisher, any clock); DDS liveliness is the second witness.
+
+It tells on `watchdog/problem` whether it could stop the controller now, and the gate arms nobody
+while it could not. Beside a real arm it stops and starts the controller once before anything may
+move (`dry_run`), tells everybody when it has stopped the controller, and starts it again when a
+person says so.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from rclpy.event_handler import QoSLivelinessChangedInfo, SubscriptionEventCallbacks
-from std_msgs.msg import UInt64
+from std_msgs.msg import Bool, UInt64
 
-from robot_rl.ros import topics
-from robot_rl.ros.endpoints import Caller, subscribe
+from robot_rl.errors import LinkError
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import Caller, Newest, publisher, serve, subscribe
 from robot_rl.ros.runtime import Shell
+from robot_rl.safety.states import Mode
 
 log = logging.getLogger(__name__)
+
+TELL_S = 0.5  # wall; `watchdog/problem` is told again this often
 
 
 class Watchdog:
@@ -29,7 +39,21 @@ class Watchdog:
         # until the first beat the gate has the grace time to come up
         self._last_beat_s = time.monotonic() + params["grace_s"] - self._silence_s
         self._stop = Caller(shell.node, params["stop_service"], params["retry_s"])
+        self._start: Caller | None = None
+        if params["start_service"]:
+            self._start = Caller(shell.node, params["start_service"], params["retry_s"])
         self._beats = shell.diagnostics.source("gate/heartbeat")
+        self._gate = Newest(shell.node, topics.GATE_STATE)
+        self._problems = publisher(shell.node, topics.WATCHDOG_PROBLEM)
+        self._problem, self._tell_s = "starting", 0.0
+        self._stands: Callable[[bool], None] = lambda _stopped: None
+        self._starting = False  # a person asked for the controller
+        self._dry_run = "stop" if params["dry_run"] and self._start else ""  # what it tries next
+        if params["tells_stopped"]:
+            topic = publisher(shell.node, topics.CONTROLLER_STOPPED)
+            self._stands = lambda stopped: topic.publish(Bool(data=stopped))
+            self._stands(False)
+            serve(shell.node, topics.CONTROLLER_RESUME, self._resume)
         self.tripped = self.stopped = False
         self.trips = 0
         events = SubscriptionEventCallbacks(liveliness=self._on_liveliness)
@@ -40,19 +64,27 @@ class Watchdog:
         self._beats.saw(self._last_beat_s)
 
     def _on_liveliness(self, event: QoSLivelinessChangedInfo) -> None:
-        """Show in the diagnostics what DDS says of the gate; only the heartbeat's age decides."""
+        """Show what DDS says about the gate; only the age of the heartbeat decides."""
         self._shell.diagnostics.set("gate_alive_witness", event.alive_count)
 
     def tick(self) -> None:
         """Look at the age; keep calling stop while it is due."""
         silent_s = time.monotonic() - self._last_beat_s
-        if silent_s <= self._silence_s:
+        if silent_s > self._silence_s:
+            self._trip(silent_s)
+        else:
             if self.tripped:
                 log.warning("the gate is back; the controller stays stopped until resumed")
                 self._stop.forget()
                 self.tripped = self.stopped = False
                 self._shell.diagnostics.warn("")
-            return
+            self._try_chain()
+            self._start_controller()
+        self._tell()
+
+    def _trip(self, silent_s: float) -> None:
+        """The gate is silent: stop the controller, until one call has succeeded."""
+        self._starting = False
         if not self.tripped:
             self.tripped = True
             self.trips += 1
@@ -64,7 +96,66 @@ class Watchdog:
             response = self._stop.poll()
             if response is not None and response.success:
                 self.stopped = True
+                self._stands(True)
                 log.warning("controller stopped: %s", response.message)
+
+    def _try_chain(self) -> None:
+        """One dry run of stop and start, while the gate lets nobody move the arm."""
+        if not self._dry_run or self._start is None or self._gate_runs():
+            return
+        caller = self._stop if self._dry_run == "stop" else self._start
+        response = caller.poll()
+        if response is not None and response.success:
+            self._dry_run = "start" if self._dry_run == "stop" else ""
+            if not self._dry_run:
+                log.info("dry run: the controller was stopped and started")
+
+    def _gate_runs(self) -> bool:
+        """Whether the gate may be moving the arm now; also while nobody has told."""
+        msg = self._gate.read()
+        try:
+            return msg is None or wire.decode_report(msg.data).mode == Mode.RUN.value
+        except LinkError:
+            return True
+
+    def _resume(self) -> str:
+        """Answer of `controller/resume`: a person wants the controller to go on."""
+        if self.tripped:
+            raise LinkError("the gate is silent: the controller stays stopped")
+        if self._start is None:
+            self._stands(False)
+            return "noted: you have started the controller"
+        self._starting = True
+        return f"calling {self._shell.params['start_service']}"
+
+    def _start_controller(self) -> None:
+        """Call the start service, when a person asked for it, until one call has succeeded."""
+        if not self._starting or self._start is None:
+            return
+        response = self._start.poll()
+        if response is not None and response.success:
+            self._starting = False
+            self._stands(False)
+            log.info("controller started: %s", response.message)
+
+    def _tell(self) -> None:
+        """Tell why the controller could not be stopped now; a change is told at once."""
+        problem = self._why_not()
+        wall_s = time.monotonic()
+        if problem == self._problem and wall_s < self._tell_s:
+            return
+        if problem and problem != self._problem:
+            log.warning("nothing may move: %s", problem)
+        self._problem, self._tell_s = problem, wall_s + TELL_S
+        self._problems.publish(convert.text_to(problem))
+
+    def _why_not(self) -> str:
+        if not self._stop.is_served:
+            return f"nobody serves {self._shell.params['stop_service']}, so nobody can stop the arm"
+        if self._dry_run:
+            service = self._shell.params[f"{self._dry_run}_service"]
+            return f"the dry run waits for {service} to succeed"
+        return ""
 
 
 def run_watchdog(shell: Shell) -> None:

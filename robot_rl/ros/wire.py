@@ -20,6 +20,7 @@ from robot_rl.types import Command, Driver, Outcome, Pose, Verdict
 
 MAX_BYTES = 8192  # a request is ~400 bytes, a plan with ten objects ~2 kB
 MAX_LEASE = 64  # characters
+MAX_TEXT = 512  # characters of a reason
 MAX_SEQUENCE = 2**53  # integers stay exact in every JSON reader
 MAX_OBJECTS = 64
 
@@ -132,7 +133,7 @@ def _integer(value: Any, what: str) -> int:
     return value
 
 
-def _string(value: Any, what: str, limit: int = 512) -> str:
+def _string(value: Any, what: str, limit: int = MAX_TEXT) -> str:
     if not isinstance(value, str) or len(value) > limit:
         _bad(what, f"a string of at most {limit} characters", value)
     return value

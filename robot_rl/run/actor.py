@@ -67,7 +67,7 @@ class Actor:
         take_dataset(experiment, self.store, self.policy)
         scenes = scene_log(experiment)
         self.writer = StoreWriter(self.store, after=scenes.flush)
-        keys = keys_for(experiment.link, run_dir, "actor")
+        keys = keys_for(experiment.link, run_dir, experiment.link.actor_key)
         self.link = LinkClient(experiment.link, keys, spec, run_dir / ACTOR_STORE)
         self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
         self._adopted_s = time.monotonic()

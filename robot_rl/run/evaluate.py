@@ -14,7 +14,7 @@ from typing import Any
 from robot_rl.config.run_folder import EVALUATION
 from robot_rl.control.gym_loop import GymRig
 from robot_rl.control.session import EVAL_SEED, Session
-from robot_rl.errors import RobotRLError
+from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.policy.runtime import load_policy
 from robot_rl.run.experiment import Experiment
@@ -44,13 +44,26 @@ def make_eval_session(
     return session, rig
 
 
-def evaluate(run_dir: Path, *, episodes: int = 100, video: bool = True) -> dict[str, Any]:
+def evaluate(
+    run_dir: Path, *, episodes: int = 100, video: bool = True, simulated: bool = False
+) -> dict[str, Any]:
     """Deterministic and stochastic success with Wilson intervals; writes eval.json, eval.mp4.
+
+    simulated: the policy of a real arm is to be measured in the simulation of its task.
 
     Raises:
         CheckpointError: the run has no usable policy.
+        ConfigError: the run is a real arm's, and a simulation was not asked for.
     """
     experiment = Experiment.load(run_dir)
+    if experiment.is_real and not simulated:
+        raise ConfigError(
+            f"{run_dir} was trained on a real arm",
+            expected="figures of that arm: its run evaluates itself when practice ends",
+            got="robot-rl eval, which measures in simulation",
+            fix="give the run's own training command again with train.max_env_steps=0; or add "
+            "--simulated to measure the policy in the simulation of its task",
+        )
     session, _ = make_eval_session(experiment, run_dir)
     before: dict[str, Any] = {}
     if (run_dir / EVALUATION).is_file():

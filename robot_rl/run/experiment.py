@@ -221,6 +221,30 @@ class Experiment:
         """Whether the ROS 2 graph brings a simulated arm."""
         return (self.config.get("ros") or {}).get("name") == "sim"
 
+    @property
+    def is_real(self) -> bool:
+        """Whether the run is of a real arm (or of a double in its place)."""
+        return self.runtime == "ros" and self._has_real_graph
+
+    @property
+    def _has_real_graph(self) -> bool:
+        return (self.config.get("ros") or {}).get("name") == "real"
+
+    def refuse_script_on_a_real_arm(self) -> None:
+        """Raise `ConfigError` when a script would drive a real arm: a script sees only the task."""
+        from robot_rl.operate.scripted import ScriptedOperatorConfig
+
+        shared = bool(getattr(self.operator, "with_script", False))
+        scripted = shared or isinstance(self.operator, ScriptedOperatorConfig)
+        if not (scripted and self._has_real_graph):
+            return
+        raise ConfigError(
+            "a script may not drive a real arm",
+            expected="a person: operator=gamepad, spacemouse, joy, twist or console; or none",
+            got="operator.with_script=true" if shared else "a scripted operator",
+            fix="choose the device that the person holds, e.g. operator=gamepad (docs/devices.md)",
+        )
+
     def mirror(self, camera: str = "video", height: int = 480, width: int = 640) -> Any:
         """`robot_rl_sim.mirror.Mirror` of the task: draws what a `RobotState` says.
 
@@ -271,6 +295,8 @@ class Experiment:
         """
         for name in GROUPS:
             self.section(name)
+        if self.runtime == "ros":
+            self.refuse_script_on_a_real_arm()
         if isinstance(self.task, GymTask):
             _check_gym(self)
         self.algorithm.make_actor(self.spec)

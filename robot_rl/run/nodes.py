@@ -84,6 +84,7 @@ def _operator(shell: Shell) -> None:
     from robot_rl.ros.operator_node import run_operator
 
     experiment = _experiment(shell)
+    experiment.refuse_script_on_a_real_arm()
     run_operator(shell, experiment.operator, experiment.task)
 
 

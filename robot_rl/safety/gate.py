@@ -41,6 +41,7 @@ STILL: Vec3 = (0.0, 0.0, 0.0)
 
 _STATE_LOST = "state: stale or not trustworthy"
 _HARD_CONTACT = "force: contact beyond the limit"
+_STANDS = "controller: stopped"
 _JOINT = "joint: moving further into its margin"
 
 
@@ -198,6 +199,19 @@ def tick(
 def stop(gate: GateState, reason: str) -> GateState:
     """Protective stop: nothing moves until `acknowledge`, then `arm`."""
     return _halt(gate, Request.PROTECTIVE_STOP, reason)
+
+
+def stand(limits: Limits, gate: GateState, state: RobotState | None, now_s: float) -> GateState:
+    """Protective stop because the controller is stopped; call it as long as this is so.
+
+    The pose to hold follows the measured one: a controller that goes on must find a target where
+    the arm is, not where the arm was when this gate last looked.
+    """
+    gate = _halt(gate, Request.PROTECTIVE_STOP, _STANDS)
+    reading = _trusted(limits, state, now_s)
+    if reading is None:
+        return gate
+    return gate._replace(measured=reading.measured, target=reading.measured)
 
 
 def hold(gate: GateState, reason: str) -> GateState:

@@ -21,6 +21,8 @@ from robot_rl.cli import common
 from robot_rl.cli.doctor import CHECKS, CheckResult, examine
 from robot_rl.cli.main import VERBS, main
 from robot_rl.cli.node import TEXTS
+from robot_rl.errors import ConfigError
+from robot_rl.link.auth import keys_for
 from robot_rl.run.experiment import Experiment
 from tests.support.synthetic_run import write_run
 
@@ -315,6 +317,32 @@ def test_keys_are_secret_and_never_overwritten_unasked(tmp_path: Path) -> None:
     before = (folder / "learner.secret").read_bytes()
     assert main(["keys", str(folder)]) == 2
     assert (folder / "learner.secret").read_bytes() == before
+
+
+def test_a_fleet_of_actors_has_keys_that_the_actors_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "keys"
+    assert main(["keys", str(folder), "--actors", "left"]) == 0
+    assert "link.actor_key=actor-left" in capsys.readouterr().out
+    words = [f"link.key_folder={folder}", "link.actor_key=actor-left"]
+    link = Experiment.compose(words).link
+    assert keys_for(link, tmp_path / "run", link.actor_key).name == "actor-left"
+    with pytest.raises(ConfigError, match="needs the key_folder"):
+        _ = Experiment.compose(["link.actor_key=actor-left"]).link
+
+
+def test_eval_of_a_real_arms_run_is_no_simulation_unasked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = ["experiment=reach", "runtime=ros", "ros=real", "operator=none", f"run_dir={run}"]
+    Experiment.compose(words).save()
+    assert main(["eval", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "was trained on a real arm" in said and "--simulated" in said
+    assert main(["eval", str(run), "--simulated"]) == 2  # goes on, and finds no policy
+    assert "no usable policy" in capsys.readouterr().err
 
 
 def test_doctor_reports_every_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,6 +59,7 @@ def lockstep() -> Iterator[Ports]:
 
 
 def ros(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ports]:
+    from robot_rl.ros.actor_ports import await_sources
     from robot_rl.ros.graph import SimGraphConfig, sim_graph
     from robot_rl.ros.ports import RosCamera, RosClock, RosGate, RosRobot
     from robot_rl.ros.reader import StateReader
@@ -77,7 +78,7 @@ def ros(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ports]:
             robot, camera = RosRobot(StateReader(shell, ["target"])), RosCamera(shell, "front")
             shell.spin_in_background()
             clock.wait_started(20.0)
-            robot.wait_ready(20.0, shell)
+            await_sources(shell, [robot], 20.0)
             yield Ports(robot, camera, clock, gate)
     finally:
         world.close()

@@ -267,3 +267,18 @@ def test_the_watchdog_sees_a_joint_run_into_its_margin_between_commands() -> Non
     bench.state = dataclasses.replace(bench.state, joint_velocity_rad_s=speeds)
     verdict = bench.tick()
     assert verdict is not None and verdict.reason.startswith("joint")
+
+
+def test_a_stopped_controller_is_a_stop_and_is_held_where_the_arm_is_now() -> None:
+    bench = GateBench()
+    bench.judge()
+    bench.wait(0.5)  # this gate was frozen; the arm has moved on meanwhile
+    bench.state = robot_state(bench.now_s, HOME + np.array((0.01, 0.0, 0.0)))
+    bench.gate = rules.stand(bench.limits, bench.gate, bench.state, bench.now_s)
+    assert bench.gate.mode is Mode.PROTECTIVE_STOP
+    assert bench.gate.reason == "controller: stopped"
+    assert bench.gate.target is not None
+    assert np.allclose(bench.gate.target.position, bench.state.tcp_in_base.position_m)
+    assert bench.arm().startswith("protective_stop")
+    kept = rules.stand(bench.limits, bench.gate, None, bench.now_s)
+    assert kept.target == bench.gate.target  # no state to trust: nothing new to hold

@@ -107,8 +107,9 @@ def test_benchmark_reports_every_case_beside_its_floor(monkeypatch: pytest.Monke
 
 def test_flops_of_the_smallest_case_by_hand() -> None:
     config = algos.HilSerlConfig(hidden=(2,), critics=1, target_subset=1, batch_size=1)
-    algo = config.make(bench._spec(), 0)  # 30 states, 6 actions; first = 36*2, rest = 2; 30*2, 2*12
+    spec = bench.made_up_spec()  # 30 states, 6 actions; first = 36*2, rest = 2; 30*2, 2*12
+    algo = config.make(spec, 0)
     critic = (2 * 72 + 3 * 2) + (72 + 2) + (60 + 24)
     actor = 2 * (72 + 2) + 2 * 60 + 3 * 24
     assert bench.flops_per_update(algo) == 2 * (critic + actor / 2)
-    assert Replay(bench._spec(), 10).bytes_per_step == 120 + 24 + 20 + 5 + 24
+    assert Replay(bench.made_up_spec(), 10).bytes_per_step == 120 + 24 + 20 + 5 + 24

@@ -1,4 +1,7 @@
-"""A stand-in for the actor, as a process that can be killed: arms, then sways along base x."""
+"""A stand-in for the actor, as a process that can be killed: arms, then sways along base x.
+
+Arguments: lease, seconds that each tick thinks, and ROS arguments in place of simulated time.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import time
 import numpy as np
 
 from robot_rl.geometry import pose
+from robot_rl.ros.actor_ports import await_sources
 from robot_rl.ros.ports import RosClock, RosGate, RosRobot
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import node_shell
@@ -17,14 +21,14 @@ CENTRE_X_M = 0.5  # middle of the task's workspace: at its edge the gate would r
 STRIDE_M = np.array((0.01, 0.0, 0.0))
 
 
-def main(lease: str, thinks_s: float = 0.0) -> None:
+def main(lease: str, thinks_s: float, ros: list[str]) -> None:
     """Run until killed. thinks_s: wall time that each tick takes."""
-    with node_shell("actor", ["--ros-args", "-p", "use_sim_time:=true"]) as shell:
+    with node_shell("actor", ["--ros-args", *(ros or ["-p", "use_sim_time:=true"])]) as shell:
         clock, gate = RosClock(shell, "actor"), RosGate(shell)
         robot = RosRobot(StateReader(shell))
         shell.spin_in_background()
         clock.wait_started(20.0)
-        robot.wait_ready(20.0, shell)
+        await_sources(shell, [robot], 20.0)
         while not gate.arm(lease):
             time.sleep(0.1)
         sequence, sign, tick_s = 0, 1.0, clock.now_s()
@@ -42,4 +46,4 @@ def main(lease: str, thinks_s: float = 0.0) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(float, sys.argv[2:]))
+    main(sys.argv[1], float((sys.argv[2:] or ["0"])[0]), sys.argv[3:])

@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from robot_rl.config.compose import options
 from robot_rl.config.registry import REGISTRY, resolve
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.ros import docs, graph, parameters
@@ -45,6 +46,7 @@ GRAPHS = {
     "sim with cameras": lambda: sim_graph(SimGraphConfig(camera_hz=10.0), "runs/x"),
     "real": lambda: real_graph(RealGraphConfig(), "runs/x"),
 }
+REAL = ["ros=real", "operator=none"]
 ROS_CONFIGS = [p for p in (REPO / "configs" / "ros").glob("*.yaml") if p.stem in ("sim", "real")]
 
 
@@ -221,7 +223,9 @@ def launch_double(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
         monkeypatch.setitem(sys.modules, name, fake)
 
     module("launch", LaunchDescription=Recorded)
-    module("launch.actions", DeclareLaunchArgument=Recorded, OpaqueFunction=Recorded)
+    module(
+        "launch.actions", DeclareLaunchArgument=Recorded, OpaqueFunction=Recorded, Shutdown=Recorded
+    )
     module("launch.substitutions", LaunchConfiguration=Configuration)
     module("launch_ros")
     module("launch_ros.actions", Node=Node)
@@ -255,8 +259,8 @@ def launched(name: str, given: dict[str, str]) -> list[Recorded]:
             ["experiment=peg_insert"],
             {"real_time_factor": "2", "namespace": "left", "with_view": "true"},
         ),
-        ("real", ["ros=real", "ros.remaps={state: /fr3/state}"], {}),
-        ("real", ["ros=real"], {"stop_service": "crisp/stop"}),
+        ("real", [*REAL, "ros.remaps={joint_states: /fr3/joint_states}"], {}),
+        ("real", REAL, {"stop_service": "crisp/stop", "with_view": "True"}),
     ],
 )
 def test_launch_files_start_exactly_the_graph_of_the_run(
@@ -279,9 +283,59 @@ def test_launch_files_start_exactly_the_graph_of_the_run(
         assert node.kwargs["namespace"] == spec.namespace
         assert dict(node.kwargs["remappings"]) == dict(spec.remaps)
         assert node.kwargs["additional_env"][PROFILE_VARIABLE].endswith(".xml")
+        assert node.kwargs["exec_name"] == spec.name
+        assert (node.kwargs["prefix"] or "").endswith(str(spec.nice or ""))
     other = "real" if name == "sim" else "sim"
     with pytest.raises(ConfigError, match="run of another graph"):
         launched(other, {"run_dir": str(tmp_path / "run")})
+
+
+def test_a_launch_keeps_what_the_person_chose_and_ends_when_the_work_is_done(
+    launch_double: type[Recorded], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROFILE_VARIABLE, "/mine.xml")
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
+    Experiment.compose([*REAL, f"run_dir={tmp_path / 'run'}", "runtime=ros"]).save()
+    nodes = {n.kwargs["name"]: n for n in launched("real", {"run_dir": str(tmp_path / "run")})}
+    for node in nodes.values():
+        assert not {PROFILE_VARIABLE, "ROS_AUTOMATIC_DISCOVERY_RANGE"} & set(
+            node.kwargs["additional_env"]
+        )
+
+    def ends(name: str, code: int) -> bool:
+        event = types.SimpleNamespace(returncode=code)
+        return bool(nodes[name].kwargs["on_exit"](event, None))
+
+    assert ends("actor", 0) and ends("operator", 2) and ends("gate", 2)
+    assert not ends("gate", 0) and not ends("actor", 1) and not ends("operator", -9)
+    with pytest.raises(ConfigError, match="neither true nor false"):
+        launched("real", {"run_dir": str(tmp_path / "run"), "with_view": "ture"})
+
+
+def test_a_remap_of_no_topic_is_named() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'joint_states'"):
+        RealGraphConfig(remaps={"joint_state": "/fr3/joint_states"})
+    RealGraphConfig(remaps={"camera/wrist/color/image_raw": "/rs/wrist/color/image_raw"})
+
+
+@pytest.mark.parametrize("experiment", options("experiment"))
+def test_every_experiment_of_a_robot_composes_for_a_real_arm(experiment: str) -> None:
+    if experiment == "gym":  # an environment without a robot
+        return
+    words = [f"experiment={experiment}", "runtime=ros", "ros=real", "operator=gamepad"]
+    graph = graph_of(Experiment.compose(words))
+    assert [spec.name for spec in graph] == ["gate", "watchdog", "operator", "actor"]
+
+
+@pytest.mark.parametrize("operator", ["scripted", "impatient", "console operator.with_script=true"])
+def test_a_script_does_not_drive_a_real_arm(operator: str) -> None:
+    words = ["runtime=ros", "ros=real", *f"operator={operator}".split()]
+    experiment = Experiment.compose(words)
+    with pytest.raises(ConfigError, match="a script may not drive a real arm"):
+        graph_of(experiment)
+    with pytest.raises(ConfigError, match="a script may not drive a real arm"):
+        experiment.check()
+    Experiment.compose([*words, "ros.double=false", "runtime=lockstep"]).check()
 
 
 def test_ament_packages_have_the_version_of_the_pip_package() -> None:

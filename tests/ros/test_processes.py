@@ -48,7 +48,7 @@ def wait_moving(world: World, lease: str) -> None:
 
     def moves(x_m: float) -> bool:
         if probe.stopped():  # a busy machine starved the gate for 0.2 s: the watchdog was right
-            assert probe.call(topics.SIM_RESUME).success
+            assert probe.call(topics.CONTROLLER_RESUME).success
         return abs(probe.tcp().position_m[0] - x_m) > 0.005
 
     wait_for(
@@ -77,7 +77,7 @@ def calm(world: World) -> None:
     """Back to a gate in HOLD and a controller that listens, as a person would do it."""
     probe = world.probe
     if probe.stopped():
-        assert probe.call(topics.SIM_RESUME).success
+        assert probe.call(topics.CONTROLLER_RESUME).success
     if probe.report().mode == "protective_stop":
         wait_for(lambda: probe.call(topics.GATE_ACKNOWLEDGE).success, 15.0, "acknowledged")
     probe.call(topics.GATE_HOLD)
@@ -287,16 +287,59 @@ def test_kill_9_of_the_gate_stops_the_controller_and_recovery_moves_nothing(worl
         wait_for(lambda n=restarts: world.supervisor.restarts()["gate"] > n, 10.0, "restarted")
         before = len(probe.heard["gate/heartbeat"])
         wait_for(lambda n=before: len(probe.heard["gate/heartbeat"]) > n + 5, 10.0, "it beats")
-        probe.wait_mode("hold")
+        assert probe.wait_mode("protective_stop").reason == "controller: stopped"
         assert probe.stopped()  # a gate that is back does not resume anything by itself
-        assert probe.call(topics.SIM_RESUME).success
+        assert not probe.call(topics.GATE_ACKNOWLEDGE).success  # it would listen to nobody yet
+        assert probe.call(topics.CONTROLLER_RESUME).success
         time.sleep(0.7)
+        probe.wait_mode("protective_stop")
+        assert probe.call(topics.GATE_ACKNOWLEDGE).success
         assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
         assert probe.arm("after", timeout_s=10.0).granted  # the dead publisher is forgotten
         calm(world)
         if took_s[-1] <= 0.4:
             return
     pytest.fail(f"stopped after {took_s} s")
+
+
+def test_a_gate_that_was_frozen_does_not_drive_a_stopped_controller(world: World) -> None:
+    """The controller stands still: commands that passed would be learned as motion."""
+    probe = world.probe
+    requester = start_requester(world, "frozen")
+    pid = world.supervisor.pids()["gate"]
+    try:
+        wait_moving(world, "frozen")
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(probe.stopped, 15.0, "the watchdog stops the controller")
+        os.kill(pid, signal.SIGCONT)
+        report = probe.wait_mode("protective_stop")
+        assert report.reason == "controller: stopped"
+        wait_for(lambda: at_rest(world), 15.0, "the arm has come to rest")
+        where_m = probe.tcp().position_m
+        assert probe.call(topics.CONTROLLER_RESUME).success
+        time.sleep(0.7)  # the requester goes on asking
+        assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
+        probe.wait_mode("protective_stop")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        requester.kill()
+        requester.wait()
+    calm(world)
+
+
+def test_nothing_arms_without_a_watchdog(world: World) -> None:
+    """If the gate died then, the controller would hold its last target for ever."""
+    probe, pid = world.probe, world.supervisor.pids()["watchdog"]
+    calm(world)
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(2.2)
+        refused = probe.arm("unwatched", timeout_s=1.0)
+        assert not refused.granted and refused.reason.startswith("watchdog: silent")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert probe.arm("watched").granted
+    calm(world)
 
 
 def test_sigterm_to_the_gate_ends_with_a_hold(world: World) -> None:

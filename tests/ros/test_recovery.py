@@ -69,7 +69,7 @@ def test_kill_9_of_the_sim_is_survived_and_time_never_goes_back(
 def test_a_stopped_controller_is_resumed_a_persons_stop_is_theirs(unattended: World) -> None:
     probe = unattended.probe
     assert probe.call(topics.GATE_STOP).success
-    assert probe.call(topics.SIM_STOP).success
+    assert probe.call(topics.CONTROLLER_STOP).success
     wait_for(probe.stopped, 15.0, "the controller stops")
     wait_for(lambda: not probe.stopped(), 15.0, "the controller is resumed")
     time.sleep(1.0)  # the scripted person would have acknowledged by now

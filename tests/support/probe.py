@@ -27,6 +27,7 @@ WATCHED = (
     topics.CURRENT_POSE,
     topics.TARGET_POSE,
     topics.CONTROLLER_STOPPED,
+    topics.WATCHDOG_PROBLEM,
     topics.GATE_STATE,
     topics.GATE_REQUEST,
     topics.GATE_VERDICT,
@@ -38,6 +39,7 @@ WATCHED = (
 )
 
 ON_DEMAND = ("gate/request", "gate/verdict")
+CLOCKS = ("/clock", "clock/pace")
 
 
 class Probe:
@@ -109,17 +111,24 @@ class Probe:
         return convert.pose_from(self.newest(topics.CURRENT_POSE))
 
     def now_s(self) -> float:
-        """Newest /clock."""
-        return convert.from_stamp(self.newest(topics.CLOCK).clock)
+        """Newest /clock; system time where there is none."""
+        clock = self.newest(topics.CLOCK)
+        return time.time() if clock is None else convert.from_stamp(clock.clock)
 
     def stopped(self) -> bool:
         """Newest controller/stopped."""
         msg = self.newest(topics.CONTROLLER_STOPPED)
         return bool(msg and msg.data)
 
-    def wait_state(self) -> None:
-        """The graph is up: state, clock, gate; and at rest."""
-        needed = [t for t in WATCHED if t.name not in ON_DEMAND]
+    def problem(self) -> str:
+        """Newest watchdog/problem."""
+        msg = self.newest(topics.WATCHDOG_PROBLEM)
+        return "the watchdog has said nothing" if msg is None else msg.data
+
+    def wait_state(self, *, simulated: bool = True) -> None:
+        """The graph is up: state, clock, gate; and at rest. simulated: there is a /clock."""
+        without = ON_DEMAND if simulated else (*ON_DEMAND, *CLOCKS)
+        needed = [t for t in WATCHED if t.name not in without]
         wait_for(lambda: all(self.newest(t) for t in needed), 30.0, "the graph is up")
         self.settle()
 
@@ -129,10 +138,10 @@ class Probe:
 
     def _settled(self) -> bool:
         report = self.report()
-        if report is None or report.mode == "protective_stop":
+        if self.stopped():
+            self.call(topics.CONTROLLER_RESUME)
+        elif report is None or report.mode == "protective_stop":
             self.call(topics.GATE_ACKNOWLEDGE)
-        elif self.stopped():
-            self.call(topics.SIM_RESUME)
         else:
             return True
         time.sleep(0.2)  # what the answer says has to arrive

@@ -1,0 +1,163 @@
+"""`ros=real` against a double: the simulated arm in a driver's dress, in system time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robot_rl.robots import Ur5e
+from robot_rl.ros import topics
+from robot_rl.ros.graph import RealGraphConfig, real_graph
+from tests.support.ros import World, wait_for, write_run
+
+pytestmark = pytest.mark.ros
+
+REQUESTER = Path(__file__).with_name("requester.py")
+STILL_M = 0.001
+UR5E = {"robot": {"name": "ur5e"}, "ros": {"name": "real", "double": True}}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Double, gate, watchdog and operator of a UR5e; no actor."""
+    run = write_run(tmp_path_factory.mktemp("real"), **UR5E)
+    config = RealGraphConfig(double=True, with_actor=False)
+    found = World(real_graph(config, str(run), Ur5e()), run)
+    found.probe.wait_state(simulated=False)
+    yield found
+    found.close()
+
+
+def test_the_double_speaks_as_the_driver_does(world: World) -> None:
+    """System time, its own names for topics and services, no /clock."""
+    probe = world.probe
+    assert probe.newest(topics.CLOCK) is None
+    pose = probe.newest(topics.CURRENT_POSE)
+    assert abs(pose.header.stamp.sec - time.time()) < 5.0
+    assert pose.header.frame_id == "base_link"
+    wrench = probe.node.count_publishers("force_torque_sensor_broadcaster/wrench")
+    assert (wrench, probe.node.count_publishers("wrench")) == (1, 0)
+    assert sorted(probe.newest(topics.JOINT_STATES).name)[:1] == ["elbow_joint"]
+
+
+def test_the_stop_chain_was_tried_before_anything_could_arm(world: World) -> None:
+    log = (world.run_dir / "logs" / "watchdog.log").read_text()
+    assert "dry run: the controller was stopped and started" in log
+    driver = (world.run_dir / "logs" / "sim.log").read_text()
+    assert driver.index("controller stopped") < driver.index("controller resumed")
+
+
+def test_kill_9_of_the_gate_stops_the_drivers_controller(world: World) -> None:
+    probe = world.probe
+    env = os.environ | {"ROS_DOMAIN_ID": str(world.domain_id), "OMP_NUM_THREADS": "1"}
+    own = ["--params-file", str(world.run_dir / "ros" / "gate.yaml")]
+    own += [word for ours, theirs in Ur5e.topics.items() for word in ("-r", f"{ours}:={theirs}")]
+    requester = subprocess.Popen([sys.executable, str(REQUESTER), "orphan", "0", *own], env=env)
+    try:
+        probe.wait_mode("run", 15.0)
+        x_m = probe.tcp().position_m[0]
+        wait_for(lambda: abs(probe.tcp().position_m[0] - x_m) > 0.005, 10.0, "the arm moves")
+        os.kill(world.supervisor.pids()["gate"], signal.SIGKILL)
+        wait_for(probe.stopped, 15.0, "the watchdog tells that the controller is stopped")
+    finally:
+        requester.kill()
+        requester.wait()
+    report = probe.wait_mode("protective_stop", 15.0)
+    assert report.reason == "controller: stopped"
+    where_m = probe.tcp().position_m
+    assert probe.call(topics.CONTROLLER_RESUME).success  # the watchdog starts the controller
+    wait_for(lambda: not probe.stopped(), 5.0, "the controller goes on")
+    time.sleep(0.5)
+    assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
+    probe.wait_mode("protective_stop")
+
+    def arms() -> bool:
+        probe.settle()  # acknowledges; a machine that is busy may stop the arm once more
+        return probe.arm("after", timeout_s=1.0).granted
+
+    wait_for(arms, 20.0, lambda: f"it arms; gate: {probe.report()}")
+    assert probe.call(topics.GATE_HOLD).success
+    assert probe.call(topics.GATE_RESUME).success
+
+
+def test_poses_in_another_frame_move_nothing(tmp_path: Path) -> None:
+    """UR's `base` is half a turn from `base_link`, in which the limits are."""
+    run = write_run(tmp_path / "run", **UR5E)
+    nodes = {"sim": {"base_frame": "base"}}
+    config = RealGraphConfig(double=True, with_actor=False, nodes=nodes)
+    world = World(real_graph(config, str(run), Ur5e()), run)
+    try:
+        probe = world.probe
+        wait_for(lambda: probe.newest(topics.GATE_STATE), 30.0, "the gate is up")
+        wait_for(lambda: probe.newest(topics.CURRENT_POSE), 30.0, "the driver is up")
+        wait_for(lambda: not world.probe.problem(), 20.0, world.probe.problem)
+        answer = probe.arm("lost", timeout_s=2.0)
+        assert not answer.granted and answer.reason.startswith("state:")
+        said = wait_for(lambda: gate_says(world), 5.0, "the gate says why")
+        assert "in another frame" in said and "base_link" in said
+    finally:
+        world.close()
+
+
+def gate_says(world: World) -> str:
+    """The gate's last error on /diagnostics."""
+    for _, msg in reversed(list(world.probe.heard["/diagnostics"])):
+        if msg.status[0].name.endswith("/gate"):
+            return {v.key: v.value for v in msg.status[0].values}.get("last_error", "")
+    return ""
+
+
+def test_nobody_who_could_stop_the_controller_nothing_arms(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", **UR5E)
+    config = RealGraphConfig(double=True, with_actor=False, stop_service="nobody/serves")
+    world = World(real_graph(config, str(run), Ur5e()), run)
+    try:
+        probe = world.probe
+        probe.wait_state(simulated=False)
+        assert world.probe.problem() == "nobody serves nobody/serves, so nobody can stop the arm"
+        answer = probe.arm("unwatched", timeout_s=2.0)
+        assert answer.reason == f"watchdog: {world.probe.problem()}"
+    finally:
+        world.close()
+
+
+def test_a_camera_that_was_never_there_ends_the_run_with_the_reason(tmp_path: Path) -> None:
+    """Before a person prepares anything, and not again and again."""
+    task = {"name": "reach", "images": ["wrist"], "image_size": 64}
+    run = write_run(tmp_path / "run", task=task, **UR5E)
+    nodes = {"sim": {"camera_hz": 0.0}, "actor": {"start_s": 3.0}}
+    config = RealGraphConfig(double=True, nodes=nodes)
+    world = World(real_graph(config, str(run), Ur5e(), cameras=True), run)
+    try:
+        wait_for(lambda: world.exits, 60.0, "the actor gives up")
+        (end,) = world.exits
+        assert (end.name, end.code, end.restart_in_s, end.fatal) == ("actor", 2, None, True)
+        log = (run / "logs" / "actor.log").read_text()
+        assert "no image from camera 'wrist'" in log
+        assert not world.probe.moves()
+    finally:
+        world.close()
+
+
+def test_an_arm_without_fingers_has_a_state(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", **UR5E)
+    none = {"finger_joint_names": []}
+    nodes = dict.fromkeys(("sim", "gate", "operator"), none)
+    config = RealGraphConfig(double=True, with_actor=False, nodes=nodes)
+    world = World(real_graph(config, str(run), Ur5e()), run)
+    try:
+        probe = world.probe
+        probe.wait_state(simulated=False)
+        assert len(probe.newest(topics.JOINT_STATES).name) == 6
+        wait_for(lambda: not probe.problem(), 20.0, probe.problem)
+        wait_for(lambda: probe.arm("bare", timeout_s=1.0).granted, 20.0, "it arms")
+    finally:
+        world.close()
