@@ -64,6 +64,11 @@ class Gate(Protocol):
     until the answer arrives (ask again with `verdict`).
     """
 
+    @property
+    def reason(self) -> str:
+        """Why the gate refused to arm, or why it holds; "" when it did neither."""
+        ...
+
     def arm(self, lease: str) -> bool:
         """Ask for the right to drive; True if granted. Nothing is ever armed without this call."""
         ...

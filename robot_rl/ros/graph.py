@@ -27,6 +27,7 @@ MAX_DOMAIN = 232  # above, DDS runs out of UDP ports
 SAFE_DOMAINS = range(1, 101)  # above, they lie among the ports that Linux gives to anybody
 DOMAIN_PORT, DOMAIN_PORTS = 7400, 250  # where DDS listens: 250 ports for each domain
 PROFILE_VARIABLE = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Jazzy's name; Kilted calls it FASTDDS_...
+DOUBLE_START = "driver/start"  # service of a double that starts its controller
 DOUBLE_CAMERA_HZ = 30.0  # of the cameras of a double, as a real one's
 CONTROL_PROFILE = str(Path(__file__).with_name("fastdds_control.xml"))  # what nodes use unless told
 IMAGE_PROFILE = str(Path(__file__).with_name("fastdds.xml"))
@@ -207,8 +208,8 @@ def _spec(
     remaps: dict[str, str] = {}
     if isinstance(config, RealGraphConfig):
         remaps = {**robot.topics, **config.remaps}
-    if kind == "sim" and isinstance(config, RealGraphConfig):  # in the driver's dress
-        remaps |= DRESS
+    if kind == "sim" and isinstance(config, RealGraphConfig):
+        remaps |= _dress(config)
     return NodeSpec(
         module=NODES_MODULE,
         kind=kind,
@@ -223,11 +224,13 @@ def _spec(
     )
 
 
-DRESS = {  # names of the simulated controller when it stands in for a driver's
-    topics.CONTROLLER_STOP.name: "driver/stop",
-    topics.CONTROLLER_RESUME.name: "driver/start",
-    topics.CONTROLLER_STOPPED.name: "driver/stopped",
-}
+def _dress(config: RealGraphConfig) -> dict[str, str]:
+    """Names of the simulated controller when it stands in for a driver's."""
+    return {
+        topics.CONTROLLER_STOP.name: config.stop_service,
+        topics.CONTROLLER_RESUME.name: config.start_service or DOUBLE_START,
+        topics.CONTROLLER_STOPPED.name: "driver/stopped",
+    }
 
 
 def _with_images(spec: NodeSpec) -> NodeSpec:
@@ -274,14 +277,13 @@ def real_graph(
     Arguments: as `sim_graph`; cameras: whether the task has any.
     """
     arm = robot or Fr3()
-    stop, start = config.stop_service, config.start_service
-    nodes = []
+    start, nodes = config.start_service, []
     if config.double:
-        stop, start = DRESS.get(stop, stop), start or "driver/start"
+        start = start or DOUBLE_START
         dress = {"rtf": 1.0, "system_time": True, "camera_hz": DOUBLE_CAMERA_HZ if cameras else 0.0}
         nodes.append(_spec("sim", config, run_dir, arm, dress))
     chain = {
-        "stop_service": stop,
+        "stop_service": config.stop_service,
         "start_service": start,
         "tells_stopped": True,
         "dry_run": bool(start),

@@ -241,6 +241,11 @@ class RosGate:
         self._lease = self._refusal = ""
         self._reply_s = shell.params["reply_s"]
 
+    @property
+    def reason(self) -> str:
+        """Why the gate refused to arm last, "" when it did not."""
+        return self._refusal
+
     def arm(self, lease: str) -> bool:
         """Ask for the right to drive and wait for the answer, at most `reply_s`."""
         self._lease, self._arm_answer = lease, None

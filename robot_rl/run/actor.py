@@ -217,9 +217,9 @@ class Actor:
             if time.monotonic() > deadline_s or self.ports.stopping():
                 raise RobotRLError(
                     "the gate refuses to arm",
-                    expected="gate in HOLD, no protective stop, lease free",
-                    got="refused",
-                    fix="clear the cause and acknowledge the protective stop",
+                    expected=f"the right to drive within {ARM_TIMEOUT_S:.0f} s",
+                    got=self.ports.gate.reason,
+                    fix="clear the cause; after a protective stop, acknowledge it (docs/ros.md)",
                 )
             self._pause(0.1)
 

@@ -50,6 +50,7 @@ class FakeGate:
 
     def __init__(self, judge: Callable[[Command], Verdict] | None = None) -> None:
         self.judge, self.silent = judge, False
+        self.reason = ""
 
     def arm(self, lease: str) -> bool:
         return True
