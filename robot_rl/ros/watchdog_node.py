@@ -52,7 +52,6 @@ class Watchdog:
         if params["tells_stopped"]:
             topic = publisher(shell.node, topics.CONTROLLER_STOPPED)
             self._stands = lambda stopped: topic.publish(Bool(data=stopped))
-            self._stands(False)
             serve(shell.node, topics.CONTROLLER_RESUME, self._resume)
         self.tripped = self.stopped = False
         self.trips = 0
@@ -108,6 +107,7 @@ class Watchdog:
         if response is not None and response.success:
             self._dry_run = "start" if self._dry_run == "stop" else ""
             if not self._dry_run:
+                self._stands(False)  # not before: a watchdog that was restarted cannot know
                 log.info("dry run: the controller was stopped and started")
 
     def _gate_runs(self) -> bool:

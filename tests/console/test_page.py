@@ -508,7 +508,7 @@ def test_a_word_is_about_the_episode_on_the_page_while_the_next_one_loads(
         held.append(route)
 
     page.route("**/api/episode?*episode=3*", hold)
-    page.keyboard.press("ArrowDown")
+    page.locator("#space .episode").nth(1).click()
     until(lambda: page.evaluate("1") and held)  # the handler runs within a call
     assert page.locator("#name").inner_text() == "episode 4"
     page.keyboard.press("Backspace")

