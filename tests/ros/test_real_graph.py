@@ -40,6 +40,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     config = RealGraphConfig(double=True, with_actor=False)
     found = World(real_graph(config, str(run), Ur5e()), run)
     found.probe.wait_state(simulated=False)
+    wait_for(lambda: not found.probe.problem(), 20.0, found.probe.problem)
     yield found
     found.close()
 

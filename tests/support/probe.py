@@ -39,7 +39,7 @@ WATCHED = (
 )
 
 ON_DEMAND = ("gate/request", "gate/verdict")
-CLOCKS = ("/clock", "clock/pace")
+SIMULATED = ("/clock", "clock/pace", "controller/stopped")  # said at once in simulation only
 
 
 class Probe:
@@ -127,7 +127,7 @@ class Probe:
 
     def wait_state(self, *, simulated: bool = True) -> None:
         """The graph is up: state, clock, gate; and at rest. simulated: there is a /clock."""
-        without = ON_DEMAND if simulated else (*ON_DEMAND, *CLOCKS)
+        without = ON_DEMAND if simulated else (*ON_DEMAND, *SIMULATED)
         needed = [t for t in WATCHED if t.name not in without]
         wait_for(lambda: all(self.newest(t) for t in needed), 30.0, "the graph is up")
         self.settle()
