@@ -50,7 +50,7 @@ def _arguments(kind: str, run: Path) -> list[str]:
     from robot_rl.run.experiment import Experiment
     from robot_rl.run.graph import graph_of
 
-    graph = {spec.name: spec for spec in graph_of(Experiment.load(run))}
+    graph = {spec.name: spec for spec in graph_of(Experiment.load(run), with_actor=True)}
     if kind not in graph:
         raise ConfigError(
             f"this run has no node '{kind}'",

@@ -55,6 +55,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _supervise(graph: Graph, experiment: Experiment) -> int:
+    from robot_rl.run.graph import last_words
+
     supervisor = engine("robot_rl.ros.supervise:Supervisor")
     stop: list[int] = []
     before = {s: signal.signal(s, lambda n, _: stop.append(n)) for s in _SIGNALS}
@@ -63,9 +65,10 @@ def _supervise(graph: Graph, experiment: Experiment) -> int:
             say(f"up: {', '.join(running.pids())}; Ctrl-C stops")
             while not stop:
                 for death in running.poll():
-                    say(f"{death.name} ended with code {death.code}")
                     if death.fatal:
+                        say(f"{death.name} cannot go on: {last_words(death, experiment.run_dir)}")
                         return 1
+                    say(f"{death.name} ended with code {death.code}")
                 time.sleep(0.1)
     finally:
         for number, handler in before.items():

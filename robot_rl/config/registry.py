@@ -57,11 +57,24 @@ def load_plugins() -> None:
 
     A package without our entry point is named by whoever starts the program, never by a file:
     `ROBOT_RL_PLUGINS=gym_hil,other`.
+
+    Raises:
+        ConfigError: a package that is named there is not found.
     """
     for entry in entry_points(group="robot_rl.plugins"):
         entry.load()
     for module in filter(None, os.environ.get("ROBOT_RL_PLUGINS", "").split(",")):
-        importlib.import_module(module.strip())
+        try:
+            importlib.import_module(module.strip())
+        except ModuleNotFoundError as error:
+            if error.name != module.strip():
+                raise
+            raise ConfigError(
+                f"ROBOT_RL_PLUGINS names '{error.name}', which is not found",
+                expected="an installed package, or one in a folder of PYTHONPATH",
+                got=f"ROBOT_RL_PLUGINS={os.environ['ROBOT_RL_PLUGINS']}",
+                fix="install it with pip, or start from its folder with PYTHONPATH=.",
+            ) from error
 
 
 def resolve(group: str, data: Mapping[str, Any]) -> Any:

@@ -226,7 +226,11 @@ class Supervisor:
         if spec.restart and not done and code != EXIT_SETUP and process.failures <= MAX_RESTARTS:
             delay_s = min(BACKOFF_MIN_S * 2 ** max(process.failures - 1, 0), BACKOFF_MAX_S)
             process.restart_at_s = now_s + delay_s
-        log.warning("%s ended with code %d, restart in %s s", spec.name, code, delay_s)
+        if done:
+            log.info("%s has finished", spec.name)
+        else:
+            again = "not started again" if delay_s is None else f"restart in {delay_s:.1f} s"
+            log.warning("%s ended with code %d, %s", spec.name, code, again)
         return Exit(spec.name, code, delay_s, fatal=spec.critical and not done and delay_s is None)
 
     def stop(self) -> dict[str, int]:

@@ -6,6 +6,8 @@ the package's `__init__` does it.
 
 from __future__ import annotations
 
+import importlib
+from contextlib import suppress
 from typing import Protocol
 
 import mujoco
@@ -37,6 +39,10 @@ def make_renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Rend
     Raises:
         SetupError: no OpenGL on this machine; the message names the package to install.
     """
+    with suppress(
+        ImportError
+    ):  # Mesa brings an LLVM: triton (of torch with CUDA) imported after it
+        importlib.import_module("triton")  # ends the process with a segmentation fault
     try:
         return mujoco.Renderer(model, height, width)
     except Exception as error:  # GL loaders raise AttributeError, ImportError, GLError, ...

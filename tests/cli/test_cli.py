@@ -345,6 +345,15 @@ def test_eval_of_a_real_arms_run_is_no_simulation_unasked(
     assert "no usable policy" in capsys.readouterr().err
 
 
+def test_a_plugin_that_is_not_found_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROBOT_RL_PLUGINS", "no_such_lab")
+    assert main(["check", "reach"]) == 2
+    said = capsys.readouterr().err
+    assert "'no_such_lab', which is not found" in said and "PYTHONPATH=." in said
+
+
 def test_doctor_reports_every_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "d.json"
     code = main(["doctor", "--json", str(path)])
