@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from robot_rl.config.run_folder import EVALUATION
 from robot_rl.control.statistics import wilson
 from robot_rl.errors import ConfigError
 from robot_rl.report.curves import learning_curve, picture
+from robot_rl.run.experiment import Experiment
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +163,21 @@ def is_done(folder: Path, name: str, seed: int) -> bool:
     return (run_folder(folder, name, seed) / EVALUATION).is_file()
 
 
+def _refuse_other_settings(run_dir: Path, words: Sequence[str]) -> None:
+    """Raise `ConfigError` when a finished run had other settings than `words`: no row mixes two."""
+    if not (run_dir / "run.json").is_file():
+        return
+    had = json.loads((run_dir / "run.json").read_text())["config_hash"]
+    wanted = Experiment.compose(words).hash
+    if had != wanted:
+        raise ConfigError(
+            f"{run_dir} was made with other settings, or by another version",
+            expected=f"config hash {wanted}, of: {' '.join(words)}",
+            got=had,
+            fix="choose another --folder, or remove that run",
+        )
+
+
 def with_predecessors(names: Sequence[str]) -> list[str]:
     """`names` with what they continue from, each once, predecessors first."""
     ordered: list[str] = []
@@ -196,7 +213,13 @@ def study(
             got="no --dataset",
             fix=f"robot-rl record experiment={task} operator.skill=0.5 run_dir=RUN makes one",
         )
-    todo = [(n, s) for s in range(seeds) for n in names if not is_done(folder, n, s)]
+    todo = []
+    for seed, name in product(range(seeds), names):
+        if is_done(folder, name, seed):
+            words = command(name, task, seed, folder=folder, extra=extra, dataset=dataset)
+            _refuse_other_settings(run_folder(folder, name, seed), words[4:])
+        else:
+            todo.append((name, seed))
     running: list[tuple[subprocess.Popen[bytes], str, int, float]] = []
     folder.mkdir(parents=True, exist_ok=True)
 

@@ -10,6 +10,7 @@ import pytest
 
 from robot_rl.errors import ConfigError
 from robot_rl.run import study as module
+from robot_rl.run.experiment import Experiment
 from robot_rl.run.study import VARIANTS, command, draw, study, with_predecessors
 
 RESULT = {
@@ -110,3 +111,13 @@ def test_every_variant_is_a_command_that_train_accepts(tmp_path: Path) -> None:
         untrained = "learner.pretrain_updates=0" in VARIANTS[name].overrides
         assert experiment.learner.pretrain_updates == (0 if untrained else 88)
     assert with_predecessors(["iql_wsrl", "iql"]) == ["iql", "iql_wsrl"]
+
+
+def test_a_finished_run_of_other_settings_is_not_passed_off_as_this_study(tmp_path: Path) -> None:
+    words = command("full", "reach", 0, folder=tmp_path, extra=["algo.gamma=0.9"])[4:]
+    run = Experiment.compose(words).save()
+    (run / "eval.json").write_text(json.dumps(RESULT))
+    figures = study("reach", names=["full"], seeds=1, folder=tmp_path, extra=["algo.gamma=0.9"])
+    assert figures["full"]["successes"] == [9]
+    with pytest.raises(ConfigError, match="made with other settings"):
+        study("reach", names=["full"], seeds=1, folder=tmp_path, extra=["algo.gamma=0.5"])
