@@ -57,15 +57,10 @@ class StateReader:
 
     def why_not(self) -> str:
         """Why there is no new state, for people; "" when every topic is heard and understood."""
-        silent = self.missing()
+        readers = (newest for newest, _, _ in self._sources.values())
+        silent = [newest.topic.name for newest in readers if newest.value is None]
         parts = [f"{key}: {why}" for key, why in self._refused.items()]
         return "; ".join([*parts, *([f"silent: {', '.join(silent)}"] if silent else [])])
-
-    def missing(self) -> list[str]:
-        """Topics that nothing was ever received from."""
-        return [
-            newest.topic.name for newest, _, _ in self._sources.values() if newest.value is None
-        ]
 
     def read(self) -> RobotState | None:
         """The newest consistent state (the last one when nothing new fits); None before any.

@@ -328,15 +328,15 @@ class Experiment:
         folder = run_dir or self.run_dir
         resolved = self.resolved()
         digest = _hash(resolved)
-        if (folder / "run.json").exists():
-            before = json.loads((folder / "run.json").read_text())["config_hash"]
-            if before != digest:
-                raise ConfigError(
-                    f"{folder} belongs to another experiment",
-                    expected=f"config hash {before}",
-                    got=digest,
-                    fix="choose another run_dir=..., or repeat the command of that run",
-                )
+        before = saved_hash(folder)
+        if before not in ("", digest):
+            raise ConfigError(
+                f"{folder} belongs to another experiment",
+                expected=f"config hash {before}",
+                got=digest,
+                fix="choose another run_dir=..., or repeat the command of that run",
+            )
+        if before:
             return folder
         folder.mkdir(parents=True, exist_ok=True)
         _write_yaml(folder / "config.yaml", resolved)
@@ -434,6 +434,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return str(value) if isinstance(value, Path) else value
+
+
+def saved_hash(run_dir: Path) -> str:
+    """Hash of the experiment that a run folder belongs to; "" when none was saved there."""
+    path = run_dir / "run.json"
+    return json.loads(path.read_text())["config_hash"] if path.exists() else ""
 
 
 def _hash(resolved: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from robot_rl.config.run_folder import EVALUATION
 from robot_rl.control.statistics import wilson
 from robot_rl.errors import ConfigError
 from robot_rl.report.curves import learning_curve, picture
-from robot_rl.run.experiment import Experiment
+from robot_rl.run.experiment import Experiment, saved_hash
 
 log = logging.getLogger(__name__)
 
@@ -165,9 +165,9 @@ def is_done(folder: Path, name: str, seed: int) -> bool:
 
 def _refuse_other_settings(run_dir: Path, words: Sequence[str]) -> None:
     """Raise `ConfigError` when a finished run had other settings than `words`: no row mixes two."""
-    if not (run_dir / "run.json").is_file():
+    had = saved_hash(run_dir)
+    if not had:
         return
-    had = json.loads((run_dir / "run.json").read_text())["config_hash"]
     wanted = Experiment.compose(words).hash
     if had != wanted:
         raise ConfigError(

@@ -37,8 +37,8 @@ def situation(world: World) -> str:
     probe = world.probe
     return (
         f"{probe.report()}, stopped {probe.stopped()}, last answer "
-        f"{probe.newest(topics.GATE_VERDICT)}, sim {diagnostics(world, '/sim')}, "
-        f"watchdog {diagnostics(world, '/watchdog')}"
+        f"{probe.newest(topics.GATE_VERDICT)}, sim {probe.diagnostics('/sim')}, "
+        f"watchdog {probe.diagnostics('/watchdog')}"
     )
 
 
@@ -83,16 +83,6 @@ def calm(world: World) -> None:
     assert probe.call(topics.GATE_RESUME).success
 
 
-def diagnostics(world: World, node: str) -> dict[str, str]:
-    """Newest key-values of a node on /diagnostics."""
-    for _, msg in reversed(list(world.probe.heard["/diagnostics"])):
-        if msg.status[0].name == node:
-            return {kv.key: kv.value for kv in msg.status[0].values} | {
-                "message": msg.status[0].message
-            }
-    return {}
-
-
 def test_graph_comes_up_in_hold_and_reports_its_health(world: World) -> None:
     probe = world.probe
     assert probe.report().mode == "hold"
@@ -103,10 +93,10 @@ def test_graph_comes_up_in_hold_and_reports_its_health(world: World) -> None:
     time.sleep(1.0)
     rate_hz = (len(probe.heard["current_pose"]) - before) / (time.monotonic() - began_s)
     assert 25 < rate_hz < 60  # 50, on a machine that may stall
-    wait_for(lambda: diagnostics(world, "/gate").get("mode") == "hold", 15.0, "gate diagnostics")
+    wait_for(lambda: probe.diagnostics("/gate").get("mode") == "hold", 15.0, "gate diagnostics")
     for node in ("/sim", "/gate", "/watchdog", "/operator"):
-        wait_for(lambda n=node: diagnostics(world, n), 15.0, f"diagnostics of {node}")
-    rate = lambda: float(diagnostics(world, "/gate").get("joint_states/rate_hz", 0))  # noqa: E731
+        wait_for(lambda n=node: probe.diagnostics(n), 15.0, f"diagnostics of {node}")
+    rate = lambda: float(probe.diagnostics("/gate").get("joint_states/rate_hz", 0))  # noqa: E731
     wait_for(lambda: rate() > 30, 15.0, "the gate sees joint_states at 50 Hz")
 
 
@@ -244,10 +234,8 @@ def test_a_second_publisher_stops_the_gate_and_is_ignored_by_the_arm(world: Worl
             rival.publish(lure)
             time.sleep(0.05)
         assert np.linalg.norm(probe.tcp().position_m - start.position_m) < STILL_M
-        wait_for(
-            lambda: "publishers" in diagnostics(world, "/sim").get("message", ""), 15.0, "told"
-        )
-        ignored = lambda: int(diagnostics(world, "/sim")["commands_ignored"])  # noqa: E731
+        wait_for(lambda: "publishers" in probe.diagnostics("/sim").get("message", ""), 15.0, "told")
+        ignored = lambda: int(probe.diagnostics("/sim")["commands_ignored"])  # noqa: E731
         wait_for(lambda: ignored() > 0, 15.0, "ignored commands are counted")
         assert probe.call(topics.GATE_ACKNOWLEDGE).success
         assert not probe.arm("victim", timeout_s=0.5).granted  # still two

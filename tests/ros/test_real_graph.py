@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,16 +34,27 @@ TARGET = topics.OBJECT.named(object="target")
 UR5E = {"robot": {"name": "ur5e"}, "ros": {"name": "real", "double": True}}
 
 
+@contextmanager
+def double(
+    run: Path, nodes: dict[str, Any] | None = None, *, task: dict[str, Any] | None = None
+) -> Iterator[World]:
+    """The graph of a UR5e with a double; with an actor and cameras where a `task` is given."""
+    write_run(run, **UR5E, **({"task": task} if task else {}))
+    config = RealGraphConfig(double=True, with_actor=task is not None, nodes=nodes or {})
+    found = World(real_graph(config, str(run), Ur5e(), cameras=task is not None), run)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Double, gate, watchdog and operator of a UR5e; no actor."""
-    run = write_run(tmp_path_factory.mktemp("real"), **UR5E)
-    config = RealGraphConfig(double=True, with_actor=False)
-    found = World(real_graph(config, str(run), Ur5e()), run)
-    found.probe.wait_state(simulated=False)
-    wait_for(lambda: not found.probe.problem(), 20.0, found.probe.problem)
-    yield found
-    found.close()
+    with double(tmp_path_factory.mktemp("real")) as found:
+        found.probe.wait_state(simulated=False)
+        wait_for(lambda: not found.probe.problem(), 20.0, found.probe.problem)
+        yield found
 
 
 def test_the_double_speaks_as_the_driver_does(world: World) -> None:
@@ -99,37 +111,23 @@ def test_kill_9_of_the_gate_stops_the_drivers_controller(world: World) -> None:
 
 def test_poses_in_another_frame_move_nothing(tmp_path: Path) -> None:
     """UR's `base` is half a turn from `base_link`, in which the limits are."""
-    run = write_run(tmp_path / "run", **UR5E)
     nodes = {"sim": {"base_frame": "base"}}
-    config = RealGraphConfig(double=True, with_actor=False, nodes=nodes)
-    world = World(real_graph(config, str(run), Ur5e()), run)
-    try:
+    with double(tmp_path / "run", nodes) as world:
         probe = world.probe
         wait_for(lambda: probe.newest(topics.GATE_STATE), 30.0, "the gate is up")
         wait_for(lambda: probe.newest(topics.CURRENT_POSE), 30.0, "the driver is up")
-        wait_for(lambda: not world.probe.problem(), 20.0, world.probe.problem)
+        wait_for(lambda: not probe.problem(), 20.0, probe.problem)
         answer = probe.arm("lost", timeout_s=2.0)
         assert not answer.granted and answer.reason.startswith("state:")
-        said = wait_for(lambda: gate_says(world), 5.0, "the gate says why")
+        said = wait_for(
+            lambda: probe.diagnostics("/gate").get("last_error"), 5.0, "the gate says why"
+        )
         assert "in another frame" in said and "base_link" in said
-    finally:
-        world.close()
-
-
-def gate_says(world: World) -> str:
-    """The gate's last error on /diagnostics."""
-    for _, msg in reversed(list(world.probe.heard["/diagnostics"])):
-        if msg.status[0].name.endswith("/gate"):
-            return {v.key: v.value for v in msg.status[0].values}.get("last_error", "")
-    return ""
 
 
 def test_nobody_who_could_stop_the_controller_nothing_arms(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", **UR5E)
     nodes = {"watchdog": {"stop_service": "nobody/serves"}}
-    config = RealGraphConfig(double=True, with_actor=False, nodes=nodes)
-    world = World(real_graph(config, str(run), Ur5e()), run)
-    try:
+    with double(tmp_path / "run", nodes) as world:
         probe = world.probe
         probe.wait_state(simulated=False)
         problem = "nobody serves nobody/serves, so nobody can stop the arm"
@@ -141,42 +139,31 @@ def test_nobody_who_could_stop_the_controller_nothing_arms(tmp_path: Path) -> No
             return answer.reason == f"watchdog: {problem}"
 
         wait_for(refused, 20.0, "it says why")
-    finally:
-        world.close()
 
 
 def test_a_camera_that_was_never_there_ends_the_run_with_the_reason(tmp_path: Path) -> None:
     """Before a person prepares anything, and not again and again."""
     task = {"name": "reach", "images": ["wrist"], "image_size": 64}
-    run = write_run(tmp_path / "run", task=task, **UR5E)
+    run = tmp_path / "run"
     nodes = {"sim": {"camera_hz": 0.0}, "actor": {"start_s": 3.0}}
-    config = RealGraphConfig(double=True, nodes=nodes)
-    world = World(real_graph(config, str(run), Ur5e(), cameras=True), run)
-    try:
+    with double(run, nodes, task=task) as world:
         wait_for(lambda: world.exits, 60.0, "the actor gives up")
         (end,) = world.exits
         assert (end.name, end.code, end.restart_in_s, end.fatal) == ("actor", 2, None, True)
         log = (run / "logs" / "actor.log").read_text()
         assert "no image from camera 'wrist'" in log
         assert not world.probe.moves()
-    finally:
-        world.close()
 
 
 def test_an_arm_without_fingers_has_a_state(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", **UR5E)
     none = {"finger_joint_names": []}
     nodes = dict.fromkeys(("sim", "gate", "operator"), none)
-    config = RealGraphConfig(double=True, with_actor=False, nodes=nodes)
-    world = World(real_graph(config, str(run), Ur5e()), run)
-    try:
+    with double(tmp_path / "run", nodes) as world:
         probe = world.probe
         probe.wait_state(simulated=False)
         assert len(probe.newest(topics.JOINT_STATES).name) == 6
         wait_for(lambda: not probe.problem(), 20.0, probe.problem)
         wait_for(lambda: probe.arm("bare", timeout_s=1.0).granted, 20.0, "it arms")
-    finally:
-        world.close()
 
 
 class Teacher:

@@ -125,6 +125,15 @@ class Probe:
         msg = self.newest(topics.WATCHDOG_PROBLEM)
         return "the watchdog has said nothing" if msg is None else msg.data
 
+    def diagnostics(self, node: str) -> dict[str, str]:
+        """Newest key-values of a node on /diagnostics, and its message."""
+        for _, msg in reversed(list(self.heard["/diagnostics"])):
+            if msg.status[0].name == node:
+                return {kv.key: kv.value for kv in msg.status[0].values} | {
+                    "message": msg.status[0].message
+                }
+        return {}
+
     def wait_state(self, *, simulated: bool = True) -> None:
         """The graph is up: state, clock, gate; and at rest. simulated: there is a /clock."""
         without = ON_DEMAND if simulated else (*ON_DEMAND, *SIMULATED)
