@@ -96,7 +96,7 @@ def monkey() -> Iterator[pytest.MonkeyPatch]:
     scope="module",
     params=[
         pytest.param("lockstep", marks=pytest.mark.gl),
-        pytest.param("ros", marks=[pytest.mark.ros, pytest.mark.gl, ROS]),
+        pytest.param("ros", marks=[pytest.mark.ros, pytest.mark.alone, pytest.mark.gl, ROS]),
     ],
 )
 def ports(

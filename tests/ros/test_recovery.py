@@ -111,7 +111,7 @@ def test_a_deaf_node_is_killed_in_the_end(tmp_path: Path, monkeypatch: pytest.Mo
     time.sleep(0.5)
     began_s = time.monotonic()
     codes = supervisor.stop()
-    assert time.monotonic() - began_s < 5.0
+    assert time.monotonic() - began_s < 20.0  # they sleep for a minute
     assert set(codes.values()) == {-signal.SIGKILL} and not supervisor.pids()
 
 
