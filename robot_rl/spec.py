@@ -164,6 +164,11 @@ class Spec:
         """Names of the cameras whose pictures are in the observation (`image/<name>`)."""
         return [k.removeprefix(IMAGE) for k in self.observation if k.startswith(IMAGE)]
 
+    def picture_size(self, camera: str) -> tuple[int, int]:
+        """(height, width) in pixels of a camera's picture in the observation."""
+        height, width, _ = self.observation[IMAGE + camera].shape
+        return height, width
+
     def as_dict(self) -> dict[str, Any]:
         """Plain nested dict (JSON-able), the form that is hashed, saved and sent."""
         plain = asdict(self) | {"protocol": PROTOCOL_VERSION}

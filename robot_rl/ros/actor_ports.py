@@ -37,7 +37,7 @@ def actor_ports(shell: Shell, task: Task) -> ActorPorts:
     operator = RosOperator(shell, clock, task.spec.action.size)
     ports = ActorPorts(
         robot=robot,
-        cameras=[RosCamera(shell, name) for name in task.spec.cameras],
+        cameras=[RosCamera(shell, n, task.spec.picture_size(n)) for n in task.spec.cameras],
         gate=gate,
         clock=clock,
         operator=operator,

@@ -184,23 +184,44 @@ def image_to(rgb: NDArray[np.uint8], stamp_s: float, frame: str) -> Image:
     return msg
 
 
+ENCODINGS = {
+    "rgb8": 3, "bgr8": 3, "rgba8": 4, "bgra8": 4, "mono8": 1,
+    "yuv422": 2, "yuv422_yuy2": 2, "uyvy": 2, "yuyv": 2,
+}  # fmt: skip
+"""Encodings of `sensor_msgs/Image` that are read -> bytes per pixel. Names as in
+`sensor_msgs/image_encodings.hpp`; there, yuv422 has the bytes in the order of uyvy."""
+
+
 def image_from(msg: Image) -> NDArray[np.uint8]:
     """sensor_msgs/Image -> RGB uint8 [H, W, 3], copied; honours `step` (foreign drivers pad rows).
 
     Raises:
-        LinkError: other encoding than rgb8 / bgr8, or fewer bytes than the header promises.
+        LinkError: an encoding that is not in `ENCODINGS`, or fewer bytes than the header promises.
     """
+    size = ENCODINGS.get(msg.encoding)
     need = msg.step * msg.height
-    if msg.encoding not in ("rgb8", "bgr8") or len(msg.data) < need or msg.step < msg.width * 3:
+    whole = min(need, msg.width) > 0 and len(msg.data) >= need
+    odd = size == 2 and msg.width % 2 == 1  # two pixels share their colour
+    if size is None or not whole or msg.step < msg.width * size or odd:
         raise LinkError(
             "cannot read this image",
-            expected="rgb8 or bgr8, height x step bytes",
-            got=f"{msg.encoding}, {len(msg.data)} bytes for {msg.height} x {msg.step}",
+            expected=f"{', '.join(ENCODINGS)}; height x step bytes",
+            got=f"{msg.encoding}, {msg.width} x {msg.height} pixels, {len(msg.data)} bytes for "
+            f"{msg.height} rows of {msg.step}",
             fix="set the camera driver to rgb8",
         )
     rows = np.frombuffer(msg.data, np.uint8, count=need).reshape(msg.height, msg.step)
-    image = rows[:, : msg.width * 3].reshape(msg.height, msg.width, 3)
-    return np.ascontiguousarray(image if msg.encoding == "rgb8" else image[..., ::-1]).copy()
+    image = rows[:, : msg.width * size].reshape(msg.height, msg.width, size)
+    if size == 1:
+        return np.repeat(image, 3, axis=2)
+    if size == 2:
+        import cv2  # drivers that send RGB need no OpenCV
+
+        luma_first = msg.encoding in ("yuv422_yuy2", "yuyv")
+        code = cv2.COLOR_YUV2RGB_YUY2 if luma_first else cv2.COLOR_YUV2RGB_UYVY
+        return np.asarray(cv2.cvtColor(np.ascontiguousarray(image), code), np.uint8)
+    rgb = image[..., :3] if msg.encoding.startswith("rgb") else image[..., 2::-1]
+    return np.ascontiguousarray(rgb).copy()
 
 
 def camera_info_to(

@@ -25,6 +25,7 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from robot_rl.errors import LinkError, RobotRLError
+from robot_rl.observe.pictures import fit
 from robot_rl.ports import OperatorInput, ResetPlan
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve
@@ -209,10 +210,14 @@ class RosRobot:
 
 
 class RosCamera:
-    """`ports.Camera` from an image topic; conversion happens only for the frame that is used."""
+    """`ports.Camera` from an image topic; conversion happens only for the frame that is used.
 
-    def __init__(self, shell: Shell, name: str) -> None:
-        self.name = name
+    Args:
+        size: (height, width) that the network sees; a driver's pictures may have any other.
+    """
+
+    def __init__(self, shell: Shell, name: str, size: tuple[int, int]) -> None:
+        self.name, self._size = name, size
         self._newest = Newest(shell.node, topics.CAMERA_IMAGE.named(camera=name))
 
     def read(self) -> tuple[float, NDArray[np.uint8]]:
@@ -225,7 +230,7 @@ class RosCamera:
                 got="nothing",
                 fix="start the camera node (simulation: camera_hz > 0)",
             )
-        return convert.from_stamp(msg.header.stamp), convert.image_from(msg)
+        return convert.from_stamp(msg.header.stamp), fit(convert.image_from(msg), *self._size)
 
 
 class RosGate:

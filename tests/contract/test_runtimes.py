@@ -75,7 +75,10 @@ def ros(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ports]:
         monkeypatch.setenv("ROS_DOMAIN_ID", str(world.domain_id))
         with node_shell("actor", ["--ros-args", "-p", "use_sim_time:=true"]) as shell:
             clock, gate = RosClock(shell, "actor"), RosGate(shell)
-            robot, camera = RosRobot(StateReader(shell, ["target"])), RosCamera(shell, "front")
+            robot, camera = (
+                RosRobot(StateReader(shell, ["target"])),
+                RosCamera(shell, "front", (64, 64)),
+            )
             shell.spin_in_background()
             clock.wait_started(20.0)
             await_sources(shell, [robot], 20.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +80,47 @@ def test_images_survive_with_row_padding_and_either_channel_order() -> None:
     assert np.array_equal(convert.image_from(msg), rgb)
     msg.data = array.array("B", b"short")
     with pytest.raises(LinkError, match="bytes"):
+        convert.image_from(msg)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pixel", "rgb"),
+    [
+        ("rgba8", (10, 20, 30, 255), (10, 20, 30)),
+        ("bgra8", (30, 20, 10, 255), (10, 20, 30)),
+        ("mono8", (77,), (77, 77, 77)),
+        ("yuv422_yuy2", (126, 128), (128, 128, 128)),  # BT.601: Y from 16 to 235, U = V = 128: grey
+        ("yuyv", (126, 128), (128, 128, 128)),
+        ("yuv422", (128, 126), (128, 128, 128)),
+        ("uyvy", (128, 126), (128, 128, 128)),
+    ],
+)
+def test_what_drivers_send_is_read(
+    encoding: str, pixel: tuple[int, ...], rgb: tuple[int, int, int]
+) -> None:
+    row = bytes(pixel) * 6 + b"padding"
+    msg = Image(height=4, width=6, step=len(row), encoding=encoding)
+    msg.data = array.array("B", row * 4)
+    image = convert.image_from(msg)
+    assert image.shape == (4, 6, 3) and image.flags.owndata
+    assert np.abs(image.astype(int) - rgb).max() <= 1
+
+
+def test_yuv_keeps_its_colours() -> None:
+    """A red pixel pair: Y 81, U 90, V 240 (BT.601)."""
+    for encoding, pair in (("yuyv", (81, 90, 81, 240)), ("uyvy", (90, 81, 240, 81))):
+        msg = Image(height=2, width=4, step=8, encoding=encoding)
+        msg.data = array.array("B", bytes(pair) * 4)
+        assert np.abs(convert.image_from(msg).astype(int) - (255, 0, 0)).max() <= 3
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"encoding": "bayer_rggb8"}, {"width": 5, "encoding": "yuyv"}, {"height": 0}]
+)
+def test_a_picture_that_cannot_be_read_is_refused(wrong: dict[str, Any]) -> None:
+    msg = Image(**{"height": 4, "width": 6, "step": 24, "encoding": "rgba8"} | wrong)
+    msg.data = array.array("B", bytes(96))
+    with pytest.raises(LinkError, match="cannot read this image"):
         convert.image_from(msg)
 
 
