@@ -62,7 +62,9 @@ OBJECT = Topic(
 )  # fmt: skip
 CAMERA_IMAGE = Topic(
     "camera/{camera}/color/image_raw", "sensor_msgs/msg/Image", "image", "sim", ("actor", "view"),
-    10, "{camera}_color_optical_frame", "rgb8, only when `camera_hz` > 0",
+    10, "{camera}_color_optical_frame",
+    "of any size (its middle is scaled to the task's `image_size`); from the sim rgb8, only when "
+    "`camera_hz` > 0",
 )  # fmt: skip
 CAMERA_INFO = Topic(
     "camera/{camera}/color/camera_info", "sensor_msgs/msg/CameraInfo", "image", "sim", (), 10,
