@@ -21,7 +21,7 @@ def test_the_middle_stays_in_the_middle(size: tuple[int, int], source: tuple[int
     seen = fit(rgb, *size)
     assert seen.shape == (*size, 3) and seen.dtype == np.uint8
     assert abs(float(seen.mean()) - float(rgb.mean())) < 4.0
-    assert np.allclose(seen, seen[:, ::-1][..., ::-1][:, ::-1])  # grey stays grey
+    assert (seen == seen[..., :1]).all()  # grey stays grey
 
 
 def test_proportions_are_kept() -> None:
