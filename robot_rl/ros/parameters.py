@@ -112,7 +112,7 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         Parameter("report_hz", 5.0, "latched gate/state is re-sent this often", "Hz", 1.0, 50.0),
         Parameter(
             "watchdog_age_s",
-            2.0,  # four of its reports
+            1.5,  # three of its reports
             "nothing arms when the watchdog was not heard for this long (wall time)",
             "s",
             0.6,

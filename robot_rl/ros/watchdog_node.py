@@ -28,6 +28,39 @@ from robot_rl.safety.states import Mode
 log = logging.getLogger(__name__)
 
 TELL_S = 0.5  # wall; `watchdog/problem` is told again this often
+WAKE_S = 0.1  # wall; what a watchdog that slept itself waits to hear what the gate said meanwhile
+
+
+class Silence:
+    """How long the gate has been silent, in wall time, as heard by a process that may sleep itself.
+
+    Whoever was frozen or starved finds an old beat where newer ones wait to be taken in. So the
+    first look after a sleep of its own gives the gate `WAKE_S`, once until the next beat: a
+    watchdog that is starved all the time still stops the controller at its second look.
+    """
+
+    def __init__(self, silence_s: float, wall_s: float, grace_s: float) -> None:
+        """Until the first beat the gate has `grace_s` to come up."""
+        self._silence_s = silence_s
+        self._heard_s = wall_s + grace_s - silence_s
+        self._looked_s = wall_s
+        self._excused = False  # this silence was given its `WAKE_S`, or is known to be one
+
+    def heard(self, wall_s: float) -> None:
+        """A beat arrived."""
+        self._heard_s, self._excused = wall_s, False
+
+    def too_long_s(self, wall_s: float) -> float:
+        """The length of the silence [s], where it is longer than it may be; 0.0 otherwise."""
+        slept_s, self._looked_s = wall_s - self._looked_s, wall_s
+        silent_s = wall_s - self._heard_s
+        if silent_s <= self._silence_s:
+            return 0.0
+        excused, self._excused = self._excused, True
+        if slept_s > WAKE_S and not excused:
+            self._heard_s = wall_s + WAKE_S - self._silence_s
+            return 0.0
+        return silent_s
 
 
 class Watchdog:
@@ -35,9 +68,7 @@ class Watchdog:
 
     def __init__(self, shell: Shell) -> None:
         self._shell, params = shell, shell.params
-        self._silence_s = params["silence_s"]
-        # until the first beat the gate has the grace time to come up
-        self._last_beat_s = time.monotonic() + params["grace_s"] - self._silence_s
+        self._silence = Silence(params["silence_s"], time.monotonic(), params["grace_s"])
         self._stop = Caller(shell.node, params["stop_service"], params["retry_s"])
         self._start: Caller | None = None
         if params["start_service"]:
@@ -59,8 +90,9 @@ class Watchdog:
         subscribe(shell.node, topics.GATE_HEARTBEAT, self._on_beat, events)
 
     def _on_beat(self, _: UInt64) -> None:
-        self._last_beat_s = time.monotonic()
-        self._beats.saw(self._last_beat_s)
+        wall_s = time.monotonic()
+        self._silence.heard(wall_s)
+        self._beats.saw(wall_s)
 
     def _on_liveliness(self, event: QoSLivelinessChangedInfo) -> None:
         """Show what DDS says about the gate; only the age of the heartbeat decides."""
@@ -68,8 +100,8 @@ class Watchdog:
 
     def tick(self) -> None:
         """Look at the age; keep calling stop while it is due."""
-        silent_s = time.monotonic() - self._last_beat_s
-        if silent_s > self._silence_s:
+        silent_s = self._silence.too_long_s(time.monotonic())
+        if silent_s:
             self._trip(silent_s)
         else:
             if self.tripped:

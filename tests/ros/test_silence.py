@@ -1,0 +1,58 @@
+"""How the watchdog measures the gate's silence, also when the watchdog itself was asleep."""
+
+from __future__ import annotations
+
+import pytest
+
+watchdog_node = pytest.importorskip("robot_rl.ros.watchdog_node")
+pytestmark = pytest.mark.ros
+
+
+def silence():
+    """A gate that may be silent for 0.2 s, heard at 10.0 s."""
+    found = watchdog_node.Silence(0.2, wall_s=0.0, grace_s=20.0)
+    found.heard(10.0)
+    assert found.too_long_s(10.0) == 0.0
+    return found
+
+
+def test_a_watchdog_that_is_awake_reports_a_silence_at_once() -> None:
+    found = silence()
+    looks_s = [10.0 + 0.01 * i for i in range(1, 30)]
+    assert [found.too_long_s(t) > 0 for t in looks_s] == [t - 10.0 > 0.2 for t in looks_s]
+
+
+def test_a_watchdog_that_slept_hears_first_what_the_gate_said_meanwhile() -> None:
+    found = silence()
+    assert found.too_long_s(12.2) == 0.0
+    found.heard(12.21)
+    assert found.too_long_s(12.22) == 0.0
+    assert found.too_long_s(12.30) == 0.0
+    assert found.too_long_s(12.39) == 0.0
+    assert found.too_long_s(12.42) > 0.2  # a silence that it witnessed
+
+
+def test_a_gate_that_died_meanwhile_is_found_0_1_s_after_waking() -> None:
+    found = silence()
+    looks_s = [12.2 + 0.01 * i for i in range(20)]
+    assert [found.too_long_s(t) > 0 for t in looks_s] == [t - 12.2 > 0.1 for t in looks_s]
+
+
+def test_a_watchdog_that_is_always_starved_stops_the_controller_at_its_second_look() -> None:
+    found = silence()
+    found_silent = [found.too_long_s(10.0 + t) > 0 for t in (0.5, 1.0, 1.5)]
+    assert found_silent == [False, True, True]
+
+
+def test_a_known_silence_stays_one_when_the_watchdog_sleeps() -> None:
+    found = silence()
+    for i in range(30):
+        last = found.too_long_s(10.0 + 0.01 * i)
+    assert last > 0.2
+    assert found.too_long_s(12.0) > 0.2
+
+
+def test_the_gate_has_its_grace_to_come_up() -> None:
+    found = watchdog_node.Silence(0.2, wall_s=0.0, grace_s=20.0)
+    assert found.too_long_s(19.99) == 0.0
+    assert found.too_long_s(20.05) > 0
