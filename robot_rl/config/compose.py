@@ -13,6 +13,9 @@ from typing import Any
 
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 
+SHORT = {"double": "ros.double"}
+"""What may be written on the command line for a longer key."""
+
 
 def config_dir() -> Path:
     """Folder of the shipped YAML files: inside the wheel, or beside the package in a checkout.
@@ -106,6 +109,7 @@ def _friendly(word: str, extra_dir: Path | None) -> str:
     if key in groups(extra_dir):
         _check_option(key, override.value(), extra_dir)
         return word
+    word = SHORT.get(key, key) + word.removeprefix(key)
     return word if word[0] in "+~" else "++" + word
 
 

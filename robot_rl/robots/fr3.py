@@ -182,12 +182,6 @@ def franka_joints(
     return tuple(found)
 
 
-TOPICS = {  # of franka_ros2 with CRISP's controllers; never run on the real arm
-    "joint_states": "franka/joint_states",  # 1 kHz; the one at top level comes at 30 Hz
-    "wrench": "franka_robot_state_broadcaster/external_wrench_in_stiffness_frame",
-}
-
-
 @register("robot", "fr3")
 @dataclass(frozen=True, kw_only=True)
 class Fr3(Robot):
@@ -212,5 +206,4 @@ class Fr3(Robot):
     )
     workspace_min_m = (0.25, -0.40, 0.005)  # floor: 5 mm above the table the arm is bolted to
     workspace_max_m = (0.80, 0.40, 0.60)  # FMB's box: 0.35..0.82, +-0.3, 0.02..0.4
-    topics = TOPICS
     covers = COVERS

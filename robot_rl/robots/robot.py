@@ -1,4 +1,4 @@
-"""What a robot is: joints, masses, gripper, home, workspace, topics, and how it looks.
+"""What a robot is: joints, masses, gripper, home, workspace, and how it looks.
 
 One file of this folder is one robot. Everything else derives from it: the gate's limits and the
 YAML file that a person signs (`safety.sheet`), the simulator's model, the ROS parameters.
@@ -130,8 +130,8 @@ class Robot:
 
     foot: inertial of the link that is bolted down. flange_m: from the frame of the last joint along
     its z. home_rad: a pose from which the workspace is reached with the fingers down.
-    workspace_*_m: box of the TCP in base. base_frame: poses in another frame are refused. topics:
-    our topic -> the driver's, where they differ. covers: link -> shapes.
+    workspace_*_m: box of the TCP in base. base_frame: poses in another frame are refused. covers:
+    link -> shapes.
     """
 
     name: ClassVar[str]
@@ -148,7 +148,6 @@ class Robot:
     max_force_n: ClassVar[float] = 50.0  # ISO Class I; normal contact: stiffness x clip, about 20 N
     max_torque_nm: ClassVar[float] = 10.0  # 150 Nm/rad x 25 mrad is 4 Nm in normal contact
     base_frame: ClassVar[str] = "base"  # as the driver calls it in the messages of its poses
-    topics: ClassVar[Mapping[str, str]] = MappingProxyType({})
     covers: ClassVar[Mapping[int, tuple[Cover, ...]]] = MappingProxyType({})
     notes: ClassVar[str] = ""  # for the person who signs the limits
 

@@ -142,9 +142,6 @@ COVERS: dict[int, tuple[Cover, ...]] = {
 }
 
 
-TOPICS = {"wrench": "force_torque_sensor_broadcaster/wrench"}  # of ur_robot_driver; never tried
-
-
 @register("robot", "ur5e")
 @dataclass(frozen=True, kw_only=True)
 class Ur5e(Robot):
@@ -187,5 +184,4 @@ class Ur5e(Robot):
     workspace_min_m = (0.25, -0.40, 0.02)
     workspace_max_m = (0.70, 0.40, 0.60)
     base_frame = "base_link"
-    topics = TOPICS
     covers = COVERS

@@ -20,11 +20,11 @@ from robot_rl.ros.ports import (
     RosReset,
     RosRobot,
 )
-from robot_rl.ros.reader import StateReader, tracked_objects
+from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
 
 
-def actor_ports(shell: Shell, task: Task) -> ActorPorts:
+def actor_ports(shell: Shell, task: Task, reader: StateReader) -> ActorPorts:
     """The core's ports over this node; starts the executor thread, waits for robot and cameras.
 
     Raises:
@@ -33,7 +33,7 @@ def actor_ports(shell: Shell, task: Task) -> ActorPorts:
     """
     clock, gate = RosClock(shell, "actor"), RosGate(shell)
     clock.wait_for("actor", gate.has_answered)
-    robot = RosRobot(StateReader(shell, tracked_objects(task)))
+    robot = RosRobot(reader)
     operator = RosOperator(shell, clock, task.spec.action.size)
     ports = ActorPorts(
         robot=robot,

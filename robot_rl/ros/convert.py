@@ -139,6 +139,15 @@ def joints_from(
     return _finite(position[rows], "joint position"), velocity, width_m
 
 
+def positions_from(msg: JointState, names: Sequence[str]) -> F64:
+    """Positions of the joints `names`, matched by name.
+
+    Raises:
+        LinkError: a joint is missing, or a value is not finite.
+    """
+    return joints_from(msg, names, ())[0]
+
+
 def joints_to(
     names: Sequence[str], position: Sequence[float], velocity: Sequence[float], stamp_s: float
 ) -> JointState:

@@ -8,6 +8,7 @@ while the control loop computes. `take_message` is what `rclpy.wait_for_message`
 
 from __future__ import annotations
 
+import functools
 import importlib
 import time
 from collections import deque
@@ -24,15 +25,20 @@ from rclpy.subscription import Subscription
 from std_srvs.srv import Trigger
 
 from robot_rl.errors import LinkError
+from robot_rl.ros import vendor
 from robot_rl.ros.qos import PROFILES
 from robot_rl.ros.topics import Service as ServiceName
 from robot_rl.ros.topics import Topic
 
 
+@functools.cache
 def message_type(name: str) -> Any:
-    """Class of "package/msg/Type"."""
-    package, kind, cls = name.split("/")
-    return getattr(importlib.import_module(f"{package}.{kind}"), cls)
+    """Class of "package/msg/Type" (or srv, action), of ROS or of a vendor.
+
+    Raises:
+        SetupError: the vendor's types are neither sourced nor built.
+    """
+    return vendor.interface(name)
 
 
 def publisher(node: Node, topic: Topic) -> Publisher:
@@ -137,11 +143,28 @@ def serve(node: Node, name: ServiceName, action: Callable[[], str]) -> Service:
     return node.create_service(Trigger, name.name, answer)
 
 
-class Caller:
-    """Calls one Trigger service without ever blocking; an unanswered call is given up."""
+def _service_of(request: Any) -> Any:
+    """The service type that a request belongs to."""
+    module = importlib.import_module(type(request).__module__.rpartition(".")[0])
+    return getattr(module, type(request).__name__.removesuffix("_Request"))
 
-    def __init__(self, node: Node, name: str, timeout_s: float) -> None:
-        self._client: Client = node.create_client(Trigger, name)
+
+def offer(node: Node, kind: str, name: str, answer: Callable[[Any, Any], Any]) -> Service:
+    """Service of a vendor's type; answer(request, response) fills in and returns the response."""
+    return node.create_service(message_type(kind), name, answer)
+
+
+class Caller:
+    """Calls one service without ever blocking; an unanswered call is given up.
+
+    Args:
+        request: what is sent; None = a Trigger's.
+    """
+
+    def __init__(self, node: Node, name: str, timeout_s: float, request: Any = None) -> None:
+        self._request = Trigger.Request() if request is None else request
+        kind = Trigger if request is None else _service_of(request)
+        self._client: Client = node.create_client(kind, name)
         self._timeout_s = timeout_s
         self._future: Any = None
         self._sent_s = 0.0
@@ -151,12 +174,17 @@ class Caller:
         """Whether somebody serves it."""
         return self._client.service_is_ready()
 
-    def poll(self) -> Trigger.Response | None:
+    @property
+    def name(self) -> str:
+        """Name of the service."""
+        return self._client.srv_name
+
+    def poll(self) -> Any:
         """Send the call unless one is under way; the answer once it is here, else None."""
         now_s = time.monotonic()
         if self._future is None:
             if self._client.service_is_ready():
-                self._future, self._sent_s = self._client.call_async(Trigger.Request()), now_s
+                self._future, self._sent_s = self._client.call_async(self._request), now_s
             return None
         if self._future.done():
             response, self._future = self._future.result(), None
@@ -165,6 +193,11 @@ class Caller:
             self._client.remove_pending_request(self._future)
             self._future = None
         return None
+
+    @staticmethod
+    def succeeded(response: Any) -> bool:
+        """Whether an answer says that the call was carried out (`success` or `ok`)."""
+        return bool(getattr(response, "success", False) or getattr(response, "ok", False))
 
     def forget(self) -> None:
         """Drop a call under way (the reason for it is gone)."""

@@ -4,8 +4,8 @@ rclpy's executors collect every entity of the node, its QoS events and a timer f
 anew for each wait, in Python, and wait once more to learn that nothing else is there: seven eighths
 of what a message costs (`tests/ros/executor_bench.py`). Subscriptions, whose messages come hundreds
 of times per second, are taken here, with the calls that `rclpy.wait_for_message` uses; everything
-else that wakes (services, clients, timers, guards) is left to rclpy's executor, which then also
-looks at QoS events: at least once a second, because each node has a timer for its diagnostics.
+else that wakes (services, clients, actions, timers, guards) is left to rclpy's executor, which then
+also looks at QoS events: at least once a second, because each node has a timer for its diagnostics.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from rclpy.action.client import ActionClient
+from rclpy.action.server import ActionServer
 from rclpy.executors import (
     ConditionReachedException,
     ExternalShutdownException,
@@ -44,6 +46,7 @@ class Executor:
         self._rest.add_node(node)
         self._subscriptions: list[Subscription] = []
         self._others: list[tuple[str, Any]] = []
+        self._actions: list[Any] = []
         self._wait_set: Any = None
 
     def wake(self) -> None:
@@ -75,10 +78,14 @@ class Executor:
         guard = self._rest._guard  # triggered when the node gets a new entity, too
         assert guard is not None
         self._others.append(("guard_condition", guard.handle))
-        sizes = [sum(k == kind for k, _ in self._others) for kind in ("timer", "client", "service")]
-        self._wait_set = rclpy_implementation.WaitSet(
-            len(self._subscriptions), 1, *sizes, 0, node.context.handle
-        )
+        self._actions = [w for w in node.waitables if isinstance(w, ActionClient | ActionServer)]
+        parts = [action.get_num_entities() for action in self._actions]
+        sizes = [
+            sum(k == kind for k, _ in self._others) + sum(getattr(p, f"num_{kind}s") for p in parts)
+            for kind in ("timer", "client", "service")
+        ]
+        heard = len(self._subscriptions) + sum(p.num_subscriptions for p in parts)
+        self._wait_set = rclpy_implementation.WaitSet(heard, 1, *sizes, 0, node.context.handle)
 
     def _wait(self, timeout_s: float) -> set[int]:
         """Pointers of the entities that are ready."""
@@ -88,6 +95,8 @@ class Executor:
             wait_set.add_subscription(subscription.handle)
         for kind, handle in self._others:
             getattr(wait_set, f"add_{kind}")(handle)
+        for action in self._actions:
+            action.add_to_wait_set(wait_set)
         wait_set.wait(round(timeout_s * 1e9))
         kinds = ("subscription", "guard_condition", "timer", "client", "service")
         return {pointer for kind in kinds for pointer in wait_set.get_ready_entities(kind)}

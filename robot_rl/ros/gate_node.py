@@ -41,15 +41,16 @@ MAX_WAITING = 50  # requests kept between two wake-ups
 class GateNode:
     """State of the gate's process: one `GateState`, one reader, the two command topics."""
 
-    def __init__(self, shell: Shell, limits: Limits) -> None:
+    def __init__(self, shell: Shell, limits: Limits, reader: StateReader) -> None:
         self.shell, self.limits, self.params = shell, limits, shell.params
         self.gate = rules.initial(limits)
         self.rejected = 0
         node = shell.node
-        self._reader = StateReader(shell)
+        self._reader = reader
         self._joy = Newest(node, topics.OPERATOR_JOY, wakes=True)
         self._stopped = Newest(node, topics.CONTROLLER_STOPPED, wakes=True)
         self._watchdog = Newest(node, topics.WATCHDOG_PROBLEM)
+        self._arm_node = Newest(node, topics.ARM_PROBLEM) if self.params["needs_arm"] else None
         self._waiting: deque[str] = deque(maxlen=MAX_WAITING)
         self._target = publisher(node, topics.TARGET_POSE)
         self._gripper = publisher(node, topics.GRIPPER_COMMAND)
@@ -80,6 +81,8 @@ class GateNode:
     def _acknowledge(self) -> str:
         if self._controller_stands():
             raise LinkError("not acknowledged: the controller is stopped; resume it first")
+        if problem := self._not_ready():
+            raise LinkError(f"not acknowledged: {problem}"[: wire.MAX_TEXT])
         self.gate, refusal = rules.acknowledge(self.gate)
         if refusal:
             raise LinkError(f"not acknowledged: {refusal}")
@@ -154,6 +157,10 @@ class GateNode:
         self._check_rivals()
         if self._controller_stands():  # when it goes on, nothing moves unasked
             self.gate = rules.stand(self.limits, self.gate, state, now_s)
+        elif problem := self._not_ready():
+            if self.gate.mode.is_armed:
+                self.gate = rules.stop(self.gate, problem)
+            self.gate = rules.follow(self.limits, self.gate, state, now_s)
         while self._waiting:
             self._handle(self._waiting.popleft(), state, now_s)
         self.gate, held = rules.tick(self.limits, self.gate, state, now_s)
@@ -212,6 +219,15 @@ class GateNode:
         stopped = self._stopped.read()
         return stopped is not None and bool(stopped.data)
 
+    def _not_ready(self) -> str:
+        """Why the driver would not move the arm; "" when it would, or when nobody is asked."""
+        if self._arm_node is None:
+            return ""
+        problem = self._arm_node.read()
+        if problem is None or self._arm_node.silent_s > self.params["watchdog_age_s"]:
+            return "arm: the arm node is silent"
+        return f"arm: {problem.data}"[: wire.MAX_TEXT] if problem.data else ""
+
     def _unwatched(self) -> str:
         """Why nobody would stop the controller if this process died; "" when somebody would."""
         problem = self._watchdog.value
@@ -252,7 +268,7 @@ class GateNode:
             refusal = "age: asked before the last stop"
         elif self._waits:
             refusal = "person: a person holds; gate/resume lets it go on"
-        refusal = refusal or self._unwatched()
+        refusal = refusal or self._unwatched() or self._not_ready()
         if not refusal:
             self.gate, refusal = rules.arm(self.limits, self.gate, request.lease, state, now_s)
         if refusal.startswith("state:") and (why := self._reader.why_not()):
@@ -278,9 +294,9 @@ class GateNode:
         self._report()
 
 
-def run_gate(shell: Shell, limits: Limits) -> None:
+def run_gate(shell: Shell, limits: Limits, reader: StateReader) -> None:
     """Judge commands until the node is told to end; the last thing it sends is a hold."""
-    gate = GateNode(shell, limits)
+    gate = GateNode(shell, limits, reader)
     while shell.running:
         shell.spin(WAKE_S)
         gate.turn()

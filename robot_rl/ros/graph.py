@@ -16,6 +16,7 @@ from typing import Any
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.robots import Fr3, Robot
+from robot_rl.robots.driver import ArmDriver
 from robot_rl.ros import parameters, topics
 from robot_rl.ros.parameters import Value
 
@@ -33,6 +34,8 @@ CONTROL_PROFILE = str(Path(__file__).with_name("fastdds_control.xml"))  # what n
 IMAGE_PROFILE = str(Path(__file__).with_name("fastdds.xml"))
 
 
+NO_DRIVER = ArmDriver()  # of a vendor: names as our own
+VENDOR_BEATS = {"heartbeat_hz": 50.0}, {"silence_s": 0.14}  # gate, watchdog: stopped within 0.2 s
 STOP_S = 0.8
 
 
@@ -161,7 +164,7 @@ class SimGraphConfig:
 class RealGraphConfig:
     """Our nodes beside a real robot's own driver and cameras, which bring their own launch file.
 
-    remaps: our topic -> the driver's, where it differs from what the robot's own file says.
+    remaps: our topic -> the driver's, where it differs from what the robot's profile says.
     double: the simulated arm stands in for the driver: a dress rehearsal of this graph on a machine
     without a robot, with the driver's topics and services, in system time.
     """
@@ -194,6 +197,7 @@ def _spec(
     robot: Robot,
     params: Mapping[str, Value],
     *,
+    driver: ArmDriver = NO_DRIVER,
     critical: bool = True,
 ) -> NodeSpec:
     """One node of the graph; parameters of the configuration win over the graph's own."""
@@ -207,9 +211,11 @@ def _spec(
     merged = parameters.check(kind, {**own, **params, **config.nodes.get(kind, {})})
     remaps: dict[str, str] = {}
     if isinstance(config, RealGraphConfig):
-        remaps = {**robot.topics, **config.remaps}
+        remaps = {**driver.topics, **config.remaps}
     if kind == "sim" and isinstance(config, RealGraphConfig):
         remaps |= _dress(config)
+    if kind == "arm":  # it alone hears the gripper's commands from the gate
+        remaps.pop(topics.GRIPPER_COMMAND.name, None)
     return NodeSpec(
         module=NODES_MODULE,
         kind=kind,
@@ -270,39 +276,63 @@ def sim_graph(config: SimGraphConfig, run_dir: str, robot: Robot | None = None) 
 
 
 def real_graph(
-    config: RealGraphConfig, run_dir: str, robot: Robot | None = None, *, cameras: bool = False
+    config: RealGraphConfig,
+    run_dir: str,
+    robot: Robot | None = None,
+    *,
+    driver: ArmDriver = NO_DRIVER,
+    cameras: bool = False,
 ) -> Graph:
     """Real arm: gate, watchdog, operator, actor, on ROS system time.
 
-    Arguments: as `sim_graph`; cameras: whether the task has any.
+    Arguments: as `sim_graph`; driver: how the arm's own driver speaks; cameras: whether the task
+    has any.
     """
     arm = robot or Fr3()
-    start, nodes = config.start_service, []
+    nodes = []
+
+    def add(kind: str, params: Mapping[str, Value], *, critical: bool = True) -> None:
+        spec = _spec(kind, config, run_dir, arm, params, driver=driver, critical=critical)
+        nodes.append(_with_images(spec) if cameras else spec)
+
     if config.double:
-        start = start or DOUBLE_START
-        dress = {"rtf": 1.0, "system_time": True, "camera_hz": DOUBLE_CAMERA_HZ if cameras else 0.0}
-        nodes.append(_spec("sim", config, run_dir, arm, dress))
-    chain = {
+        camera_hz = DOUBLE_CAMERA_HZ if cameras else 0.0
+        add("sim", {"rtf": 1.0, "system_time": True, "camera_hz": camera_hz})
+    if driver.is_vendors:
+        add("arm", {})
+    beats, silence = VENDOR_BEATS if driver.is_vendors else ({}, {})
+    add("gate", {**beats, "needs_arm": True} if driver.is_vendors else {})
+    add("watchdog", {**silence, **_chain(config, driver)})
+    add("operator", {"unattended": False})
+    if config.with_view:
+        add("view", {}, critical=False)
+    if config.with_actor:
+        add("actor", {"sim_name": "", "ask_reset": True})
+    return tuple(nodes)
+
+
+def _chain(config: RealGraphConfig, driver: ArmDriver) -> dict[str, Value]:
+    """How the watchdog stops the controller, and starts it again."""
+    if driver.controllers.manager:
+        moving = (driver.controllers.cartesian, driver.controllers.home)
+        return {
+            "manager": driver.controllers.manager,
+            "controllers": [name for name in moving if name],
+            "tells_stopped": True,
+            "dry_run": True,
+        }
+    start = config.start_service or (DOUBLE_START if config.double else "")
+    return {
         "stop_service": config.stop_service,
         "start_service": start,
         "tells_stopped": True,
         "dry_run": bool(start),
     }
-    nodes += [
-        _spec("gate", config, run_dir, arm, {}),
-        _spec("watchdog", config, run_dir, arm, chain),
-        _spec("operator", config, run_dir, arm, {"unattended": False}),
-    ]
-    if config.with_view:
-        nodes.append(_spec("view", config, run_dir, arm, {}, critical=False))
-    if config.with_actor:
-        nodes.append(_spec("actor", config, run_dir, arm, {"sim_name": "", "ask_reset": True}))
-    return tuple(_with_images(spec) for spec in nodes) if cameras else tuple(nodes)
 
 
 def stop_order(graph: Graph) -> list[NodeSpec]:
     """Nodes in the order to stop them: drivers first, watchdog before gate, the arm last."""
-    rank = {"actor": 0, "operator": 1, "watchdog": 2, "gate": 3, "sim": 4}
+    rank = {"actor": 0, "operator": 1, "watchdog": 2, "gate": 3, "arm": 4, "sim": 5}
     return sorted(graph, key=lambda spec: rank.get(spec.name, 1))
 
 

@@ -20,7 +20,7 @@ from robot_rl.ports import HandDevice, InputDevice, OperatorInput, Task
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, Newest, publisher
 from robot_rl.ros.ports import RosClock
-from robot_rl.ros.reader import StateReader, tracked_objects
+from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
 from robot_rl.safety.states import Mode
 
@@ -101,10 +101,10 @@ class Person:
 class OperatorNode:
     """Polls the device and publishes its heartbeat."""
 
-    def __init__(self, shell: Shell, task: Task, device: InputDevice) -> None:
+    def __init__(self, shell: Shell, task: Task, device: InputDevice, reader: StateReader) -> None:
         self._shell, self._device = shell, device
         self._hand = device if isinstance(device, HandDevice) else None
-        self._reader = StateReader(shell, tracked_objects(task))
+        self._reader = reader
         self._episodes = Newest(shell.node, topics.OPERATOR_EPISODE)
         self._joy = publisher(shell.node, topics.OPERATOR_JOY)
         self._person = Person(shell) if shell.params["unattended"] else None
@@ -189,9 +189,9 @@ class OperatorNode:
         return False
 
 
-def run_operator(shell: Shell, operator: object, task: Task) -> None:
+def run_operator(shell: Shell, operator: object, task: Task, reader: StateReader) -> None:
     """Poll the device that `operator` (a config of that group) opens: in the main thread, with the
     executor beside it."""
-    node = OperatorNode(shell, task, make_operator(operator, task, shell.node))
+    node = OperatorNode(shell, task, make_operator(operator, task, shell.node), reader)
     shell.spin_in_background()
     node.run()

@@ -101,6 +101,12 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             'what `place_objects` does: JSON of a ResetPlan, or {"seed": n}',
             read_only=False,
         ),
+        Parameter(
+            "fault",
+            "",
+            "what is wrong with the driver that it stands in for: JSON (`robot_rl.ros.faults`)",
+            read_only=False,
+        ),
     ),
     "gate": (
         _RUN,
@@ -118,6 +124,16 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             0.6,
             10.0,
         ),
+        Parameter(
+            "needs_arm",
+            False,
+            "nothing arms unless the arm node says on `arm/problem` that the driver is ready",
+        ),
+    ),
+    "arm": (
+        _RUN,
+        Parameter("silence_s", 1.0, "a readiness topic may be this old (wall time)", "s", 0.1, 60),
+        Parameter("reply_s", 5.0, "wait this long for a service of the driver", "s", 0.1, 60.0),
     ),
     "watchdog": (
         Parameter(
@@ -137,6 +153,12 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             120.0,
         ),
         Parameter("stop_service", "controller/stop", "std_srvs/Trigger that stops the controller"),
+        Parameter(
+            "manager",
+            "",
+            "controller_manager that switches the controllers off; empty = `stop_service` does it",
+        ),
+        Parameter("controllers", [""], "that can move the arm: switched off; first: on again"),
         Parameter(
             "start_service",
             "",

@@ -30,6 +30,9 @@ PROFILES: dict[str, QoSProfile] = {
     "latched": QoSProfile(
         depth=1, reliability=_RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
     ),
+    "static": QoSProfile(  # several writers, each says its frames once
+        depth=100, reliability=_RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+    ),
     "heartbeat": QoSProfile(
         depth=1,
         reliability=_RELIABLE,

@@ -31,10 +31,14 @@ from rosgraph_msgs.msg import Clock
 from std_msgs.msg import Bool
 
 from robot_rl.errors import LinkError, RobotRLError, SetupError
+from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, rotation_error
 from robot_rl.ports import Camera, ResetPlan
 from robot_rl.robots import Robot
-from robot_rl.ros import convert, topics, wire
+from robot_rl.robots.driver import ArmDriver
+from robot_rl.ros import convert, faults, topics, wire
+from robot_rl.ros.double import Double
 from robot_rl.ros.endpoints import Newest, publisher, serve
+from robot_rl.ros.faults import Injector
 from robot_rl.ros.release import REAL_TIME, Release
 from robot_rl.ros.runtime import Pace, Shell
 from robot_rl.types import Command, Driver, Pose, RobotState
@@ -47,14 +51,17 @@ FASTEST = 50.0  # run seconds per wall second of released time: run time cannot 
 WAIT_S = 0.005  # wall; between two looks at the limits of those whom the clock waits for
 AGAIN_S = 0.02  # wall; /clock is best effort: one that was lost is sent again
 PACE_S = 1.0  # wall; `clock/pace` is told this often
+NO_DRIVER = ArmDriver()
 CAMERA_FOVY_RAD = 0.8  # only for camera_info when the camera does not say
 
 
 class SimNode:
     """Glue between `MujocoRobot` and the topics."""
 
-    def __init__(self, shell: Shell, task: Any, robot: Robot, seed: int) -> None:
-        self.shell, self.task = shell, task
+    def __init__(
+        self, shell: Shell, task: Any, robot: Robot, seed: int, driver: ArmDriver = NO_DRIVER
+    ) -> None:
+        self.shell, self.task, self._driver = shell, task, driver
         p = self.params = shell.params
         self.robot = MujocoRobot(task, robot)
         self.robot.reset(self._plan(seed))
@@ -67,11 +74,15 @@ class SimNode:
         self._wall = (time.monotonic(), self.robot.now_s())
         node = shell.node
         self._target = Newest(node, topics.TARGET_POSE)
-        self._gripper = Newest(node, topics.GRIPPER_COMMAND)
+        own_grip = driver.gripper.kind == "width"
+        self._gripper = Newest(node, topics.GRIPPER_COMMAND) if own_grip else None
         self._joints = publisher(node, topics.JOINT_STATES)
         self._pose = publisher(node, topics.CURRENT_POSE)
-        self._twist = publisher(node, topics.CURRENT_TWIST)
-        self._wrench = publisher(node, topics.WRENCH)
+        self._twist = self._wrench = None
+        if driver.twist == "topic":
+            self._twist = publisher(node, topics.CURRENT_TWIST)
+        if driver.wrench == "topic":
+            self._wrench = publisher(node, topics.WRENCH)
         self._clock = publisher(node, topics.CLOCK)
         self._paces = publisher(node, topics.CLOCK_PACE)
         self._stopped_topic = publisher(node, topics.CONTROLLER_STOPPED)
@@ -80,11 +91,29 @@ class SimNode:
             for name in self.robot.read().objects
         }
         self._cameras = _Cameras(shell, self.robot, self.task) if p["camera_hz"] > 0 else None
-        serve(node, topics.CONTROLLER_STOP, self.stop)
-        serve(node, topics.CONTROLLER_RESUME, self.resume)
+        self._faults = Injector()
+        self._home: tuple[float, float, Pose, Pose] | None = None  # on the way: from, to
+        self._double = self._dress(robot) if driver.is_vendors and p["system_time"] else None
+        if not driver.controllers.manager:
+            serve(node, topics.CONTROLLER_STOP, self.stop)
+            serve(node, topics.CONTROLLER_RESUME, self.resume)
         serve(node, topics.SIM_PLACE, self.place_objects)
         node.add_on_set_parameters_callback(self._check_parameters)
         self._say_stopped()
+
+    def _dress(self, robot: Robot) -> Double:
+        """What a vendor's driver has beside its state topics."""
+        return Double(
+            self.shell,
+            robot,
+            self._driver,
+            self._faults,
+            stop=self.stop,
+            resume=self.resume,
+            grip=lambda width_m: self._apply(self.robot_goal, width_m),
+            width=lambda: self.robot.gripper_width_m,
+            go_home=self._go_home,
+        )
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -98,7 +127,9 @@ class SimNode:
 
     def take_commands(self) -> None:
         """Take up the newest target and gripper command, as the controller would."""
-        targets, grips = list(self._target.arrived()), list(self._gripper.arrived())
+        self._glide()
+        targets = list(self._target.arrived())
+        grips = list(self._gripper.arrived()) if self._gripper else []
         if not targets and not grips:
             return
         crowded = self._rivals()
@@ -146,6 +177,25 @@ class SimNode:
             Command(self._sequence, self.robot.now_s(), Driver.POLICY, "controller", goal, width_m)
         )
 
+    def _go_home(self, duration_s: float) -> None:
+        """As the driver's joint controller would; only the way differs (a straight one)."""
+        now_s = self.robot.now_s()
+        home = self.robot.tcp_at(self.robot.robot.home_rad)
+        self._home = (now_s, now_s + duration_s, self.robot.read().tcp_in_base, home)
+
+    def _glide(self) -> None:
+        """One step on the way home."""
+        if self._home is None:
+            return
+        begun_s, end_s, start, home = self._home
+        share = min((self.robot.now_s() - begun_s) / (end_s - begun_s), 1.0)
+        error = rotation_error(home, start)
+        turn = quat_multiply(quat_from_rotvec(share * error), start.quaternion_xyzw)
+        where_m = start.position_m + share * (home.position_m - start.position_m)
+        self._apply(pose(where_m, turn), None)
+        if share >= 1.0:
+            self._home = None
+
     # --- services --------------------------------------------------------------------------------
 
     def stop(self) -> str:
@@ -181,11 +231,13 @@ class SimNode:
 
     def _check_parameters(self, changes: list[Parameter]) -> SetParametersResult:
         for change in changes:
-            if change.name == "reset_plan":
-                try:
+            try:
+                if change.name == "reset_plan":
                     wire.decode_plan(str(change.value))
-                except LinkError as error:
-                    return SetParametersResult(successful=False, reason=str(error))
+                elif change.name == "fault":
+                    self._faults.faults = faults.read(str(change.value))
+            except LinkError as error:
+                return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
 
     def _say_stopped(self) -> None:
@@ -197,21 +249,38 @@ class SimNode:
         """All state topics with one stamp, then /clock: who wakes on the clock finds the state."""
         now_s, p = self.now_s(), self.params
         state = replace(self.robot.read(), stamp_s=now_s)
-        self._joints.publish(self._joint_states(state))
-        self._pose.publish(convert.pose_to(state.tcp_in_base, now_s, p["base_frame"]))
-        self._twist.publish(convert.twist_to(state.tcp_twist_in_base, now_s, p["base_frame"]))
-        self._wrench.publish(convert.wrench_to(state.wrench_in_tcp, now_s, p["tcp_frame"]))
+        base = p["base_frame"]
+        self._send(topics.JOINT_STATES, self._joints, self._joint_states(state))
+        pose_msg = convert.pose_to(state.tcp_in_base, now_s, base)
+        self._send(topics.CURRENT_POSE, self._pose, pose_msg)
+        if self._twist is not None:
+            twist = convert.twist_to(state.tcp_twist_in_base, now_s, base)
+            self._send(topics.CURRENT_TWIST, self._twist, twist)
+        if self._wrench is not None:
+            wrench = self._driver.wrench_sign * state.wrench_in_tcp
+            frame = self._driver.tcp_frame if self._double else p["tcp_frame"]
+            self._send(topics.WRENCH, self._wrench, convert.wrench_to(wrench, now_s, frame))
         for name, where in state.objects.items():
-            self._objects[name].publish(convert.pose_to(where, now_s, p["base_frame"]))
+            self._objects[name].publish(convert.pose_to(where, now_s, base))
+        if self._double is not None:
+            self._double.publish_fingers(state)
         self._tell_time()
         if self._cameras is not None:
             self._cameras.publish(now_s)
+
+    def _send(self, topic: topics.Topic, sender: Any, message: Any) -> None:
+        """Publish, as the driver's faults let it through."""
+        spoilt = self._faults.spoil(topic.name, message)
+        if spoilt is not None:
+            sender.publish(spoilt)
 
     def _tell_time(self) -> None:
         if not self.params["system_time"]:
             self._clock.publish(Clock(clock=convert.to_stamp(self.now_s())))
 
     def _joint_states(self, state: RobotState) -> convert.JointState:
+        if self._double is not None:
+            return self._double.joint_states(state, self.params["joint_names"])
         fingers = self.params["finger_joint_names"]
         share_m = state.gripper_width_m / max(len(fingers), 1)
         return convert.joints_to(
@@ -295,6 +364,8 @@ class SimNode:
             self.publish()
             if time.monotonic() - serve_s >= SERVICE_PERIOD_S:
                 self.shell.spin(0.0)
+                if self._double is not None:
+                    self._double.tick()
                 pace.period_s = slice_s / self._factor()
                 self.report(pace.late)
                 serve_s = time.monotonic()

@@ -137,6 +137,14 @@ CLOCK_PACE = Topic(
     "clock/pace", _TEXT, "latched", "sim", ("actor",), 1, "-",
     "JSON: run seconds per wall second, and the share of wall time in which time waited for each",
 )  # fmt: skip
+ARM_PROBLEM = Topic(
+    "arm/problem", _TEXT, "latched", "arm", ("gate", "view"), 2, "-",
+    "why the driver would not move the arm or the gripper; empty when it would; wall time",
+)  # fmt: skip
+TF_STATIC = Topic(
+    "/tf_static", "tf2_msgs/msg/TFMessage", "static", "driver", _ALL, 0, "-",
+    "fixed frames of the driver; only read beside a vendor's driver",
+)  # fmt: skip
 DIAGNOSTICS = Topic(
     "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", "diagnostics", "every node", (), 1, "-",
     "rate, age p50/p99, drops, last error of every node",
@@ -146,7 +154,7 @@ TOPICS: tuple[Topic, ...] = (
     JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_INFO,
     TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED, WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
     GATE_STATE, GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, OPERATOR_PRESENT,
-    ACTOR_ASKS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, DIAGNOSTICS,
+    ACTOR_ASKS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, ARM_PROBLEM, TF_STATIC, DIAGNOSTICS,
 )  # fmt: skip
 
 _TRIGGER = "std_srvs/srv/Trigger"
@@ -183,8 +191,19 @@ ACTOR_READY = Service(
     "actor/ready", _TRIGGER, "actor", ("view", "person"),
     "what `actor/asks` names is done: the arm may go to its start",
 )  # fmt: skip
+ARM_RECOVER = Service(
+    "arm/recover", _TRIGGER, "arm", ("view", "person"),
+    "after the driver's own protective stop: the calls that its profile names",
+)  # fmt: skip
+ARM_HOME = Service(
+    "arm/home", _TRIGGER, "arm", ("view", "person"),
+    "the arm goes to its home pose with the driver's joint controller; moves the arm",
+)  # fmt: skip
+ARM_TARE = Service(
+    "arm/tare", _TRIGGER, "arm", ("view", "person"), "the wrench where the arm is becomes zero"
+)
 
 SERVICES: tuple[Service, ...] = (
     CONTROLLER_STOP, CONTROLLER_RESUME, SIM_PLACE, GATE_HOLD, GATE_RESUME, GATE_STOP,
-    GATE_ACKNOWLEDGE, ACTOR_READY,
+    GATE_ACKNOWLEDGE, ACTOR_READY, ARM_RECOVER, ARM_HOME, ARM_TARE,
 )  # fmt: skip

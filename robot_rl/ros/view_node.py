@@ -22,7 +22,7 @@ from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_addr
 from robot_rl.ports import Task
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, Newest
-from robot_rl.ros.reader import StateReader, tracked_objects
+from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
 from robot_rl.types import RobotState
 
@@ -96,9 +96,15 @@ class ViewNode:
             robot.
     """
 
-    def __init__(self, shell: Shell, task: Task, mirror: Callable[[], Any] | None) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        task: Task,
+        mirror: Callable[[], Any] | None,
+        reader: StateReader,
+    ) -> None:
         node, self._shell = shell.node, shell
-        self._reader = StateReader(shell, tracked_objects(task))
+        self._reader = reader
         self._gate = Newest(node, topics.GATE_STATE)
         self._joy = Newest(node, topics.OPERATOR_JOY)
         self._episode = Newest(node, topics.OPERATOR_EPISODE)
@@ -199,9 +205,11 @@ def _text(topic: Newest) -> str:
     return "" if msg is None else msg.data
 
 
-def run_view(shell: Shell, task: Task, mirror: Callable[[], Any] | None) -> None:
+def run_view(
+    shell: Shell, task: Task, mirror: Callable[[], Any] | None, reader: StateReader
+) -> None:
     """Serve the console until the node is told to end. Arguments: see `ViewNode`."""
-    view = ViewNode(shell, task, mirror)
+    view = ViewNode(shell, task, mirror, reader)
     server = PanelServer(socket_address(Path(shell.params["run_dir"]), "view"))
     try:
         while shell.running:

@@ -69,10 +69,7 @@ class Watchdog:
     def __init__(self, shell: Shell) -> None:
         self._shell, params = shell, shell.params
         self._silence = Silence(params["silence_s"], time.monotonic(), params["grace_s"])
-        self._stop = Caller(shell.node, params["stop_service"], params["retry_s"])
-        self._start: Caller | None = None
-        if params["start_service"]:
-            self._start = Caller(shell.node, params["start_service"], params["retry_s"])
+        self._stop, self._start = _chain(shell)
         self._beats = shell.diagnostics.source("gate/heartbeat")
         self._gate = Newest(shell.node, topics.GATE_STATE)
         self._problems = publisher(shell.node, topics.WATCHDOG_PROBLEM)
@@ -125,10 +122,10 @@ class Watchdog:
             self._shell.diagnostics.set("trips", self.trips)
         if not self.stopped:
             response = self._stop.poll()
-            if response is not None and response.success:
+            if response is not None and Caller.succeeded(response):
                 self.stopped = True
                 self._stands(True)
-                log.warning("controller stopped: %s", response.message)
+                log.warning("controller stopped: %s", getattr(response, "message", "deactivated"))
 
     def _try_chain(self) -> None:
         """One dry run of stop and start, while the gate lets nobody move the arm."""
@@ -136,7 +133,7 @@ class Watchdog:
             return
         caller = self._stop if self._dry_run == "stop" else self._start
         response = caller.poll()
-        if response is not None and response.success:
+        if response is not None and Caller.succeeded(response):
             self._dry_run = "start" if self._dry_run == "stop" else ""
             if not self._dry_run:
                 self._stands(False)  # not before: a watchdog that was restarted cannot know
@@ -158,17 +155,17 @@ class Watchdog:
             self._stands(False)
             return "noted: you have started the controller"
         self._starting = True
-        return f"calling {self._shell.params['start_service']}"
+        return f"calling {self._start.name}"
 
     def _start_controller(self) -> None:
         """Call the start service, when a person asked for it, until one call has succeeded."""
         if not self._starting or self._start is None:
             return
         response = self._start.poll()
-        if response is not None and response.success:
+        if response is not None and Caller.succeeded(response):
             self._starting = False
             self._stands(False)
-            log.info("controller started: %s", response.message)
+            log.info("controller started: %s", getattr(response, "message", "activated"))
 
     def _tell(self) -> None:
         """Tell why the controller could not be stopped now; a change is told at once."""
@@ -183,11 +180,25 @@ class Watchdog:
 
     def _why_not(self) -> str:
         if not self._stop.is_served:
-            return f"nobody serves {self._shell.params['stop_service']}, so nobody can stop the arm"
-        if self._dry_run:
-            service = self._shell.params[f"{self._dry_run}_service"]
-            return f"the dry run waits for {service} to succeed"
+            return f"nobody serves {self._stop.name}, so nobody can stop the arm"
+        if self._dry_run and self._start is not None:
+            service = (self._stop if self._dry_run == "stop" else self._start).name
+            return f"the dry run waits for {service} to {self._dry_run} the controller"
         return ""
+
+
+def _chain(shell: Shell) -> tuple[Caller, Caller | None]:
+    """What stops the controller and what starts it again: its manager's switch, or two Triggers."""
+    params, node = shell.params, shell.node
+    if params["manager"]:
+        from robot_rl.ros.controllers import switch  # a vendor's messages
+
+        manager, names, retry_s = params["manager"], params["controllers"], params["retry_s"]
+        stop = switch(node, manager, off=names, timeout_s=retry_s)
+        return stop, switch(node, manager, on=names[:1], timeout_s=retry_s)
+    stop = Caller(node, params["stop_service"], params["retry_s"])
+    start = params["start_service"]
+    return stop, Caller(node, start, params["retry_s"]) if start else None
 
 
 def run_watchdog(shell: Shell) -> None:

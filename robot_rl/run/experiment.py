@@ -24,6 +24,7 @@ from robot_rl.control.session import TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.ports import FitsRobot, Mirrored
+from robot_rl.robots.driver import ArmDriver
 from robot_rl.tasks.gym import GymTask
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ RUNTIMES = ("lockstep", "ros")
 
 GROUPS = (
     "robot",
+    "driver",
     "task",
     "safety",
     "operator",
@@ -105,6 +107,11 @@ class Experiment:
     def robot(self) -> Robot:
         """The arm (group `robot`); in runs that are older than this group, an FR3."""
         return resolve("robot", self.config.get("robot") or {"name": "fr3"})
+
+    @cached_property
+    def driver(self) -> ArmDriver:
+        """How the arm's own driver speaks (section `driver`): of a profile, e.g. robot=ur5e_fzi."""
+        return build(ArmDriver, self.config.get("driver") or {}, "driver")
 
     @cached_property
     def task(self) -> Task:
@@ -220,6 +227,12 @@ class Experiment:
     def is_simulated(self) -> bool:
         """Whether the ROS 2 graph brings a simulated arm."""
         return (self.config.get("ros") or {}).get("name") == "sim"
+
+    @property
+    def tracks_objects(self) -> bool:
+        """Whether poses of objects are part of a state: in simulation always, on a real arm where
+        the task's observation holds them."""
+        return not self.is_real or bool(getattr(self.task, "privileged", True))
 
     @property
     def is_real(self) -> bool:

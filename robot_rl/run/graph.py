@@ -83,7 +83,9 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
     if isinstance(config, RealGraphConfig):
         experiment.refuse_script_on_a_real_arm()
         cameras = bool(experiment.task.spec.cameras)
-        return real_graph(config, run_dir, experiment.robot, cameras=cameras)
+        return real_graph(
+            config, run_dir, experiment.robot, driver=experiment.driver, cameras=cameras
+        )
     if with_console(experiment) and not experiment.operator.with_script:
         config = dataclasses.replace(config, unattended=False)  # a person is there to look
     if not config.camera_hz and experiment.task.spec.cameras:

@@ -9,14 +9,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from robot_rl.ros.runtime import Shell, run_node
 from robot_rl.run.experiment import Experiment
+
+if TYPE_CHECKING:
+    from robot_rl.ros.reader import StateReader
 
 
 def sim(args: Sequence[str] | None = None) -> int:
     """Run the simulated arm."""
     return run_node("sim", _sim, args)
+
+
+def arm(args: Sequence[str] | None = None) -> int:
+    """Run the process that speaks with a vendor's driver."""
+    return run_node("arm", _arm, args)
 
 
 def gate(args: Sequence[str] | None = None) -> int:
@@ -48,6 +57,7 @@ def actor(args: Sequence[str] | None = None) -> int:
 
 NODES: Mapping[str, Callable[[Sequence[str] | None], int]] = {
     "sim": sim,
+    "arm": arm,
     "gate": gate,
     "watchdog": watchdog,
     "operator": operator,
@@ -71,13 +81,30 @@ def _sim(shell: Shell) -> None:
     from robot_rl.ros.sim_node import SimNode
 
     experiment = _experiment(shell)
-    SimNode(shell, experiment.task, experiment.robot, experiment.seed).run()
+    SimNode(shell, experiment.task, experiment.robot, experiment.seed, experiment.driver).run()
+
+
+def _reader(shell: Shell, experiment: Experiment, *, objects: bool = True) -> StateReader:
+    """Who reads the state of the arm and, where the task needs them, of the objects."""
+    from robot_rl.ros.reader import StateReader, tracked_objects
+
+    seen = objects and experiment.tracks_objects
+    names = tracked_objects(experiment.task) if seen else ()
+    return StateReader(shell, names, experiment.robot, experiment.driver)
+
+
+def _arm(shell: Shell) -> None:
+    from robot_rl.ros.arm_node import run_arm
+
+    experiment = _experiment(shell)
+    run_arm(shell, experiment.robot, experiment.driver)
 
 
 def _gate(shell: Shell) -> None:
     from robot_rl.ros.gate_node import run_gate
 
-    run_gate(shell, _experiment(shell).limits)
+    experiment = _experiment(shell)
+    run_gate(shell, experiment.limits, _reader(shell, experiment, objects=False))
 
 
 def _operator(shell: Shell) -> None:
@@ -85,14 +112,15 @@ def _operator(shell: Shell) -> None:
 
     experiment = _experiment(shell)
     experiment.refuse_script_on_a_real_arm()
-    run_operator(shell, experiment.operator, experiment.task)
+    run_operator(shell, experiment.operator, experiment.task, _reader(shell, experiment))
 
 
 def _view(shell: Shell) -> None:
     from robot_rl.ros.view_node import run_view
 
     experiment = _experiment(shell)
-    run_view(shell, experiment.task, experiment.mirror if experiment.is_simulated else None)
+    mirror = experiment.mirror if experiment.is_simulated else None
+    run_view(shell, experiment.task, mirror, _reader(shell, experiment))
 
 
 def _actor(shell: Shell) -> int:
@@ -100,7 +128,7 @@ def _actor(shell: Shell) -> int:
     from robot_rl.run.actor import Actor
 
     experiment, run_dir = _experiment(shell), Path(shell.params["run_dir"])
-    ports = actor_ports(shell, experiment.task)
+    ports = actor_ports(shell, experiment.task, _reader(shell, experiment))
     return Actor(experiment, ports, run_dir, demos_only=shell.params["demos_only"]).run()
 
 

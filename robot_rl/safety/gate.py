@@ -204,10 +204,17 @@ def stop(gate: GateState, reason: str) -> GateState:
 def stand(limits: Limits, gate: GateState, state: RobotState | None, now_s: float) -> GateState:
     """Protective stop because the controller is stopped; call it as long as this is so.
 
-    The pose to hold follows the measured one: a controller that goes on must find a target where
-    the arm is, not where the arm was when this gate last looked.
+    The pose to hold follows the arm meanwhile (`follow`).
     """
-    gate = _halt(gate, Request.PROTECTIVE_STOP, _STANDS)
+    return follow(limits, _halt(gate, Request.PROTECTIVE_STOP, _STANDS), state, now_s)
+
+
+def follow(limits: Limits, gate: GateState, state: RobotState | None, now_s: float) -> GateState:
+    """Let the pose to hold follow the measured one, while somebody else may be moving the arm.
+
+    A controller that goes on must find a target where the arm is, not where the arm was when this
+    gate last looked.
+    """
     reading = _trusted(limits, state, now_s)
     if reading is None:
         return gate

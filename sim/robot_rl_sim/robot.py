@@ -8,6 +8,7 @@ steps, so advancing in one go or in pieces gives bit-identical results.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -133,6 +134,14 @@ class MujocoRobot:
     def advance(self, dt_s: float) -> None:
         """Step the physics by `dt_s`, rounded to whole steps."""
         self._advance_to(self._steps + round(dt_s / self.model.opt.timestep))
+
+    def tcp_at(self, joints_rad: Sequence[float]) -> Pose:
+        """Pose of the TCP in base with the arm's joints at `joints_rad`; nothing moves."""
+        scratch = mujoco.MjData(self.model)
+        scratch.qpos[:] = self.data.qpos
+        scratch.qpos[: self._joints] = joints_rad
+        mujoco.mj_kinematics(self.model, scratch)
+        return Pose(scratch.site_xpos[self._tcp].copy(), xyzw(scratch.xquat[self._hand]))
 
     def camera(self, name: str, size_px: int) -> Camera:
         """A `MujocoCamera` of the scene; needs OpenGL."""

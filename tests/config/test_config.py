@@ -100,8 +100,9 @@ def test_every_yaml_of_a_group_says_which_dataclass_it_fills() -> None:
     for group in set(groups()) - {"experiment"}:
         for name in options(group):
             data = yaml.safe_load((config_dir() / group / f"{name}.yaml").read_text())
-            own = data["robot"] if group == "robot" else data  # a robot's file has its limits, too
-            assert own.get("name"), f"{group}/{name}.yaml"
+            part = "driver" if "driver" in data else group  # a profile; a robot has its limits
+            own = data[part] if group == "robot" else data
+            assert own.get("title" if part == "driver" else "name"), f"{group}/{name}.yaml"
             resolved = Experiment.compose([f"{group}={name}"])
             resolved.section(group)
 

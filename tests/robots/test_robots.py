@@ -38,7 +38,8 @@ def test_the_signed_file_says_every_limit_as_the_robots_own_file_does(robot: Rob
 
 
 def test_every_robot_has_a_file_and_every_file_a_robot() -> None:
-    assert {p.stem for p in CONFIGS.glob("*.yaml")} == {robot.name for robot in ROBOTS}
+    files = {p.stem for p in CONFIGS.glob("*.yaml") if "driver:" not in p.read_text()}
+    assert files == {robot.name for robot in ROBOTS}
 
 
 @each

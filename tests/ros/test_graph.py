@@ -33,7 +33,7 @@ from robot_rl.ros.graph import (
     sim_graph,
     stop_order,
 )
-from robot_rl.ros.topics import CLOCK, DIAGNOSTICS, SERVICES, TOPICS
+from robot_rl.ros.topics import CLOCK, DIAGNOSTICS, SERVICES, TF_STATIC, TOPICS
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import graph_of
 from tests.support.ros import HAS_ROS, NO_ROS
@@ -124,9 +124,9 @@ def test_ros_arguments_carry_name_namespace_and_remaps() -> None:
     ]  # fmt: skip
 
 
-def test_names_are_relative_except_the_two_that_ros_fixes() -> None:
+def test_names_are_relative_except_those_that_ros_fixes() -> None:
     absolute = {t.name for t in TOPICS if t.name.startswith("/")}
-    assert absolute == {CLOCK.name, DIAGNOSTICS.name}
+    assert absolute == {CLOCK.name, DIAGNOSTICS.name, TF_STATIC.name}
     assert not any(s.name.startswith("/") for s in SERVICES)
 
 
@@ -145,7 +145,7 @@ def test_one_executor_kind_and_endpoints_only_from_the_tables() -> None:
 
 
 def test_no_topic_name_in_the_code_is_absolute() -> None:
-    allowed = {CLOCK.name, DIAGNOSTICS.name}
+    allowed = {CLOCK.name, DIAGNOSTICS.name, TF_STATIC.name}
     for path, tree in sources():
         strings = [n for n in ast.walk(tree) if isinstance(n, ast.JoinedStr)]
         suffixes = {id(v) for s in strings for v in s.values}  # e.g. of f"{name}/rate_hz"

@@ -272,9 +272,9 @@ def polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
     with node_shell("operator", ["--ros-args", "-p", f"run_dir:={run}"]) as shell:
         device, sent = Scenario(), []
-        node = operator_node.OperatorNode(shell, TASK, device)
+        reader: Any = SimpleNamespace(read=state)
+        node = operator_node.OperatorNode(shell, TASK, device, reader)
         node._call = wire.EpisodeCall(7, 0, "train", active=True)
-        monkeypatch.setattr(node, "_reader", SimpleNamespace(read=state))
         monkeypatch.setattr(node, "_joy", SimpleNamespace(publish=sent.append))
         yield SimpleNamespace(node=node, device=device, sent=sent, shell=shell)
     for number, handler in handlers.items():
@@ -318,4 +318,4 @@ def test_an_operator_that_cannot_be_opened_ends_the_node_with_the_reason(
     experiment = Experiment.load(write_run(tmp_path / "other", operator="gamepad"))
     shell = SimpleNamespace(params={}, node=polled.shell.node)
     with pytest.raises(RobotRLError, match="no gamepad found"):
-        operator_node.run_operator(shell, experiment.operator, experiment.task)  # type: ignore[arg-type]
+        operator_node.run_operator(shell, experiment.operator, experiment.task, None)  # type: ignore[arg-type]

@@ -9,28 +9,23 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from geometry_msgs.msg import TwistStamped
-from std_msgs.msg import Bool
 
 from robot_rl.robots import Ur5e
-from robot_rl.ros import convert, topics, wire
-from robot_rl.ros.endpoints import Caller, subscribe
+from robot_rl.ros import topics
 from robot_rl.ros.graph import RealGraphConfig, real_graph
 from robot_rl.store.store import Store
-from tests.support.probe import Probe
+from tests.support.rehearsal import Teacher
 from tests.support.ros import World, new_domain, wait_for, write_run
 
 pytestmark = pytest.mark.ros
 
 REQUESTER = Path(__file__).with_name("requester.py")
 STILL_M = 0.001
-TARGET = topics.OBJECT.named(object="target")
 UR5E = {"robot": {"name": "ur5e"}, "ros": {"name": "real", "double": True}}
 
 
@@ -64,8 +59,6 @@ def test_the_double_speaks_as_the_driver_does(world: World) -> None:
     pose = probe.newest(topics.CURRENT_POSE)
     assert abs(pose.header.stamp.sec - time.time()) < 5.0
     assert pose.header.frame_id == "base_link"
-    wrench = probe.node.count_publishers("force_torque_sensor_broadcaster/wrench")
-    assert (wrench, probe.node.count_publishers("wrench")) == (1, 0)
     assert sorted(probe.newest(topics.JOINT_STATES).name)[:1] == ["elbow_joint"]
 
 
@@ -80,7 +73,6 @@ def test_kill_9_of_the_gate_stops_the_drivers_controller(world: World) -> None:
     probe = world.probe
     env = os.environ | {"ROS_DOMAIN_ID": str(world.domain_id), "OMP_NUM_THREADS": "1"}
     own = ["--params-file", str(world.run_dir / "ros" / "gate.yaml")]
-    own += [word for ours, theirs in Ur5e.topics.items() for word in ("-r", f"{ours}:={theirs}")]
     requester = subprocess.Popen([sys.executable, str(REQUESTER), "orphan", "0", *own], env=env)
     try:
         probe.wait_mode("run", 15.0)
@@ -164,60 +156,6 @@ def test_an_arm_without_fingers_has_a_state(tmp_path: Path) -> None:
         assert len(probe.newest(topics.JOINT_STATES).name) == 6
         wait_for(lambda: not probe.problem(), 20.0, probe.problem)
         wait_for(lambda: probe.arm("bare", timeout_s=1.0).granted, 20.0, "it arms")
-
-
-class Teacher:
-    """A person beside the double: prepares the scene, steers to the target with a twist device.
-
-    A process of its own to the graph: reads the double's truth, reaches the arm only through the
-    topics of a teleoperation device.
-    """
-
-    def __init__(self, domain_id: int) -> None:
-        self.probe = Probe(domain_id)
-        node = self.probe.node
-        self._twist = node.create_publisher(TwistStamped, "teleop/twist", 1)
-        self._enable = node.create_publisher(Bool, "teleop/enable", 1)
-        self._newest: dict[str, Any] = {}
-        for topic in (topics.ACTOR_ASKS, topics.OPERATOR_EPISODE, TARGET):
-            subscribe(node, topic, partial(self._newest.__setitem__, topic.name))
-        self._callers = {s: Caller(node, s.name, 1.0) for s in topics.SERVICES}
-        self._answer_s = self._begun_s = 0.0
-
-    def turn(self) -> None:
-        """Look, answer, steer; call it 50 times a second."""
-        asks, call = (
-            self._newest.get(t.name) for t in (topics.ACTOR_ASKS, topics.OPERATOR_EPISODE)
-        )
-        wall_s = time.monotonic()
-        if wall_s > self._answer_s:
-            self._answer_s = wall_s + 0.5
-            self._look_after(asks is not None and bool(asks.data))
-        begun = call is not None and wire.decode_episode(call.data).active
-        self._begun_s = self._begun_s if begun else wall_s
-        active = wall_s > self._begun_s + 0.3  # at rest first: a device that is held does not drive
-        self._enable.publish(Bool(data=active))
-        message = TwistStamped()
-        message.header.frame_id = "base"
-        if active and TARGET.name in self._newest:
-            target = convert.pose_from(self._newest[TARGET.name]).position_m
-            way_m = target - self.probe.tcp().position_m
-            speed = np.clip(3.0 * way_m, -0.2, 0.2)
-            linear = message.twist.linear
-            linear.x, linear.y, linear.z = speed.tolist()
-        self._twist.publish(message)
-
-    def _look_after(self, asked: bool) -> None:
-        """What a person does at a robot that waits: resume, acknowledge, prepare."""
-        report = self.probe.report()
-        if self.probe.stopped():
-            self._callers[topics.CONTROLLER_RESUME].poll()
-        elif report is not None and report.mode == "protective_stop":
-            self._callers[topics.GATE_ACKNOWLEDGE].poll()
-        elif report is not None and report.waits:
-            self._callers[topics.GATE_RESUME].poll()
-        if asked:
-            self._callers[topics.ACTOR_READY].poll()
 
 
 def test_a_person_records_demonstrations_on_the_double(tmp_path: Path) -> None:

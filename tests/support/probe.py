@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ WATCHED = (
     topics.TARGET_POSE,
     topics.CONTROLLER_STOPPED,
     topics.WATCHDOG_PROBLEM,
+    topics.ARM_PROBLEM,
     topics.GATE_STATE,
     topics.GATE_REQUEST,
     topics.GATE_VERDICT,
@@ -38,18 +40,20 @@ WATCHED = (
     topics.JOINT_STATES,
 )
 
-ON_DEMAND = ("gate/request", "gate/verdict")
+ON_DEMAND = ("gate/request", "gate/verdict", "arm/problem")
 SIMULATED = ("/clock", "clock/pace", "controller/stopped")  # said at once in simulation only
 
 
 class Probe:
     """One node in its own context; `heard[topic]` is a list of (wall_s, message)."""
 
-    def __init__(self, domain_id: int) -> None:
+    def __init__(self, domain_id: int, remaps: Mapping[str, str] | None = None) -> None:
+        """remaps: our name -> the driver's."""
         prepare_environment()
         self._context = Context()
         rclpy.init(context=self._context, domain_id=domain_id)
-        self.node = Node("probe", context=self._context)
+        words = [w for ours, theirs in (remaps or {}).items() for w in ("-r", f"{ours}:={theirs}")]
+        self.node = Node("probe", context=self._context, cli_args=["--ros-args", *words])
         self.heard: dict[str, list[tuple[float, Any]]] = {t.name: [] for t in WATCHED}
         for topic in WATCHED:
             subscribe(self.node, topic, self._recorder(topic.name))

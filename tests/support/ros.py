@@ -74,7 +74,8 @@ class World:
         self.exits: list[Exit] = []
         self._done = threading.Event()
         self.supervisor.start()
-        self.probe = Probe(self.domain_id)
+        gate = next((spec for spec in graph if spec.name == "gate"), None)
+        self.probe = Probe(self.domain_id, gate.remaps if gate else {})
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 

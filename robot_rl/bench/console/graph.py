@@ -23,6 +23,7 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.system.files import Tail
 
 if TYPE_CHECKING:
+    from robot_rl.ros.reader import StateReader
     from robot_rl.ros.runtime import Shell
     from robot_rl.ros.supervise import Supervisor
     from robot_rl.safety.limits import Limits
@@ -155,8 +156,8 @@ def main(args: Sequence[str] | None = None) -> int:
 
         _joy: Stamped
 
-        def __init__(self, shell: Shell, limits: Limits) -> None:
-            super().__init__(shell, limits)
+        def __init__(self, shell: Shell, limits: Limits, reader: StateReader) -> None:
+            super().__init__(shell, limits, reader)
             self._notes = (Path(self.params["run_dir"]) / TIMES).open("a", buffering=1)
             self._noted: dict[str, Any] = {}
 

@@ -41,6 +41,7 @@ setup(
     entry_points={
         "console_scripts": [
             "sim = robot_rl.run.nodes:sim",
+            "arm = robot_rl.run.nodes:arm",
             "gate = robot_rl.run.nodes:gate",
             "view = robot_rl.run.nodes:view",
             "watchdog = robot_rl.run.nodes:watchdog",

@@ -1,0 +1,182 @@
+"""The gate's gripper command -> what a vendor's gripper understands.
+
+One goal per change: actions of grippers are slow and answer once, so a goal per control step would
+never let one end. While a goal is under way, only the newest command waits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+from rclpy.node import Node
+
+from robot_rl.errors import LinkError
+from robot_rl.robots import Robot
+from robot_rl.robots.driver import GripperDriver
+from robot_rl.ros.actions import ActionCall
+
+CHANGE_M = 0.001  # a command that differs by less is the same
+GRASP_EPSILON_M = 0.2  # wider than any gripper: whatever stops the fingers is held
+
+
+class Hand(Protocol):
+    """What one kind of gripper does with a finger distance."""
+
+    def begin(self, width_m: float, closing: bool) -> None:
+        """Start to move to a finger distance."""
+        ...
+
+    def poll(self) -> bool | None:
+        """None while it moves; then whether something is held. Raises `LinkError`."""
+        ...
+
+    def missing(self) -> str:
+        """What nobody serves; "" when all is there."""
+        ...
+
+    def cancel(self) -> None:
+        """Give up what is under way."""
+        ...
+
+
+class CommandHand:
+    """control_msgs/GripperCommand: most drivers of ros2_control. A new goal replaces the old."""
+
+    def __init__(self, node: Node, driver: GripperDriver, stroke_m: float, reply_s: float) -> None:
+        self._driver, self._stroke_m = driver, stroke_m
+        kind = "control_msgs/action/GripperCommand"
+        self._action = ActionCall(node, driver.name, kind, reply_s)
+
+    def begin(self, width_m: float, closing: bool) -> None:
+        """Send the position in the driver's unit."""
+        from robot_rl.ros.endpoints import message_type
+
+        command = message_type("control_msgs/msg/GripperCommand")()
+        command.position = self._driver.commanded(width_m, self._stroke_m)
+        command.max_effort = self._driver.max_effort
+        self._action.send(command=command)
+
+    def poll(self) -> bool | None:
+        """Held means: the fingers stopped before they were where they should be."""
+        result = self._action.poll()
+        return None if result is None else bool(result.stalled and not result.reached_goal)
+
+    def missing(self) -> str:
+        """The action, while nobody serves it."""
+        return "" if self._action.is_served else self._action.name
+
+    def cancel(self) -> None:
+        """Give up the goal under way."""
+        self._action.cancel()
+
+
+class FrankaHand:
+    """franka_msgs: Move opens, Grasp closes with a force and tells whether it holds something."""
+
+    def __init__(self, node: Node, driver: GripperDriver, reply_s: float) -> None:
+        self._driver = driver
+        self._move = ActionCall(node, f"{driver.name}/move", "franka_msgs/action/Move", reply_s)
+        self._grasp = ActionCall(node, f"{driver.name}/grasp", "franka_msgs/action/Grasp", reply_s)
+        self._active: ActionCall = self._move
+        self._width_m = math.nan
+
+    def begin(self, width_m: float, closing: bool) -> None:
+        """Send Grasp when the fingers close, Move when they open."""
+        from robot_rl.ros.endpoints import message_type
+
+        self._active, self._width_m = (self._grasp if closing else self._move), width_m
+        if not closing:
+            self._move.send(width=width_m, speed=self._driver.speed_m_s)
+            return
+        epsilon = message_type("franka_msgs/msg/GraspEpsilon")()
+        epsilon.inner = epsilon.outer = GRASP_EPSILON_M
+        self._grasp.send(
+            width=width_m,
+            epsilon=epsilon,
+            speed=self._driver.speed_m_s,
+            force=self._driver.force_n,
+        )
+
+    def poll(self) -> bool | None:
+        """Held is what Grasp calls a success."""
+        result = self._active.poll()
+        return None if result is None else bool(result.success and self._active is self._grasp)
+
+    def missing(self) -> str:
+        """The actions that nobody serves."""
+        return ", ".join(a.name for a in (self._move, self._grasp) if not a.is_served)
+
+    def cancel(self) -> None:
+        """Give up the goal under way: libfranka refuses a second one beside it."""
+        self._active.cancel()
+
+
+class GripperCommands:
+    """Sends a goal when the command changes, and keeps one when its server is lost."""
+
+    def __init__(self, hand: Hand) -> None:
+        self._hand = hand
+        self._asked_m = math.nan  # newest goal that was sent
+        self._wanted_m = math.nan  # newest command
+        self._moving = False
+        self.holding = False
+        self.goals = 0  # sent so far
+        self.problem = ""
+
+    def ask(self, width_m: float) -> None:
+        """The gate's newest command."""
+        self._wanted_m = width_m
+
+    def tick(self) -> None:
+        """Look at the goal under way; send the newest command when it is another."""
+        missing = self._hand.missing()
+        if missing:
+            self.problem, self._moving = f"gripper: nobody serves {missing}", False
+            self._asked_m = math.nan  # whoever comes back does not know what was asked
+            return
+        if self.problem.startswith("gripper: nobody"):
+            self.problem = ""
+        self._look()
+        if self._is_new():
+            self._send()
+
+    def _is_new(self) -> bool:
+        if math.isnan(self._wanted_m):
+            return False
+        return math.isnan(self._asked_m) or abs(self._wanted_m - self._asked_m) > CHANGE_M
+
+    def _look(self) -> None:
+        if not self._moving:
+            return
+        try:
+            held = self._hand.poll()
+        except LinkError as error:
+            self._moving, self.holding = False, False
+            self.problem = f"gripper: {error}"
+            return
+        if held is not None:
+            self._moving, self.holding, self.problem = False, held, ""
+
+    def _send(self) -> None:
+        if self._moving:
+            self._hand.cancel()
+        closing = not math.isnan(self._asked_m) and self._wanted_m < self._asked_m
+        self._hand.begin(self._wanted_m, closing or math.isnan(self._asked_m))
+        self._asked_m, self._moving, self.holding = self._wanted_m, True, False
+        self.goals += 1
+
+
+def make_gripper(
+    node: Node, robot: Robot, driver: GripperDriver, reply_s: float
+) -> GripperCommands | None:
+    """What commands the gripper, None where its driver takes the gate's topic or there is none.
+
+    Raises:
+        SetupError: the vendor's messages are not there.
+    """
+    hands: dict[str, Any] = {
+        "command": lambda: CommandHand(node, driver, robot.gripper.stroke_m, reply_s),
+        "franka": lambda: FrankaHand(node, driver, reply_s),
+    }
+    return GripperCommands(hands[driver.kind]()) if driver.kind in hands else None

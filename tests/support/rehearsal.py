@@ -1,0 +1,90 @@
+"""A dress rehearsal: the graph of a real arm beside its double, and a person at the robot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from geometry_msgs.msg import TwistStamped
+from std_msgs.msg import Bool
+
+from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.endpoints import Caller, subscribe
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.graph import graph_of
+from tests.support.probe import Probe
+from tests.support.ros import World
+
+TARGET = topics.OBJECT.named(object="target")
+
+
+@contextmanager
+def rehearsal(run: Path, profile: str, *words: str, actor: bool = False) -> Iterator[World]:
+    """The graph of `profile` (`robot=PROFILE double=true`) with the task `reach`."""
+    given = [f"robot={profile}", "double=true", "task=reach", "operator=none", f"run_dir={run}"]
+    experiment = Experiment.compose([*given, f"ros.with_actor={actor}".lower(), *words])
+    experiment.save()
+    world = World(graph_of(experiment), run)
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+class Teacher:
+    """A person beside the double: prepares the scene, steers to the target with a twist device.
+
+    A process of its own to the graph: reads the double's truth, reaches the arm only through the
+    topics of a teleoperation device.
+    """
+
+    def __init__(self, domain_id: int, remaps: Mapping[str, str] | None = None) -> None:
+        self.probe = Probe(domain_id, remaps or {})
+        node = self.probe.node
+        self._twist = node.create_publisher(TwistStamped, "teleop/twist", 1)
+        self._enable = node.create_publisher(Bool, "teleop/enable", 1)
+        self._newest: dict[str, Any] = {}
+        for topic in (topics.ACTOR_ASKS, topics.OPERATOR_EPISODE, TARGET):
+            subscribe(node, topic, partial(self._newest.__setitem__, topic.name))
+        self._callers = {s: Caller(node, s.name, 1.0) for s in topics.SERVICES}
+        self._answer_s = self._begun_s = 0.0
+
+    def turn(self) -> None:
+        """Look, answer, steer; call it 50 times a second."""
+        asks, call = (
+            self._newest.get(t.name) for t in (topics.ACTOR_ASKS, topics.OPERATOR_EPISODE)
+        )
+        wall_s = time.monotonic()
+        if wall_s > self._answer_s:
+            self._answer_s = wall_s + 0.5
+            self._look_after(asks is not None and bool(asks.data))
+        begun = call is not None and wire.decode_episode(call.data).active
+        self._begun_s = self._begun_s if begun else wall_s
+        active = wall_s > self._begun_s + 0.3  # at rest first: a device that is held does not drive
+        self._enable.publish(Bool(data=active))
+        message = TwistStamped()
+        message.header.frame_id = "base"
+        if active and TARGET.name in self._newest:
+            target = convert.pose_from(self._newest[TARGET.name]).position_m
+            way_m = target - self.probe.tcp().position_m
+            speed = np.clip(3.0 * way_m, -0.2, 0.2)
+            linear = message.twist.linear
+            linear.x, linear.y, linear.z = speed.tolist()
+        self._twist.publish(message)
+
+    def _look_after(self, asked: bool) -> None:
+        """What a person does at a robot that waits: resume, acknowledge, prepare."""
+        report = self.probe.report()
+        if self.probe.stopped():
+            self._callers[topics.CONTROLLER_RESUME].poll()
+        elif report is not None and report.mode == "protective_stop":
+            self._callers[topics.GATE_ACKNOWLEDGE].poll()
+        elif report is not None and report.waits:
+            self._callers[topics.GATE_RESUME].poll()
+        if asked:
+            self._callers[topics.ACTOR_READY].poll()
