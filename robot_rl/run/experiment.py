@@ -113,6 +113,11 @@ class Experiment:
         """How the arm's own driver speaks (section `driver`): of a profile, e.g. robot=ur5e_fzi."""
         return build(ArmDriver, self.config.get("driver") or {}, "driver")
 
+    @property
+    def spoken_driver(self) -> ArmDriver:
+        """The driver beside which the graph runs; the simulated arm speaks as our own."""
+        return ArmDriver() if self.is_simulated else self.driver
+
     @cached_property
     def task(self) -> Task:
         """What is to be learned (group `task`), with this robot."""
@@ -232,7 +237,7 @@ class Experiment:
     def tracks_objects(self) -> bool:
         """Whether poses of objects are part of a state: in simulation always, on a real arm where
         the task's observation holds them."""
-        return not self.is_real or bool(getattr(self.task, "privileged", True))
+        return self.is_simulated or bool(getattr(self.task, "privileged", True))
 
     @property
     def is_real(self) -> bool:

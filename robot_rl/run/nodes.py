@@ -81,7 +81,9 @@ def _sim(shell: Shell) -> None:
     from robot_rl.ros.sim_node import SimNode
 
     experiment = _experiment(shell)
-    SimNode(shell, experiment.task, experiment.robot, experiment.seed, experiment.driver).run()
+    SimNode(
+        shell, experiment.task, experiment.robot, experiment.seed, experiment.spoken_driver
+    ).run()
 
 
 def _reader(shell: Shell, experiment: Experiment, *, objects: bool = True) -> StateReader:
@@ -90,14 +92,14 @@ def _reader(shell: Shell, experiment: Experiment, *, objects: bool = True) -> St
 
     seen = objects and experiment.tracks_objects
     names = tracked_objects(experiment.task) if seen else ()
-    return StateReader(shell, names, experiment.robot, experiment.driver)
+    return StateReader(shell, names, experiment.robot, experiment.spoken_driver)
 
 
 def _arm(shell: Shell) -> None:
     from robot_rl.ros.arm_node import run_arm
 
     experiment = _experiment(shell)
-    run_arm(shell, experiment.robot, experiment.driver)
+    run_arm(shell, experiment.robot, experiment.spoken_driver)
 
 
 def _gate(shell: Shell) -> None:

@@ -30,7 +30,7 @@ PROFILES = [
 @pytest.fixture(scope="module", params=PROFILES)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Double, arm, gate, watchdog and operator of a profile; no actor."""
-    with rehearsal(tmp_path_factory.mktemp("profile"), request.param) as found:
+    with rehearsal(tmp_path_factory.mktemp("profile"), request.param, "task=lift") as found:
         found.probe.wait_state(simulated=False)
         wait_for(lambda: ready(found), 30.0, lambda: why_not(found))
         yield found
@@ -123,8 +123,10 @@ def test_kill_9_of_the_gate_deactivates_the_controller(world: World) -> None:
     wait_for(probe.stopped, 15.0, "the watchdog tells that the controller is stopped")
     assert time.monotonic() - killed_s < 2.0  # 0.2 s on a machine that is not busy
     arm_says(world, "is inactive")
-    assert not probe.arm("too early", timeout_s=0.5).granted
-    wait_for(lambda: probe.call(topics.CONTROLLER_RESUME).success, 20.0, "the gate is back")
+    beats = len(probe.heard["gate/heartbeat"])
+    wait_for(lambda: len(probe.heard["gate/heartbeat"]) > beats, 20.0, "the gate is back")
+    assert not probe.arm("too early", timeout_s=1.0).granted
+    wait_for(lambda: probe.call(topics.CONTROLLER_RESUME).success, 20.0, "the controller resumes")
     arm_says(world, "")
     where_m = probe.tcp().position_m
     time.sleep(0.3)
@@ -201,11 +203,13 @@ def test_one_goal_per_change_of_the_gripper(world: World, cycles: int) -> None:
     stroke_m = 0.08
     # the gate is the only publisher: take its place for a moment
     world.probe.settle()
+    before = _goals(world)
     for i in range(cycles):
         width_m = 0.02 if i % 2 == 0 else stroke_m - 0.01
         _hold_width(world, command, width_m)
-    sent = int(float(world.probe.diagnostics("/arm")["gripper_goals"]))
-    assert cycles - 1 <= sent <= cycles + 2
+    wait_for(lambda: _goals(world) >= before + cycles - 1, 5.0, "the arm node tells its goals")
+    time.sleep(1.2)  # the period of the diagnostics
+    assert _goals(world) <= before + cycles
     world.probe.node.destroy_publisher(command)
     assert driver.gripper.kind in ("command", "franka")
 
@@ -214,6 +218,11 @@ def _driver(world: World) -> Any:
     from robot_rl.run.experiment import Experiment
 
     return Experiment.load(world.run_dir).driver
+
+
+def _goals(world: World) -> int:
+    """Goals that the arm node has sent to the gripper."""
+    return int(float(world.probe.diagnostics("/arm").get("gripper_goals", 0)))
 
 
 def _hold_width(world: World, command: Any, width_m: float) -> None:

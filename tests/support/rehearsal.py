@@ -25,8 +25,8 @@ TARGET = topics.OBJECT.named(object="target")
 
 @contextmanager
 def rehearsal(run: Path, profile: str, *words: str, actor: bool = False) -> Iterator[World]:
-    """The graph of `profile` (`robot=PROFILE double=true`) with the task `reach`."""
-    given = [f"robot={profile}", "double=true", "task=reach", "operator=none", f"run_dir={run}"]
+    """The graph of `profile` (`robot=PROFILE double=true`); `words` name the task."""
+    given = [f"robot={profile}", "double=true", "operator=none", f"run_dir={run}"]
     experiment = Experiment.compose([*given, f"ros.with_actor={actor}".lower(), *words])
     experiment.save()
     world = World(graph_of(experiment), run)
