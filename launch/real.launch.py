@@ -1,13 +1,16 @@
-"""Our nodes beside a robot's driver: ros2 launch robot_rl_bringup real.launch.py run_dir:=..."""
+"""Our nodes beside a robot's driver: ros2 launch robot_rl_bringup real.launch.py robot:=ur5e ..."""
 
-from robot_rl.run.launch import of_run
+import runpy
+from pathlib import Path
+
+of_run = runpy.run_path(str(Path(__file__).with_name("of_run.py")))["of_run"]
 
 
 def generate_launch_description():
     """Start what the run says; launch arguments override it."""
     return of_run(
         "real",
-        namespace="of one robot among several",
         stop_service="std_srvs/Trigger that deactivates the controller",
-        with_view="true: for the page",
+        start_service="its opposite; then both are tried before anything may move",
+        double="true: the simulated arm stands in for the driver",
     )

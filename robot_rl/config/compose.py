@@ -18,18 +18,23 @@ SHORT = {"double": "ros.double"}
 
 
 def config_dir() -> Path:
-    """Folder of the shipped YAML files: inside the wheel, or beside the package in a checkout.
+    """Folder of the shipped YAML files. Raises as `shipped`."""
+    return shipped("configs", "config.yaml")
+
+
+def shipped(name: str, file: str) -> Path:
+    """Folder `name` that holds `file`: inside the wheel, or beside the package in a checkout.
 
     Raises:
         SetupError: neither exists (a broken install).
     """
     package = Path(__file__).resolve().parents[1]
-    for folder in (package / "configs", package.parent / "configs"):
-        if (folder / "config.yaml").is_file():
+    for folder in (package / name, package.parent / name):
+        if (folder / file).is_file():
             return folder
     raise SetupError(
-        "the configuration files are missing",
-        expected=f"config.yaml in {package / 'configs'}",
+        f"the files of {name} are missing",
+        expected=f"{file} in {package / name}",
         got="no such file",
         fix="install robot-rl again",
     )

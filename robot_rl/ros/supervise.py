@@ -112,6 +112,14 @@ def environment(spec: NodeSpec, domain_id: int | None) -> dict[str, str]:
     return env
 
 
+def write_parameters(spec: NodeSpec, run_dir: Path) -> Path:
+    """Write the parameters of a node into the run folder, for `--params-file`; return the file."""
+    path = run_dir / "ros" / f"{spec.name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump({"/**": {"ros__parameters": dict(spec.params)}}, sort_keys=True))
+    return path
+
+
 def clean_shared_memory() -> None:
     """Remove Fast DDS segments that killed processes left in /dev/shm (living ones stay)."""
     tool = shutil.which("fastdds", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH')}")
@@ -164,21 +172,17 @@ class Supervisor:
     def start(self) -> None:
         """Start every node, in the order of the graph."""
         clean_shared_memory()
-        for folder in ("logs", "ros"):
-            (self.run_dir / folder).mkdir(parents=True, exist_ok=True)
+        (self.run_dir / "logs").mkdir(parents=True, exist_ok=True)
         for process in self._processes.values():
             self._spawn(process)
 
     def _spawn(self, process: _Process) -> None:
         spec = process.spec
-        params_file = self.run_dir / "ros" / f"{spec.name}.yaml"
-        params_file.write_text(
-            yaml.safe_dump({"/**": {"ros__parameters": dict(spec.params)}}, sort_keys=True)
-        )
         if process.log_file is None:
             process.log_file = (self.run_dir / "logs" / f"{spec.name}.log").open("ab")
         arguments = spec.arguments
         if arguments is None:
+            params_file = write_parameters(spec, self.run_dir)
             arguments = tuple(ros_arguments(spec, str(params_file)))
         command = [spec.python or sys.executable, *module_of(spec), *arguments]
         process.popen = subprocess.Popen(

@@ -24,6 +24,8 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.system import priority
 from robot_rl.system.supervised import orphaned, supervisor_pid
 
+log = logging.getLogger(__name__)
+
 LOOK_S = 0.2
 
 
@@ -74,17 +76,22 @@ def serve_run(run_dir: Path, host: str, port: int, started: Callable[[Any], None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve the page of a run, as the process that `robot-rl up` starts."""
-    run_dir = Path((sys.argv[1:] if argv is None else argv)[0])
+    """Serve the page of a run; `--tell-link` prints its link as well."""
+    args = sys.argv[1:] if argv is None else argv
+    run_dir = Path(args[0])
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    # at SIGTERM the server ends by itself and passes the signal on; this exit runs the clean-up
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    # at a signal the server ends by itself and passes it on; this exit runs the clean-up
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
     priority.prefer("console")  # before its threads start
     end_with_supervisor()
     port = free_port()
 
     def started(invite: Callable[[str], str]) -> None:
-        write_link(run_dir, f"http://{HOST}:{port}/enter?token={invite('operator')}")
+        link = f"http://{HOST}:{port}/enter?token={invite('operator')}"
+        write_link(run_dir, link)
+        if "--tell-link" in args:
+            log.warning("the console is open (the link works once): %s", link)
 
     try:
         serve_run(run_dir, HOST, port, started)

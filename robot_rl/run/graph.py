@@ -94,6 +94,24 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
     return sim_graph(config, run_dir, experiment.robot)
 
 
+def system_of(
+    experiment: Experiment, *, learner: bool = True, console: bool = True, **given: Any
+) -> Graph:
+    """All processes of a run: learner, nodes, and the page where a person works at it.
+
+    learner, console: False = it runs elsewhere; given: values that override its `ros` section.
+    """
+    run_dir = experiment.run_dir.resolve()
+    graph = graph_of(experiment, **given)
+    if learner:
+        ros = dataclasses.replace(experiment.ros, **given)
+        released = isinstance(ros, SimGraphConfig) and ros.real_time_factor == 0.0
+        graph = (learner_spec(run_dir, released=released), *graph)
+    if console and with_console(experiment):
+        graph = (*graph, console_spec(run_dir))
+    return graph
+
+
 def need_ros() -> None:
     """Raise `SetupError` when rclpy is missing: here, not in the restart loop of each process."""
     try:
@@ -127,12 +145,8 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
         RobotRLError: a critical process cannot be kept alive; its log file is named.
     """
     need_ros()
-    run_dir = experiment.run_dir.resolve()
-    ros = experiment.ros
-    released = isinstance(ros, SimGraphConfig) and ros.real_time_factor == 0.0
-    graph = (learner_spec(run_dir, released=released), *graph_of(experiment))
-    _run(experiment, graph, watch)
-    return _result(run_dir)
+    _run(experiment, system_of(experiment), watch)
+    return _result(experiment.run_dir.resolve())
 
 
 def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
@@ -146,15 +160,14 @@ def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) 
         dataclasses.replace(spec, params={**spec.params, "demos_only": True})
         if spec.name == "actor"
         else spec
-        for spec in graph_of(experiment)
+        for spec in system_of(experiment, learner=False)
     )
     _run(experiment, graph, watch)
 
 
 def _run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]], None]) -> None:
-    """Keep the graph alive, and the console where there is one, until the actor has finished."""
+    """Keep the graph alive until the actor has finished; tell the console's link."""
     run_dir = experiment.run_dir.resolve()
-    graph += (console_spec(run_dir),) if with_console(experiment) else ()
     link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
     link = ""
     tails = [Tail(run_dir / name, new_only=True) for name in (METRICS, LEARNER_METRICS)]

@@ -1,112 +1,188 @@
-"""From a run's graph to launch_ros actions. Imported by the launch files only (needs `launch_ros`).
+"""What a launch file starts, as JSON: `python -m robot_rl.run.launch sim run_dir=...`.
 
-A launch file starts the nodes that the run's own `ros` section asks for; launch arguments override
-this section.
+`ros2 launch` often runs in a Python without robot-rl (the system's). So `launch/of_run.py` needs
+nothing of this package: it asks the interpreter that has robot-rl, and starts every process with
+it. With `--folder` instead of arguments it says where the launch files are.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import logging
 import os
 import sys
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch import LaunchDescription  # type: ignore[import-not-found]
-from launch.actions import (  # type: ignore[import-not-found]
-    DeclareLaunchArgument,
-    OpaqueFunction,
-    Shutdown,
-)
-from launch.substitutions import LaunchConfiguration  # type: ignore[import-not-found]
-from launch_ros.actions import Node  # type: ignore[import-not-found]
-
-from robot_rl.errors import ConfigError
+from robot_rl.config.compose import shipped
+from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
 from robot_rl.ros.graph import EXIT_SETUP, NodeSpec, module_of
-from robot_rl.ros.supervise import node_environment
+from robot_rl.ros.supervise import HEALTHY_S, MAX_RESTARTS, node_environment, write_parameters
 from robot_rl.run.experiment import Experiment
-from robot_rl.run.graph import graph_of
+from robot_rl.run.graph import need_ros, system_of
+from robot_rl.system.supervised import SUPERVISOR_PID
 
-AS_IN_RUN = ""
+OF_A_NEW_RUN = ("experiment", "operator")  # what is fixed once a run exists
+WHICH_PROCESSES = ("learner", "console")
+TELL_LINK = "--tell-link"  # `robot_rl.run.console`
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def _boolean(word: str) -> bool:
+def launch_dir() -> Path:
+    """Folder of the launch files: inside the wheel, or beside the package in a checkout."""
+    return shipped("launch", "of_run.py")
+
+
+def plan(ros: str, words: Mapping[str, str]) -> dict[str, Any]:
+    """Everything that `launch/of_run.py` has to know.
+
+    Args:
+        ros: kind of graph, `sim` or `real`.
+        words: the launch arguments that a person has given, as text.
+
+    Raises:
+        ConfigError: arguments that contradict each other or the run.
+    """
+    experiment = _existing(ros, words) if "run_dir" in words else _new(ros, words)
+    given = _ros_values(experiment, words)
+    which = {k: _boolean(k, words[k]) for k in WHICH_PROCESSES if k in words}
+    run_dir = experiment.run_dir.resolve()
+    return {
+        "run_dir": str(run_dir),
+        "exit_setup": EXIT_SETUP,
+        "healthy_s": HEALTHY_S,
+        "max_restarts": MAX_RESTARTS,
+        "processes": [_process(s, run_dir) for s in system_of(experiment, **which, **given)],
+    }
+
+
+def _new(ros: str, words: Mapping[str, str]) -> Experiment:
+    """A new run of the robot that is named; its folder says what the other arguments changed."""
+    if "robot" not in words:
+        raise ConfigError(
+            "nothing says what to launch",
+            expected="run_dir:=FOLDER for a run that exists, or robot:=NAME for a new one",
+            got=" ".join(f"{k}:={v}" for k, v in words.items()) or "no arguments",
+            fix=f"e.g. ros2 launch {ros}.launch.py robot:=fr3 experiment:=reach",
+        )
+    groups = [f"{k}={words[k]}" for k in ("robot", *OF_A_NEW_RUN) if k in words]
+    config = Experiment.compose([f"ros={ros}", "runtime=ros", *groups])
+    changed = {**config.config["ros"], **_ros_values(config, words)}
+    experiment = Experiment.from_dict({**config.config, "ros": changed})
+    experiment.check()
+    experiment.save()
+    return experiment
+
+
+def _existing(ros: str, words: Mapping[str, str]) -> Experiment:
+    experiment = Experiment.load(Path(words["run_dir"]))
+    if (made_for := experiment.config["ros"]["name"]) != ros:
+        raise ConfigError(
+            f"{experiment.run_dir} is a run of another graph",
+            expected=f"ros={ros}",
+            got=f"ros={made_for}",
+            fix=f"{made_for}.launch.py starts it; without run_dir:= a new run is made",
+        )
+    if (robot := words.get("robot", experiment.robot.name)) != experiment.robot.name:
+        raise ConfigError(
+            f"{experiment.run_dir} is a run of another robot",
+            expected=f"robot:={experiment.robot.name}",
+            got=f"robot:={robot}",
+            fix="leave robot:= out, or run_dir:= for a new run",
+        )
+    for key in OF_A_NEW_RUN:
+        if key in words:
+            raise ConfigError(
+                f"{key}:= is for a new run, and run_dir:= names one that exists",
+                expected=f"run_dir:=... or {key}:=...",
+                got=f"run_dir:={words['run_dir']} {key}:={words[key]}",
+                fix="leave one of them out",
+            )
+    return experiment
+
+
+def _ros_values(experiment: Experiment, words: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments that override the run's `ros` section."""
+    others = {"run_dir", "robot", *OF_A_NEW_RUN, *WHICH_PROCESSES}
+    return {k: _value(experiment.ros, k, word) for k, word in words.items() if k not in others}
+
+
+def _boolean(key: str, word: str) -> bool:
     if word.lower() not in BOOLEANS:
         raise ConfigError(
             "a launch argument is neither true nor false",
             expected="true or false",
-            got=word,
-            fix="e.g. with_view:=true",
+            got=f"{key}:={word}",
+            fix=f"e.g. {key}:=true",
         )
     return BOOLEANS[word.lower()]
 
 
-READ = {bool: _boolean, float: float, str: str}
+def _value(config: Any, key: str, word: str) -> bool | float | str:
+    """A word as a value of the run's `ros` section."""
+    known = {f.name for f in dataclasses.fields(config)}
+    if key not in known:
+        raise ConfigError(
+            f"unknown launch argument '{key}'",
+            expected="a key of the run's ros section",
+            got=f"{key}:={word}",
+            fix=did_you_mean(key, known),
+        )
+    default = getattr(config, key)
+    if isinstance(default, bool):
+        return _boolean(key, word)
+    if not isinstance(default, float):
+        return word
+    try:
+        return float(word)
+    except ValueError as error:
+        raise ConfigError(
+            "a launch argument is not a number",
+            expected="a number",
+            got=f"{key}:={word}",
+            fix=f"e.g. {key}:={default}",
+        ) from error
 
 
-def of_run(ros: str, **arguments: str) -> LaunchDescription:
-    """What a launch file generates.
-
-    Args:
-        ros: kind of graph, `sim` or `real`.
-        arguments: key of the run's `ros` section -> its description for people.
-    """
-
-    def nodes(context: Any) -> list[Any]:
-        run_dir = Path(LaunchConfiguration("run_dir").perform(context))
-        experiment = Experiment.load(run_dir)
-        if (made_for := experiment.config["ros"]["name"]) != ros:
-            raise ConfigError(
-                f"{run_dir} is a run of another graph",
-                expected=f"ros={ros}",
-                got=f"ros={made_for}",
-                fix=f"{made_for}.launch.py starts it; `robot-rl up ros={ros}` makes a run of this",
-            )
-        words = {k: LaunchConfiguration(k).perform(context) for k in arguments}
-        given = {
-            k: READ[type(getattr(experiment.ros, k))](word)
-            for k, word in words.items()
-            if word != AS_IN_RUN
-        }
-        return [_node(spec) for spec in graph_of(experiment, **given)]
-
-    run = DeclareLaunchArgument("run_dir", description="made by `robot-rl train` or `robot-rl up`")
-    return LaunchDescription(
-        [
-            run,
-            *(
-                DeclareLaunchArgument(key, default_value=AS_IN_RUN, description=text)
-                for key, text in arguments.items()
-            ),
-            OpaqueFunction(function=nodes),
-        ]
-    )
+def _process(spec: NodeSpec, run_dir: Path) -> dict[str, Any]:
+    """One process as plain data; `parameters` is None when it is no ROS node."""
+    is_node = spec.arguments is None
+    on_terminal = [TELL_LINK] if spec.name == "console" else []
+    # launch itself is the supervisor, and this process is its child
+    env = node_environment(spec, os.environ) | {SUPERVISOR_PID: str(os.getppid())}
+    return {
+        "name": spec.name,
+        "namespace": spec.namespace,
+        "python": spec.python or sys.executable,
+        "arguments": [*module_of(spec), *(spec.arguments or ()), *on_terminal],
+        "parameters": str(write_parameters(spec, run_dir)) if is_node else None,
+        "remaps": dict(spec.remaps),
+        "env": env,
+        "nice": spec.nice,
+        "critical": spec.critical,
+        "restart": spec.restart,
+        "finishes": spec.finishes,
+    }
 
 
-def _node(spec: NodeSpec) -> Any:
-    """`sys.executable -m module kind`: no console script, so no wrong shebang in a venv."""
-    return Node(
-        executable=spec.python or sys.executable,
-        exec_name=spec.name,
-        prefix=f"nice -n {spec.nice}" if spec.nice else None,
-        arguments=module_of(spec),
-        name=spec.name,
-        namespace=spec.namespace,
-        parameters=[dict(spec.params)],
-        remappings=list(spec.remaps.items()),
-        additional_env=node_environment(spec, os.environ),
-        respawn=spec.restart,
-        respawn_delay=1.0,
-        on_exit=partial(_ended, spec),
-        output="screen",
-    )
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point: the kind of graph, then `key=value` for each launch argument."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    ros, *pairs = sys.argv[1:] if argv is None else argv
+    if ros == "--folder":
+        sys.stdout.write(f"{launch_dir()}\n")
+        return 0
+    try:
+        need_ros()
+        answer = plan(ros, dict(pair.split("=", 1) for pair in pairs))
+    except RobotRLError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_SETUP
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
 
 
-def _ended(spec: NodeSpec, event: Any, _context: Any) -> Any:
-    """End the launch when a node's work is done, or a restart is no help; else it is respawned."""
-    if event.returncode == 0 and spec.finishes:
-        return [Shutdown(reason=f"{spec.name} has finished")]
-    if event.returncode == EXIT_SETUP and spec.critical:
-        return [Shutdown(reason=f"{spec.name} cannot start; its last lines say why")]
-    return None
+if __name__ == "__main__":
+    raise SystemExit(main())

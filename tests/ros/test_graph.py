@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import socket
-import sys
-import tomllib
-import types
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -23,7 +17,6 @@ from robot_rl.errors import ConfigError, SetupError
 from robot_rl.ros import docs, graph, parameters
 from robot_rl.ros.graph import (
     IMAGE_PROFILE,
-    KINDS,
     PROFILE_VARIABLE,
     NodeSpec,
     RealGraphConfig,
@@ -193,125 +186,6 @@ def test_every_topic_and_service_type_exists_and_has_a_profile() -> None:
     assert {t.qos for t in TOPICS} <= set(PROFILES)
 
 
-# --- launch files and the ament package ----------------------------------------------------------
-
-
-class Recorded:
-    """Stands in for any launch action; keeps what it was made from."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.args, self.kwargs = args, kwargs
-
-
-class Configuration(Recorded):
-    """`LaunchConfiguration`: looks the value up in the recording context (a dict)."""
-
-    def perform(self, context: dict[str, str]) -> str:
-        return context[self.args[0]]
-
-
-@pytest.fixture
-def launch_double(monkeypatch: pytest.MonkeyPatch) -> type[Recorded]:
-    """Small recording doubles of `launch` and `launch_ros`."""
-
-    class Node(Recorded):
-        pass
-
-    def module(name: str, **names: Any) -> None:
-        fake = types.ModuleType(name)
-        vars(fake).update(names)
-        monkeypatch.setitem(sys.modules, name, fake)
-
-    module("launch", LaunchDescription=Recorded)
-    module(
-        "launch.actions", DeclareLaunchArgument=Recorded, OpaqueFunction=Recorded, Shutdown=Recorded
-    )
-    module("launch.substitutions", LaunchConfiguration=Configuration)
-    module("launch_ros")
-    module("launch_ros.actions", Node=Node)
-    monkeypatch.delitem(sys.modules, "robot_rl.run.launch", raising=False)
-    return Node
-
-
-def launched(name: str, given: dict[str, str]) -> list[Recorded]:
-    """Execute a launch file as launch would; returns its nodes."""
-    path = REPO / "launch" / f"{name}.launch.py"
-    spec = importlib.util.spec_from_file_location(f"{name}_launch", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    (entries,) = module.generate_launch_description().args
-    declared = {
-        e.args[0]: e.kwargs.get("default_value") for e in entries if "function" not in e.kwargs
-    }
-    assert set(given) <= set(declared)
-    context = {k: v for k, v in declared.items() if v is not None} | given
-    return next(e for e in entries if "function" in e.kwargs).kwargs["function"](context)
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "given"),
-    [
-        ("sim", ["experiment=peg_insert"], {}),
-        ("sim", ["experiment=peg_insert_easy_pixels"], {}),
-        (
-            "sim",
-            ["experiment=peg_insert"],
-            {"real_time_factor": "2", "namespace": "left", "with_view": "true"},
-        ),
-        ("real", [*REAL, "ros.remaps={joint_states: /fr3/joint_states}"], {}),
-        ("real", REAL, {"stop_service": "crisp/stop", "with_view": "True"}),
-    ],
-)
-def test_launch_files_start_exactly_the_graph_of_the_run(
-    launch_double: type[Recorded],
-    tmp_path: Path,
-    name: str,
-    words: list[str],
-    given: dict[str, str],
-) -> None:
-    words = [*words, f"run_dir={tmp_path / 'run'}", "runtime=ros"]
-    Experiment.compose(words).save()
-    nodes = launched(name, given | {"run_dir": str(tmp_path / "run")})
-    expected = graph_of(Experiment.compose([*words, *(f"ros.{k}={v}" for k, v in given.items())]))
-    assert [n.kwargs["name"] for n in nodes] == [s.name for s in expected]
-    for node, spec in zip(nodes, expected, strict=True):
-        assert isinstance(node, launch_double)
-        assert node.kwargs["arguments"] == ["-m", spec.module, spec.kind]
-        assert node.kwargs["executable"] == sys.executable
-        assert node.kwargs["parameters"] == [dict(spec.params)]
-        assert node.kwargs["namespace"] == spec.namespace
-        assert dict(node.kwargs["remappings"]) == dict(spec.remaps)
-        assert node.kwargs["additional_env"][PROFILE_VARIABLE].endswith(".xml")
-        assert node.kwargs["exec_name"] == spec.name
-        assert (node.kwargs["prefix"] or "").endswith(str(spec.nice or ""))
-    other = "real" if name == "sim" else "sim"
-    with pytest.raises(ConfigError, match="run of another graph"):
-        launched(other, {"run_dir": str(tmp_path / "run")})
-
-
-def test_a_launch_keeps_what_the_person_chose_and_ends_when_the_work_is_done(
-    launch_double: type[Recorded], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(PROFILE_VARIABLE, "/mine.xml")
-    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
-    Experiment.compose([*REAL, f"run_dir={tmp_path / 'run'}", "runtime=ros"]).save()
-    nodes = {n.kwargs["name"]: n for n in launched("real", {"run_dir": str(tmp_path / "run")})}
-    for node in nodes.values():
-        assert not {PROFILE_VARIABLE, "ROS_AUTOMATIC_DISCOVERY_RANGE"} & set(
-            node.kwargs["additional_env"]
-        )
-
-    def ends(name: str, code: int) -> bool:
-        event = types.SimpleNamespace(returncode=code)
-        return bool(nodes[name].kwargs["on_exit"](event, None))
-
-    assert ends("actor", 0) and ends("operator", 2) and ends("gate", 2)
-    assert not ends("gate", 0) and not ends("actor", 1) and not ends("operator", -9)
-    with pytest.raises(ConfigError, match="neither true nor false"):
-        launched("real", {"run_dir": str(tmp_path / "run"), "with_view": "ture"})
-
-
 def test_a_remap_of_no_topic_is_named() -> None:
     with pytest.raises(ConfigError, match="did you mean 'joint_states'"):
         RealGraphConfig(remaps={"joint_state": "/fr3/joint_states"})
@@ -336,44 +210,6 @@ def test_a_script_does_not_drive_a_real_arm(operator: str) -> None:
     with pytest.raises(ConfigError, match="a script may not drive a real arm"):
         experiment.check()
     Experiment.compose([*words, "ros.double=false", "runtime=lockstep"]).check()
-
-
-def test_ament_packages_have_the_version_of_the_pip_package() -> None:
-    version = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["version"]
-    for package in ("robot_rl_bringup", "robot_rl_msgs"):
-        root = ElementTree.parse(REPO / "ros2_ws" / "src" / package / "package.xml").getroot()
-        assert root.get("format") == "3"
-        assert root.findtext("version") == version and root.findtext("name") == package
-    assert f'version="{version}"' in (BRINGUP / "setup.py").read_text()
-
-
-def test_bringup_installs_every_launch_file_and_config_and_its_scripts_exist(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import setuptools
-
-    got: dict[str, Any] = {}
-    monkeypatch.setattr(setuptools, "setup", lambda **kwargs: got.update(kwargs))
-    spec = importlib.util.spec_from_file_location("bringup_setup", BRINGUP / "setup.py")
-    assert spec is not None and spec.loader is not None
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    installed = {(BRINGUP / f).resolve() for _, names in got["data_files"] for f in names}
-    wanted = set((REPO / "launch").glob("*.launch.py")) | set((REPO / "configs").rglob("*.yaml"))
-    assert wanted <= installed and all(path.is_file() for path in installed)
-    scripts = dict(line.split(" = ") for line in got["entry_points"]["console_scripts"])
-    assert scripts == {kind: f"robot_rl.run.nodes:{kind}" for kind in KINDS}
-    assert (BRINGUP / "resource" / "robot_rl_bringup").is_file()
-    assert "lib/robot_rl_bringup" in (BRINGUP / "setup.cfg").read_text()
-
-
-def test_typed_extras_follow_the_enums_of_the_core() -> None:
-    from robot_rl.safety.states import Mode
-    from robot_rl.types import Driver
-
-    folder = REPO / "ros2_ws" / "src" / "robot_rl_msgs" / "msg"
-    for file, enum in (("Intervention.msg", Driver), ("SafetyState.msg", Mode)):
-        constants = re.findall(r"^uint8 ([A-Z_]+)=(\d+)$", (folder / file).read_text(), re.M)
-        assert constants == [(e.name, str(i)) for i, e in enumerate(enum)]
 
 
 def test_the_parameter_tables_hold_their_own_defaults() -> None:
