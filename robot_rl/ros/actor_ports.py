@@ -15,6 +15,7 @@ from robot_rl.ros.ports import (
     RosCamera,
     RosClock,
     RosGate,
+    RosJudge,
     RosOperator,
     RosPace,
     RosReset,
@@ -33,7 +34,8 @@ def actor_ports(shell: Shell, task: Task) -> ActorPorts:
     """
     clock, gate = RosClock(shell, "actor"), RosGate(shell)
     clock.wait_for("actor", gate.has_answered)
-    robot = RosRobot(StateReader(shell, tracked_objects(task)))
+    judge = RosJudge(shell) if getattr(task, "judge", "") == "topic" else None
+    robot = RosRobot(StateReader(shell, tracked_objects(shell, task)), judge)
     operator = RosOperator(shell, clock, task.spec.action.size)
     ports = ActorPorts(
         robot=robot,

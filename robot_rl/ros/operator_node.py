@@ -104,7 +104,7 @@ class OperatorNode:
     def __init__(self, shell: Shell, task: Task, device: InputDevice) -> None:
         self._shell, self._device = shell, device
         self._hand = device if isinstance(device, HandDevice) else None
-        self._reader = StateReader(shell, tracked_objects(task))
+        self._reader = StateReader(shell, tracked_objects(shell, task))
         self._episodes = Newest(shell.node, topics.OPERATOR_EPISODE)
         self._joy = publisher(shell.node, topics.OPERATOR_JOY)
         self._person = Person(shell) if shell.params["unattended"] else None

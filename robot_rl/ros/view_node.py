@@ -98,7 +98,7 @@ class ViewNode:
 
     def __init__(self, shell: Shell, task: Task, mirror: Callable[[], Any] | None) -> None:
         node, self._shell = shell.node, shell
-        self._reader = StateReader(shell, tracked_objects(task))
+        self._reader = StateReader(shell, tracked_objects(shell, task))
         self._gate = Newest(node, topics.GATE_STATE)
         self._joy = Newest(node, topics.OPERATOR_JOY)
         self._episode = Newest(node, topics.OPERATOR_EPISODE)
