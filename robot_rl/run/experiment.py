@@ -24,6 +24,8 @@ from robot_rl.control.session import TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.ports import FitsRobot, Mirrored
+from robot_rl.run.check_described import check_described
+from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
 
 if TYPE_CHECKING:
@@ -114,7 +116,12 @@ class Experiment:
 
     @cached_property
     def limits(self) -> Limits:
-        """What the gate allows: the robot's limits (section `safety`) in the task's workspace.
+        """What the gate allows: `robot_limits` in the task's workspace. Raises the same."""
+        return self.robot_limits.narrow_to(self.task)
+
+    @cached_property
+    def robot_limits(self) -> Limits:
+        """The robot's limits (section `safety`), whatever the task is.
 
         Raises:
             ConfigError: the limits are another robot's.
@@ -131,7 +138,7 @@ class Experiment:
                 fix=f"robot={name} chooses the robot with its limits",
             )
         derived = dataclasses.asdict(Limits.of(self.robot))
-        return build(Limits, derived | given, "safety").narrow_to(self.task)
+        return build(Limits, derived | given, "safety")
 
     @cached_property
     def operator(self) -> Any:
@@ -293,6 +300,8 @@ class Experiment:
         Raises:
             ConfigError, SpecError, CheckpointError: what does not fit, or is not there.
         """
+        if isinstance(self.task, DescribedTask):  # before `limits` intersects the boxes
+            check_described(self, self.task, self.robot_limits)
         for name in GROUPS:
             self.section(name)
         if self.runtime == "ros":

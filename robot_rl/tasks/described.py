@@ -254,7 +254,7 @@ class DescribedTask(SimTask):
     # --- start, observation, success -------------------------------------------------------------
 
     def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
-        """One of the starts with its spread; in a rehearsal, the scene's objects as it puts them."""
+        """One of the starts with its spread; the scene's objects, where there is one."""
         given = self.starts_in_base[rng.integers(len(self.starts_in_base))].pose
         at = given.position_m + rng.uniform(-1.0, 1.0, 3) * self.start_spread_m
         turn = quat_from_rotvec((0.0, 0.0, rng.uniform(-1.0, 1.0) * self.start_spread_rad))
@@ -295,9 +295,7 @@ class DescribedTask(SimTask):
     def own_state(self, state: RobotState) -> NDArray[np.float64]:
         away, turn = self._away(state.tcp_in_base)
         gripper = [state.gripper_width_m / 0.04] if self.gripper else []
-        return np.concatenate(
-            (away / COARSE_M, np.tanh(away / FINE_M), turn / COARSE_RAD, gripper)
-        )
+        return np.concatenate((away / COARSE_M, np.tanh(away / FINE_M), turn / COARSE_RAD, gripper))
 
     _arm_layout, _arm_state = own_layout, own_state  # nothing of it is privileged
 
