@@ -16,10 +16,11 @@ class PredicateReward:
     reward models learn from moments, which may show success where the reward is still 0.
     """
 
+    knows = True  # whether the task could tell from the last state
+
     def __init__(self, task: Task, hold_steps: int = 1, *, tells: bool = False) -> None:
         self._task, self._hold_steps, self._tells = task, hold_steps, tells or hold_steps > 1
         self._seen, self._way_m = 0, 0.0
-        self.knows = True  # whether the task could tell from the last state
 
     def begin_episode(self, purpose: str) -> None:
         """Forget how long success has been held."""

@@ -23,6 +23,7 @@ from robot_rl.types import Pose
 
 WATCH_S = 0.3  # wall; the arm must stand still for so long
 STILL_M = 0.001
+ENOUGH = 5  # poses; fewer do not show that it stands still
 FIRST_S = 5.0  # wall; discovery of the driver takes a second
 
 
@@ -53,7 +54,7 @@ def _standing(newest: Newest, name: str, frame: str) -> Pose:
     seen: list[Pose] = []
     give_up_s = time.monotonic() + FIRST_S
     until_s = np.inf
-    while time.monotonic() < min(give_up_s, until_s):
+    while time.monotonic() < give_up_s and (len(seen) < ENOUGH or time.monotonic() < until_s):
         for msg in newest.arrived():
             if msg.header.frame_id != frame:
                 raise SetupError(
@@ -65,11 +66,11 @@ def _standing(newest: Newest, name: str, frame: str) -> Pose:
             seen.append(convert.pose_from(msg))
             until_s = min(until_s, time.monotonic() + WATCH_S)
         time.sleep(0.005)
-    if len(seen) < 2:
+    if len(seen) < ENOUGH:
         raise SetupError(
             "the arm does not say where it is",
             expected=f"poses on {name}",
-            got="nothing" if not seen else "one pose only",
+            got=f"{len(seen)} in {FIRST_S:g} s",
             fix="start the robot's driver; check --domain-id, --namespace and --topic",
         )
     moved_m = float(np.ptp([p.position_m for p in seen], axis=0).max())

@@ -98,7 +98,7 @@ def _choice(known: Iterable[str]) -> Callable[[str], str]:
 
     def read(word: str) -> str:
         if word not in words:
-            raise ValueError(f"one of {', '.join(words)} ({did_you_mean(word, words)})")
+            raise ValueError(f"one of these: {did_you_mean(word, words)}")
         return word
 
     return read

@@ -10,7 +10,7 @@ the same things on the table, in which the task can be rehearsed; a real arm ign
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -207,12 +207,12 @@ class DescribedTask(SimTask):
         """The simulated task that `scene` names, with this task's actions; None without a scene."""
         if not self.scene:
             return None
-        names = ("max_steps", "control_hz", "translation_m", "rotation_rad", "gripper_open_m")
-        task = resolve("task", self.scene | {name: getattr(self, name) for name in names})
+        task = resolve("task", self.scene)
         if not isinstance(task, SimTask) or isinstance(task, DescribedTask):
             fix = "scene: {name: peg_insert, variant: easy, hole_xy_m: 0.0}"
             raise _wrong("scene", "a simulated task with a scene", self.scene.get("name"), fix)
-        return task
+        names = ("max_steps", "control_hz", "translation_m", "rotation_rad", "gripper_open_m")
+        return replace(task, **{name: getattr(self, name) for name in names})
 
     def _take_scene(self) -> None:
         """Take over what the simulator needs to know of the scene beside its parts."""
