@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import quat_from_rotvec, quat_multiply
-from robot_rl.reward.config import PredicateRewardConfig
+from robot_rl.reward.config import PredicateRewardConfig, RewardConfig
 from robot_rl.safety.clip import tilt_rad, yaw_rad
+from robot_rl.safety.limits import Limits
 from robot_rl.tasks.described import DescribedTask, TcpPose
-
-if TYPE_CHECKING:
-    from robot_rl.run.experiment import Experiment
-    from robot_rl.safety.limits import Limits
 
 NOBODY = ("none", "scripted")  # operators without a person
 
 
-def check_described(experiment: Experiment, task: DescribedTask, robot: Limits) -> None:
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Who is there to say what success is. operator: its name; real: a real arm, or its double."""
+
+    reward: RewardConfig
+    operator: str
+    runtime: str
+    real: bool
+
+
+def check_described(task: DescribedTask, robot: Limits, present: Present) -> None:
     """Check `task` against the limits of its robot, and that somebody says what success is.
 
     Raises:
@@ -32,7 +39,7 @@ def check_described(experiment: Experiment, task: DescribedTask, robot: Limits) 
         spread_rad = task.start_spread_rad if where.startswith("starts") else 0.0
         for turn_rad in (-spread_rad, spread_rad):
             _check_rotation(where, given, turn_rad, limits)
-    _check_judge(experiment, task)
+    _check_judge(task, present)
     _check_scene(task)
 
 
@@ -89,25 +96,23 @@ def _check_rotation(where: str, given: TcpPose, turn_rad: float, limits: Limits)
             )
 
 
-def _check_judge(experiment: Experiment, task: DescribedTask) -> None:
-    modelled = not isinstance(experiment.reward, PredicateRewardConfig)
-    if task.judge == "reward" and not modelled:
+def _check_judge(task: DescribedTask, present: Present) -> None:
+    if task.judge == "reward" and isinstance(present.reward, PredicateRewardConfig):
         raise ConfigError(
             "nobody says when the task has succeeded",
             expected="a model as reward, because task.judge is reward",
-            got=f"reward={(experiment.config.get('reward') or {}).get('name', 'predicate')}",
+            got="reward=predicate",
             fix="reward=classifier or reward=vlm (docs/rewards.md), or task.judge=person",
         )
-    operator = (experiment.config.get("operator") or {}).get("name", "none")
-    rehearsed = task.staged is not None and not experiment.is_real
-    if task.judge == "person" and operator in NOBODY and not rehearsed:
+    staged = task.staged is not None and not present.real  # its rule stands in
+    if task.judge == "person" and present.operator in NOBODY and not staged:
         raise ConfigError(
             "nobody says when the task has succeeded",
             expected="a person, because task.judge is person",
-            got=f"operator={operator}",
+            got=f"operator={present.operator}",
             fix="operator=gamepad, spacemouse, joy, twist or console (docs/devices.md)",
         )
-    if task.judge == "topic" and experiment.runtime == "lockstep" and task.staged is None:
+    if task.judge == "topic" and present.runtime == "lockstep" and task.staged is None:
         raise ConfigError(
             "nobody says when the task has succeeded",
             expected="a program on the topic task/success, because task.judge is topic",

@@ -146,7 +146,7 @@ def _check_truth(task: Any, rig: Any) -> None:
     if isinstance(task, DescribedTask) and task.truth(rig.robot.read()) is False:
         raise SpecError(
             "the task has succeeded, but its scene says that it has not",
-            expected="success of the task = success of the scene it is rehearsed in",
+            expected="success of the task = success of its scene",
             got=f"judge {task.judge}, tolerance {task.tolerance_m:g} m, scene {task.scene['name']}",
             fix="move goal_in_base to where the scene's task is done, or lessen tolerance_m",
         )

@@ -24,7 +24,6 @@ from robot_rl.control.session import TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.ports import FitsRobot, Mirrored
-from robot_rl.run.check_described import check_described
 from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
 
@@ -301,7 +300,7 @@ class Experiment:
             ConfigError, SpecError, CheckpointError: what does not fit, or is not there.
         """
         if isinstance(self.task, DescribedTask):  # before `limits` intersects the boxes
-            check_described(self, self.task, self.robot_limits)
+            _check_described(self, self.task)
         for name in GROUPS:
             self.section(name)
         if self.runtime == "ros":
@@ -426,6 +425,14 @@ def _check_gym(experiment: Experiment) -> None:
             fix="add what is expected, or start from experiment=gym task.env_id=...",
         )
     experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
+
+
+def _check_described(experiment: Experiment, task: DescribedTask) -> None:
+    from robot_rl.run.check_described import Present, check_described
+
+    operator = (experiment.config.get("operator") or {}).get("name", "none")
+    present = Present(experiment.reward, operator, experiment.runtime, experiment.is_real)
+    check_described(task, experiment.robot_limits, present)
 
 
 def _new_run_dir(name: str, seed: int) -> Path:

@@ -138,7 +138,7 @@ def _scene(words: str) -> dict[str, Any]:
 
 
 def scenes() -> list[str]:
-    """Shipped tasks whose scene a described task can be rehearsed in."""
+    """Shipped tasks whose scene can stand in for the real one."""
     return [name for name in options("task") if name not in ("gym", "described")]
 
 
@@ -229,7 +229,7 @@ def questions(name: str, extra_dir: Path | None) -> list[Question]:
             lambda a: a["reset"] == "ask",
         ),
         Question("via", "through: x y z [yaw]; ...", _poses, said(None), lambda a: not rises(a)),
-        Question("scene", f"rehearsed in a scene: {' | '.join(scenes())} [key=value ...], or none",
+        Question("scene", f"simulated scene: {' | '.join(scenes())} [key=value ...], or none",
                  _unless_none(_scene), said(NONE)),
     ]  # fmt: skip
 
@@ -415,7 +415,9 @@ def text_of(name: str, answers: Answers) -> str:
             f"# {a['instruction']}\n",
             "# Written by `robot-rl task new`. Every key is explained in docs/tasks.md.\n",
             "defaults:\n",
-            f"  - /task@task.scene: {stage} # for rehearsals only\n" if stage else "",
+            f"  - /task@task.scene: {stage} # what the simulator has on the table\n"
+            if stage
+            else "",
             f"  - override /robot: {a['robot']}\n",
             "  - override /task: described\n",
             f"  - override /operator: {a['operator']}\n",

@@ -2,7 +2,7 @@
 
 Start, goal, box and success are poses of the TCP in base, so it needs no tracked objects. What the
 arm works on stands at a fixed place, or the cameras find it. `scene` names a simulated task with
-the same things on the table, in which the task can be rehearsed; a real arm ignores it.
+the same things on the table, which stands in for the real one; a real arm ignores it.
 
 `robot-rl task new` writes such a file (docs/tasks.md).
 """
@@ -200,7 +200,7 @@ class DescribedTask(SimTask):
         via = [(f"reset.via_in_base[{i}]", p) for i, p in enumerate(self.reset.via_in_base)]
         return [*starts, *goal, *via]
 
-    # --- the scene of a rehearsal ----------------------------------------------------------------
+    # --- the simulated scene ---------------------------------------------------------------------
 
     @cached_property
     def staged(self) -> SimTask | None:
@@ -229,7 +229,7 @@ class DescribedTask(SimTask):
         return self.staged.parts() if self.staged else ()
 
     def cameras(self) -> dict[str, CameraView]:
-        """The scene's; a camera that only the real robot has shows the front in a rehearsal."""
+        """The scene's; a camera that only the real robot has shows the front in simulation."""
         known = self.staged.cameras() if self.staged else super().cameras()
         return {**dict.fromkeys((n for n in self.images if n != WRIST), FRONT), **known}
 
@@ -312,7 +312,7 @@ class DescribedTask(SimTask):
     def success(self, state: RobotState) -> bool | None:
         """Whether the task has succeeded; None where the state cannot tell, and somebody else must.
 
-        In a rehearsal with a scene, its own rule stands in for a person or a model.
+        In a simulated scene, its own rule stands in for a person or a model.
         """
         if self.judge == "tcp_pose":
             away, turn = self._away(state.tcp_in_base)
@@ -336,7 +336,7 @@ class DescribedTask(SimTask):
         return TaskProgress(max(float(np.linalg.norm(away)) - self.tolerance_m, 0.0), 0.0)
 
     def expert(self, skill: float) -> Expert:
-        """The scene's; without one, straight to the goal. For rehearsals only.
+        """The scene's; without one, straight to the goal. In simulation only.
 
         Raises:
             ConfigError: there is neither a scene nor a goal.

@@ -103,7 +103,11 @@ def test_every_yaml_of_a_group_says_which_dataclass_it_fills() -> None:
             own = data["robot"] if group == "robot" else data  # a robot's file has its limits, too
             assert own.get("name"), f"{group}/{name}.yaml"
             resolved = Experiment.compose([f"{group}={name}"])
-            resolved.section(group)
+            if (group, name) == ("task", "described"):  # nobody knows your table but you
+                with pytest.raises(ConfigError, match="incomplete config 'task'"):
+                    resolved.section(group)
+            else:
+                resolved.section(group)
 
 
 def test_a_value_can_be_set_whether_or_not_a_yaml_names_it() -> None:

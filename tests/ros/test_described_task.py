@@ -47,7 +47,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Probe]:
         signal.signal(number, handler)
 
 
-def test_a_real_arm_needs_no_objects_for_it_and_a_rehearsal_has_them(probe: Probe) -> None:
+def test_a_real_arm_needs_no_objects_for_it_and_a_simulated_one_has_them(probe: Probe) -> None:
     task = Experiment.compose(["experiment=taught_insert"]).task
     with node_shell("actor") as shell:
         assert tracked_objects(shell, task) == ()
