@@ -424,6 +424,7 @@ def text_of(name: str, answers: Answers) -> str:
             f"  - override /reward: {reward}\n",
             f"  - override /algo: hil_serl_{'pixels' if images else 'state'}\n",
             f"name: {name}\n",
+            "runtime: ros # beside a real arm's driver: ros=real\n",
             "task:\n",
             *(
                 f"  {k}: {flow(v)}{f' # {why}' if why else ''}\n"

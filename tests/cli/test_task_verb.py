@@ -320,7 +320,14 @@ def test_the_box_comes_from_what_was_shown(capsys: pytest.CaptureFixture[str]) -
     scene = ["--scene", "peg_insert variant=easy hole_xy_m=0.0"]
     wide = ["--box", "0.3 -0.2 0.02; 0.7 0.2 0.4", "--clear-z-m", "0.12"]
     assert main(["task", "new", "shown", *INSERT, *scene, *wide, "--yes"]) == 0
-    words = ["experiment=shown", "operator=scripted", "run_dir=run", "--config-dir", "configs"]
+    words = [
+        "experiment=shown",
+        "operator=scripted",
+        "runtime=lockstep",
+        "run_dir=run",
+        "--config-dir",
+        "configs",
+    ]
     assert main(["record", *words, "--demos", "3"]) == 0
     with Store(Path("run/store.sqlite")) as store:
         assert all(e.success for e in store.episode_summaries())

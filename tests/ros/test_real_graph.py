@@ -16,13 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 from geometry_msgs.msg import TwistStamped
+from numpy.typing import NDArray
 from std_msgs.msg import Bool
 
+from robot_rl.cli.main import main
 from robot_rl.robots import Ur5e
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, subscribe
 from robot_rl.ros.graph import RealGraphConfig, real_graph
 from robot_rl.store.store import Store
+from robot_rl.store.summary import EpisodeRecord
 from tests.support.probe import Probe
 from tests.support.ros import World, new_domain, wait_for, write_run
 
@@ -173,12 +176,16 @@ class Teacher:
     topics of a teleoperation device.
     """
 
-    def __init__(self, domain_id: int) -> None:
+    def __init__(self, domain_id: int, goal_m: NDArray[np.float64] | None = None) -> None:
         self.probe = Probe(domain_id)
         node = self.probe.node
+        self._goal_m = goal_m  # where to steer; None = to the tracked target
+        self._judge = node.create_publisher(Bool, "my/checker", 1)
+        self.asked: set[str] = set()
         self._twist = node.create_publisher(TwistStamped, "teleop/twist", 1)
         self._enable = node.create_publisher(Bool, "teleop/enable", 1)
         self._newest: dict[str, Any] = {}
+        self.domain_id = domain_id
         for topic in (topics.ACTOR_ASKS, topics.OPERATOR_EPISODE, TARGET):
             subscribe(node, topic, partial(self._newest.__setitem__, topic.name))
         self._callers = {s: Caller(node, s.name, 1.0) for s in topics.SERVICES}
@@ -199,13 +206,22 @@ class Teacher:
         self._enable.publish(Bool(data=active))
         message = TwistStamped()
         message.header.frame_id = "base"
-        if active and TARGET.name in self._newest:
+        target = self._goal_m
+        if target is None and TARGET.name in self._newest:
             target = convert.pose_from(self._newest[TARGET.name]).position_m
+        if active and target is not None:
             way_m = target - self.probe.tcp().position_m
             speed = np.clip(3.0 * way_m, -0.2, 0.2)
             linear = message.twist.linear
             linear.x, linear.y, linear.z = speed.tolist()
         self._twist.publish(message)
+        self._check()
+
+    def _check(self) -> None:
+        """Another program that sees whether the tool is at the goal."""
+        if self._goal_m is not None and self.probe.newest(topics.CURRENT_POSE) is not None:
+            away_m = float(np.linalg.norm(self._goal_m - self.probe.tcp().position_m))
+            self._judge.publish(Bool(data=away_m < 0.005))
 
     def _look_after(self, asked: bool) -> None:
         """What a person does at a robot that waits: resume, acknowledge, prepare."""
@@ -217,15 +233,15 @@ class Teacher:
         elif report is not None and report.waits:
             self._callers[topics.GATE_RESUME].poll()
         if asked:
+            self.asked.add(self._newest[topics.ACTOR_ASKS.name].data)
             self._callers[topics.ACTOR_READY].poll()
 
 
-def test_a_person_records_demonstrations_on_the_double(tmp_path: Path) -> None:
-    run, domain_id = tmp_path / "run", new_domain()
-    words = ["experiment=reach", "runtime=ros", "ros=real", "ros.double=true", "robot=ur5e"]
-    words += ["operator=twist", f"ros.domain_id={domain_id}", f"run_dir={run}", "--demos", "2"]
+def record_two(run: Path, teacher: Teacher, words: list[str]) -> list[EpisodeRecord]:
+    """Record two demonstrations through the graph of a UR5e with a double."""
+    words = [*words, "runtime=ros", "ros=real", "ros.double=true", "robot=ur5e", "operator=twist"]
+    words += [f"ros.domain_id={teacher.domain_id}", f"run_dir={run}", "--demos", "2"]
     tool = Path(sys.executable).with_name("robot-rl")
-    teacher = Teacher(domain_id)
     recording = subprocess.Popen([str(tool), "record", *words])
     try:
         give_up_s = time.monotonic() + 100.0
@@ -244,3 +260,21 @@ def test_a_person_records_demonstrations_on_the_double(tmp_path: Path) -> None:
             assert episode.purpose == "demo" and episode.human_steps > episode.steps / 2
             frames = store.frames(episode.id)
             assert abs(frames[0].stamp_ns * 1e-9 - time.time()) < 300.0  # system time
+    return episodes
+
+
+def test_a_person_records_demonstrations_on_the_double(tmp_path: Path) -> None:
+    record_two(tmp_path / "run", Teacher(new_domain()), ["experiment=reach"])
+
+
+def test_a_task_without_code_and_without_objects_judged_by_another_program(tmp_path: Path) -> None:
+    """As `robot-rl task new` wrote it; the arm goes from start to start without being asked."""
+    box = ["--box", "0.35 -0.15 0.05; 0.65 0.15 0.35", "--translation-m", "0.025"]
+    judge = ["--judge", "topic", "--goal", "0.5 0.05 0.1", "--clear-z-m", "0.25"]
+    words = ["task", "new", "free", "--starts", "0.5 -0.05 0.2", "--yes", *box, *judge]
+    configs = ["--config-dir", str(tmp_path)]
+    assert main([*words, "--operator", "twist", *configs]) == 0
+    teacher = Teacher(new_domain(), np.array((0.5, 0.05, 0.1)))
+    remap = "ros.remaps={task/success: my/checker}"
+    record_two(tmp_path / "run", teacher, ["experiment=free", remap, *configs])
+    assert teacher.asked == {"hands out of the way"}
