@@ -111,7 +111,15 @@ def teach(read: Callable[[], Pose], ask: Callable[[str], str]) -> dict[str, str]
     def take(key: str, text: str, least: int, most: int) -> None:
         while len(found[key]) < most:
             done = "" if len(found[key]) < least else "; d = done"
-            word = ask(f"{text} {len(found[key]) + 1}: move the arm there, press Enter{done}: ")
+            try:
+                word = ask(f"{text} {len(found[key]) + 1}: move the arm there, press Enter{done}: ")
+            except EOFError as error:
+                raise ConfigError(
+                    "the terminal ended before all poses were taught",
+                    expected="Enter at each place, d after the last",
+                    got=f"{len(found[key])} of {key}",
+                    fix="begin again, or robot-rl task new --from-poses FILE",
+                ) from error
             if word.strip() == "d" and done:
                 return
             try:

@@ -23,6 +23,7 @@ from robot_rl.ros.ports import (
 )
 from robot_rl.ros.reader import StateReader, tracked_objects
 from robot_rl.ros.runtime import Shell
+from robot_rl.tasks import DescribedTask
 
 
 def actor_ports(shell: Shell, task: Task) -> ActorPorts:
@@ -34,7 +35,8 @@ def actor_ports(shell: Shell, task: Task) -> ActorPorts:
     """
     clock, gate = RosClock(shell, "actor"), RosGate(shell)
     clock.wait_for("actor", gate.has_answered)
-    judge = RosJudge(shell) if getattr(task, "judge", "") == "topic" else None
+    told = isinstance(task, DescribedTask) and task.judge == "topic"
+    judge = RosJudge(shell) if told else None
     robot = RosRobot(StateReader(shell, tracked_objects(shell, task)), judge)
     operator = RosOperator(shell, clock, task.spec.action.size)
     ports = ActorPorts(

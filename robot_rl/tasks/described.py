@@ -174,6 +174,7 @@ class DescribedTask(SimTask):
             _check_quaternion(where, given.quaternion_xyzw)
             spread = self.start_spread_m if where.startswith("starts") else (0.0, 0.0, 0.0)
             self._check_inside(where, given.position_m, spread)
+        self._check_start_is_no_success()
         if self.reset.clear_z_m is not None:
             x, y, _ = self.starts_in_base[0].position_m
             self._check_inside("reset.clear_z_m", (x, y, self.reset.clear_z_m), (0.0, 0.0, 0.0))
@@ -192,6 +193,15 @@ class DescribedTask(SimTask):
             if any(spread_m):
                 fix += ", or lessen start_spread_m"
             raise _wrong(where, "a pose inside the box", "; ".join(out), fix)
+
+    def _check_start_is_no_success(self) -> None:
+        if self.judge != "tcp_pose" or self.goal_in_base is None:
+            return
+        for where, given in self.named_poses():
+            away_m = math.dist(given.position_m, self.goal_in_base.position_m)
+            if where.startswith("starts") and away_m <= self.tolerance_m:
+                expected = f"more than tolerance_m ({self.tolerance_m:g} m) away from goal_in_base"
+                raise _wrong(where, expected, f"{away_m:g} m", "move one of the two")
 
     def named_poses(self) -> list[tuple[str, TcpPose]]:
         """(key, pose) of every pose of the file."""

@@ -290,6 +290,20 @@ def test_teaching_takes_starts_goal_and_corners_from_the_arm(
     assert alone.keys() == {"starts"}  # no goal, and one corner is no box
 
 
+def test_teaching_that_is_broken_off_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextlib.contextmanager
+    def arm(*_: Any, **__: Any) -> Iterator[Any]:
+        yield Guided((0.5, 0, 0.12))
+
+    monkeypatch.setattr("robot_rl.cli.task.engine", _engine_with(arm))
+    typed(monkeypatch, "")
+    assert main(["task", "teach", "half", "--yes"]) == 2
+    assert "the terminal ended" in capsys.readouterr().err
+    assert not Path("configs").exists()
+
+
 def test_teach_reads_the_robots_own_topic_and_writes_the_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -149,3 +149,12 @@ def test_a_described_success_that_its_scene_does_not_know_is_named() -> None:
     high = "task.goal_in_base.position_m=[0.5,0.0,0.055]"
     _, wrong = faults(Experiment.compose(["experiment=taught_insert", high]))
     assert "its scene says that it has not" in str(wrong) and "goal_in_base" in str(wrong)
+
+
+def test_a_described_task_is_tried_on_an_empty_table_too() -> None:
+    words = ["experiment=taught_insert", "~task.scene"]
+    fine, wrong = faults(Experiment.compose(words))
+    assert wrong is None and fine[0].startswith("scene: 0 parts")
+    assert fine[-1].startswith("expert: 3 of 3")
+    fine, wrong = faults(Experiment.compose([*words, "task.judge=person"]))
+    assert wrong is None and "not tried, because judge is person" in fine[-1]
