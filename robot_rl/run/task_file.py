@@ -104,8 +104,17 @@ def _choice(known: Iterable[str]) -> Callable[[str], str]:
     return read
 
 
-def _positive(words: str) -> float:
+def _number(words: str) -> float:
     (found,) = numbers(words, 1)
+    return found
+
+
+def _three(words: str) -> list[float]:
+    return numbers(words, 3)
+
+
+def _positive(words: str) -> float:
+    found = _number(words)
     if found <= 0.0:
         raise ValueError("a number above 0")
     return found
@@ -165,78 +174,78 @@ def questions(name: str, extra_dir: Path | None) -> list[Question]:
     def said(words: str | None) -> Callable[[Answers], str | None]:
         return lambda _: words
 
-    has_goal: Callable[[Answers], bool] = lambda a: a["goal"] is not None  # noqa: E731
-    rises: Callable[[Answers], bool] = lambda a: a["reset"] != "scripted"  # noqa: E731
-    resets, judges = (" | ".join(words) for words in (RESETS, JUDGES))
+    resets, judges, stages = (" | ".join(words) for words in (RESETS, JUDGES, scenes()))
     return [
         Question("robot", "robot", known("robot"), said("fr3")),
         Question("operator", "what the person drives with", known("operator"), said("gamepad")),
         Question("instruction", "what is to be done", _text, said(name.replace("_", " "))),
         Question("starts", "starts of the TCP in base: x y z [yaw]; ...", _poses, said(None)),
         Question("goal", "TCP at the end, or none", _unless_none(read_pose), said(NONE)),
-        Question(
-            "start_spread_m",
-            "starts vary by +- along x y z (m)",
-            lambda w: numbers(w, 3),
-            said("0.02 0.02 0"),
-        ),
-        Question(
-            "start_spread_rad", "and turn by +- (rad)", lambda w: numbers(w, 1)[0], said("0.1")
-        ),
+        Question("start_spread_m", "starts vary by +- x y z (m)", _three, said("0.02 0.02 0")),
+        Question("start_spread_rad", "and turn by +- (rad)", _number, said("0.1")),
         Question("box", "corners of the box of the TCP: x y z; x y z", _box, _box_around),
         Question("cameras", "cameras of the policy, or none", _unless_none(_names), said(NONE)),
-        Question(
-            "image_size", "their size (pixels)", _count, said("128"), lambda a: bool(a["cameras"])
-        ),
+        Question("image_size", "their size (pixels)", _count, said("128"), _sees),
         Question("gripper", "does the policy open and close the gripper", _yes, said("no")),
-        Question(
-            "gripper_width_m", "its width at the start (m)", lambda w: numbers(w, 1)[0], said("0")
-        ),
+        Question("gripper_width_m", "its width at the start (m)", _number, said("0")),
         Question("wrench", "does the arm measure force", _yes, said("yes")),
         Question("control_hz", "rate (Hz)", _positive, said("10")),
         Question("horizon_s", "longest episode (s)", _positive, said("10")),
         Question("translation_m", "largest step of one action (m)", _positive, said("0.01")),
         Question("rotation_rad", "and turn (rad)", _positive, said("0.06")),
-        Question(
-            "judge",
-            f"who says what success is: {judges}",
-            _choice(JUDGES),
-            lambda a: "tcp_pose" if has_goal(a) else "person",
-        ),
-        Question("tolerance_m", "within (m) of the goal", _positive, said("0.002"), has_goal),
-        Question("tolerance_rad", "and within (rad)", _positive, said("0.1"), has_goal),
-        Question(
-            "hold_steps",
-            "for so many steps in a row",
-            _count,
-            said("1"),
-            lambda a: a["judge"] in ("tcp_pose", "topic"),
-        ),
-        Question(
-            "model",
-            "the model that judges: vlm, or the folder of a classifier",
-            _text,
-            said("vlm"),
-            lambda a: a["judge"] == "reward",
-        ),
+        Question("judge", f"who says what success is: {judges}", _choice(JUDGES), _likely_judge),
+        Question("tolerance_m", "within (m) of the goal", _positive, said("0.002"), _has_goal),
+        Question("tolerance_rad", "and within (rad)", _positive, said("0.1"), _has_goal),
+        Question("hold_steps", "for so many steps in a row", _count, said("1"), _is_measured),
+        Question("model", "vlm, or the folder of a classifier", _text, said("vlm"), _is_modelled),
         Question("reset", f"way to the next start: {resets}", _choice(RESETS), said("above")),
-        Question(
-            "clear_z_m", "across at least at this height (m)", lambda w: numbers(w, 1)[0],
-            lambda a: f"{max(p.position_m[2] for p in a['starts']):.4g}", rises,
-        ),
-        Question(
-            "ask", "what the person prepares", _text, said("the parts in their places"),
-            lambda a: a["reset"] == "ask",
-        ),
-        Question("via", "through: x y z [yaw]; ...", _poses, said(None), lambda a: not rises(a)),
-        Question("scene", f"simulated scene: {' | '.join(scenes())} [key=value ...], or none",
+        Question("clear_z_m", "across at least this high (m)", _number, _highest_start, _rises),
+        Question("ask", "what the person prepares", _text, said("all in its place"), _asks),
+        Question("via", "through: x y z [yaw]; ...", _poses, said(None), _is_scripted),
+        Question("scene", f"simulated scene: {stages} [key=value ...], or none",
                  _unless_none(_scene), said(NONE)),
     ]  # fmt: skip
 
 
+def _sees(answers: Answers) -> bool:
+    return bool(answers["cameras"])
+
+
+def _has_goal(answers: Answers) -> bool:
+    return answers["goal"] is not None
+
+
+def _likely_judge(answers: Answers) -> str:
+    return "tcp_pose" if _has_goal(answers) else "person"
+
+
+def _is_measured(answers: Answers) -> bool:
+    return answers["judge"] in ("tcp_pose", "topic")
+
+
+def _is_modelled(answers: Answers) -> bool:
+    return answers["judge"] == "reward"
+
+
+def _is_scripted(answers: Answers) -> bool:
+    return answers["reset"] == "scripted"
+
+
+def _rises(answers: Answers) -> bool:
+    return not _is_scripted(answers)
+
+
+def _asks(answers: Answers) -> bool:
+    return answers["reset"] == "ask"
+
+
+def _highest_start(answers: Answers) -> str:
+    return f"{max(start.position_m[2] for start in answers['starts']):.4g}"
+
+
 def _box_around(answers: Answers) -> str | None:
     """Starts with their spread, goal and a margin, within the robot's workspace; None: no goal."""
-    if answers["goal"] is None:
+    if not _has_goal(answers):
         return None
     robot = resolve("robot", {"name": answers["robot"]})
     spread = np.array(answers["start_spread_m"])
