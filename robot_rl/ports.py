@@ -172,12 +172,20 @@ class RewardSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """How an episode starts: where the tool is and where the objects lie (all in base)."""
+    """How an episode starts: where the tool is and where the objects lie (all in base).
+
+    clear_z_m: the arm rises at least to this height and crosses there; None = straight to the start
+    from above. via: poses that it goes through instead of rising. ask: what a person prepares
+    before each start, "" = nothing; None = the objects and the held part.
+    """
 
     tcp_in_base: Pose
     objects: dict[str, Pose]
     gripper_width_m: float
     held_in_tcp: Pose | None = None  # pose of a held part (e.g. the peg) in the hand
+    clear_z_m: float | None = None
+    via: tuple[Pose, ...] = ()
+    ask: str | None = None
 
 
 @runtime_checkable
@@ -225,8 +233,11 @@ class Task(Protocol):
         """Build the observation that the policy sees; matches `spec.observation`."""
         ...
 
-    def success(self, state: RobotState) -> bool:
-        """Honest success predicate on ground truth (instantaneous)."""
+    def success(self, state: RobotState) -> bool | None:
+        """Honest success predicate on ground truth (instantaneous).
+
+        None: the state cannot tell; a person or a model says it.
+        """
         ...
 
     def failure(self, state: RobotState) -> bool:

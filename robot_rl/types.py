@@ -69,7 +69,8 @@ class RobotState:
 
     joint_position_rad, joint_velocity_rad_s: float64 [J]; tcp_twist_in_base: float64 [6] linear
     m/s then angular rad/s; wrench_in_tcp: float64 [6] force N then torque Nm acting *on* the tool,
-    tared; gripper_width_m: distance between the fingers; objects: name -> `object_in_base`.
+    tared; gripper_width_m: distance between the fingers; objects: name -> `object_in_base`;
+    told_success: what a program beside ours says of the task's success; None where nobody is asked.
     """
 
     stamp_s: float
@@ -80,6 +81,7 @@ class RobotState:
     wrench_in_tcp: NDArray[np.float64]
     gripper_width_m: float
     objects: Mapping[str, Pose] = field(default_factory=dict)
+    told_success: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

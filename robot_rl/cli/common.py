@@ -63,8 +63,8 @@ class Parser(argparse.ArgumentParser):
 
     def _hint(self, message: str) -> str:
         """The fix: the nearest option if one is misspelt, else the verb's --help."""
-        word = message.rpartition(" ")[2]
-        if "unrecognized" in message and word.startswith("-"):
+        word = next((w for w in message.split() if w.startswith("-")), "")
+        if "unrecognized" in message and word:
             return did_you_mean(word, [o for o in self._option_string_actions if o[:2] == "--"])
         return f"see {self.prog} --help"
 

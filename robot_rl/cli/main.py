@@ -34,6 +34,7 @@ VERBS = {
     "filter": "leave steps of people that undo progress out of training",
     "import": "import demonstrations of another program (LeRobot dataset) to learn from",
     "study": "learn a task with parts of the method left out: the ablation table",
+    "task": "write a task for an arm by answering questions or by showing poses",
     "keys": "make the keys by which actor and learner recognise each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",

@@ -114,7 +114,8 @@ def _friendly(word: str, extra_dir: Path | None) -> str:
     if key in groups(extra_dir):
         _check_option(key, override.value(), extra_dir)
         return word
-    word = SHORT.get(key, key) + word.removeprefix(key)
+    if key in SHORT:
+        word = SHORT[key] + word.removeprefix(key)
     return word if word[0] in "+~" else "++" + word
 
 

@@ -1,7 +1,9 @@
 """Reset motion: the arm goes to the start of an episode, through the gate like every motion.
 
-Path: straight up out of whatever it is in, turn upright in place, then (simulation) the objects are
-placed anew, then a straight line to the start pose. Turning first unwinds the wrist: a policy that
+Path: straight up out of whatever it is in, turn upright in place, then the objects are placed anew
+(by the simulator, or by a person), then a straight line to the start pose; where the plan names a
+clear height, across at that height and straight down. Or through the poses that the plan lists:
+then only these say how the arm gets out. Turning first unwinds the wrist: a policy that
 explores may have left it at the edge of a joint's range, where a combined motion is refused. The
 motion is never learned from (`Driver.RESET`) and never faster than the gate allows.
 """
@@ -40,11 +42,25 @@ class ResetMotion:
         self._period_s = 1.0 / loop.task.spec.control_hz
 
     def __call__(self, plan: ResetPlan) -> None:
-        """Retreat upwards, turn upright, place the objects, go to the start pose."""
+        """Leave the scene, place the objects, go to the start pose."""
+        for number, pose in enumerate(plan.via):
+            self._reach(pose, plan.gripper_width_m, f"pose {number} of its scripted reset")
+        if not plan.via:
+            self._retreat(plan)
+        self._place_objects(plan)
+        start = plan.tcp_in_base
+        if plan.clear_z_m is not None:
+            up_m = float(self._loop.robot.read().tcp_in_base.position_m[2])
+            above = np.array((*start.position_m[:2], max(up_m, float(start.position_m[2]))))
+            self._reach(Pose(above, start.quaternion_xyzw), None, "the place above its start")
+        self._reach(start, plan.gripper_width_m, "its start pose")
+
+    def _retreat(self, plan: ResetPlan) -> None:
+        """Straight up, then turn upright in place."""
         here = self._loop.robot.read().tcp_in_base
-        up_m = max(float(plan.tcp_in_base.position_m[2]), float(here.position_m[2]))
+        clear_m = -np.inf if plan.clear_z_m is None else plan.clear_z_m
+        up_m = float(max(clear_m, plan.tcp_in_base.position_m[2], here.position_m[2]))
         above = np.array((*here.position_m[:2], up_m))
-        upright = plan.tcp_in_base.quaternion_xyzw
         reason = self._move(Pose(above, here.quaternion_xyzw), plan.gripper_width_m)
         left_m = up_m - float(self._loop.robot.read().tcp_in_base.position_m[2])
         if left_m > RETREATED_M:  # an object that the arm is stuck in must not be moved
@@ -54,14 +70,17 @@ class ResetMotion:
                 got=f"{left_m * 1e3:.0f} mm below; {reason}",
                 fix="look at the arm: free it by hand, acknowledge the stop; it tries again",
             )
+        upright = plan.tcp_in_base.quaternion_xyzw
         self._move(Pose(self._loop.robot.read().tcp_in_base.position_m, upright), None)
-        self._place_objects(plan)
-        reason = self._move(plan.tcp_in_base, plan.gripper_width_m)
+
+    def _reach(self, goal: Pose, gripper_width_m: float | None, name: str) -> None:
+        """Go there in a straight line. Raises `RobotRLError` when the arm does not arrive."""
+        reason = self._move(goal, gripper_width_m)
         if reason:
             where = self._loop.robot.read().tcp_in_base
             raise RobotRLError(
-                "the arm did not reach its start pose",
-                expected=f"{plan.tcp_in_base.position_m.round(4).tolist()} m +- {TOLERANCE_M} m",
+                f"the arm did not reach {name}",
+                expected=f"{goal.position_m.round(4).tolist()} m +- {TOLERANCE_M} m",
                 got=f"{where.position_m.round(4).tolist()} m; {reason}",
                 fix="look at the arm: it may be caught; free it, acknowledge the stop, start again",
             )

@@ -16,6 +16,8 @@ class PredicateReward:
     reward models learn from moments, which may show success where the reward is still 0.
     """
 
+    knows = True  # whether the task could tell from the last state
+
     def __init__(self, task: Task, hold_steps: int = 1, *, tells: bool = False) -> None:
         self._task, self._hold_steps, self._tells = task, hold_steps, tells or hold_steps > 1
         self._seen, self._way_m = 0, 0.0
@@ -26,11 +28,13 @@ class PredicateReward:
 
     def score(self, state: RobotState, observation: Observation) -> RewardResult:
         """Reward 1.0 and terminated at success; 0.0 and terminated at failure."""
-        self._seen = self._seen + 1 if self._task.success(state) else 0
+        shown = self._task.success(state)
+        self.knows = shown is not None
+        self._seen = self._seen + 1 if shown else 0
         success = self._seen >= self._hold_steps
         failed = not success and self._task.failure(state)
         result = RewardResult(float(success), success, success or failed)
-        if not self._tells:
+        if not self._tells or not self.knows:
             return result
         left_m = self._task.progress(state).remaining_m
         self._way_m = self._way_m or left_m  # what was left after the first step

@@ -15,6 +15,7 @@ from robot_rl.ros.ports import (
     RosCamera,
     RosClock,
     RosGate,
+    RosJudge,
     RosOperator,
     RosPace,
     RosReset,
@@ -22,6 +23,7 @@ from robot_rl.ros.ports import (
 )
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
+from robot_rl.tasks import DescribedTask
 
 
 def actor_ports(shell: Shell, task: Task, reader: StateReader) -> ActorPorts:
@@ -33,7 +35,8 @@ def actor_ports(shell: Shell, task: Task, reader: StateReader) -> ActorPorts:
     """
     clock, gate = RosClock(shell, "actor"), RosGate(shell)
     clock.wait_for("actor", gate.has_answered)
-    robot = RosRobot(reader)
+    told = isinstance(task, DescribedTask) and task.judge == "topic"
+    robot = RosRobot(reader, RosJudge(shell) if told else None)
     operator = RosOperator(shell, clock, task.spec.action.size)
     ports = ActorPorts(
         robot=robot,

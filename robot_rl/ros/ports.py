@@ -40,6 +40,7 @@ READY_S = 0.001  # wall; whoever is not ready yet (`RosClock.wait_for`) is asked
 AGAIN_S = 0.2  # wall; a clock that has not moved meanwhile is told once more
 LET_GO_S = 0.02  # run time that we let pass at a time while we wait for others
 ASK_S = 0.1  # wall; while we wait for a person, we check this often whether the run ends
+JUDGE_S = 1.0  # wall; an older word on task/success may be about another moment
 KEPT_VERDICTS = 64  # newest answers kept, also those that nobody asks for
 
 
@@ -187,14 +188,33 @@ class RosPace:
         return {"clock/factor": pace.factor} | waited
 
 
+class RosJudge:
+    """What a program beside ours says of the task's success (`task/success`)."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._newest = Newest(shell.node, topics.TASK_SUCCESS)
+
+    def read(self) -> bool:
+        """The newest word. Raises `RobotRLError` when there is none of the last second."""
+        word = self._newest.read()
+        if word is None or self._newest.silent_s > JUDGE_S:
+            raise RobotRLError(
+                "nobody says whether the task has succeeded",
+                expected=f"std_msgs/Bool on {self._newest.topic.name} every {JUDGE_S / 2:g} s",
+                got="nothing" if word is None else f"silence for {self._newest.silent_s:.1f} s",
+                fix="start the program that judges; another topic's name: ros.remaps",
+            )
+        return bool(word.data)
+
+
 class RosRobot:
     """`ports.RobotPort` from the state topics. Only the gate's process sends commands."""
 
-    def __init__(self, reader: StateReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: StateReader, judge: RosJudge | None = None) -> None:
+        self._reader, self._judge = reader, judge
 
     def read(self) -> RobotState:
-        """Newest consistent state. Raises `RobotRLError` before the first one."""
+        """Newest consistent state. Raises `RobotRLError` before the first, or without a judge."""
         state = self._reader.read()
         if state is None:
             raise RobotRLError(
@@ -203,7 +223,7 @@ class RosRobot:
                 got=self._reader.why_not() or "stamps that never agree",
                 fix="start the robot driver (or the sim node); check namespace and remaps",
             )
-        return state
+        return replace(state, told_success=self._judge.read()) if self._judge else state
 
     def apply(self, command: Command) -> None:
         """Nothing to do: the gate has sent it already."""
@@ -374,7 +394,8 @@ class RosReset:
 
     The plan travels as the sim's parameter `reset_plan`, which refuses a bad plan with a reason;
     the Trigger `place_objects` then carries it out. The same two calls work from a shell. With
-    `ask_reset` the arm waits, above the scene, until a person says `actor/ready`.
+    `ask_reset` the arm waits, above the scene, until a person says `actor/ready`; where there is
+    nothing to prepare, before the first start only.
     """
 
     def __init__(self, shell: Shell) -> None:
@@ -387,6 +408,7 @@ class RosReset:
         self._asks = publisher(shell.node, topics.ACTOR_ASKS)
         self._asks.publish(convert.text_to(""))
         self._question, self._answered = "", threading.Event()
+        self._begun = False
         self._service = serve(shell.node, topics.ACTOR_READY, self._ready)
 
     def __call__(self, plan: ResetPlan) -> None:
@@ -397,8 +419,9 @@ class RosReset:
         """
         if self._set is not None:
             self._place_simulated(self._set, plan)
-        if self._shell.params["ask_reset"]:
+        if self._shell.params["ask_reset"] and (plan.ask != "" or not self._begun):
             self._ask(checklist(plan))
+        self._begun = True
 
     def _place_simulated(self, client: Client, plan: ResetPlan) -> None:
         request = SetParameters.Request()
@@ -455,4 +478,6 @@ def checklist(plan: ResetPlan) -> str:
     """What a person has to take care of before an episode, one thing per line."""
     held = [] if plan.held_in_tcp is None else ["the part in the gripper"]
     parts = [*held, *(f"{name} in its place" for name in plan.objects)]
+    if plan.ask is not None:
+        parts = [plan.ask] if plan.ask else []
     return "\n".join([*parts, "hands out of the way"])

@@ -254,6 +254,12 @@ class _Width:
         return 0.0 if self._width_m is None else self._width_m
 
 
-def tracked_objects(task: Task) -> tuple[str, ...]:
-    """Names of the objects that a task places, in a fixed order."""
+def tracked_objects(shell: Shell, task: Task) -> tuple[str, ...]:
+    """Names of the objects whose poses a state must have, in a fixed order.
+
+    Those that the task places; on a real arm, where tracking is hard, only if the task needs them.
+    """
+    simulated = bool(shell.node.get_parameter("use_sim_time").value)
+    if not simulated and not getattr(task, "needs_objects", True):
+        return ()
     return tuple(sorted(task.sample_reset(np.random.default_rng(0)).objects))

@@ -124,6 +124,11 @@ ACTOR_ASKS = Topic(
     "actor/asks", _TEXT, "latched", "actor", ("view",), 0, "-",
     "what a person has to do before the arm goes to its start; empty = nothing",
 )  # fmt: skip
+TASK_SUCCESS = Topic(
+    "task/success", "std_msgs/msg/Bool", "exchange", "a program of yours", ("actor",), 10, "-",
+    "whether the task has succeeded now; with `task.judge=topic` only. Say it twice a second or "
+    "more often: silence ends the episode",
+)  # fmt: skip
 CLOCK = Topic(
     "/clock", "rosgraph_msgs/msg/Clock", "stream", "sim", _ALL, 50, "-",
     "run time; never goes back, not even when the simulator is restarted",
@@ -154,7 +159,7 @@ TOPICS: tuple[Topic, ...] = (
     JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_INFO,
     TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED, WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
     GATE_STATE, GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, OPERATOR_PRESENT,
-    ACTOR_ASKS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, ARM_PROBLEM, TF_STATIC, DIAGNOSTICS,
+    ACTOR_ASKS, TASK_SUCCESS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, ARM_PROBLEM, TF_STATIC, DIAGNOSTICS,
 )  # fmt: skip
 
 _TRIGGER = "std_srvs/srv/Trigger"

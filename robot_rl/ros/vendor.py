@@ -109,6 +109,6 @@ def _version(distribution: str) -> str:
 
 
 def origin(package: str) -> str:
-    """The file of an importable package; empty for none, and for a folder that only has its name."""
+    """File of an importable package; empty for none, and for a folder that only has its name."""
     spec = importlib.util.find_spec(package)
     return (spec.origin or "") if spec else ""

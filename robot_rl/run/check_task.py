@@ -18,6 +18,7 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import Discard, Still, session_of, simulated_task
 from robot_rl.tasks.common import WRIST
+from robot_rl.tasks.described import DescribedTask
 from robot_rl.types import Outcome, Row, Step
 
 STARTS = 20  # drawn and placed
@@ -39,6 +40,9 @@ def check_task(experiment: Experiment) -> Iterator[str]:
         _check_start(experiment, rig, task.sample_reset(rng), number)
     yield f"starts: {STARTS} drawn, each within the limits, none a success or a failure"
     yield _check_observation(experiment, rig)
+    if isinstance(task, DescribedTask) and task.success(rig.robot.read()) is None:
+        yield f"expert: not tried, because judge is {task.judge}, and there is no scene to judge"
+        return
     session = session_of(experiment, rig.loop, rig.reset, metrics=Discard())
     ended = [session.episode("demo", number) for number in range(EPISODES)]
     steps = [row for row in rows if isinstance(row, Step)]
@@ -50,6 +54,7 @@ def check_task(experiment: Experiment) -> Iterator[str]:
             got="; ".join(f"{e.ending} after {e.steps} steps {e.reason}".rstrip() for e in ended),
             fix=f"what the gate said: {_gate(steps)}; look at it with robot-rl record and review",
         )
+    _check_truth(task, rig)
     mean = np.mean([episode.steps for episode in ended])
     yield f"expert: {solved} of {EPISODES} episodes, {mean:.0f} steps each; gate: {_gate(steps)}"
 
@@ -137,6 +142,17 @@ def _check_observation(experiment: Experiment, rig: Any) -> str:
             fix="let Hand.move turn a target pose into an action",
         )
     return f"observation: {named} numbers, {len(images)} pictures, as the spec says"
+
+
+def _check_truth(task: Any, rig: Any) -> None:
+    """What a described task calls a success must be one by the rule of its scene, too."""
+    if isinstance(task, DescribedTask) and task.truth(rig.robot.read()) is False:
+        raise SpecError(
+            "the task has succeeded, but its scene says that it has not",
+            expected="success of the task = success of its scene",
+            got=f"judge {task.judge}, tolerance {task.tolerance_m:g} m, scene {task.scene['name']}",
+            fix="move goal_in_base to where the scene's task is done, or lessen tolerance_m",
+        )
 
 
 def _gate(steps: Sequence[Step]) -> str:

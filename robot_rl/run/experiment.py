@@ -25,6 +25,7 @@ from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.ports import FitsRobot, Mirrored
 from robot_rl.robots.driver import ArmDriver
+from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
 
 if TYPE_CHECKING:
@@ -126,7 +127,12 @@ class Experiment:
 
     @cached_property
     def limits(self) -> Limits:
-        """What the gate allows: the robot's limits (section `safety`) in the task's workspace.
+        """What the gate allows: `robot_limits` in the task's workspace. Raises the same."""
+        return self.robot_limits.narrow_to(self.task)
+
+    @cached_property
+    def robot_limits(self) -> Limits:
+        """The robot's limits (section `safety`), whatever the task is.
 
         Raises:
             ConfigError: the limits are another robot's.
@@ -143,7 +149,7 @@ class Experiment:
                 fix=f"robot={name} chooses the robot with its limits",
             )
         derived = dataclasses.asdict(Limits.of(self.robot))
-        return build(Limits, derived | given, "safety").narrow_to(self.task)
+        return build(Limits, derived | given, "safety")
 
     @cached_property
     def operator(self) -> Any:
@@ -234,12 +240,6 @@ class Experiment:
         return (self.config.get("ros") or {}).get("name") == "sim"
 
     @property
-    def tracks_objects(self) -> bool:
-        """Whether poses of objects are part of a state: in simulation always, on a real arm where
-        the task's observation holds them."""
-        return self.is_simulated or bool(getattr(self.task, "privileged", True))
-
-    @property
     def is_real(self) -> bool:
         """Whether the run is of a real arm (or of a double in its place)."""
         return self.runtime == "ros" and self._has_real_graph
@@ -311,6 +311,8 @@ class Experiment:
         Raises:
             ConfigError, SpecError, CheckpointError: what does not fit, or is not there.
         """
+        if isinstance(self.task, DescribedTask):  # before `limits` intersects the boxes
+            _check_described(self, self.task)
         for name in GROUPS:
             self.section(name)
         if self.runtime == "ros":
@@ -435,6 +437,14 @@ def _check_gym(experiment: Experiment) -> None:
             fix="add what is expected, or start from experiment=gym task.env_id=...",
         )
     experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
+
+
+def _check_described(experiment: Experiment, task: DescribedTask) -> None:
+    from robot_rl.run.check_described import Present, check_described
+
+    operator = (experiment.config.get("operator") or {}).get("name", "none")
+    present = Present(experiment.reward, operator, experiment.runtime, experiment.is_real)
+    check_described(task, experiment.robot_limits, present)
 
 
 def _new_run_dir(name: str, seed: int) -> Path:

@@ -90,8 +90,7 @@ def _reader(shell: Shell, experiment: Experiment, *, objects: bool = True) -> St
     """Who reads the state of the arm and, where the task needs them, of the objects."""
     from robot_rl.ros.reader import StateReader, tracked_objects
 
-    seen = objects and experiment.tracks_objects
-    names = tracked_objects(experiment.task) if seen else ()
+    names = tracked_objects(shell, experiment.task) if objects else ()
     return StateReader(shell, names, experiment.robot, experiment.spoken_driver)
 
 

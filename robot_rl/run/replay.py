@@ -264,7 +264,7 @@ def play(
         purpose=start.purpose,
         seed=start.seed,
         ending=str(record.ending),
-        success=task.success(robot.read()),
+        success=bool(task.success(robot.read())),
         before=record.success,
         outcomes=_count(v.outcome for v in verdicts),
         outcomes_before=_count(s.outcome for s in recording.steps),

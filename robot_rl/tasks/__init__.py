@@ -5,9 +5,10 @@ The same objects run on a real arm: they see `RobotState` only. A simulator buil
 """
 
 from robot_rl.tasks.common import SimTask
+from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.lift import LiftTask
 from robot_rl.tasks.peg_insert import PegInsertTask
 from robot_rl.tasks.pick_insert import PickInsertTask
 from robot_rl.tasks.reach import ReachTask
 
-__all__ = ["LiftTask", "PegInsertTask", "PickInsertTask", "ReachTask", "SimTask"]
+__all__ = ["DescribedTask", "LiftTask", "PegInsertTask", "PickInsertTask", "ReachTask", "SimTask"]

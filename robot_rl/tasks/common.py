@@ -219,8 +219,8 @@ class SimTask(ABC):
         """Draw how the next episode starts."""
 
     @abstractmethod
-    def success(self, state: RobotState) -> bool:
-        """Honest success predicate on ground truth (instantaneous)."""
+    def success(self, state: RobotState) -> bool | None:
+        """Honest success predicate on ground truth (instantaneous); see `ports.Task`."""
 
     @abstractmethod
     def failure(self, state: RobotState) -> bool:
@@ -261,7 +261,7 @@ class SimTask(ABC):
         unknown = set(self.images) - set(known)
         if unknown:
             raise ValueError(f"images must be among {known}, got {sorted(unknown)}")
-        if not self.privileged and not self.images:
+        if self.is_blind:
             raise ValueError("without privileged state the task needs images, e.g. [wrist, front]")
         if min(self.max_steps, self.image_size) < 1:
             raise ValueError("max_steps and image_size must be at least 1")
@@ -278,7 +278,7 @@ class SimTask(ABC):
     def spec(self) -> Spec:
         """Observation, action, control rate of this task."""
         own = self.own_layout() if self.privileged else self._arm_layout()
-        layout = (*own, *COMMON_LAYOUT)
+        layout = (*own, *(COMMON_LAYOUT if self.uses_wrench else COMMON_LAYOUT[:2]))
         image = TensorSpec((self.image_size, self.image_size, 3), "uint8")
         return Spec(
             task=self.name,
@@ -306,6 +306,21 @@ class SimTask(ABC):
         return False
 
     @property
+    def uses_wrench(self) -> bool:
+        """Whether force and torque are observed."""
+        return True
+
+    @property
+    def needs_objects(self) -> bool:
+        """Whether poses of objects have to be known on a real arm, too."""
+        return True
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether nothing in the observation says where the objects are."""
+        return not self.privileged and not self.images
+
+    @property
     def gripper_start_m(self) -> float:
         """Gripper width at the start of an episode."""
         return 0.0
@@ -315,8 +330,9 @@ class SimTask(ABC):
         to_base = quat_to_matrix(state.tcp_in_base.quaternion_xyzw)
         twist = (state.tcp_twist_in_base.reshape(2, 3) @ to_base).ravel() * TWIST_SCALE
         wrench = (state.wrench_in_tcp * WRENCH_SCALE).clip(-WRENCH_CLIP, WRENCH_CLIP)
+        felt = (twist, wrench) if self.uses_wrench else (twist,)
         own = self.own_state(state) if self.privileged else self._arm_state(state)
-        vector = np.concatenate((own, twist, wrench)).astype(np.float32)
+        vector = np.concatenate((own, *felt)).astype(np.float32)
         return {"state": vector} | {f"image/{name}": images[name] for name in self.images}
 
     def _arm_layout(self) -> tuple[tuple[str, int, str], ...]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robot_rl.config.compose import config_dir
 from robot_rl.robots import Fr3
 from robot_rl.store.store import Store
 from robot_rl.types import Command, Driver
-from tests.support.pages import commands, run, write_files
+from tests.support.pages import DOCS, commands, run, write_files
 
 pytest.importorskip("robot_rl_sim")
 
@@ -78,3 +79,8 @@ def test_it_keeps_the_promises_of_a_simulated_robot(package: Path) -> None:
     assert after.stamp_s == begin_s + 0.1
     moved = np.linalg.norm(after.tcp_in_base.position_m - before.tcp_in_base.position_m)
     assert 0.0 < moved <= 0.025 + 1e-9
+
+
+def test_the_page_shows_the_task_without_code_as_it_is_shipped() -> None:
+    example = config_dir() / "experiment" / "taught_insert.yaml"
+    assert f"```yaml\n{example.read_text()}```" in (DOCS / "tasks.md").read_text()

@@ -104,7 +104,11 @@ def test_every_yaml_of_a_group_says_which_dataclass_it_fills() -> None:
             own = data[part] if group == "robot" else data
             assert own.get("title" if part == "driver" else "name"), f"{group}/{name}.yaml"
             resolved = Experiment.compose([f"{group}={name}"])
-            resolved.section(group)
+            if (group, name) == ("task", "described"):  # nobody knows your table but you
+                with pytest.raises(ConfigError, match="incomplete config 'task'"):
+                    resolved.section(group)
+            else:
+                resolved.section(group)
 
 
 def test_a_value_can_be_set_whether_or_not_a_yaml_names_it() -> None:

@@ -88,3 +88,24 @@ def test_scores_and_progress_are_shares(source: RewardSource) -> None:
     for result in said(source, 0.1, 0.05, 0.0, purpose="demo"):
         for share in (result.score, result.progress):
             assert share is None or 0.0 <= share <= 1.0
+
+
+class Unknown(ReachTask):
+    """A task whose success the state does not show."""
+
+    def success(self, state: RobotState) -> None:
+        return None
+
+
+def test_what_the_state_does_not_show_is_nobodys_truth() -> None:
+    """Evaluation is then judged by the model, and nothing is recorded as what the rule says."""
+    rule = PredicateReward(Unknown(), tells=True)
+    (alone,) = said(rule, 0.0)
+    assert (alone.reward, alone.success, alone.progress) == (0.0, False, None)
+    seen: Any = classifier(1)
+    seen._truth = rule
+    for purpose in ("train", "eval"):
+        (result,) = said(seen, 0.0, purpose=purpose)
+        assert result.success and result.terminated and result.truth is None
+    (unlabelled,) = said(VlmReward(rule), 0.0)
+    assert unlabelled.success is None and unlabelled.truth is None

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.cli.main import main
 from robot_rl.robots import Ur5e
 from robot_rl.ros import topics
 from robot_rl.ros.graph import RealGraphConfig, real_graph
 from robot_rl.store.store import Store
+from robot_rl.store.summary import EpisodeRecord
 from tests.support.rehearsal import Teacher
 from tests.support.ros import World, new_domain, wait_for, write_run
 
@@ -158,12 +160,11 @@ def test_an_arm_without_fingers_has_a_state(tmp_path: Path) -> None:
         wait_for(lambda: probe.arm("bare", timeout_s=1.0).granted, 20.0, "it arms")
 
 
-def test_a_person_records_demonstrations_on_the_double(tmp_path: Path) -> None:
-    run, domain_id = tmp_path / "run", new_domain()
-    words = ["experiment=reach", "runtime=ros", "ros=real", "ros.double=true", "robot=ur5e"]
-    words += ["operator=twist", f"ros.domain_id={domain_id}", f"run_dir={run}", "--demos", "2"]
+def record_two(run: Path, teacher: Teacher, words: list[str]) -> list[EpisodeRecord]:
+    """Record two demonstrations through the graph of a UR5e with a double."""
+    words = [*words, "runtime=ros", "ros=real", "ros.double=true", "robot=ur5e", "operator=twist"]
+    words += [f"ros.domain_id={teacher.domain_id}", f"run_dir={run}", "--demos", "2"]
     tool = Path(sys.executable).with_name("robot-rl")
-    teacher = Teacher(domain_id)
     recording = subprocess.Popen([str(tool), "record", *words])
     try:
         give_up_s = time.monotonic() + 100.0
@@ -182,3 +183,21 @@ def test_a_person_records_demonstrations_on_the_double(tmp_path: Path) -> None:
             assert episode.purpose == "demo" and episode.human_steps > episode.steps / 2
             frames = store.frames(episode.id)
             assert abs(frames[0].stamp_ns * 1e-9 - time.time()) < 300.0  # system time
+    return episodes
+
+
+def test_a_person_records_demonstrations_on_the_double(tmp_path: Path) -> None:
+    record_two(tmp_path / "run", Teacher(new_domain()), ["experiment=reach"])
+
+
+def test_a_task_without_code_and_without_objects_judged_by_another_program(tmp_path: Path) -> None:
+    """As `robot-rl task new` wrote it; the arm goes from start to start without being asked."""
+    box = ["--box", "0.35 -0.15 0.05; 0.65 0.15 0.35", "--translation-m", "0.025"]
+    judge = ["--judge", "topic", "--goal", "0.5 0.05 0.1", "--clear-z-m", "0.25"]
+    words = ["task", "new", "free", "--starts", "0.5 -0.05 0.2", "--yes", *box, *judge]
+    configs = ["--config-dir", str(tmp_path)]
+    assert main([*words, "--operator", "twist", *configs]) == 0
+    teacher = Teacher(new_domain(), np.array((0.5, 0.05, 0.1)))
+    remap = "ros.remaps={task/success: my/checker}"
+    record_two(tmp_path / "run", teacher, ["experiment=free", remap, *configs])
+    assert teacher.asked == {"hands out of the way"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,10 @@ class Waiting:
         shell.spin_in_background()
         self.error: RobotRLError | None = None
 
-    def begin(self) -> threading.Thread:
+    def begin(self, plan: ResetPlan = PLAN) -> threading.Thread:
         def work() -> None:
             try:
-                self.reset(PLAN)
+                self.reset(plan)
             except RobotRLError as error:
                 self.error = error
 
@@ -84,3 +85,23 @@ def test_a_run_that_ends_does_not_wait_for_anybody(waiting: Waiting) -> None:
     waiting.shell.stop()
     thread.join(3.0)
     assert not thread.is_alive() and waiting.error is not None
+
+
+def test_a_task_may_say_itself_what_is_to_be_prepared(waiting: Waiting) -> None:
+    thread = waiting.begin(replace(PLAN, ask="the nut back on its bolt"))
+    assert waiting.asked[-1] == "the nut back on its bolt\nhands out of the way"
+    assert waiting.probe.call(topics.ACTOR_READY).success
+    thread.join(3.0)
+    assert not thread.is_alive() and waiting.error is None
+
+
+def test_with_nothing_to_prepare_a_person_is_asked_before_the_first_start_only(
+    waiting: Waiting,
+) -> None:
+    plan = replace(PLAN, ask="")
+    thread = waiting.begin(plan)
+    assert waiting.asked[-1] == "hands out of the way"
+    assert waiting.probe.call(topics.ACTOR_READY).success
+    thread.join(3.0)
+    waiting.reset(plan)  # at once
+    assert waiting.error is None

@@ -136,9 +136,25 @@ def test_what_is_wrong_is_named_with_its_fix(kind: type, monkeypatch: pytest.Mon
         assert words in str(wrong), str(wrong)
 
 
-@pytest.mark.parametrize("task", ["reach", "lift", "peg_insert", "pick_insert"])
+@pytest.mark.parametrize("task", ["reach", "lift", "peg_insert", "pick_insert", "taught_insert"])
 @pytest.mark.parametrize("robot", ["fr3", "ur5e"])
 def test_every_shipped_task_does_what_a_task_has_to(task: str, robot: str) -> None:
     fine, wrong = faults(Experiment.compose([f"experiment={task}", f"robot={robot}"]))
     assert wrong is None and len(fine) == 4
     assert fine[-1].startswith("expert: 3 of 3")
+
+
+def test_a_described_success_that_its_scene_does_not_know_is_named() -> None:
+    """A goal 10 mm above the bottom of the hole."""
+    high = "task.goal_in_base.position_m=[0.5,0.0,0.055]"
+    _, wrong = faults(Experiment.compose(["experiment=taught_insert", high]))
+    assert "its scene says that it has not" in str(wrong) and "goal_in_base" in str(wrong)
+
+
+def test_a_described_task_is_tried_on_an_empty_table_too() -> None:
+    words = ["experiment=taught_insert", "~task.scene"]
+    fine, wrong = faults(Experiment.compose(words))
+    assert wrong is None and fine[0].startswith("scene: 0 parts")
+    assert fine[-1].startswith("expert: 3 of 3")
+    fine, wrong = faults(Experiment.compose([*words, "task.judge=person"]))
+    assert wrong is None and "not tried, because judge is person" in fine[-1]

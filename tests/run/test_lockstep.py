@@ -75,3 +75,18 @@ def test_a_period_that_is_no_multiple_of_the_physics_step_ends() -> None:
     for tick in range(1, 16):
         clock.sleep_until_s(began_s + tick / 15)
     assert clock.now_s() == pytest.approx(began_s + 1.0, abs=0.002)
+
+
+def test_a_described_task_runs_from_demonstrations_to_evaluation(tmp_path: Path) -> None:
+    """Without one object in its observation, and saved as it was composed."""
+    folder = tmp_path / "taught"
+    words = ["experiment=taught_insert", "robot=ur5e", *SMALL[1:], f"run_dir={folder}"]
+    words += ["train.demos=1", "train.max_env_steps=60", "learner.min_steps=20"]
+    result: Any = train(Experiment.compose(words), lambda _stats: None)
+    assert result["deterministic"]["episodes"] == 3
+    with Store(folder / "store.sqlite") as store:
+        demos = [e for e in store.episode_summaries() if e.purpose == "demo"]
+        assert [e.success for e in demos] == [True]
+        last = store.frames(demos[0].id)[-1].observation["state"]
+    loaded: Any = Experiment.load(folder).task
+    assert loaded.tcp_position_m(last) == pytest.approx((0.5, 0.0, 0.045), abs=0.002)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from geometry_msgs.msg import TwistStamped
+from numpy.typing import NDArray
 from std_msgs.msg import Bool
 
 from robot_rl.ros import convert, topics, wire
@@ -43,12 +44,21 @@ class Teacher:
     topics of a teleoperation device.
     """
 
-    def __init__(self, domain_id: int, remaps: Mapping[str, str] | None = None) -> None:
-        self.probe = Probe(domain_id, remaps or {})
+    def __init__(
+        self,
+        domain_id: int,
+        goal_m: NDArray[np.float64] | None = None,
+        remaps: Mapping[str, str] | None = None,
+    ) -> None:
+        self.probe = Probe(domain_id, remaps)
         node = self.probe.node
+        self._goal_m = goal_m  # where to steer; None = to the tracked target
+        self._judge = node.create_publisher(Bool, "my/checker", 1)
+        self.asked: set[str] = set()
         self._twist = node.create_publisher(TwistStamped, "teleop/twist", 1)
         self._enable = node.create_publisher(Bool, "teleop/enable", 1)
         self._newest: dict[str, Any] = {}
+        self.domain_id = domain_id
         for topic in (topics.ACTOR_ASKS, topics.OPERATOR_EPISODE, TARGET):
             subscribe(node, topic, partial(self._newest.__setitem__, topic.name))
         self._callers = {s: Caller(node, s.name, 1.0) for s in topics.SERVICES}
@@ -69,13 +79,22 @@ class Teacher:
         self._enable.publish(Bool(data=active))
         message = TwistStamped()
         message.header.frame_id = "base"
-        if active and TARGET.name in self._newest:
+        target = self._goal_m
+        if target is None and TARGET.name in self._newest:
             target = convert.pose_from(self._newest[TARGET.name]).position_m
+        if active and target is not None:
             way_m = target - self.probe.tcp().position_m
             speed = np.clip(3.0 * way_m, -0.2, 0.2)
             linear = message.twist.linear
             linear.x, linear.y, linear.z = speed.tolist()
         self._twist.publish(message)
+        self._check()
+
+    def _check(self) -> None:
+        """Another program that sees whether the tool is at the goal."""
+        if self._goal_m is not None and self.probe.newest(topics.CURRENT_POSE) is not None:
+            away_m = float(np.linalg.norm(self._goal_m - self.probe.tcp().position_m))
+            self._judge.publish(Bool(data=away_m < 0.005))
 
     def _look_after(self, asked: bool) -> None:
         """What a person does at a robot that waits: resume, acknowledge, prepare."""
@@ -87,4 +106,5 @@ class Teacher:
         elif report is not None and report.waits:
             self._callers[topics.GATE_RESUME].poll()
         if asked:
+            self.asked.add(self._newest[topics.ACTOR_ASKS.name].data)
             self._callers[topics.ACTOR_READY].poll()

@@ -89,7 +89,7 @@ class Where:
 
 
 class ClassifierReward:
-    """`RewardSource` on a model. Evaluation episodes are judged by the task's own predicate.
+    """`RewardSource` on a model. The task's own predicate judges evaluation where it can tell.
 
     hold_steps: n, 0 = as the model was trained; agree: k, 0 = all n; where: see the module.
 
@@ -128,7 +128,7 @@ class ClassifierReward:
     def score(self, state: RobotState, observation: Observation) -> RewardResult:
         """Reward 1.0 and terminated at success as the model sees it, 0.0 before."""
         truth = self._truth.score(state, observation)
-        if self._evaluates:
+        if self._evaluates and self._truth.knows:
             return truth
         logit = self._model.logit(observation)
         self._seen.append(logit >= self._model.threshold)
@@ -142,6 +142,6 @@ class ClassifierReward:
             score=score,
             source="classifier",
             author=self._model.author,
-            truth=bool(truth.success),
+            truth=truth.success if self._truth.knows else None,
             progress=truth.progress,
         )

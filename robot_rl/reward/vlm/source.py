@@ -41,7 +41,8 @@ class VlmReward:
         truth = self._truth.score(state, observation)
         if not self._practises:
             return truth
-        return RewardResult(None, None, False, truth=bool(truth.success), progress=truth.progress)
+        said = truth.success if self._truth.knows else None
+        return RewardResult(None, None, False, truth=said, progress=truth.progress)
 
 
 @contextmanager
