@@ -8,6 +8,7 @@ always wins: its packages come first on `sys.path`, and ours are the last there.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import importlib
@@ -75,6 +76,8 @@ def load(package: str) -> None:
         )
     sys.path.append(str(folder))  # the last place, so that a vendor's own package comes first
     importlib.invalidate_caches()
+    for library in sorted(folder.glob("*/lib*.so")):
+        ctypes.CDLL(str(library))  # ROS then finds it by its name, without LD_LIBRARY_PATH
 
 
 def built() -> Path:
@@ -106,6 +109,6 @@ def _version(distribution: str) -> str:
 
 
 def origin(package: str) -> str:
-    """The file of an importable package; empty for none, and for a mere folder of that name."""
+    """File of an importable package; empty for none, and for a folder that only has its name."""
     spec = importlib.util.find_spec(package)
     return (spec.origin or "") if spec else ""

@@ -27,10 +27,16 @@ from robot_rl.errors import SetupError
 from robot_rl.ros import vendor
 
 _FASTRTPS = "rosidl_typesupport_fastrtps_c"
+_INTROSPECTION = "rosidl_typesupport_introspection_c"  # Fast DDS registers a type by its fields
 _ENTRY = "rosidl_typesupport_c"  # what rclpy asks a package for
 _FLAGS = ("-O1", "-fPIC", "-DNDEBUG", "-w")
-_MESSAGE_LIBRARIES = ("generator_c", "generator_py", "typesupport_c", "typesupport_fastrtps_c")
-_RUNTIME_LIBRARIES = ("rosidl_runtime_c", _ENTRY, _FASTRTPS, "fastcdr", "rcutils")
+_MESSAGE_LIBRARIES = (
+    "generator_c", "generator_py", "typesupport_c", "typesupport_fastrtps_c",
+    "typesupport_introspection_c",
+)  # fmt: skip
+_RUNTIME_LIBRARIES = (
+    "rosidl_runtime_c", _ENTRY, _FASTRTPS, _INTROSPECTION, "fastcdr", "rcutils", "rcpputils",
+)  # fmt: skip
 
 
 def build() -> list[str]:
@@ -91,11 +97,16 @@ def _start(package: str, scratch: Path, pool: ThreadPoolExecutor) -> list[Future
         f"{path.parent}_{path.stem}.c": _c_files(code / path.parent, path.stem)
         for path in interfaces
     }
+    fields = _fields(code)
+    units |= {
+        f"{path.parent}_{path.stem}_fields.c": _c_files(fields / path.parent, path.stem)[:-1]
+        for path in interfaces
+    }
     units |= {"entry.c": code.glob("*.ep.*.c"), "package.cpp": code.rglob("*.cpp")}
     _copy_python(code, scratch / "out" / package)
     objects = scratch / "objects" / package
     objects.mkdir(parents=True)
-    flags = [*_FLAGS, f"-I{code.parent}", *_include_flags()]
+    flags = [*_FLAGS, f"-I{code.parent}", f"-I{fields.parent}", *_include_flags()]
     return [pool.submit(_object, objects / name, sorted(f), flags) for name, f in units.items()]
 
 
@@ -128,6 +139,7 @@ def _generate(package: str, code: Path) -> list[Path]:
         from rosidl_generator_type_description import generate_type_hash
         from rosidl_typesupport_c import generate_c as generate_entry
         from rosidl_typesupport_fastrtps_c import generate_typesupport_fastrtps_c
+        from rosidl_typesupport_introspection_c import generate_c as generate_fields
     except ImportError as error:
         raise SetupError(
             "the vendors' message types cannot be built",
@@ -144,20 +156,27 @@ def _generate(package: str, code: Path) -> list[Path]:
         generate_type_hash(_arguments("rosidl_generator_type_description", code, interfaces))
         generate_c(_arguments("rosidl_generator_c", code, interfaces))
         generate_typesupport_fastrtps_c(_arguments(_FASTRTPS, code, interfaces))
-        # with one type support alone, its functions are linked, not searched for when running
-        generate_entry(_arguments(_ENTRY, code, interfaces), [_FASTRTPS])
+        generate_fields(_arguments(_INTROSPECTION, code, interfaces, _fields(code)))
+        generate_entry(_arguments(_ENTRY, code, interfaces), [_FASTRTPS, _INTROSPECTION])
         generate_py(_arguments("rosidl_generator_py", code, interfaces), [_ENTRY])
-    for template in ("rosidl_generator_c", _FASTRTPS):
+    for template in ("rosidl_generator_c", _FASTRTPS, _INTROSPECTION):
         _visibility_header(template, code)
     return interfaces
 
 
-def _arguments(generator: str, code: Path, interfaces: Iterable[Path]) -> str:
+def _fields(code: Path) -> Path:
+    """Where the introspection goes: its files have names that the C structures have, too."""
+    return code.parents[1] / "fields" / code.name
+
+
+def _arguments(
+    generator: str, code: Path, interfaces: Iterable[Path], out: Path | None = None
+) -> str:
     """Write the arguments file of a generator; return its path."""
     path = code.parent / f"{code.name}_{generator}.json"
     arguments = {
         "package_name": code.name,
-        "output_dir": str(code),
+        "output_dir": str(out or code),
         "template_dir": str(_share(generator) / "resource"),
         "idl_tuples": [f"{code}:{p.with_suffix('.idl')}" for p in interfaces],
         "ros_interface_files": [str(code / p) for p in interfaces],
@@ -233,19 +252,25 @@ def _link(out: Path, objects: Iterable[Path]) -> None:
                  for kind in _MESSAGE_LIBRARIES]  # fmt: skip
     folders = [prefix / "lib" for prefix in _prefixes()]
     known = {path.stem.removeprefix("lib") for lib in folders for path in lib.glob("lib*.so")}
+    extension = out / f"{out.name}_s__{_ENTRY}.so"
     _run([
-        *(_compiler("cpp"), "-shared", "-o", str(out / f"{out.name}_s__{_ENTRY}.so")),
+        *(_compiler("cpp"), "-shared", "-o", str(extension), f"-Wl,-soname,{extension.name}"),
         *map(str, objects), "-Wl,--as-needed", *(f"-L{folder}" for folder in folders),
         *(f"-l{name}" for name in (*libraries, *_RUNTIME_LIBRARIES) if name in known),
     ])  # fmt: skip
+    for support in (_FASTRTPS, _INTROSPECTION):  # ROS opens a type support by the library's name
+        name = f"lib{out.name}__{support}.so"
+        _run([
+            *(_compiler("c"), "-shared", "-o", str(out / name), f"-Wl,-soname,{name}"),
+            *("-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", f"-L{out}", f"-l:{extension.name}"),
+        ])  # fmt: skip
 
 
 def _try_out(out: Path) -> None:
     """Import the extension in a process of its own: every symbol must be there."""
-    program = (
-        "import importlib, sys; sys.path.append(sys.argv[1]); importlib.import_module(sys.argv[2])"
-    )
-    _run([sys.executable, "-c", program, str(out.parent), f"{out.name}.{out.name}_s__{_ENTRY}"])
+    name = f"{out.name}.{out.name}_s__{_ENTRY}"
+    program = f"import sys; sys.path.append({str(out.parent)!r}); import {name}"
+    _run([sys.executable, "-c", program])
 
 
 def _run(command: Sequence[str]) -> None:
@@ -255,13 +280,12 @@ def _run(command: Sequence[str]) -> None:
             "the vendors' message types could not be built",
             expected=f"{Path(command[0]).name} succeeds",
             got="\n".join(done.stderr.strip().splitlines()[-5:]),
-            fix="compiler and headers must fit this Python and ROS 2; for the pinned ROS 2 wheels: "
-            "make clean setup",
+            fix="rm -rf build caches of ROS 2 that do not fit this Python, or make clean setup",
         )
 
 
 def main() -> int:
-    """Build what is missing and say so; the exit code is 2 when that fails (`make interfaces`)."""
+    """What `make interfaces` does; the exit code is 2 when it cannot."""
     start_s = time.monotonic()
     try:
         names = build()
