@@ -90,6 +90,12 @@ def test_the_graph_of_a_profile(name: str) -> None:
     assert "sim" in {s.name for s in graph_of(Experiment.compose([*words, "double=true"]))}
 
 
+def test_an_fr3_with_its_driver_keeps_an_fr3s_joint_limits() -> None:
+    """Joint 6 of an FR3 stops at 0.5445 rad, a Panda's at -0.0175 rad."""
+    limits = Experiment.compose(["robot=fr3_crisp", "task=reach"]).limits
+    assert limits.joint_min_rad[5] == 0.5445 and limits.joint_max_rad[5] == 4.5169
+
+
 def test_a_script_may_not_drive_a_profile() -> None:
     with pytest.raises(ConfigError, match="a script may not drive a real arm"):
         graph_of(Experiment.compose(["robot=ur5e_fzi", "task=reach", "operator=scripted"]))

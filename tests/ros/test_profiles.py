@@ -176,6 +176,26 @@ def _first_ready(world: World) -> tuple[str, Any]:
     return ready.topic, False if ready.value is True else 4
 
 
+def test_poses_in_a_frame_that_nothing_connects_stop_the_arm(world: World, fault: Any) -> None:
+    """UR's `base` is half a turn from `base_link`: nothing may move by such a pose."""
+    arms(world, "lost")
+    fault(frame={"current_pose": "elsewhere"})
+    wait_for(lambda: world.probe.report().mode != "run", 15.0, "the gate stops")  # type: ignore[union-attr]
+    answer = world.probe.arm("still lost", timeout_s=1.0)
+    assert not answer.granted
+    said = wait_for(
+        lambda: (
+            "elsewhere" in (text := world.probe.diagnostics("/gate").get("last_error", "")) and text
+        ),
+        10.0,
+        "the gate says why",
+    )
+    assert "another frame" in said
+    fault()
+    arms(world, "found")
+    rest(world)
+
+
 def test_home_by_the_joint_controller_and_back(world: World) -> None:
     probe = world.probe
     before_m = probe.tcp().position_m

@@ -70,3 +70,22 @@ def test_a_person_teaches_reach_and_a_killed_actor_loses_nothing(
     demos = [e for e in episodes if e.purpose == "demo" and e.success]
     assert len(demos) == 2 and all(e.human_steps > e.steps / 2 for e in demos)
     assert sum(e.steps for e in episodes if e.purpose == "train") >= 55
+
+
+def test_step_3_of_the_guide_rehearse_on_a_laptop(tmp_path: Path) -> None:
+    """docs/robot.md; every node comes up, the driver is ready, Ctrl-C ends everything."""
+    run = tmp_path / "run"
+    words = ["robot=fr3_crisp", "double=true", "task=reach", "operator=none", f"run_dir={run}"]
+    tool = Path(sys.executable).with_name("robot-rl")
+    up = subprocess.Popen([str(tool), "up", *words, f"ros.domain_id={new_domain()}"])
+    try:
+        log = run / "logs" / "arm.log"
+        wait_for(lambda: log.is_file() and "arm_node: ready" in log.read_text(), 60.0, "ready")
+        watchdog = run / "logs" / "watchdog.log"
+        wait_for(lambda: "dry run: the controller" in watchdog.read_text(), 20.0, "the dry run")
+        up.send_signal(signal.SIGINT)
+        assert up.wait(30.0) == 0
+    finally:
+        up.kill()
+        up.wait()
+    assert not any("Traceback" in p.read_text() for p in (run / "logs").glob("*.log"))
