@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-GRIPPERS = ("none", "width", "command", "franka")
+GRIPPERS = ("none", "width", "topic", "command", "franka")
 
 TRIGGER = "std_srvs/srv/Trigger"
 
@@ -69,11 +69,13 @@ class Controllers:
 class GripperDriver:
     """How the gripper is commanded and read.
 
-    kind: none; width (Float64MultiArray, our own); command (control_msgs GripperCommand); franka
-    (franka_msgs Move and Grasp). name: topic or action; for franka the node. opened, closed: what
-    is commanded for the whole stroke and for 0, in the driver's own unit (a Robotiq knuckle is in
-    radians). joints: their sum is read from `state_topic`, opened_joints and closed_joints at the
-    two ends. max_effort: of a GripperCommand; force_n and speed_m_s: of Franka's actions.
+    kind: none; width (Float64MultiArray in metres, from the gate itself); topic (Float64MultiArray
+    in the driver's unit, e.g. of a position controller of ros2_control); command (control_msgs
+    GripperCommand); franka (franka_msgs Move and Grasp). name: topic or action; for franka the
+    node. opened, closed: what is commanded for the whole stroke and for 0, in the driver's own unit
+    (a Robotiq knuckle is in radians). joints: their sum is read from `state_topic`, opened_joints
+    and closed_joints at the two ends. max_effort: of a GripperCommand; force_n and speed_m_s: of
+    Franka's actions.
     """
 
     kind: str = "width"

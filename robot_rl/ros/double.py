@@ -18,7 +18,7 @@ from rclpy.task import Future
 from robot_rl.robots import Robot
 from robot_rl.robots.driver import TRIGGER, ArmDriver, Ready
 from robot_rl.ros import convert, topics
-from robot_rl.ros.endpoints import message_type, offer, publisher
+from robot_rl.ros.endpoints import message_type, offer, publisher, subscribe
 from robot_rl.ros.faults import Injector
 from robot_rl.ros.runtime import Shell
 from robot_rl.ros.topics import Topic
@@ -92,11 +92,19 @@ class Double:
 
     def _serve_gripper(self) -> None:
         gripper = self._driver.gripper
-        if gripper.kind == "command":
+        if gripper.kind == "topic":
+            topic = replace(topics.GRIPPER_COMMAND, name=gripper.name)
+            self._commands = subscribe(self._shell.node, topic, self._take_value)
+        elif gripper.kind == "command":
             self._action(gripper.name, "control_msgs/action/GripperCommand", self._gripper_command)
         elif gripper.kind == "franka":
             for verb, kind in (("move", "Move"), ("grasp", "Grasp")):
                 self._action(f"{gripper.name}/{verb}", f"franka_msgs/action/{kind}", self._franka)
+
+    def _take_value(self, message: Any) -> None:
+        stroke_m = self._robot.gripper.stroke_m
+        value = convert.gripper_from(message)
+        self._grip(self._driver.gripper.asked_width_m(value, stroke_m))
 
     def _is_gone(self, name: str) -> bool:
         return name in self._injector.faults.gone

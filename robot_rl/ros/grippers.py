@@ -7,6 +7,7 @@ never let one end. While a goal is under way, only the newest command waits.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Protocol
 
 from rclpy.node import Node
@@ -14,7 +15,9 @@ from rclpy.node import Node
 from robot_rl.errors import LinkError
 from robot_rl.robots import Robot
 from robot_rl.robots.driver import GripperDriver
+from robot_rl.ros import convert, topics
 from robot_rl.ros.actions import ActionCall
+from robot_rl.ros.endpoints import message_type, publisher
 
 CHANGE_M = 0.001  # a command that differs by less is the same
 GRASP_EPSILON_M = 0.2  # wider than any gripper: whatever stops the fingers is held
@@ -50,8 +53,6 @@ class CommandHand:
 
     def begin(self, width_m: float, closing: bool) -> None:
         """Send the position in the driver's unit."""
-        from robot_rl.ros.endpoints import message_type
-
         command = message_type("control_msgs/msg/GripperCommand")()
         command.position = self._driver.commanded(width_m, self._stroke_m)
         command.max_effort = self._driver.max_effort
@@ -71,6 +72,30 @@ class CommandHand:
         self._action.cancel()
 
 
+class TopicHand:
+    """Float64MultiArray: a position controller takes it as it comes and answers nothing."""
+
+    def __init__(self, node: Node, driver: GripperDriver, stroke_m: float) -> None:
+        self._driver, self._stroke_m = driver, stroke_m
+        self._topic = publisher(node, replace(topics.GRIPPER_COMMAND, name=driver.name))
+
+    def begin(self, width_m: float, closing: bool) -> None:
+        """Publish the value in the driver's unit."""
+        value = self._driver.commanded(width_m, self._stroke_m)
+        self._topic.publish(convert.gripper_to(value))
+
+    def poll(self) -> bool | None:
+        """Nobody answers: whether something is held is not known."""
+        return False
+
+    def missing(self) -> str:
+        """The topic, while nobody listens to it."""
+        return "" if self._topic.get_subscription_count() else self._driver.name
+
+    def cancel(self) -> None:
+        """Nothing to do: the next value replaces this one."""
+
+
 class FrankaHand:
     """franka_msgs: Move opens, Grasp closes with a force and tells whether it holds something."""
 
@@ -83,8 +108,6 @@ class FrankaHand:
 
     def begin(self, width_m: float, closing: bool) -> None:
         """Send Grasp when the fingers close, Move when they open."""
-        from robot_rl.ros.endpoints import message_type
-
         self._active, self._width_m = (self._grasp if closing else self._move), width_m
         if not closing:
             self._move.send(width=width_m, speed=self._driver.speed_m_s)
@@ -176,6 +199,7 @@ def make_gripper(
         SetupError: the vendor's messages are not there.
     """
     hands: dict[str, Any] = {
+        "topic": lambda: TopicHand(node, driver, robot.gripper.stroke_m),
         "command": lambda: CommandHand(node, driver, robot.gripper.stroke_m, reply_s),
         "franka": lambda: FrankaHand(node, driver, reply_s),
     }

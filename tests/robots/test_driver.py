@@ -44,7 +44,7 @@ def test_a_command_beyond_the_stroke_is_the_end_of_the_stroke() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"gripper": {"kind": "vacuum"}}, "none, width, command, franka"),
+        ({"gripper": {"kind": "vacuum"}}, "none, width, topic, command, franka"),
         ({"gripper": {"opened": 0.0}}, "same value"),
         ({"controllers": {"manager": "controller_manager"}}, "name both or neither"),
         ({"twist": "guessed"}, "topic or derived"),

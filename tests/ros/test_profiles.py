@@ -234,6 +234,29 @@ def test_one_goal_per_change_of_the_gripper(world: World, cycles: int) -> None:
     assert driver.gripper.kind in ("command", "franka")
 
 
+@pytest.mark.slow
+def test_a_gripper_of_a_position_controller_takes_values_in_its_own_unit(tmp_path: Any) -> None:
+    hand = "{kind: topic, name: gripper_controller/commands, opened: 0.0, closed: 0.8}"
+    words = ["task=lift", f"driver.gripper={hand[:-1]}, joints: [knuckle], "
+             "opened_joints: 0.0, closed_joints: 0.8}"]  # fmt: skip
+    with rehearsal(tmp_path / "run", "ur5e_fzi", *words) as found:
+        found.probe.wait_state(simulated=False)
+        wait_for(lambda: ready(found), 30.0, lambda: why_not(found))
+        command = publisher(found.probe.node, topics.GRIPPER_COMMAND)
+        for width_m in (0.02, 0.07):
+            _hold_width(found, command, width_m)
+
+
+def test_a_person_tares_where_the_driver_can(world: World) -> None:
+    world.probe.settle()
+    rest(world)
+    assert world.probe.call(topics.ARM_TARE).success
+    log = world.run_dir / "logs" / "arm.log"
+    words = "tare: done" if _driver(world).tare else "tare failed: this driver names no service"
+    wait_for(lambda: words in log.read_text(), 10.0, words)
+    arm_says(world, "")
+
+
 def _driver(world: World) -> Any:
     from robot_rl.run.experiment import Experiment
 
