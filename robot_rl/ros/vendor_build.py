@@ -1,10 +1,10 @@
 """Build the vendors' message types that no sourced workspace has (see `robot_rl.ros.vendor`).
 
 The generators of the ROS 2 wheels are called with the arguments that ROS's CMake macros give them,
-but only those that rclpy with Fast DDS needs: C structures, their serialisation, and Python. All of
-a package is linked into its one Python extension, so that nothing of it is searched for when it is
-imported; the libraries of ROS's own messages are found as rclpy's are. Beyond the wheels this needs
-a C++ compiler and Python's headers, no CMake and no colcon.
+but only those that rclpy with Fast DDS needs: C structures, their serialisation and description,
+and Python. Libraries of a package find each other from the folder they are in, those of ROS's own
+messages are found as rclpy's are. Beyond the wheels this needs a C++ compiler and Python's headers,
+no CMake and no colcon.
 """
 
 from __future__ import annotations
@@ -27,10 +27,17 @@ from robot_rl.errors import SetupError
 from robot_rl.ros import vendor
 
 _FASTRTPS = "rosidl_typesupport_fastrtps_c"
+_INTROSPECTION = "rosidl_typesupport_introspection_c"  # Fast DDS registers each type with it
 _ENTRY = "rosidl_typesupport_c"  # what rclpy asks a package for
 _FLAGS = ("-O1", "-fPIC", "-DNDEBUG", "-w")
-_MESSAGE_LIBRARIES = ("generator_c", "generator_py", "typesupport_c", "typesupport_fastrtps_c")
-_RUNTIME_LIBRARIES = ("rosidl_runtime_c", _ENTRY, _FASTRTPS, "fastcdr", "rcutils")
+_MESSAGE_LIBRARIES = (
+    "rosidl_generator_c",
+    "rosidl_generator_py",
+    _ENTRY,
+    _FASTRTPS,
+    _INTROSPECTION,
+)
+_RUNTIME_LIBRARIES = ("rosidl_runtime_c", _ENTRY, _FASTRTPS, _INTROSPECTION, "fastcdr", "rcutils")
 
 
 def build() -> list[str]:
@@ -42,7 +49,7 @@ def build() -> list[str]:
     missing = [p for p in vendor.packages() if not vendor.origin(p) and not (folder / p).is_dir()]
     if not missing:
         return []
-    _check_tools()
+    check_tools()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as name:
         scratch = Path(name)
@@ -57,7 +64,8 @@ def build() -> list[str]:
     return missing
 
 
-def _check_tools() -> None:
+def check_tools() -> None:
+    """Raise `SetupError` when this machine lacks a compiler or Python's headers."""
     python_h = Path(sysconfig.get_path("include")) / "Python.h"
     for found, what in (
         (shutil.which(_compiler("c")), f"a C compiler ({_compiler('c')})"),
@@ -128,6 +136,7 @@ def _generate(package: str, code: Path) -> list[Path]:
         from rosidl_generator_type_description import generate_type_hash
         from rosidl_typesupport_c import generate_c as generate_entry
         from rosidl_typesupport_fastrtps_c import generate_typesupport_fastrtps_c
+        from rosidl_typesupport_introspection_c import generate_c as generate_introspection
     except ImportError as error:
         raise SetupError(
             "the vendors' message types cannot be built",
@@ -142,12 +151,14 @@ def _generate(package: str, code: Path) -> list[Path]:
         for path in interfaces:
             convert_to_idl(source, package, path, code)
         generate_type_hash(_arguments("rosidl_generator_type_description", code, interfaces))
+        generate_introspection(_arguments(_INTROSPECTION, code, interfaces))
+        for path in [*code.glob("*/detail/*__type_support.c")]:  # generate_c has files of this name
+            path.rename(path.with_name(path.name.replace("type_support", "introspection")))
         generate_c(_arguments("rosidl_generator_c", code, interfaces))
         generate_typesupport_fastrtps_c(_arguments(_FASTRTPS, code, interfaces))
-        # with one type support alone, its functions are linked, not searched for when running
-        generate_entry(_arguments(_ENTRY, code, interfaces), [_FASTRTPS])
+        generate_entry(_arguments(_ENTRY, code, interfaces), [_FASTRTPS, _INTROSPECTION])
         generate_py(_arguments("rosidl_generator_py", code, interfaces), [_ENTRY])
-    for template in ("rosidl_generator_c", _FASTRTPS):
+    for template in ("rosidl_generator_c", _FASTRTPS, _INTROSPECTION):
         _visibility_header(template, code)
     return interfaces
 
@@ -228,16 +239,29 @@ def _object(unit: Path, files: Sequence[Path], flags: Sequence[str]) -> Path:
 
 
 def _link(out: Path, objects: Iterable[Path]) -> None:
-    """Link the package's one extension; libraries of messages that it does not use are dropped."""
-    libraries = [f"{share.name}__rosidl_{kind}" for share in _message_packages()
-                 for kind in _MESSAGE_LIBRARIES]  # fmt: skip
+    """Link one library with all code of a package, and the names under which ROS looks for it.
+
+    rclpy imports the extension, and the type supports are opened by the name of their library: if
+    the extension has loaded these, no search path has to name this folder.
+    """
+    libraries = [f"{p.name}__{kind}" for p in _message_packages() for kind in _MESSAGE_LIBRARIES]
     folders = [prefix / "lib" for prefix in _prefixes()]
     known = {path.stem.removeprefix("lib") for lib in folders for path in lib.glob("lib*.so")}
-    _run([
-        *(_compiler("cpp"), "-shared", "-o", str(out / f"{out.name}_s__{_ENTRY}.so")),
+    code, *supports = (
+        f"{out.name}__{k}" for k in ("rosidl_generator_c", _FASTRTPS, _INTROSPECTION)
+    )
+    _link_one(out / f"lib{code}.so", [
         *map(str, objects), "-Wl,--as-needed", *(f"-L{folder}" for folder in folders),
         *(f"-l{name}" for name in (*libraries, *_RUNTIME_LIBRARIES) if name in known),
     ])  # fmt: skip
+    for name in supports:
+        _link_one(out / f"lib{name}.so", [f"-l{code}"])
+    _link_one(out / f"{vendor.extension(out.name)}.so", [f"-l{name}" for name in supports])
+
+
+def _link_one(library: Path, inputs: Iterable[str]) -> None:
+    soname = f"-Wl,-soname,{library.name},-rpath,$ORIGIN,--no-as-needed"
+    _run([_compiler("cpp"), "-shared", "-o", str(library), soname, f"-L{library.parent}", *inputs])
 
 
 def _try_out(out: Path) -> None:
@@ -245,7 +269,9 @@ def _try_out(out: Path) -> None:
     program = (
         "import importlib, sys; sys.path.append(sys.argv[1]); importlib.import_module(sys.argv[2])"
     )
-    _run([sys.executable, "-c", program, str(out.parent), f"{out.name}.{out.name}_s__{_ENTRY}"])
+    _run(
+        [sys.executable, "-c", program, str(out.parent), f"{out.name}.{vendor.extension(out.name)}"]
+    )
 
 
 def _run(command: Sequence[str]) -> None:
