@@ -7,13 +7,16 @@ RL := .venv/bin/robot-rl
 export OMP_NUM_THREADS ?= 1
 export MUJOCO_GL ?= egl
 
-.PHONY: help setup demo test check bench soak compat-lerobot constraints clean
+.PHONY: help setup interfaces demo test check bench soak compat-lerobot constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 setup: ## .venv with pinned packages, ROS 2 and OpenGL (fast when up to date)
 	@.ci/setup
+
+interfaces: ## build the message types of robot vendors that no sourced ROS 2 has (make setup does it too)
+	@$(PY) -m robot_rl.ros.vendor_build
 
 demo: setup ## teach a simulated arm to insert a peg, through ROS 2 and ZeroMQ, and show the report
 	@$(RL) demo

@@ -8,7 +8,6 @@ always wins: its packages come first on `sys.path`, and ours are the last there.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import importlib
@@ -39,45 +38,59 @@ def interface(name: str) -> Any:
 
     Raises `SetupError` when the package is neither sourced nor built, or lacks this type.
     """
-    package, kind, type_name = name.split("/")
+    package, _, rest = name.partition("/")
+    kind, _, type_name = rest.partition("/")
     load(package)
     try:
         return getattr(importlib.import_module(f"{package}.{kind}"), type_name)
     except (ImportError, AttributeError) as error:
         raise SetupError(
-            f"{package} has no {name}",
-            expected=f"a {package} that defines {type_name}",
-            got=f"{error} ({origin(package)})",
-            fix=f"source a workspace with another version of {package}, or none to use ours",
+            f"the ROS 2 package {package} has no type {name}",
+            expected="package/msg/Type (or srv, action) that its version of the package defines",
+            got=f"{error} in {origin(package)}",
+            fix=f"correct the name, or source a workspace with another version of {package}",
         ) from error
 
 
 def load(package: str) -> None:
     """Make `import package.msg` (or `.srv`, `.action`) work in this process.
 
-    Raises `SetupError` when the package is neither sourced nor built.
+    Raises `SetupError` when the package is neither sourced nor built, or the build is damaged.
     """
-    if origin(package):
+    folder = built()
+    if origin(package) not in ("", str(folder / package / "__init__.py")):
         return
     if package not in packages():
         raise SetupError(
             f"the ROS 2 package {package} is missing",
-            expected="a package of ROS 2, of the sourced workspace, or one that we have fields of",
+            expected="a package of ROS 2, of the sourced workspace, or one whose fields we have",
             got=f"{package}; {did_you_mean(package, packages())}",
             fix=f"source the workspace that has {package}",
         )
-    folder = built()
-    if not (folder / package / "__init__.py").is_file():
+    if not (folder / package).is_dir():
         raise SetupError(
             f"the message types of {package} are missing",
-            expected=f"a sourced workspace that has {package}, or our build in {folder}",
-            got="neither",
+            expected=f"a sourced workspace that has {package}, or our build of it",
+            got=f"neither (no {folder / package})",
             fix=FIX,
         )
-    sys.path.append(str(folder))  # the last place, so that a vendor's own package comes first
-    importlib.invalidate_caches()
-    for library in sorted(folder.glob("*/lib*.so")):
-        ctypes.CDLL(str(library))  # ROS then finds it by its name, without LD_LIBRARY_PATH
+    if str(folder) not in sys.path:  # the last place, so that a vendor's own package comes first
+        sys.path.append(str(folder))
+        importlib.invalidate_caches()
+    try:  # rclpy would only say that the type has no type support
+        importlib.import_module(f"{package}.{extension(package)}")
+    except ImportError as error:
+        raise SetupError(
+            f"the message types of {package} are damaged",
+            expected=f"our build in {folder}",
+            got=str(error),
+            fix=f"rm -r {folder}, then {FIX}",
+        ) from error
+
+
+def extension(package: str) -> str:
+    """Name of the compiled module in which rclpy looks for the types of `package`."""
+    return f"{package}_s__rosidl_typesupport_c"
 
 
 def built() -> Path:
@@ -109,6 +122,6 @@ def _version(distribution: str) -> str:
 
 
 def origin(package: str) -> str:
-    """File of an importable package; empty for none, and for a folder that only has its name."""
+    """The file of an importable package; empty for none, and for a mere folder of that name."""
     spec = importlib.util.find_spec(package)
     return (spec.origin or "") if spec else ""

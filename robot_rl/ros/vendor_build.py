@@ -1,10 +1,10 @@
 """Build the vendors' message types that no sourced workspace has (see `robot_rl.ros.vendor`).
 
 The generators of the ROS 2 wheels are called with the arguments that ROS's CMake macros give them,
-but only those that rclpy with Fast DDS needs: C structures, their serialisation, and Python. All of
-a package is linked into its one Python extension, so that nothing of it is searched for when it is
-imported; the libraries of ROS's own messages are found as rclpy's are. Beyond the wheels this needs
-a C++ compiler and Python's headers, no CMake and no colcon.
+but only those that rclpy with Fast DDS needs: C structures, their serialisation and description,
+and Python. Libraries of a package find each other from the folder they are in, those of ROS's own
+messages are found as rclpy's are. Beyond the wheels this needs a C++ compiler and Python's headers,
+no CMake and no colcon.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from robot_rl.errors import SetupError
 from robot_rl.ros import vendor
 
 _FASTRTPS = "rosidl_typesupport_fastrtps_c"
-_INTROSPECTION = "rosidl_typesupport_introspection_c"  # Fast DDS registers a type by its fields
+_INTROSPECTION = "rosidl_typesupport_introspection_c"  # Fast DDS registers each type with it
 _ENTRY = "rosidl_typesupport_c"  # what rclpy asks a package for
 _FLAGS = ("-O1", "-fPIC", "-DNDEBUG", "-w")
 _MESSAGE_LIBRARIES = (
-    "generator_c", "generator_py", "typesupport_c", "typesupport_fastrtps_c",
-    "typesupport_introspection_c",
-)  # fmt: skip
-_RUNTIME_LIBRARIES = (
-    "rosidl_runtime_c", _ENTRY, _FASTRTPS, _INTROSPECTION, "fastcdr", "rcutils", "rcpputils",
-)  # fmt: skip
+    "rosidl_generator_c",
+    "rosidl_generator_py",
+    _ENTRY,
+    _FASTRTPS,
+    _INTROSPECTION,
+)
+_RUNTIME_LIBRARIES = ("rosidl_runtime_c", _ENTRY, _FASTRTPS, _INTROSPECTION, "fastcdr", "rcutils")
 
 
 def build() -> list[str]:
@@ -48,7 +49,7 @@ def build() -> list[str]:
     missing = [p for p in vendor.packages() if not vendor.origin(p) and not (folder / p).is_dir()]
     if not missing:
         return []
-    _check_tools()
+    check_tools()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as name:
         scratch = Path(name)
@@ -63,7 +64,8 @@ def build() -> list[str]:
     return missing
 
 
-def _check_tools() -> None:
+def check_tools() -> None:
+    """Raise `SetupError` when this machine lacks a compiler or Python's headers."""
     python_h = Path(sysconfig.get_path("include")) / "Python.h"
     for found, what in (
         (shutil.which(_compiler("c")), f"a C compiler ({_compiler('c')})"),
@@ -97,16 +99,11 @@ def _start(package: str, scratch: Path, pool: ThreadPoolExecutor) -> list[Future
         f"{path.parent}_{path.stem}.c": _c_files(code / path.parent, path.stem)
         for path in interfaces
     }
-    fields = _fields(code)
-    units |= {
-        f"{path.parent}_{path.stem}_fields.c": _c_files(fields / path.parent, path.stem)[:-1]
-        for path in interfaces
-    }
     units |= {"entry.c": code.glob("*.ep.*.c"), "package.cpp": code.rglob("*.cpp")}
     _copy_python(code, scratch / "out" / package)
     objects = scratch / "objects" / package
     objects.mkdir(parents=True)
-    flags = [*_FLAGS, f"-I{code.parent}", f"-I{fields.parent}", *_include_flags()]
+    flags = [*_FLAGS, f"-I{code.parent}", *_include_flags()]
     return [pool.submit(_object, objects / name, sorted(f), flags) for name, f in units.items()]
 
 
@@ -139,7 +136,7 @@ def _generate(package: str, code: Path) -> list[Path]:
         from rosidl_generator_type_description import generate_type_hash
         from rosidl_typesupport_c import generate_c as generate_entry
         from rosidl_typesupport_fastrtps_c import generate_typesupport_fastrtps_c
-        from rosidl_typesupport_introspection_c import generate_c as generate_fields
+        from rosidl_typesupport_introspection_c import generate_c as generate_introspection
     except ImportError as error:
         raise SetupError(
             "the vendors' message types cannot be built",
@@ -154,9 +151,11 @@ def _generate(package: str, code: Path) -> list[Path]:
         for path in interfaces:
             convert_to_idl(source, package, path, code)
         generate_type_hash(_arguments("rosidl_generator_type_description", code, interfaces))
+        generate_introspection(_arguments(_INTROSPECTION, code, interfaces))
+        for path in [*code.glob("*/detail/*__type_support.c")]:  # generate_c has files of this name
+            path.rename(path.with_name(path.name.replace("type_support", "introspection")))
         generate_c(_arguments("rosidl_generator_c", code, interfaces))
         generate_typesupport_fastrtps_c(_arguments(_FASTRTPS, code, interfaces))
-        generate_fields(_arguments(_INTROSPECTION, code, interfaces, _fields(code)))
         generate_entry(_arguments(_ENTRY, code, interfaces), [_FASTRTPS, _INTROSPECTION])
         generate_py(_arguments("rosidl_generator_py", code, interfaces), [_ENTRY])
     for template in ("rosidl_generator_c", _FASTRTPS, _INTROSPECTION):
@@ -164,19 +163,12 @@ def _generate(package: str, code: Path) -> list[Path]:
     return interfaces
 
 
-def _fields(code: Path) -> Path:
-    """Where the introspection goes: its files have names that the C structures have, too."""
-    return code.parents[1] / "fields" / code.name
-
-
-def _arguments(
-    generator: str, code: Path, interfaces: Iterable[Path], out: Path | None = None
-) -> str:
+def _arguments(generator: str, code: Path, interfaces: Iterable[Path]) -> str:
     """Write the arguments file of a generator; return its path."""
     path = code.parent / f"{code.name}_{generator}.json"
     arguments = {
         "package_name": code.name,
-        "output_dir": str(out or code),
+        "output_dir": str(code),
         "template_dir": str(_share(generator) / "resource"),
         "idl_tuples": [f"{code}:{p.with_suffix('.idl')}" for p in interfaces],
         "ros_interface_files": [str(code / p) for p in interfaces],
@@ -247,30 +239,39 @@ def _object(unit: Path, files: Sequence[Path], flags: Sequence[str]) -> Path:
 
 
 def _link(out: Path, objects: Iterable[Path]) -> None:
-    """Link the package's one extension; libraries of messages that it does not use are dropped."""
-    libraries = [f"{share.name}__rosidl_{kind}" for share in _message_packages()
-                 for kind in _MESSAGE_LIBRARIES]  # fmt: skip
+    """Link one library with all code of a package, and the names under which ROS looks for it.
+
+    rclpy imports the extension, and the type supports are opened by the name of their library: if
+    the extension has loaded these, no search path has to name this folder.
+    """
+    libraries = [f"{p.name}__{kind}" for p in _message_packages() for kind in _MESSAGE_LIBRARIES]
     folders = [prefix / "lib" for prefix in _prefixes()]
     known = {path.stem.removeprefix("lib") for lib in folders for path in lib.glob("lib*.so")}
-    extension = out / f"{out.name}_s__{_ENTRY}.so"
-    _run([
-        *(_compiler("cpp"), "-shared", "-o", str(extension), f"-Wl,-soname,{extension.name}"),
+    code, *supports = (
+        f"{out.name}__{k}" for k in ("rosidl_generator_c", _FASTRTPS, _INTROSPECTION)
+    )
+    _link_one(out / f"lib{code}.so", [
         *map(str, objects), "-Wl,--as-needed", *(f"-L{folder}" for folder in folders),
         *(f"-l{name}" for name in (*libraries, *_RUNTIME_LIBRARIES) if name in known),
     ])  # fmt: skip
-    for support in (_FASTRTPS, _INTROSPECTION):  # ROS opens a type support by the library's name
-        name = f"lib{out.name}__{support}.so"
-        _run([
-            *(_compiler("c"), "-shared", "-o", str(out / name), f"-Wl,-soname,{name}"),
-            *("-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", f"-L{out}", f"-l:{extension.name}"),
-        ])  # fmt: skip
+    for name in supports:
+        _link_one(out / f"lib{name}.so", [f"-l{code}"])
+    _link_one(out / f"{vendor.extension(out.name)}.so", [f"-l{name}" for name in supports])
+
+
+def _link_one(library: Path, inputs: Iterable[str]) -> None:
+    soname = f"-Wl,-soname,{library.name},-rpath,$ORIGIN,--no-as-needed"
+    _run([_compiler("cpp"), "-shared", "-o", str(library), soname, f"-L{library.parent}", *inputs])
 
 
 def _try_out(out: Path) -> None:
     """Import the extension in a process of its own: every symbol must be there."""
-    name = f"{out.name}.{out.name}_s__{_ENTRY}"
-    program = f"import sys; sys.path.append({str(out.parent)!r}); import {name}"
-    _run([sys.executable, "-c", program])
+    program = (
+        "import importlib, sys; sys.path.append(sys.argv[1]); importlib.import_module(sys.argv[2])"
+    )
+    _run(
+        [sys.executable, "-c", program, str(out.parent), f"{out.name}.{vendor.extension(out.name)}"]
+    )
 
 
 def _run(command: Sequence[str]) -> None:
@@ -280,12 +281,13 @@ def _run(command: Sequence[str]) -> None:
             "the vendors' message types could not be built",
             expected=f"{Path(command[0]).name} succeeds",
             got="\n".join(done.stderr.strip().splitlines()[-5:]),
-            fix="rm -rf build caches of ROS 2 that do not fit this Python, or make clean setup",
+            fix="compiler and headers must fit this Python and ROS 2; for the pinned ROS 2 wheels: "
+            "make clean setup",
         )
 
 
 def main() -> int:
-    """What `make interfaces` does; the exit code is 2 when it cannot."""
+    """Build what is missing and say so; the exit code is 2 when that fails (`make interfaces`)."""
     start_s = time.monotonic()
     try:
         names = build()

@@ -48,7 +48,11 @@ ORDER = (
 
 MOST = 34  # package folders and loose modules of `robot_rl`
 
-ROS = ("rclpy", "sensor_msgs", "geometry_msgs", "std_msgs", "std_srvs", "diagnostic_msgs")
+ROS = (
+    *("rclpy", "rosidl_adapter", "sensor_msgs", "geometry_msgs", "std_msgs", "std_srvs"),
+    *("diagnostic_msgs", "action_msgs", "trajectory_msgs"),
+    *(p.name for p in sorted((ROOT / "robot_rl" / "ros" / "interfaces").iterdir())),
+)
 SIMULATORS = ("mujoco", "isaacsim", "omni", "pxr")
 TORCH_FILES = (  # that import torch at the top
     *("learn", "nets", "policy", "bench"),
@@ -280,6 +284,7 @@ def test_the_core_imports_without_ros_torch_and_mujoco() -> None:
     needs_extra += _core("run.actor", "run.learner", "run.console", "run.nodes")
     core = [m for m in modules() if _under(m, ("robot_rl",)) and not _under(m, needs_extra)]
     core += ["robot_rl.ros.graph", "robot_rl.ros.parameters", "robot_rl.ros.input_config"]
+    core += ["robot_rl.ros.vendor", "robot_rl.ros.vendor_build"]
     done = subprocess.run(
         [sys.executable, "-c", BARE, *core], capture_output=True, text=True, timeout=60, check=False
     )

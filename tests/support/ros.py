@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from robot_rl.errors import SetupError
+from robot_rl.ros import vendor
 from robot_rl.ros.graph import Graph, free_domain
 from robot_rl.ros.supervise import Exit, Supervisor
 
@@ -31,6 +33,18 @@ def new_domain() -> int:
         pass
     _domains.add(domain_id)
     return domain_id
+
+
+def missing_vendor_types() -> str:
+    """Why tests that need the vendors' message types are skipped; empty when they are there."""
+    if not HAS_ROS:
+        return NO_ROS
+    try:
+        for package in vendor.packages():
+            vendor.load(package)
+    except SetupError as error:
+        return f"{error.summary}: {error.fix}"
+    return ""
 
 
 def write_run(folder: Path, operator: str | dict[str, Any] = "none", **more: Any) -> Path:
