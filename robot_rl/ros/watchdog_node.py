@@ -120,11 +120,11 @@ class Watchdog:
             log.error("%s", text)
             self._shell.diagnostics.warn(text)
             self._shell.diagnostics.set("trips", self.trips)
+            self._stands(True)  # now: the call may be carried out although its answer is lost
         if not self.stopped:
             response = self._stop.poll()
             if response is not None and Caller.succeeded(response):
                 self.stopped = True
-                self._stands(True)
                 log.warning("controller stopped: %s", getattr(response, "message", "deactivated"))
 
     def _try_chain(self) -> None:

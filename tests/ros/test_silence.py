@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import pytest
+
+from tests.support.ros import new_domain
 
 watchdog_node = pytest.importorskip("robot_rl.ros.watchdog_node")
 pytestmark = pytest.mark.ros
@@ -56,3 +61,27 @@ def test_the_gate_has_its_grace_to_come_up() -> None:
     found = watchdog_node.Silence(0.2, wall_s=0.0, grace_s=20.0)
     assert found.too_long_s(19.99) == 0.0
     assert found.too_long_s(20.05) > 0
+
+
+def test_a_controller_that_may_have_been_stopped_is_told_as_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gate comes back before the answer to the stop: the call may have been carried out."""
+    from robot_rl.ros.runtime import node_shell
+
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(new_domain()))
+    words = ["--ros-args", "-p", "grace_s:=0.0", "-p", "silence_s:=0.05", "-p"]
+    with node_shell("watchdog", [*words, "tells_stopped:=true"]) as shell:
+        watchdog, told = watchdog_node.Watchdog(shell), []
+        unanswered = SimpleNamespace(poll=lambda: None, forget=lambda: None, is_served=True)
+        monkeypatch.setattr(watchdog, "_stop", unanswered)
+        monkeypatch.setattr(watchdog, "_stands", told.append)
+        watchdog._on_beat(None)
+        watchdog.tick()
+        for _ in range(20):
+            time.sleep(0.01)
+            watchdog.tick()
+        assert watchdog.tripped and told == [True]
+        watchdog._on_beat(None)
+        watchdog.tick()
+        assert not watchdog.tripped and told == [True]
