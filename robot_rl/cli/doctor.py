@@ -17,19 +17,23 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from robot_rl.cli.common import Parser, existing_run, say, write_json
+from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, POLICY, STORE
-from robot_rl.errors import RobotRLError
+from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.system import priority
 
 TEXT = """
 Check this machine: Python, torch, MuJoCo and OpenGL, ROS 2, encryption, disk, cores, shared memory,
 ports, configuration. warn = some verb will not work or be slow; fail = training cannot work.
+With robot=PROFILE (and more key=value): is the driver of this arm ready? Topics, rates, frames,
+controllers, gripper, stop service, cameras; it listens, and moves nothing (docs/preflight.md).
 With a run folder: check that run instead: its configuration, every record stored, its policy.
 """
 EXAMPLES = """
 robot-rl doctor
 robot-rl doctor runs/peg_insert/20260101-120000-s0      (is every record of its stores intact?)
+robot-rl doctor robot=ur5e_fzi                          (is the arm's driver ready?)
+robot-rl doctor robot=ur5e_fzi double=true              (the same, of its double)
 robot-rl doctor --json doctor.json
 """
 APT_GL = "sudo apt-get install -y libegl1 libgl1-mesa-dri libegl-mesa0"
@@ -54,11 +58,14 @@ def run(argv: Sequence[str]) -> int:
     """Print all findings; return 1 when one failed."""
     parser = Parser("doctor", TEXT, EXAMPLES).with_json()
     parser.add_argument(
-        "run", nargs="?", type=Path, metavar="RUN", help="examine this run folder, not the machine"
+        "words",
+        nargs="*",
+        metavar="RUN | key=value",
+        help="examine this run folder, or this robot, not the machine",
     )
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="your YAML files")
     args = parser.read(argv)
-    checks = CHECKS if args.run is None else run_checks(existing_run(args.run))
-    findings = [examine(name, check) for name, check in checks.items()]
+    findings = _findings(args.words, args.config_dir)
     for f in findings:
         say(f"{f.status:<5} {f.name:<14} {f.text}" + (f"\n{'':21}fix: {f.fix}" if f.fix else ""))
     write_json(
@@ -68,6 +75,33 @@ def run(argv: Sequence[str]) -> int:
     warned = sum(f.status == "warn" for f in findings)
     say(f"\n{len(findings)} checks, {failed} failed, {warned} warnings")
     return 1 if failed else 0
+
+
+def _findings(words: Sequence[str], config_dir: Path | None) -> list[CheckResult]:
+    """Of a robot, of a run, or of this machine."""
+    if any("=" in word for word in words):
+        return _robot(words, config_dir)
+    if len(words) > 1:
+        raise SetupError(
+            "doctor looks at one run at a time",
+            expected="a run folder, or words like robot=ur5e_fzi",
+            got=" ".join(words),
+            fix="give one folder",
+        )
+    checks = run_checks(existing_run(Path(words[0]))) if words else CHECKS
+    return [examine(name, check) for name, check in checks.items()]
+
+
+def _robot(words: Sequence[str], config_dir: Path | None) -> list[CheckResult]:
+    """Preflight: the driver of a real arm, or its double."""
+    from robot_rl.run.experiment import Experiment
+    from robot_rl.run.preflight import preflight
+
+    experiment = Experiment.compose(words, config_dir)
+    experiment.check()
+    engine("rclpy:init")
+    say("listening to the driver for some seconds; nothing moves")
+    return [CheckResult(f.name, f.status, f.text, f.fix) for f in preflight(experiment)]
 
 
 def examine(name: str, check: Check) -> CheckResult:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
+from rclpy.node import Node
+
 from robot_rl.errors import LinkError
 from robot_rl.robots import Robot
 from robot_rl.robots.driver import ArmDriver, Call, Ready
@@ -38,11 +40,11 @@ Job = Generator[None, None, None]
 class Watch:
     """One readiness topic of the driver."""
 
-    def __init__(self, shell: Shell, ready: Ready, silence_s: float) -> None:
-        self._node, self._ready, self._silence_s = shell.node, ready, silence_s
+    def __init__(self, node: Node, ready: Ready, silence_s: float) -> None:
+        self._node, self._ready, self._silence_s = node, ready, silence_s
         qos = "latched" if ready.latched else "stream"
         topic = Topic(ready.topic, ready.type, qos, "driver", ("arm",), 0, "-", "")
-        self._newest = Newest(shell.node, topic)
+        self._newest = Newest(node, topic)
 
     def problem(self) -> str:
         """Why the driver would not move; "" when this topic says it would."""
@@ -100,7 +102,7 @@ class ArmNode:
             vendor.load(package)
         self._shell, self._robot, self._driver = shell, robot, driver
         self._reply_s = shell.params["reply_s"]
-        self._watches = [Watch(shell, r, shell.params["silence_s"]) for r in driver.ready]
+        self._watches = [Watch(shell.node, r, shell.params["silence_s"]) for r in driver.ready]
         managed = bool(driver.controllers.manager)
         self._controllers = Controllers(shell, driver) if managed else None
         self._gripper = make_gripper(shell.node, robot, driver.gripper, self._reply_s)

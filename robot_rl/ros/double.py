@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from rclpy.action.server import ActionServer, CancelResponse, GoalResponse
 from rclpy.task import Future
 
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 TELL_S = 0.2  # wall; readiness is told again this often
 STALL_S = 0.3  # wall; fingers that have not moved for this long are stopped by something
 STALL_M = 0.0005
+NOISE_RAD_S = 1e-4
 THERE_M = 0.002  # fingers this near to their goal have reached it
 
 
@@ -57,6 +59,7 @@ class Double:
     ) -> None:
         self._shell, self._robot, self._driver = shell, robot, driver
         self._injector = injector
+        self._random = np.random.default_rng(0)
         self._stop, self._resume, self._grip, self._width = stop, resume, grip, width
         self._go_home = go_home
         self._tasks: list[tuple[Future, Callable[[], Any]]] = []  # promised answers
@@ -253,10 +256,11 @@ class Double:
     def joint_states(self, state: RobotState, names: list[str]) -> Any:
         """Joints of the arm, and the fingers where they come with them."""
         fingers = [] if self._fingers is not None else self._finger_rows(state)
+        noise = self._random.normal(0.0, NOISE_RAD_S, len(names))  # no encoder is without
         return convert.joints_to(
             [*names, *(name for name, _ in fingers)],
             [*state.joint_position_rad, *(value for _, value in fingers)],
-            [*state.joint_velocity_rad_s, *(0.0 for _ in fingers)],
+            [*(state.joint_velocity_rad_s + noise), *(0.0 for _ in fingers)],
             state.stamp_s,
         )
 

@@ -174,6 +174,7 @@ class RealGraphConfig:
     stop_service: str = "controller/stop"  # std_srvs/Trigger that deactivates the controller
     start_service: str = ""  # the opposite; then the chain is tried before anything may move
     double: bool = False
+    accept: tuple[str, ...] = ()  # findings of the preflight that a person accepts, by name
     with_actor: bool = True
     with_view: bool = False  # what the console looks at; on by itself with operator=console
     remaps: dict[str, str] = field(default_factory=dict)
@@ -297,7 +298,9 @@ def real_graph(
 
     if config.double:
         camera_hz = DOUBLE_CAMERA_HZ if cameras else 0.0
-        add("sim", {"rtf": 1.0, "system_time": True, "camera_hz": camera_hz})
+        rate_hz = max((50.0, *driver.min_hz.values()))
+        dress = {"rtf": 1.0, "system_time": True, "camera_hz": camera_hz, "publish_hz": rate_hz}
+        add("sim", dress)
     if driver.is_vendors:
         add("arm", {})
     beats, silence = VENDOR_BEATS if driver.is_vendors else ({}, {})

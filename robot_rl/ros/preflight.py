@@ -1,0 +1,244 @@
+"""Is everything there that a run of this arm needs? Findings by name, each with its fix.
+
+No rclpy in this module: `listen` of `robot_rl.ros.listening` observes for some seconds and moves
+nothing; here the observations are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+OLD_S = 0.5  # a stamp further from the system's clock than this is of another clock, or of the past
+JITTER = 0.9  # a rate is counted over seconds, with what the machine does besides
+ENOUGH = 20  # readings; fewer equal ones do not show that a topic is frozen
+REACH_M = 3.0  # no arm of ours: a pose further away is in another unit
+SLACK = 0.25  # of the stroke: the fingers may be this far beyond either end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What was heard of one topic.
+
+    types: that are published; publishers: nodes; age_s: from stamp to arrival, median; moves:
+    whether stamps advance; frozen: the values never change, although they are measured; frames:
+    that the messages name.
+    """
+
+    topic: str
+    wanted_type: str
+    types: tuple[str, ...] = ()
+    publishers: tuple[str, ...] = ()
+    count: int = 0
+    rate_hz: float = 0.0
+    age_s: float = 0.0
+    moves: bool = True
+    frozen: bool = False
+    frames: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """All that was observed of a driver.
+
+    heard: our name of a topic -> what was heard; frames_known: frames that /tf_static connects with
+    the base, or with the TCP; joints: names in joint_states; fingers: sum of the finger joints in
+    the driver's unit, None where some are missing; reach_m: distance of the TCP from the base;
+    controllers: name -> state, None when nobody lists them; served: services and actions;
+    target_publishers: nodes that publish targets; pictures: camera -> (height, width).
+    """
+
+    heard: Mapping[str, Heard]
+    frames_known: frozenset[str] = frozenset()
+    joints: tuple[str, ...] = ()
+    fingers: float | None = None
+    reach_m: float | None = None
+    controllers: Mapping[str, str] | None = None
+    served: frozenset[str] = frozenset()
+    target_publishers: tuple[str, ...] = ()
+    ready: Mapping[str, str] = field(default_factory=dict)  # topic -> why it is not ready, or ""
+    pictures: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    learner: str = ""  # why it cannot be reached; "" when it can, or when we start it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """What the run needs of the driver.
+
+    min_hz: our name of a topic -> rate; frames: our name of a topic -> frame; joints, fingers:
+    names; ends: sum of the finger joints when closed and opened; services: what stops the arm, the
+    gripper ...: name -> what it is for; controllers: that must be active; loaded: that must be
+    there; pictures: camera -> (topic, height, width) at least.
+    """
+
+    min_hz: Mapping[str, float]
+    frames: Mapping[str, str]
+    joints: tuple[str, ...]
+    fingers: tuple[str, ...] = ()
+    ends: tuple[float, float] = (0.0, 1.0)
+    services: Mapping[str, str] = field(default_factory=dict)
+    controllers: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
+    pictures: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the list. status: ok | fail; name: by which a person may accept it."""
+
+    name: str
+    status: str
+    text: str
+    fix: str = ""
+
+
+def judge(seen: Seen, needed: Needed) -> list[Finding]:
+    """Every item of the list, in the order in which a person would mend them."""
+    found = [_topic(key, seen.heard[key], needed, seen.frames_known) for key in seen.heard]
+    found += [_joints(seen, needed), _units(seen, needed)]
+    found += [_served(name, what, seen) for name, what in needed.services.items()]
+    found += [_controllers(seen, needed)] if needed.controllers else []
+    found += [_ready(topic, why) for topic, why in seen.ready.items()]
+    found.append(_target(seen.target_publishers))
+    found += [_picture(camera, seen, needed) for camera in needed.pictures]
+    found.append(_learner(seen.learner))
+    return [finding for finding in found if finding.text]
+
+
+def _topic(key: str, heard: Heard, needed: Needed, known: frozenset[str]) -> Finding:
+    """Presence, type, rate, stamps and frame of one topic: the first that is wrong."""
+    for wrong, text, fix in _wrongs(key, heard, needed, known):
+        if wrong:
+            return Finding(key, "fail", f"{heard.topic} {text}", fix)
+    return Finding(key, "ok", f"{heard.topic} at {heard.rate_hz:.0f} Hz")
+
+
+def _wrongs(
+    key: str, heard: Heard, needed: Needed, known: frozenset[str]
+) -> Iterator[tuple[object, str, str]]:
+    """(whether it is wrong, what is wrong, the fix), in the order in which they hide each other."""
+    wanted, slow_hz = needed.frames.get(key, ""), needed.min_hz.get(key, 0.0)
+    others = [kind for kind in heard.types if kind != heard.wanted_type]
+    strange = [f for f in heard.frames if wanted and f != wanted and f not in known]
+    who = ", ".join(heard.publishers)
+    yield not who, "is published by nobody", _START.format(topic=heard.topic)
+    yield (
+        others,
+        f"is published as {', '.join(others)}, not as {heard.wanted_type}",
+        "remap another topic: driver.topics, or ros.remaps",
+    )
+    yield (
+        not heard.count,
+        f"has a publisher ({who}) that says nothing",
+        "look at that node's log; is its controller active?",
+    )
+    yield (
+        len(heard.publishers) > 1,
+        f"has {len(heard.publishers)} publishers: {who}",
+        "end all but one of these nodes",
+    )
+    yield not heard.moves, "repeats one old message: stale", "start the driver again"
+    yield (
+        abs(heard.age_s) > OLD_S,
+        f"has stamps {heard.age_s:.1f} s from this machine's clock: clock skew",
+        "synchronise the clocks (chrony); switch use_sim_time off",
+    )
+    yield (
+        heard.frozen,
+        f"says the same values in each of {heard.count} messages: frozen",
+        "start the driver again; is the arm switched on?",
+    )
+    yield (
+        strange,
+        f"comes in frame {', '.join(strange)}, which nothing connects with {wanted}",
+        "start robot_state_publisher, or set the frame in the driver",
+    )
+    yield (
+        heard.rate_hz < JITTER * slow_hz,
+        f"comes at {heard.rate_hz:.0f} Hz, at least {slow_hz:.0f} Hz are needed",
+        "raise its rate in the driver's own configuration",
+    )
+
+
+_START = "start the driver; another name of the topic: driver.topics ({topic}), or ros.remaps"
+
+
+def _joints(seen: Seen, needed: Needed) -> Finding:
+    if not seen.joints:
+        return Finding("joints", "ok", "")
+    missing = [name for name in needed.joints if name not in seen.joints]
+    if missing:
+        text = f"joint_states lacks {', '.join(missing)}"
+        return Finding("joints", "fail", text, "choose the robot's own profile, or its joint names")
+    if needed.fingers and seen.fingers is None:
+        text = f"nobody tells the finger joints {', '.join(needed.fingers)}"
+        fix = "start the gripper's driver; driver.gripper.state_topic and joints name where it is"
+        return Finding("fingers", "fail", text, fix)
+    return Finding("joints", "ok", f"{len(needed.joints)} joints and the fingers, by name")
+
+
+def _units(seen: Seen, needed: Needed) -> Finding:
+    low, high = min(needed.ends), max(needed.ends)
+    room = SLACK * (high - low)
+    if seen.fingers is not None and not low - room <= seen.fingers <= high + room:
+        text = f"the fingers are at {seen.fingers:.3g}, outside [{low:g}, {high:g}]"
+        fix = "the unit differs: set driver.gripper.opened_joints and closed_joints"
+        return Finding("units", "fail", text, fix)
+    if seen.reach_m is not None and seen.reach_m > REACH_M:
+        text = f"the TCP is {seen.reach_m:.0f} m from the base: millimetres?"
+        return Finding("units", "fail", text, "have the driver publish metres")
+    return Finding("units", "ok", "metres and radians")
+
+
+def _served(name: str, what: str, seen: Seen) -> Finding:
+    if name in seen.served:
+        return Finding(what, "ok", f"{name} is served")
+    return Finding(what, "fail", f"nobody serves {name}", "start the node that serves it")
+
+
+def _controllers(seen: Seen, needed: Needed) -> Finding:
+    if seen.controllers is None:
+        return Finding("controllers", "ok", "")  # the service that lists them is a line of its own
+    states = seen.controllers
+    for name in needed.controllers:
+        if states.get(name) != "active":
+            text = f"controller {name} is {states.get(name, 'not loaded')}"
+            fix = f"ros2 control set_controller_state {name} active"
+            return Finding("controllers", "fail", text, fix)
+    for name in needed.loaded:
+        if name not in states:
+            text = f"controller {name} is not loaded"
+            fix = f"ros2 run controller_manager spawner {name} --inactive"
+            return Finding("controllers", "fail", text, fix)
+    return Finding("controllers", "ok", f"{', '.join(needed.controllers)} active")
+
+
+def _ready(topic: str, why: str) -> Finding:
+    if not why:
+        return Finding(topic, "ok", "ready")
+    return Finding(topic, "fail", why, "clear the cause at the robot, then arm/recover")
+
+
+def _target(publishers: Sequence[str]) -> Finding:
+    others = [node for node in publishers if node != "gate"]
+    if others:
+        text = f"{', '.join(others)} publishes targets, too: the arm would obey both, or nobody"
+        return Finding("target_pose", "fail", text, "end that node")
+    return Finding("target_pose", "ok", "nobody else publishes targets")
+
+
+def _picture(camera: str, seen: Seen, needed: Needed) -> Finding:
+    topic, height, width = needed.pictures[camera]
+    size = seen.pictures.get(camera)
+    if size is None:
+        return Finding(f"camera {camera}", "fail", f"no picture on {topic}", "start the camera")
+    if size[0] < height or size[1] < width:
+        text = f"{topic} is {size[1]} x {size[0]}, smaller than the {width} x {height} needed"
+        return Finding(f"camera {camera}", "fail", text, "choose a larger profile of the camera")
+    return Finding(f"camera {camera}", "ok", f"{size[1]} x {size[0]}")
+
+
+def _learner(why: str) -> Finding:
+    if why:
+        return Finding("learner", "fail", why, "start robot-rl learner RUN there; open the port")
+    return Finding("learner", "ok", "reachable, or started with the run")
