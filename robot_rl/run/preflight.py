@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from robot_rl.errors import ConfigError, SetupError
-from robot_rl.ros.graph import RealGraphConfig
+from robot_rl.ros.graph import RealGraphConfig, real_graph
 from robot_rl.ros.preflight import Finding, judge
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ def _findings(experiment: Experiment, config: RealGraphConfig) -> list[Finding]:
 def _beside_a_double(experiment: Experiment) -> list[Finding]:
     """Start the double alone, look at it, and end it."""
     from robot_rl.ros.supervise import Supervisor
-    from robot_rl.run.graph import graph_of
 
     config = experiment.ros
     assert isinstance(config, RealGraphConfig)
@@ -62,7 +61,14 @@ def _beside_a_double(experiment: Experiment) -> list[Finding]:
         folder = Path(name)
         there = dataclasses.replace(experiment, run_dir=folder)
         there.save()
-        double = tuple(spec for spec in graph_of(there) if spec.name == "sim")
+        graph = real_graph(
+            config,
+            str(folder),
+            experiment.robot,
+            driver=experiment.driver,
+            cameras=bool(experiment.task.spec.cameras),
+        )
+        double = tuple(spec for spec in graph if spec.name == "sim")
         with Supervisor(double, folder, config.domain_id) as running:
             _wait_up(folder)
             running.poll()
