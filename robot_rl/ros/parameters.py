@@ -101,6 +101,12 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             'what `place_objects` does: JSON of a ResetPlan, or {"seed": n}',
             read_only=False,
         ),
+        Parameter(
+            "fault",
+            "",
+            'what is broken: JSON like {"camera": {"freeze": true}}; empty = nothing',
+            read_only=False,
+        ),
     ),
     "gate": (
         _RUN,

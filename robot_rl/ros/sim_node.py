@@ -19,21 +19,26 @@ in system time, no /clock, and the names that the driver uses.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from rcl_interfaces.msg import SetParametersResult
+from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rosgraph_msgs.msg import Clock
 from std_msgs.msg import Bool
 
-from robot_rl.errors import LinkError, RobotRLError, SetupError
-from robot_rl.ports import Camera, ResetPlan
+from robot_rl.errors import LinkError, RobotRLError, SetupError, did_you_mean
+from robot_rl.observe.cameras import CameraConfig
+from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
 from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.cameras import image_topic, info_topic
 from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.release import REAL_TIME, Release
 from robot_rl.ros.runtime import Pace, Shell
@@ -47,13 +52,43 @@ FASTEST = 50.0  # run seconds per wall second of released time: run time cannot 
 WAIT_S = 0.005  # wall; between two looks at the limits of those whom the clock waits for
 AGAIN_S = 0.02  # wall; /clock is best effort: one that was lost is sent again
 PACE_S = 1.0  # wall; `clock/pace` is told this often
-CAMERA_FOVY_RAD = 0.8  # only for camera_info when the camera does not say
+FAULTS = ("camera.freeze",)  # part.kind; the cameras send nothing while they are frozen
+
+
+def decode_fault(text: str) -> Mapping[str, Any]:
+    """The parameter `fault`: JSON, part -> what is wrong with it; "" = nothing.
+
+    Raises:
+        LinkError: it is something else, or names a fault that is not in `FAULTS`.
+    """
+    fault: Mapping[str, Any] = {}
+    try:
+        fault = json.loads(text or "{}")
+        unknown = [f"{part}.{kind}" for part in fault for kind in fault[part]]
+        unknown = [name for name in unknown if name not in FAULTS]
+    except (ValueError, TypeError):
+        unknown = [text]
+    if unknown:
+        raise LinkError(
+            "unknown fault",
+            expected='JSON like {"camera": {"freeze": true}}',
+            got=text,
+            fix=did_you_mean(unknown[0], FAULTS),
+        )
+    return fault
 
 
 class SimNode:
     """Glue between `MujocoRobot` and the topics."""
 
-    def __init__(self, shell: Shell, task: Any, robot: Robot, seed: int) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        task: Any,
+        robot: Robot,
+        seed: int,
+        cameras: Mapping[str, CameraConfig],
+    ) -> None:
         self.shell, self.task = shell, task
         p = self.params = shell.params
         self.robot = MujocoRobot(task, robot)
@@ -79,7 +114,8 @@ class SimNode:
             name: publisher(node, topics.OBJECT.named(object=name))
             for name in self.robot.read().objects
         }
-        self._cameras = _Cameras(shell, self.robot, self.task) if p["camera_hz"] > 0 else None
+        drawn = p["camera_hz"] > 0
+        self._cameras = _Cameras(shell, self.robot, self.task, cameras) if drawn else None
         serve(node, topics.CONTROLLER_STOP, self.stop)
         serve(node, topics.CONTROLLER_RESUME, self.resume)
         serve(node, topics.SIM_PLACE, self.place_objects)
@@ -181,12 +217,19 @@ class SimNode:
 
     def _check_parameters(self, changes: list[Parameter]) -> SetParametersResult:
         for change in changes:
-            if change.name == "reset_plan":
-                try:
+            try:
+                if change.name == "reset_plan":
                     wire.decode_plan(str(change.value))
-                except LinkError as error:
-                    return SetParametersResult(successful=False, reason=str(error))
+                elif change.name == "fault":
+                    self._inject(decode_fault(str(change.value)))
+            except LinkError as error:
+                return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
+
+    def _inject(self, fault: Mapping[str, Any]) -> None:
+        """Be as broken as `fault` says, and in no other way."""
+        if self._cameras is not None:
+            self._cameras.frozen = bool(fault.get("camera", {}).get("freeze"))
 
     def _say_stopped(self) -> None:
         self._stopped_topic.publish(Bool(data=self._stopped))
@@ -301,37 +344,67 @@ class SimNode:
 
 
 class _Cameras:
-    """Renders at `camera_hz` of run time."""
+    """Draws and sends each camera `camera_hz` times per second of run time, one after the other.
 
-    def __init__(self, shell: Shell, robot: MujocoRobot, task: Any) -> None:
-        from robot_rl_sim.camera import MujocoCamera  # needs OpenGL, so only when asked for
+    In a driver's dress they send whole pictures of the size that the configured camera has;
+    otherwise, what the network sees.
+    """
 
-        self._period_s, self._due_s = 1.0 / shell.params["camera_hz"], 0.0
-        names = task.spec.cameras
-        if not names:
+    def __init__(
+        self, shell: Shell, robot: MujocoRobot, task: Any, cameras: Mapping[str, CameraConfig]
+    ) -> None:
+        if not cameras:
             raise SetupError(
                 "camera_hz is set, but this task has no cameras",
                 expected="a task with images",
-                got=f"task.images = {list(names)}",
+                got=f"task.images = {list(cameras)}",
                 fix="set task.images=[wrist,front], or camera_hz=0",
             )
-        size = task.image_size
-        self._sources: list[tuple[Camera, str]] = [
-            (MujocoCamera(robot, name, size), f"{name}_color_optical_frame") for name in names
-        ]
-        node = shell.node
-        self._images = [publisher(node, topics.CAMERA_IMAGE.named(camera=n)) for n in names]
-        self._infos = [publisher(node, topics.CAMERA_INFO.named(camera=n)) for n in names]
+        period_s = 1.0 / shell.params["camera_hz"]
+        self.frozen = False
+        self._cameras = []
+        for index, (name, config) in enumerate(cameras.items()):
+            whole = shell.params["system_time"]
+            size = (config.height, config.width) if whole else task.spec.picture_size(name)
+            camera = _SentCamera(shell.node, robot, name, config, size)
+            camera.period_s, camera.due_s = period_s, index * period_s / len(cameras)
+            self._cameras.append(camera)
 
     def publish(self, now_s: float) -> None:
-        """Send one frame of every camera when due."""
-        if now_s < self._due_s:
-            return
-        self._due_s = now_s + self._period_s - 1e-6
-        rows = zip(self._sources, self._images, self._infos, strict=True)
-        for (camera, frame), image_topic, info_topic in rows:
-            _, rgb = camera.read()
-            height, width, _ = rgb.shape
-            fovy_rad = float(getattr(camera, "fovy_rad", CAMERA_FOVY_RAD))
-            image_topic.publish(convert.image_to(rgb, now_s, frame))
-            info_topic.publish(convert.camera_info_to(width, height, fovy_rad, now_s, frame))
+        """Send the cameras that are due."""
+        for camera in self._cameras:
+            if now_s >= camera.due_s:
+                camera.due_s = max(camera.due_s + camera.period_s, now_s)
+                if not self.frozen:
+                    camera.send(now_s)
+
+
+class _SentCamera:
+    """One simulated camera and its topics."""
+
+    def __init__(
+        self,
+        node: Node,
+        robot: MujocoRobot,
+        name: str,
+        config: CameraConfig,
+        size: tuple[int, int],
+    ) -> None:
+        from robot_rl_sim.camera import MujocoCamera  # needs OpenGL, so only when asked for
+
+        topic = image_topic(name, config)
+        self.period_s = self.due_s = 0.0
+        self._size, self._frame = size, topics.CAMERA_IMAGE.named(camera=name).frame
+        self._source = MujocoCamera(robot, name, size)
+        compressed = topic.type == topics.CAMERA_COMPRESSED.type
+        self._message = convert.compressed_to if compressed else convert.image_to
+        self._images = publisher(node, topic)
+        self._infos = publisher(node, info_topic(name, config))
+        self._calibration = convert.pinhole(*size, self._source.fovy_rad)
+
+    def send(self, now_s: float) -> None:
+        """Draw the scene as it is and send it."""
+        _, rgb = self._source.read()
+        self._images.publish(self._message(rgb, now_s, self._frame))
+        info = convert.camera_info_to(self._size, self._calibration, now_s, self._frame)
+        self._infos.publish(info)

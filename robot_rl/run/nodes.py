@@ -71,7 +71,8 @@ def _sim(shell: Shell) -> None:
     from robot_rl.ros.sim_node import SimNode
 
     experiment = _experiment(shell)
-    SimNode(shell, experiment.task, experiment.robot, experiment.seed).run()
+    task, arm, seed = experiment.task, experiment.robot, experiment.seed
+    SimNode(shell, task, arm, seed, experiment.graph_cameras).run()
 
 
 def _gate(shell: Shell) -> None:
@@ -92,7 +93,8 @@ def _view(shell: Shell) -> None:
     from robot_rl.ros.view_node import run_view
 
     experiment = _experiment(shell)
-    run_view(shell, experiment.task, experiment.mirror if experiment.is_simulated else None)
+    mirror = experiment.mirror if experiment.is_simulated else None
+    run_view(shell, experiment.task, experiment.graph_cameras, mirror)
 
 
 def _actor(shell: Shell) -> int:
@@ -100,7 +102,7 @@ def _actor(shell: Shell) -> int:
     from robot_rl.run.actor import Actor
 
     experiment, run_dir = _experiment(shell), Path(shell.params["run_dir"])
-    ports = actor_ports(shell, experiment.task)
+    ports = actor_ports(shell, experiment.task, experiment.graph_cameras)
     return Actor(experiment, ports, run_dir, demos_only=shell.params["demos_only"]).run()
 
 

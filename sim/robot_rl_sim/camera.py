@@ -7,6 +7,7 @@ the package's `__init__` does it.
 from __future__ import annotations
 
 import importlib
+import math
 from contextlib import suppress
 from typing import Protocol
 
@@ -74,6 +75,9 @@ class MujocoCamera:
         name: "wrist", "front" or "video".
         size: pixels; one number for a square image, or (height, width).
 
+    Attributes:
+        fovy_rad: vertical angle of view.
+
     Raises:
         SetupError: no OpenGL on this machine.
     """
@@ -82,6 +86,7 @@ class MujocoCamera:
         self.name = name
         self._robot = robot
         height, width = (size, size) if isinstance(size, int) else size
+        self.fovy_rad = math.radians(robot.model.camera(name).fovy[0])
         self._renderer: mujoco.Renderer | None = make_renderer(robot.model, height, width)
 
     def read(self) -> tuple[float, NDArray[np.uint8]]:

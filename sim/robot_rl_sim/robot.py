@@ -134,11 +134,11 @@ class MujocoRobot:
         """Step the physics by `dt_s`, rounded to whole steps."""
         self._advance_to(self._steps + round(dt_s / self.model.opt.timestep))
 
-    def camera(self, name: str, size_px: int) -> Camera:
+    def camera(self, name: str, size: tuple[int, int]) -> Camera:
         """A `MujocoCamera` of the scene; needs OpenGL."""
         from robot_rl_sim.camera import MujocoCamera  # OpenGL is needed for pictures only
 
-        return MujocoCamera(self, name, size_px)
+        return MujocoCamera(self, name, size)
 
     # --- episodes --------------------------------------------------------------------------------
 
