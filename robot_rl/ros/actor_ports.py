@@ -57,7 +57,7 @@ def actor_ports(shell: Shell, task: Task, cameras: Mapping[str, CameraConfig]) -
     shell.spin_in_background()
     clock.wait_started(shell.params["start_s"])
     await_sources(shell, (robot, *eyes), shell.params["start_s"])
-    if eyes:
+    if eyes and shell.running:  # else a camera may have sent nothing
         keep_intrinsics(eyes, Path(shell.params["run_dir"]) / CAMERAS)
     return ports
 

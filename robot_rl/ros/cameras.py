@@ -66,8 +66,8 @@ class CameraReader:
         self.source_size = (0, 0)  # height, width of the whole picture
         self.refused = ""  # why the newest message was not read
         self._shell, self._newest = shell, Newest(shell.node, image_topic(name, config))
-        self.read_since = Freshness()  # for the metrics; diagnostics have their own
-        self._counted = (shell.diagnostics.source(self._newest.topic.name), self.read_since)
+        self.seen = Freshness()  # for the metrics; diagnostics have their own
+        self._counted = (shell.diagnostics.source(self._newest.topic.name), self.seen)
         self._rgb = np.zeros((*size, 3), np.uint8)
 
     @property
@@ -132,10 +132,9 @@ class RosCamera:
         return self._reader.stamp_s
 
     def figures(self) -> dict[str, float]:
-        """Rate, age and loss since the last call, for the metrics of an episode."""
-        report = self._reader.read_since.report(time.monotonic())
-        named = {"rate_hz": report.rate_hz, "age_p99_ms": report.age_p99_s * 1e3}
-        named["unread"] = float(report.dropped)
+        """Age of the pictures, and how many could not be read, for the metrics of an episode."""
+        report = self._reader.seen.report(time.monotonic())
+        named = {"age_p99_ms": report.age_p99_s * 1e3, "unread": float(report.dropped)}
         return {f"camera/{self.name}/{key}": value for key, value in named.items()}
 
     @property
@@ -152,16 +151,17 @@ class RosCamera:
         """
         reader, info = self._reader, self._info.read()
         rows, columns = reader.source_size
-        fits = info is not None and (info.height, info.width) == (rows, columns)
-        source_k = convert.intrinsics_from(info) if fits else None
+        if info is not None and (info.height, info.width) != (rows, columns):
+            info = None  # of pictures of another size: it says nothing about these
+        source_k = None if info is None else convert.intrinsics_from(info)
         k = None if source_k is None else reader.view.intrinsics(source_k, rows, columns)
         return {
             "topic": reader.topic,
             "source_width": columns,
             "source_height": rows,
             "source_k": None if source_k is None else source_k.tolist(),
-            "distortion_model": info.distortion_model if fits else "",
-            "distortion": list(info.d) if fits else [],
+            "distortion_model": "" if info is None else info.distortion_model,
+            "distortion": [] if info is None else list(info.d),
             "crop": reader.view.crop,
             "part": reader.view.part(rows, columns),
             "width": reader.view.width,

@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +45,7 @@ from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.release import REAL_TIME, Release
 from robot_rl.ros.runtime import Pace, Shell
 from robot_rl.types import Command, Driver, Pose, RobotState
+from robot_rl_sim.camera import SceneCopy
 from robot_rl_sim.robot import MujocoRobot
 
 log = logging.getLogger(__name__)
@@ -114,8 +117,9 @@ class SimNode:
             name: publisher(node, topics.OBJECT.named(object=name))
             for name in self.robot.read().objects
         }
+        kind = _DriversCameras if p["system_time"] else _Cameras
         drawn = p["camera_hz"] > 0
-        self._cameras = _Cameras(shell, self.robot, self.task, cameras) if drawn else None
+        self._cameras = kind(shell, self.robot, self.task, cameras) if drawn else None
         serve(node, topics.CONTROLLER_STOP, self.stop)
         serve(node, topics.CONTROLLER_RESUME, self.resume)
         serve(node, topics.SIM_PLACE, self.place_objects)
@@ -344,11 +348,7 @@ class SimNode:
 
 
 class _Cameras:
-    """Draws and sends each camera `camera_hz` times per second of run time, one after the other.
-
-    In a driver's dress they send whole pictures of the size that the configured camera has;
-    otherwise, what the network sees.
-    """
+    """Sends a picture of every camera `camera_hz` times per second: what the network sees."""
 
     def __init__(
         self, shell: Shell, robot: MujocoRobot, task: Any, cameras: Mapping[str, CameraConfig]
@@ -360,47 +360,79 @@ class _Cameras:
                 got=f"task.images = {list(cameras)}",
                 fix="set task.images=[wrist,front], or camera_hz=0",
             )
-        period_s = 1.0 / shell.params["camera_hz"]
         self.frozen = False
-        self._cameras = []
-        for index, (name, config) in enumerate(cameras.items()):
-            whole = shell.params["system_time"]
-            size = (config.height, config.width) if whole else task.spec.picture_size(name)
-            camera = _SentCamera(shell.node, robot, name, config, size)
-            camera.period_s, camera.due_s = period_s, index * period_s / len(cameras)
-            self._cameras.append(camera)
+        self._period_s, self._due_s = 1.0 / shell.params["camera_hz"], 0.0
+        self._cameras = [
+            _SentCamera(shell.node, name, config, self._size(config, task.spec.picture_size(name)))
+            for name, config in cameras.items()
+        ]
+        self._open(robot)
+
+    def _size(self, config: CameraConfig, seen: tuple[int, int]) -> tuple[int, int]:
+        return seen
+
+    def _open(self, scene: MujocoRobot | SceneCopy) -> None:
+        for camera in self._cameras:
+            camera.open(scene)
 
     def publish(self, now_s: float) -> None:
-        """Send the cameras that are due."""
+        """Send one picture of every camera when due."""
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + self._period_s - 1e-6
+        if not self.frozen:
+            self._send(now_s)
+
+    def _send(self, now_s: float) -> None:
         for camera in self._cameras:
-            if now_s >= camera.due_s:
-                camera.due_s = max(camera.due_s + camera.period_s, now_s)
-                if not self.frozen:
-                    camera.send(now_s)
+            camera.send(now_s)
+
+
+class _DriversCameras(_Cameras):
+    """The cameras of a double: whole pictures, of the size that the configured camera has.
+
+    They are drawn beside the arm, because that may take longer than a state may be late; when they
+    are not done in time, a picture is left out.
+    """
+
+    def _size(self, config: CameraConfig, seen: tuple[int, int]) -> tuple[int, int]:
+        return config.height, config.width
+
+    def _open(self, scene: MujocoRobot | SceneCopy) -> None:
+        self._scene = SceneCopy(scene)
+        self._painter = ThreadPoolExecutor(1, initializer=_give_way)  # OpenGL wants one thread
+        self._drawing = self._painter.submit(super()._open, self._scene)
+
+    def _send(self, now_s: float) -> None:
+        if self._drawing.done():
+            self._drawing.result()  # raises what went wrong
+            self._scene.renew()
+            self._drawing = self._painter.submit(super()._send, now_s)
+
+
+def _give_way() -> None:
+    """Let the arm's thread go first; on Linux niceness is a thread's own."""
+    os.nice(5)
 
 
 class _SentCamera:
     """One simulated camera and its topics."""
 
-    def __init__(
-        self,
-        node: Node,
-        robot: MujocoRobot,
-        name: str,
-        config: CameraConfig,
-        size: tuple[int, int],
-    ) -> None:
-        from robot_rl_sim.camera import MujocoCamera  # needs OpenGL, so only when asked for
-
+    def __init__(self, node: Node, name: str, config: CameraConfig, size: tuple[int, int]) -> None:
         topic = image_topic(name, config)
-        self.period_s = self.due_s = 0.0
-        self._size, self._frame = size, topics.CAMERA_IMAGE.named(camera=name).frame
-        self._source = MujocoCamera(robot, name, size)
+        self._name, self._size = name, size
+        self._frame = topics.CAMERA_IMAGE.named(camera=name).frame
         compressed = topic.type == topics.CAMERA_COMPRESSED.type
         self._message = convert.compressed_to if compressed else convert.image_to
         self._images = publisher(node, topic)
         self._infos = publisher(node, info_topic(name, config))
-        self._calibration = convert.pinhole(*size, self._source.fovy_rad)
+
+    def open(self, scene: MujocoRobot | SceneCopy) -> None:
+        """Prepare for drawing, in the thread that draws. Raises `SetupError` without OpenGL."""
+        from robot_rl_sim.camera import MujocoCamera  # needs OpenGL, so only when asked for
+
+        self._source = MujocoCamera(scene, self._name, self._size)
+        self._calibration = convert.pinhole(*self._size, self._source.fovy_rad)
 
     def send(self, now_s: float) -> None:
         """Draw the scene as it is and send it."""

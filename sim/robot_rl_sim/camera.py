@@ -34,6 +34,26 @@ class Simulated(Protocol):
         ...
 
 
+class SceneCopy:
+    """A robot's scene as it was at the last `renew`: drawn by one thread while another goes on."""
+
+    def __init__(self, source: Simulated) -> None:
+        self._source = source
+        self.task, self.robot, self.model = source.task, source.robot, source.model
+        self.data = mujoco.MjData(source.model)
+        self._now_s = 0.0
+        self.renew()
+
+    def renew(self) -> None:
+        """Copy the scene as it is now."""
+        mujoco.mj_copyData(self.data, self.model, self._source.data)
+        self._now_s = self._source.now_s()
+
+    def now_s(self) -> float:
+        """Simulated seconds at the last `renew`."""
+        return self._now_s
+
+
 def make_renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Renderer:
     """Open an offscreen renderer; the caller closes it.
 
