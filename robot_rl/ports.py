@@ -260,8 +260,8 @@ class SimulatedRobot(RobotPort, Clock, Protocol):
         """Put arm and objects at the start of an episode, at rest."""
         ...
 
-    def camera(self, name: str, size_px: int) -> Camera:
-        """Camera `name`, one of the task's `images`; its pictures are square."""
+    def camera(self, name: str, size: tuple[int, int]) -> Camera:
+        """Camera `name`, one of the task's `images`; size: (height, width) in pixels."""
         ...
 
 

@@ -14,6 +14,7 @@ import os
 import types
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ UPGRADES: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "robot": ("robot_rl.robots",),
     "task": ("robot_rl.tasks",),
+    "camera": ("robot_rl.observe.cameras",),
     "operator": ("robot_rl.operate", "robot_rl.ros.input_config"),
     "reward": ("robot_rl.reward.config",),
     "link": ("robot_rl.link.config",),
@@ -77,8 +79,10 @@ def load_plugins() -> None:
             ) from error
 
 
-def resolve(group: str, data: Mapping[str, Any]) -> Any:
+def resolve(group: str, data: Mapping[str, Any], path: str = "") -> Any:
     """Build the registered dataclass that `data["name"]` picks from `group`.
+
+    path: where `data` stands in the config, for messages; "" = in the section of the group.
 
     Raises:
         ConfigError: unknown name, unknown key, wrong type or value, or a setting that was removed.
@@ -100,7 +104,7 @@ def resolve(group: str, data: Mapping[str, Any]) -> Any:
             "point, or by ROBOT_RL_PLUGINS=package (docs/extend.md)",
         )
     rest = {k: v for k, v in data.items() if k != "name"}
-    return build(known[name], rest, path=group)
+    return build(known[name], rest, path or group)
 
 
 def build(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
@@ -146,7 +150,7 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in args:
             return None
-        return _coerce(next(a for a in args if a is not type(None)), value, where)
+        return _any_of([a for a in args if a is not type(None)], value, where)
     if isinstance(value, Mapping) and (origin in (dict, Mapping) or hint is dict):
         inner = args[1] if args else Any
         return {str(k): _coerce(inner, v, f"{where}.{k}") for k, v in value.items()}
@@ -159,6 +163,16 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     return _scalar(hint, value, where)
 
 
+def _any_of(hints: list[Any], value: Any, where: str) -> Any:
+    """`value` as the first of several types that it fits."""
+    if len(hints) == 1:
+        return _coerce(hints[0], value, where)
+    for hint in hints:
+        with suppress(ConfigError):
+            return _coerce(hint, value, where)
+    raise _wrong_type(" or ".join(map(_written, hints)), value, where)
+
+
 def _scalar(hint: Any, value: Any, where: str) -> Any:
     """Check a value without parts: exactly of the type, an int for a float, or an enum's value."""
     if hint is Any or type(value) is hint:
@@ -167,9 +181,18 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
         return float(value)
     if isinstance(hint, type) and issubclass(hint, Enum) and value in [e.value for e in hint]:
         return hint(value)
-    raise ConfigError(
+    raise _wrong_type(_written(hint), value, where)
+
+
+def _written(hint: Any) -> str:
+    """A type as it stands in the source."""
+    return str(hint) if typing.get_origin(hint) else getattr(hint, "__name__", str(hint))
+
+
+def _wrong_type(expected: str, value: Any, where: str) -> ConfigError:
+    return ConfigError(
         f"wrong type for config key '{where}'",
-        expected=getattr(hint, "__name__", str(hint)),
+        expected=expected,
         got=f"{value!r} ({type(value).__name__})",
         fix=f"write a value of that type, e.g. on the command line: {where}=...",
     )

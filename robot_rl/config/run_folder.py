@@ -7,3 +7,4 @@ METRICS = "metrics.jsonl"  # one line for each episode
 LEARNER_METRICS = "learner.jsonl"
 EVALUATION = "eval.json"
 POLICY = "policy.safetensors"
+CAMERAS = "cameras.json"  # size, crop and intrinsics of each camera of a run over ROS 2

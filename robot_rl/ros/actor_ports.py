@@ -7,12 +7,15 @@ spins the executor (clock, parameters, diagnostics).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from robot_rl.config.run_folder import CAMERAS
 from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.observe.cameras import CameraConfig
 from robot_rl.ports import ActorPorts, Camera, RobotPort, Task
+from robot_rl.ros.cameras import RosCamera, figures, keep_intrinsics
 from robot_rl.ros.ports import (
-    RosCamera,
     RosClock,
     RosGate,
     RosJudge,
@@ -26,8 +29,12 @@ from robot_rl.ros.runtime import Shell
 from robot_rl.tasks import DescribedTask
 
 
-def actor_ports(shell: Shell, task: Task, reader: StateReader) -> ActorPorts:
+def actor_ports(
+    shell: Shell, task: Task, cameras: Mapping[str, CameraConfig], reader: StateReader
+) -> ActorPorts:
     """The core's ports over this node; starts the executor thread, waits for robot and cameras.
+
+    What is known of the cameras is written to `CAMERAS` of the run folder.
 
     Raises:
         RobotRLError: no clock within `start_s`.
@@ -38,21 +45,25 @@ def actor_ports(shell: Shell, task: Task, reader: StateReader) -> ActorPorts:
     told = isinstance(task, DescribedTask) and task.judge == "topic"
     robot = RosRobot(reader, RosJudge(shell) if told else None)
     operator = RosOperator(shell, clock, task.spec.action.size)
+    eyes = [RosCamera(shell, n, c, task.spec.picture_size(n)) for n, c in cameras.items()]
+    pace = RosPace(shell)
     ports = ActorPorts(
         robot=robot,
-        cameras=[RosCamera(shell, n, task.spec.picture_size(n)) for n in task.spec.cameras],
+        cameras=eyes,
         gate=gate,
         clock=clock,
         operator=operator,
         place_objects=RosReset(shell),
         announce=operator.announce,
         time_waits_for=clock.wait_for,
-        figures=RosPace(shell).figures,
+        figures=lambda: pace.figures() | figures(eyes),
         stopping=lambda: "" if shell.running else "asked to stop",
     )
     shell.spin_in_background()
     clock.wait_started(shell.params["start_s"])
-    await_sources(shell, (robot, *ports.cameras), shell.params["start_s"])
+    await_sources(shell, (robot, *eyes), shell.params["start_s"])
+    if eyes and shell.running:  # else a camera may have sent nothing
+        keep_intrinsics(eyes, Path(shell.params["run_dir"]) / CAMERAS)
     return ports
 
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 import array
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import Pose as PoseMsg
 from geometry_msgs.msg import PoseStamped, TwistStamped, WrenchStamped
 from numpy.typing import NDArray
-from sensor_msgs.msg import CameraInfo, Image, JointState, Joy
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState, Joy
 from std_msgs.msg import Float64MultiArray, String
 
 from robot_rl.errors import LinkError
 from robot_rl.geometry import pose
+from robot_rl.observe.cameras import Calibration
 from robot_rl.ports import OperatorInput
 from robot_rl.types import Driver, Pose
 
@@ -184,21 +186,72 @@ def gripper_to(width_m: float) -> Float64MultiArray:
 
 def image_to(rgb: NDArray[np.uint8], stamp_s: float, frame: str) -> Image:
     """RGB uint8 [H, W, 3] -> sensor_msgs/Image (rgb8)."""
-    height, width, _ = rgb.shape
-    data = array.array("B")
-    data.frombytes(np.ascontiguousarray(rgb).data)
-    msg = Image(height=height, width=width, encoding="rgb8", step=width * 3)
+    return _image(rgb, "rgb8", stamp_s, frame)
+
+
+def depth_to(depth_mm: NDArray[np.uint16], stamp_s: float, frame: str) -> Image:
+    """Depth uint16 [H, W] in millimetres -> sensor_msgs/Image (16UC1)."""
+    return _image(depth_mm, "16UC1", stamp_s, frame)
+
+
+def _image(pixels: NDArray[Any], encoding: str, stamp_s: float, frame: str) -> Image:
+    height, width = pixels.shape[:2]
+    step = pixels.nbytes // height
+    msg = Image(height=height, width=width, encoding=encoding, step=step)
     msg.header.stamp, msg.header.frame_id = to_stamp(stamp_s), frame
-    msg.data = data
+    msg.data = _bytes(np.ascontiguousarray(pixels).data)
     return msg
 
 
+def _bytes(data: Any) -> array.array[int]:
+    out = array.array("B")
+    out.frombytes(data)
+    return out
+
+
+def compressed_to(rgb: NDArray[np.uint8], stamp_s: float, frame: str) -> CompressedImage:
+    """RGB uint8 [H, W, 3] -> sensor_msgs/CompressedImage (jpeg)."""
+    import cv2
+
+    _, data = cv2.imencode(".jpg", rgb[..., ::-1])
+    msg = CompressedImage(format="rgb8; jpeg compressed bgr8", data=_bytes(data.data))
+    msg.header.stamp, msg.header.frame_id = to_stamp(stamp_s), frame
+    return msg
+
+
+JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG"  # how such files begin
 ENCODINGS = {
     "rgb8": 3, "bgr8": 3, "rgba8": 4, "bgra8": 4, "mono8": 1,
     "yuv422": 2, "yuv422_yuy2": 2, "uyvy": 2, "yuyv": 2,
 }  # fmt: skip
 """Encodings of `sensor_msgs/Image` that are read -> bytes per pixel. Names as in
 `sensor_msgs/image_encodings.hpp`; there, yuv422 has the bytes in the order of uyvy."""
+
+
+def picture_from(msg: Image | CompressedImage) -> NDArray[np.uint8]:
+    """A picture of either kind -> RGB uint8 [H, W, 3]. Raises `LinkError` like its two halves."""
+    return image_from(msg) if isinstance(msg, Image) else compressed_from(msg)
+
+
+def compressed_from(msg: CompressedImage) -> NDArray[np.uint8]:
+    """sensor_msgs/CompressedImage (jpeg, png) -> RGB uint8 [H, W, 3]; grey is repeated.
+
+    Raises:
+        LinkError: neither JPEG nor PNG (depth images have a header of their own), or broken.
+    """
+    import cv2  # drivers that send raw pictures need no OpenCV
+
+    data = np.frombuffer(msg.data, np.uint8)
+    known = data[:3].tobytes() == JPEG or data[:4].tobytes() == PNG
+    bgr = cv2.imdecode(data, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) if known else None
+    if bgr is None:
+        raise LinkError(
+            "cannot read this compressed image",
+            expected="a whole JPEG or PNG",
+            got=f"format '{msg.format}', {len(data)} bytes",
+            fix="have the driver send jpeg or png, or read its raw topic (cameras.<name>.topic)",
+        )
+    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
 
 
 def image_from(msg: Image) -> NDArray[np.uint8]:
@@ -234,18 +287,36 @@ def image_from(msg: Image) -> NDArray[np.uint8]:
 
 
 def camera_info_to(
-    width: int, height: int, fovy_rad: float, stamp_s: float, frame: str
+    size: tuple[int, int], calibration: Calibration | None, stamp_s: float, frame: str
 ) -> CameraInfo:
-    """Pinhole intrinsics of an ideal camera (square pixels, centred) from its vertical angle."""
-    focal = height / (2.0 * math.tan(fovy_rad / 2.0))
-    cx, cy = (width - 1) / 2.0, (height - 1) / 2.0
-    msg = CameraInfo(height=height, width=width, distortion_model="plumb_bob")
+    """Intrinsics of pictures of `size` (height, width); None = not calibrated, k stays 0."""
+    height, width = size
+    msg = CameraInfo(height=height, width=width)
     msg.header.stamp, msg.header.frame_id = to_stamp(stamp_s), frame
-    msg.d = [0.0] * 5
-    msg.k = [focal, 0.0, cx, 0.0, focal, cy, 0.0, 0.0, 1.0]
-    msg.r = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
-    msg.p = [focal, 0.0, cx, 0.0, 0.0, focal, cy, 0.0, 0.0, 0.0, 1.0, 0.0]
+    if calibration is not None:
+        msg.distortion_model, msg.d = calibration.model, list(calibration.distortion)
+        msg.k = calibration.k.ravel()
+        msg.r = np.eye(3).ravel()
+        msg.p = np.hstack((calibration.k, np.zeros((3, 1)))).ravel()
     return msg
+
+
+def pinhole(height: int, width: int, fovy_rad: float) -> Calibration:
+    """An ideal camera (square pixels, centred) from its vertical angle of view."""
+    focal = height / (2.0 * math.tan(fovy_rad / 2.0))
+    middle = (width - 1) / 2.0, (height - 1) / 2.0
+    k = np.array(((focal, 0.0, middle[0]), (0.0, focal, middle[1]), (0.0, 0.0, 1.0)))
+    return Calibration(k, (0.0,) * 5)
+
+
+def intrinsics_from(msg: CameraInfo) -> F64 | None:
+    """CameraInfo -> pinhole matrix [3, 3] of the whole picture; None when not calibrated.
+
+    Raises:
+        LinkError: a number that is not finite.
+    """
+    k = _finite(msg.k, "camera_info.k").reshape(3, 3)
+    return k if k[0, 0] > 0.0 else None
 
 
 def joy_to(value: OperatorInput, call: int) -> Joy:

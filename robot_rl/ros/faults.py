@@ -27,8 +27,8 @@ class Faults:
     whose stamps stay, too. slow_hz: topic -> at most this rate. skew_s: topic -> stamps are this
     much too old. frame: topic -> another frame. scale: topic -> positions times this (millimetres
     for metres). without_joint: a joint that is missing. inactive: controllers that are not active.
-    gone: services and actions that do not answer, or that are refused. ready: topic -> what a
-    readiness topic says instead.
+    frozen_cameras: no camera sends anything. gone: services and actions that refuse. ready: topic
+    -> what a readiness topic says instead.
     """
 
     drop: tuple[str, ...] = ()
@@ -40,6 +40,7 @@ class Faults:
     scale: dict[str, float] = field(default_factory=dict)
     without_joint: str = ""
     inactive: tuple[str, ...] = ()
+    frozen_cameras: bool = False
     gone: tuple[str, ...] = ()
     ready: dict[str, Any] = field(default_factory=dict)
 

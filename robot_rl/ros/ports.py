@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 from rcl_interfaces.srv import SetParameters
 from rclpy.client import Client
 from rclpy.clock import JumpThreshold
@@ -25,7 +24,6 @@ from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from robot_rl.errors import LinkError, RobotRLError
-from robot_rl.observe.pictures import fit
 from robot_rl.ports import OperatorInput, ResetPlan
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve
@@ -227,30 +225,6 @@ class RosRobot:
 
     def apply(self, command: Command) -> None:
         """Nothing to do: the gate has sent it already."""
-
-
-class RosCamera:
-    """`ports.Camera` from an image topic; conversion happens only for the frame that is used.
-
-    Args:
-        size: (height, width) that the network sees; a driver's pictures may have any other.
-    """
-
-    def __init__(self, shell: Shell, name: str, size: tuple[int, int]) -> None:
-        self.name, self._size = name, size
-        self._newest = Newest(shell.node, topics.CAMERA_IMAGE.named(camera=name))
-
-    def read(self) -> tuple[float, NDArray[np.uint8]]:
-        """(stamp_s, RGB uint8 [H, W, 3]). Raises `RobotRLError` before the first frame."""
-        msg = self._newest.read()
-        if msg is None:
-            raise RobotRLError(
-                f"no image from camera '{self.name}'",
-                expected=f"frames on {self._newest.topic.name}",
-                got="nothing",
-                fix="start the camera node (simulation: camera_hz > 0)",
-            )
-        return convert.from_stamp(msg.header.stamp), fit(convert.image_from(msg), *self._size)
 
 
 class RosGate:

@@ -20,28 +20,35 @@ in system time, no /clock, and the names that the driver uses.
 from __future__ import annotations
 
 import logging
+import os
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from rcl_interfaces.msg import SetParametersResult
+from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rosgraph_msgs.msg import Clock
 from std_msgs.msg import Bool
 
 from robot_rl.errors import LinkError, RobotRLError, SetupError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, rotation_error
-from robot_rl.ports import Camera, ResetPlan
+from robot_rl.observe.cameras import CameraConfig
+from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.ros import convert, faults, topics, wire
+from robot_rl.ros.cameras import image_topic, info_topic
 from robot_rl.ros.double import Double
 from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.faults import Injector
 from robot_rl.ros.release import REAL_TIME, Release
 from robot_rl.ros.runtime import Pace, Shell
 from robot_rl.types import Command, Driver, Pose, RobotState
+from robot_rl_sim.camera import SceneCopy
 from robot_rl_sim.robot import MujocoRobot
 
 log = logging.getLogger(__name__)
@@ -52,14 +59,20 @@ WAIT_S = 0.005  # wall; between two looks at the limits of those whom the clock 
 AGAIN_S = 0.02  # wall; /clock is best effort: one that was lost is sent again
 PACE_S = 1.0  # wall; `clock/pace` is told this often
 NO_DRIVER = ArmDriver()
-CAMERA_FOVY_RAD = 0.8  # only for camera_info when the camera does not say
 
 
 class SimNode:
     """Glue between `MujocoRobot` and the topics."""
 
     def __init__(
-        self, shell: Shell, task: Any, robot: Robot, seed: int, driver: ArmDriver = NO_DRIVER
+        self,
+        shell: Shell,
+        task: Any,
+        robot: Robot,
+        seed: int,
+        *,
+        cameras: Mapping[str, CameraConfig],
+        driver: ArmDriver = NO_DRIVER,
     ) -> None:
         self.shell, self.task, self._driver = shell, task, driver
         p = self.params = shell.params
@@ -90,7 +103,9 @@ class SimNode:
             name: publisher(node, topics.OBJECT.named(object=name))
             for name in self.robot.read().objects
         }
-        self._cameras = _Cameras(shell, self.robot, self.task) if p["camera_hz"] > 0 else None
+        kind = _DriversCameras if p["system_time"] else _Cameras
+        drawn = p["camera_hz"] > 0
+        self._cameras = kind(shell, self.robot, self.task, cameras) if drawn else None
         self._faults = Injector()
         self._home: tuple[float, float, Pose, Pose] | None = None  # on the way: from, to
         self._double = self._dress(robot) if driver.is_vendors and p["system_time"] else None
@@ -235,10 +250,16 @@ class SimNode:
                 if change.name == "reset_plan":
                     wire.decode_plan(str(change.value))
                 elif change.name == "fault":
-                    self._faults.faults = faults.read(str(change.value))
+                    self._inject(faults.read(str(change.value)))
             except LinkError as error:
                 return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
+
+    def _inject(self, found: faults.Faults) -> None:
+        """Be as broken as the parameter says, and in no other way."""
+        self._faults.faults = found
+        if self._cameras is not None:
+            self._cameras.frozen = found.frozen_cameras
 
     def _say_stopped(self) -> None:
         self._stopped_topic.publish(Bool(data=self._stopped))
@@ -372,37 +393,95 @@ class SimNode:
 
 
 class _Cameras:
-    """Renders at `camera_hz` of run time."""
+    """Sends a picture of every camera `camera_hz` times per second: what the network sees."""
 
-    def __init__(self, shell: Shell, robot: MujocoRobot, task: Any) -> None:
-        from robot_rl_sim.camera import MujocoCamera  # needs OpenGL, so only when asked for
-
-        self._period_s, self._due_s = 1.0 / shell.params["camera_hz"], 0.0
-        names = task.spec.cameras
-        if not names:
+    def __init__(
+        self, shell: Shell, robot: MujocoRobot, task: Any, cameras: Mapping[str, CameraConfig]
+    ) -> None:
+        if not cameras:
             raise SetupError(
                 "camera_hz is set, but this task has no cameras",
                 expected="a task with images",
-                got=f"task.images = {list(names)}",
+                got=f"task.images = {list(cameras)}",
                 fix="set task.images=[wrist,front], or camera_hz=0",
             )
-        size = task.image_size
-        self._sources: list[tuple[Camera, str]] = [
-            (MujocoCamera(robot, name, size), f"{name}_color_optical_frame") for name in names
+        self.frozen = False
+        self._period_s, self._due_s = 1.0 / shell.params["camera_hz"], 0.0
+        self._cameras = [
+            _SentCamera(shell.node, name, config, self._size(config, task.spec.picture_size(name)))
+            for name, config in cameras.items()
         ]
-        node = shell.node
-        self._images = [publisher(node, topics.CAMERA_IMAGE.named(camera=n)) for n in names]
-        self._infos = [publisher(node, topics.CAMERA_INFO.named(camera=n)) for n in names]
+        self._open(robot)
+
+    def _size(self, config: CameraConfig, seen: tuple[int, int]) -> tuple[int, int]:
+        return seen
+
+    def _open(self, scene: MujocoRobot | SceneCopy) -> None:
+        for camera in self._cameras:
+            camera.open(scene)
 
     def publish(self, now_s: float) -> None:
-        """Send one frame of every camera when due."""
+        """Send one picture of every camera when due."""
         if now_s < self._due_s:
             return
         self._due_s = now_s + self._period_s - 1e-6
-        rows = zip(self._sources, self._images, self._infos, strict=True)
-        for (camera, frame), image_topic, info_topic in rows:
-            _, rgb = camera.read()
-            height, width, _ = rgb.shape
-            fovy_rad = float(getattr(camera, "fovy_rad", CAMERA_FOVY_RAD))
-            image_topic.publish(convert.image_to(rgb, now_s, frame))
-            info_topic.publish(convert.camera_info_to(width, height, fovy_rad, now_s, frame))
+        if not self.frozen:
+            self._send(now_s)
+
+    def _send(self, now_s: float) -> None:
+        for camera in self._cameras:
+            camera.send(now_s)
+
+
+class _DriversCameras(_Cameras):
+    """The cameras of a double: whole pictures, of the size that the configured camera has.
+
+    They are drawn beside the arm, because that may take longer than a state may be late; when they
+    are not done in time, a picture is left out.
+    """
+
+    def _size(self, config: CameraConfig, seen: tuple[int, int]) -> tuple[int, int]:
+        return config.height, config.width
+
+    def _open(self, scene: MujocoRobot | SceneCopy) -> None:
+        self._scene = SceneCopy(scene)
+        self._painter = ThreadPoolExecutor(1, initializer=_give_way)  # OpenGL wants one thread
+        self._drawing = self._painter.submit(super()._open, self._scene)
+
+    def _send(self, now_s: float) -> None:
+        if self._drawing.done():
+            self._drawing.result()  # raises what went wrong
+            self._scene.renew()
+            self._drawing = self._painter.submit(super()._send, now_s)
+
+
+def _give_way() -> None:
+    """Let the arm's thread go first; on Linux niceness is a thread's own."""
+    os.nice(5)
+
+
+class _SentCamera:
+    """One simulated camera and its topics."""
+
+    def __init__(self, node: Node, name: str, config: CameraConfig, size: tuple[int, int]) -> None:
+        topic = image_topic(name, config)
+        self._name, self._size = name, size
+        self._frame = topics.CAMERA_IMAGE.named(camera=name).frame
+        compressed = topic.type == topics.CAMERA_COMPRESSED.type
+        self._message = convert.compressed_to if compressed else convert.image_to
+        self._images = publisher(node, topic)
+        self._infos = publisher(node, info_topic(name, config))
+
+    def open(self, scene: MujocoRobot | SceneCopy) -> None:
+        """Prepare for drawing, in the thread that draws. Raises `SetupError` without OpenGL."""
+        from robot_rl_sim.camera import MujocoCamera  # needs OpenGL, so only when asked for
+
+        self._source = MujocoCamera(scene, self._name, self._size)
+        self._calibration = convert.pinhole(*self._size, self._source.fovy_rad)
+
+    def send(self, now_s: float) -> None:
+        """Draw the scene as it is and send it."""
+        _, rgb = self._source.read()
+        self._images.publish(self._message(rgb, now_s, self._frame))
+        info = convert.camera_info_to(self._size, self._calibration, now_s, self._frame)
+        self._infos.publish(info)

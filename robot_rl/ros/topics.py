@@ -61,14 +61,25 @@ OBJECT = Topic(
     "pose of a tracked object",
 )  # fmt: skip
 CAMERA_IMAGE = Topic(
-    "camera/{camera}/color/image_raw", "sensor_msgs/msg/Image", "image", "sim", ("actor", "view"),
-    10, "{camera}_color_optical_frame",
-    "of any size (its middle is scaled to the task's `image_size`); from the sim rgb8, only when "
-    "`camera_hz` > 0",
+    "camera/{camera}/color/image_raw", "sensor_msgs/msg/Image", "image", "sim | camera | driver",
+    ("actor", "view"), 30, "{camera}_color_optical_frame",
+    "whole picture of any size, cropped and scaled by who reads it (docs/cameras.md); rgb8 from "
+    "our own nodes, from the sim only when `camera_hz` > 0; `cameras.<name>.topic` renames it",
+)  # fmt: skip
+CAMERA_COMPRESSED = Topic(
+    "camera/{camera}/color/image_raw/compressed", "sensor_msgs/msg/CompressedImage", "image",
+    "sim | driver", ("actor", "view"), 30, "{camera}_color_optical_frame",
+    "the same as JPEG or PNG, with `cameras.<name>.compressed=true`",
 )  # fmt: skip
 CAMERA_INFO = Topic(
-    "camera/{camera}/color/camera_info", "sensor_msgs/msg/CameraInfo", "image", "sim", (), 10,
-    "{camera}_color_optical_frame", "pinhole intrinsics of the image beside it",
+    "camera/{camera}/color/camera_info", "sensor_msgs/msg/CameraInfo", "image",
+    "sim | camera | driver", ("actor",), 30, "{camera}_color_optical_frame",
+    "pinhole intrinsics of the image beside it; k = 0: nobody has measured them",
+)  # fmt: skip
+CAMERA_DEPTH = Topic(
+    "camera/{camera}/aligned_depth_to_color/image_raw", "sensor_msgs/msg/Image", "image", "camera",
+    (), 30, "{camera}_color_optical_frame",
+    "16UC1, millimetres, 0 = not known, pixel by pixel beside the image; with `depth=true`",
 )  # fmt: skip
 TARGET_POSE = Topic(
     "target_pose", _POSE, "command", "gate", ("sim",), 0, "base",
@@ -156,8 +167,9 @@ DIAGNOSTICS = Topic(
 )  # fmt: skip
 
 TOPICS: tuple[Topic, ...] = (
-    JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_INFO,
-    TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED, WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
+    JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_COMPRESSED,
+    CAMERA_INFO, CAMERA_DEPTH, TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED,
+    WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
     GATE_STATE, GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, OPERATOR_PRESENT,
     ACTOR_ASKS, TASK_SUCCESS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, ARM_PROBLEM, TF_STATIC, DIAGNOSTICS,
 )  # fmt: skip

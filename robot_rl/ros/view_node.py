@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
+from robot_rl.observe.cameras import CameraConfig
 from robot_rl.ports import Task
 from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.cameras import CameraReader
 from robot_rl.ros.endpoints import Caller, Newest
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
@@ -68,24 +70,18 @@ class Mirrored:
 
 
 class Received:
-    """A camera of the graph."""
+    """A camera of the graph, read as the actor reads it."""
 
-    def __init__(self, shell: Shell, name: str) -> None:
-        self._topic = Newest(shell.node, topics.CAMERA_IMAGE.named(camera=name))
-        self._number = 0
-        self._received_s = -math.inf
-        self._rgb = np.zeros((0, 0, 3), np.uint8)
+    def __init__(self, reader: CameraReader) -> None:
+        self._reader = reader
 
     def newest(self) -> tuple[int, float, NDArray[np.uint8]]:
         """(number, wall time of arrival, RGB). Raises `LinkError` before the first picture."""
-        arrived = list(self._topic.arrived())
-        if arrived:
-            self._rgb = convert.image_from(arrived[-1])
-            self._number += len(arrived)
-            self._received_s = time.monotonic()
-        if not self._number:
-            raise LinkError(f"no picture on {self._topic.topic.name} yet")
-        return self._number, self._received_s, self._rgb
+        reader = self._reader
+        rgb = reader.read()
+        if rgb is None:
+            raise LinkError(f"no picture on {reader.topic} yet", got=reader.refused)
+        return reader.number, reader.received_s, rgb
 
 
 class ViewNode:
@@ -100,6 +96,7 @@ class ViewNode:
         self,
         shell: Shell,
         task: Task,
+        cameras: Mapping[str, CameraConfig],
         mirror: Callable[[], Any] | None,
         reader: StateReader,
     ) -> None:
@@ -113,7 +110,8 @@ class ViewNode:
         self._problem = Newest(node, topics.OPERATOR_PROBLEM)
         self._services = {k: Caller(node, v.name, CALL_S) for k, v in SERVICES.items()}
         self._cameras: dict[str, Mirrored | Received] = {
-            name: Received(shell, name) for name in task.spec.cameras
+            name: Received(CameraReader(shell, name, config, task.spec.picture_size(name)))
+            for name, config in cameras.items()
         }
         if mirror is not None:
             self._cameras["video"] = Mirrored(mirror, self._reader.read)
@@ -206,10 +204,14 @@ def _text(topic: Newest) -> str:
 
 
 def run_view(
-    shell: Shell, task: Task, mirror: Callable[[], Any] | None, reader: StateReader
+    shell: Shell,
+    task: Task,
+    cameras: Mapping[str, CameraConfig],
+    mirror: Callable[[], Any] | None,
+    reader: StateReader,
 ) -> None:
     """Serve the console until the node is told to end. Arguments: see `ViewNode`."""
-    view = ViewNode(shell, task, mirror, reader)
+    view = ViewNode(shell, task, cameras, mirror, reader)
     server = PanelServer(socket_address(Path(shell.params["run_dir"]), "view"))
     try:
         while shell.running:

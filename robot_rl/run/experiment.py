@@ -31,6 +31,7 @@ from robot_rl.tasks.gym import GymTask
 if TYPE_CHECKING:
     from robot_rl.learn.algos.base import AlgorithmConfig
     from robot_rl.learn.learner import LearnerConfig
+    from robot_rl.observe.cameras import CameraConfig
     from robot_rl.policy.base.spec import BaseConfig
     from robot_rl.ports import Task
     from robot_rl.reward.config import RewardConfig
@@ -45,6 +46,7 @@ GROUPS = (
     "robot",
     "driver",
     "task",
+    "cameras",
     "safety",
     "operator",
     "arbiter",
@@ -124,6 +126,42 @@ class Experiment:
         """What is to be learned (group `task`), with this robot."""
         task = self._section("task")
         return task.with_robot(self.robot) if isinstance(task, FitsRobot) else task
+
+    @cached_property
+    def cameras(self) -> dict[str, CameraConfig]:
+        """Where the pictures of each of the task's cameras come from (group `camera`).
+
+        A camera that the section leaves out is a topic.
+
+        Raises:
+            ConfigError: the section names a camera that the task does not have.
+        """
+        known = self.task.spec.cameras
+        for name in _mapping(self.config.get("cameras"), "cameras", "cameras.wrist.name=uvc"):
+            if name not in known:
+                raise ConfigError(
+                    f"cameras.{name}: the task has no such camera",
+                    expected="a camera of the task (task.images)",
+                    got=name,
+                    fix=did_you_mean(name, known),
+                )
+        return {n: resolve("camera", self._camera(n), f"cameras.{n}") for n in known}
+
+    def _camera(self, name: str) -> Mapping[str, Any]:
+        where, given = f"cameras.{name}", (self.config.get("cameras") or {}).get(name)
+        return {"name": "topic", **_mapping(given, where, f"{where}.name={given}")}
+
+    @property
+    def graph_cameras(self) -> dict[str, CameraConfig]:
+        """`cameras` as they are in this run's graph: a simulated arm's send what the network sees.
+
+        A double (`ros.double`) sends whole pictures, as the configured cameras would.
+        """
+        from robot_rl.observe.cameras import TopicCameraConfig
+
+        return (
+            dict.fromkeys(self.cameras, TopicCameraConfig()) if self.is_simulated else self.cameras
+        )
 
     @cached_property
     def limits(self) -> Limits:
@@ -329,6 +367,8 @@ class Experiment:
     def plain_section(self, name: str) -> dict[str, Any]:
         """Section `name` as a plain dict with every default filled in. Raises like `section`."""
         built = self.section(name)
+        if name == "cameras":
+            return {n: {"name": self._camera(n)["name"], **_plain(c)} for n, c in built.items()}
         given = self.config.get(name) or {}
         values = _plain(built) if dataclasses.is_dataclass(built) else dict(given)
         own = {k: v for k, v in values.items() if k != "name"}
@@ -414,6 +454,18 @@ class _Top:
             raise ValueError(f"runtime={self.runtime} ({hint})")
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
+
+
+def _mapping(value: Any, where: str, example: str) -> Mapping[str, Any]:
+    """A section that may be left out. Raises `ConfigError` when it is something else."""
+    if isinstance(value, Mapping) or value is None:
+        return value or {}
+    raise ConfigError(
+        f"{where} is not a section",
+        expected="keys with values",
+        got=f"{where}={value!r}",
+        fix=f"e.g. {example}",
+    )
 
 
 def _check_gym(experiment: Experiment) -> None:

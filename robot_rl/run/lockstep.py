@@ -24,7 +24,6 @@ from robot_rl.ports import BringsSimulator, InputDevice, ResetPlan, SimulatedRob
 from robot_rl.robots import Robot
 from robot_rl.run.parts import scene_log, session_of, simulated_task
 from robot_rl.safety.local import LocalGate, WatchedClock
-from robot_rl.spec import IMAGE
 from robot_rl.store.store import Store
 from robot_rl.tasks.gym import GymTask
 from robot_rl.types import EpisodeStart, Frame, RobotState, Row, Step
@@ -91,8 +90,7 @@ def make_rig(
     task: Any = simulated_task(experiment)
     robot = _simulate(task, experiment.robot)
     gate = LocalGate(experiment.limits, robot)
-    sizes = {name: task.spec.observation[IMAGE + name].shape[0] for name in task.spec.cameras}
-    cameras = [robot.camera(name, size) for name, size in sizes.items()]
+    cameras = [robot.camera(name, task.spec.picture_size(name)) for name in task.spec.cameras]
     loop = ControlLoop(
         task=task,
         robot=robot,

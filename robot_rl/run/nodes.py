@@ -82,7 +82,12 @@ def _sim(shell: Shell) -> None:
 
     experiment = _experiment(shell)
     SimNode(
-        shell, experiment.task, experiment.robot, experiment.seed, experiment.spoken_driver
+        shell,
+        experiment.task,
+        experiment.robot,
+        experiment.seed,
+        cameras=experiment.graph_cameras,
+        driver=experiment.spoken_driver,
     ).run()
 
 
@@ -121,7 +126,8 @@ def _view(shell: Shell) -> None:
 
     experiment = _experiment(shell)
     mirror = experiment.mirror if experiment.is_simulated else None
-    run_view(shell, experiment.task, mirror, _reader(shell, experiment))
+    reader = _reader(shell, experiment)
+    run_view(shell, experiment.task, experiment.graph_cameras, mirror, reader)
 
 
 def _actor(shell: Shell) -> int:
@@ -129,7 +135,8 @@ def _actor(shell: Shell) -> int:
     from robot_rl.run.actor import Actor
 
     experiment, run_dir = _experiment(shell), Path(shell.params["run_dir"])
-    ports = actor_ports(shell, experiment.task, _reader(shell, experiment))
+    reader = _reader(shell, experiment)
+    ports = actor_ports(shell, experiment.task, experiment.graph_cameras, reader)
     return Actor(experiment, ports, run_dir, demos_only=shell.params["demos_only"]).run()
 
 

@@ -192,7 +192,7 @@ class SimTask(ABC):
     rotation_rad: float = 0.06
     images: tuple[str, ...] = ()  # cameras in the observation; () = state only
     privileged: bool = True  # object poses in the observation; False = the cameras must find them
-    image_size: int = 128  # what the encoders of SERL and HIL-SERL see
+    image_size: int | tuple[int, int] = 128  # pixels: a square's side (SERL, HIL-SERL), or [H, W]
     timestep_s: float = 0.002  # physics and impedance at 500 Hz
     workspace_min_m: tuple[float, float, float] = (0.35, -0.25, 0.01)  # of the TCP
     workspace_max_m: tuple[float, float, float] = (0.65, 0.25, 0.40)
@@ -263,7 +263,7 @@ class SimTask(ABC):
             raise ValueError(f"images must be among {known}, got {sorted(unknown)}")
         if self.is_blind:
             raise ValueError("without privileged state the task needs images, e.g. [wrist, front]")
-        if min(self.max_steps, self.image_size) < 1:
+        if min(self.max_steps, *self._picture_size) < 1:
             raise ValueError("max_steps and image_size must be at least 1")
         if not 0 < self.timestep_s <= 0.002:
             raise ValueError("timestep_s must lie in (0, 0.002]: the impedance law needs 500 Hz")
@@ -279,7 +279,7 @@ class SimTask(ABC):
         """Observation, action, control rate of this task."""
         own = self.own_layout() if self.privileged else self._arm_layout()
         layout = (*own, *(COMMON_LAYOUT if self.uses_wrench else COMMON_LAYOUT[:2]))
-        image = TensorSpec((self.image_size, self.image_size, 3), "uint8")
+        image = TensorSpec((*self._picture_size, 3), "uint8")
         return Spec(
             task=self.name,
             control_hz=self.control_hz,
@@ -295,6 +295,12 @@ class SimTask(ABC):
             ),
             state_layout=layout,
         )
+
+    @property
+    def _picture_size(self) -> tuple[int, int]:
+        """(height, width) of every camera's picture in the observation."""
+        size = self.image_size
+        return (size, size) if isinstance(size, int) else size
 
     def with_robot(self, robot: Robot) -> Self:
         """The same task for `robot`, whose gripper decides what the action "open" asks for."""

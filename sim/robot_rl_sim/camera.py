@@ -7,6 +7,7 @@ the package's `__init__` does it.
 from __future__ import annotations
 
 import importlib
+import math
 from contextlib import suppress
 from typing import Protocol
 
@@ -31,6 +32,26 @@ class Simulated(Protocol):
     def now_s(self) -> float:
         """Simulated seconds."""
         ...
+
+
+class SceneCopy:
+    """A robot's scene as it was at the last `renew`: drawn by one thread while another goes on."""
+
+    def __init__(self, source: Simulated) -> None:
+        self._source = source
+        self.task, self.robot, self.model = source.task, source.robot, source.model
+        self.data = mujoco.MjData(source.model)
+        self._now_s = 0.0
+        self.renew()
+
+    def renew(self) -> None:
+        """Copy the scene as it is now."""
+        mujoco.mj_copyData(self.data, self.model, self._source.data)
+        self._now_s = self._source.now_s()
+
+    def now_s(self) -> float:
+        """Simulated seconds at the last `renew`."""
+        return self._now_s
 
 
 def make_renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Renderer:
@@ -74,6 +95,9 @@ class MujocoCamera:
         name: "wrist", "front" or "video".
         size: pixels; one number for a square image, or (height, width).
 
+    Attributes:
+        fovy_rad: vertical angle of view.
+
     Raises:
         SetupError: no OpenGL on this machine.
     """
@@ -82,6 +106,7 @@ class MujocoCamera:
         self.name = name
         self._robot = robot
         height, width = (size, size) if isinstance(size, int) else size
+        self.fovy_rad = math.radians(robot.model.camera(name).fovy[0])
         self._renderer: mujoco.Renderer | None = make_renderer(robot.model, height, width)
 
     def read(self) -> tuple[float, NDArray[np.uint8]]:

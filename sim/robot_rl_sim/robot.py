@@ -143,11 +143,11 @@ class MujocoRobot:
         mujoco.mj_kinematics(self.model, scratch)
         return Pose(scratch.site_xpos[self._tcp].copy(), xyzw(scratch.xquat[self._hand]))
 
-    def camera(self, name: str, size_px: int) -> Camera:
+    def camera(self, name: str, size: tuple[int, int]) -> Camera:
         """A `MujocoCamera` of the scene; needs OpenGL."""
         from robot_rl_sim.camera import MujocoCamera  # OpenGL is needed for pictures only
 
-        return MujocoCamera(self, name, size_px)
+        return MujocoCamera(self, name, size)
 
     # --- episodes --------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class Outer:
     colour: Colour = Colour.RED
     inner: Inner = field(default_factory=Inner)
     maybe: float | None = None
+    size: int | tuple[int, int] = 0
 
 
 def test_build_fills_in_defaults_and_converts() -> None:
@@ -56,6 +57,7 @@ def test_build_fills_in_defaults_and_converts() -> None:
     assert built.box_m == (1.0, 2.0, 3.0)
     assert built.inner.gain == 2.0
     assert built.maybe == 3.0
+    assert [build(Outer, {"count": 1, "size": v}).size for v in (7, [7, 8])] == [7, (7, 8)]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,7 @@ def test_build_fills_in_defaults_and_converts() -> None:
         ({"count": 1, "box_m": [1, 2]}, "wrong type for config key 'box_m'"),
         ({"count": 1, "colour": "blue"}, "expected: Colour"),
         ({"count": 1, "inner": {"gain": -1}}, "gain must not be negative"),
+        ({"count": 1, "size": [1, 2, 3]}, "expected: int or tuple[int, int]"),
         ({}, "incomplete config 'Outer'"),
     ],
 )
@@ -133,6 +136,12 @@ def test_a_value_can_be_set_whether_or_not_a_yaml_names_it() -> None:
         (["runtime=rose"], "did you mean 'ros'"),
         (["seed=-1"], "seed must not be negative"),
         (["seed=1,2,3"], "one value per key"),
+        (["task.images=[wrist]", "cameras.wrst.name=uvc"], "did you mean 'wrist'"),
+        (["task.images=[wrist]", "cameras.wrist.name=topc"], "did you mean 'topic'"),
+        (["task.images=[wrist]", "cameras.wrist.tpic=x"], "did you mean 'topic'"),
+        (["task.images=[wrist]", "cameras.wrist=uvc"], "cameras.wrist.name=uvc"),
+        (["task.images=[wrist]", "cameras.wrist.crop=[200,0,480,480]"], "leaves the picture"),
+        (["cameras=3"], "cameras is not a section"),
         (["just-a-word"], "cannot read 'just-a-word'"),
         (["task._target_=os.system"], "unknown config key 'task._target_'"),
     ],
@@ -141,6 +150,14 @@ def test_a_wrong_override_names_the_right_one(words: list[str], message: str) ->
     with pytest.raises(ConfigError) as caught:
         Experiment.compose(words).check()
     assert message in str(caught.value)
+
+
+def test_a_camera_that_is_not_named_is_a_topic() -> None:
+    words = ["task.images=[wrist,front]", "cameras.front.topic=/top/rgb", "cameras.front.width=320"]
+    plain = Experiment.compose(words).plain_section("cameras")
+    assert [plain[c]["name"] for c in ("wrist", "front")] == ["topic", "topic"]
+    assert (plain["front"]["topic"], plain["front"]["width"]) == ("/top/rgb", 320)
+    assert (plain["wrist"]["topic"], plain["wrist"]["crop"]) == ("", None)
 
 
 def test_own_yaml_files_add_to_the_shipped_ones(tmp_path: Path) -> None:

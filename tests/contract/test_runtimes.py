@@ -53,15 +53,17 @@ class Ports:
 def lockstep() -> Iterator[Ports]:
     robot = MujocoRobot(TASK)
     gate = LocalGate(Experiment.compose(["experiment=reach"]).limits, robot)
-    camera: Any = robot.camera("front", 64)
+    camera: Any = robot.camera("front", (64, 64))
     yield Ports(robot, camera, WatchedClock(robot, gate), gate)
     camera.close()
 
 
 def ros(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ports]:
+    from robot_rl.observe.cameras import TopicCameraConfig
     from robot_rl.ros.actor_ports import await_sources
+    from robot_rl.ros.cameras import RosCamera
     from robot_rl.ros.graph import SimGraphConfig, sim_graph
-    from robot_rl.ros.ports import RosCamera, RosClock, RosGate, RosRobot
+    from robot_rl.ros.ports import RosClock, RosGate, RosRobot
     from robot_rl.ros.reader import StateReader
     from robot_rl.ros.runtime import node_shell
 
@@ -77,7 +79,7 @@ def ros(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ports]:
             clock, gate = RosClock(shell, "actor"), RosGate(shell)
             robot, camera = (
                 RosRobot(StateReader(shell, ["target"])),
-                RosCamera(shell, "front", (64, 64)),
+                RosCamera(shell, "front", TopicCameraConfig(), (64, 64)),
             )
             shell.spin_in_background()
             clock.wait_started(20.0)

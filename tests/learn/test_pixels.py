@@ -109,15 +109,19 @@ def test_each_image_is_shifted_by_its_own_offset_and_edges_repeat() -> None:
 
 @pytest.mark.parametrize("trunk", TRUNKS)
 @pytest.mark.parametrize("shared", [False, True])
-def test_encoders_are_pure_functions_of_images_and_parameters(trunk: str, shared: bool) -> None:
+@pytest.mark.parametrize("size", [(PX, PX), (24, 40)])
+def test_encoders_are_pure_functions_of_images_and_parameters(
+    trunk: str, shared: bool, size: tuple[int, int]
+) -> None:
     config = EncoderConfig(trunk=trunk, channels=(8, 16), latent=6, shared=shared)
-    encoder = Encoder(config, SHAPES)
+    shapes = dict.fromkeys(SHAPES, (*size, 3))
+    encoder = Encoder(config, shapes)
     flat = encoder.init(generator())
     assert torch.equal(flat, encoder.init(generator())) and flat.shape == (encoder.parameters,)
     draw = generator()
     images = {
         k: torch.randint(0, 256, (4, *v), dtype=torch.uint8, generator=draw)
-        for k, v in SHAPES.items()
+        for k, v in shapes.items()
     }
     features = encoder(images, flat)
     assert features.shape == (4, encoder.size) and features.dtype is torch.float32
@@ -125,7 +129,7 @@ def test_encoders_are_pure_functions_of_images_and_parameters(trunk: str, shared
     torch.testing.assert_close(features, encoder(images, flat))
     one = encoder({k: v[1:2] for k, v in images.items()}, flat)
     torch.testing.assert_close(one, features[1:2], atol=1e-4, rtol=1e-3)  # no batch statistics
-    per_camera = Encoder(replace(config, shared=False), SHAPES).parameters
+    per_camera = Encoder(replace(config, shared=False), shapes).parameters
     assert encoder.parameters == (per_camera // 2 if shared else per_camera)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
 
-from sensor_msgs.msg import Image, JointState, Joy
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState, Joy
 
 from robot_rl.errors import LinkError
 from robot_rl.geometry import pose
@@ -122,6 +122,40 @@ def test_a_picture_that_cannot_be_read_is_refused(wrong: dict[str, Any]) -> None
     msg.data = array.array("B", bytes(96))
     with pytest.raises(LinkError, match="cannot read this image"):
         convert.image_from(msg)
+
+
+@pytest.mark.parametrize("kind", [".jpg", ".png"])
+def test_compressed_pictures_are_read(kind: str) -> None:
+    cv2 = pytest.importorskip("cv2")
+    ramp = np.zeros((24, 32, 3), np.uint8)
+    ramp[..., 0], ramp[..., 2] = np.arange(32) * 8, 40  # red grows to the right, a little blue
+    data = cv2.imencode(kind, ramp[..., ::-1])[1]
+    msg = CompressedImage(format=kind, data=array.array("B", data.tobytes()))
+    assert np.abs(convert.picture_from(msg).astype(int) - ramp).max() <= 8
+    grey = cv2.imencode(kind, ramp[..., 0])[1]
+    msg = CompressedImage(format=kind, data=array.array("B", grey.tobytes()))
+    assert convert.picture_from(msg).shape == (24, 32, 3)
+
+
+def test_what_our_double_compresses_comes_back() -> None:
+    rgb = np.full((24, 32, 3), (200, 30, 90), np.uint8)
+    back = convert.picture_from(convert.compressed_to(rgb, 1.0, "c"))
+    assert np.abs(back.astype(int) - rgb).max() <= 8
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8\xff\xe0 broken", b"PNG?", b"\0" * 12])
+def test_a_compressed_picture_that_cannot_be_read_is_refused(data: bytes) -> None:
+    with pytest.raises(LinkError, match="compressed image"):
+        convert.picture_from(CompressedImage(format="jpeg", data=array.array("B", data)))
+
+
+def test_intrinsics_come_back_and_a_camera_without_any_says_so() -> None:
+    pinhole = convert.pinhole(480, 640, 0.8)
+    msg = convert.camera_info_to((480, 640), pinhole, 1.0, "c")
+    assert np.array_equal(convert.intrinsics_from(msg), pinhole.k)
+    assert (msg.height, msg.width, msg.distortion_model) == (480, 640, "plumb_bob")
+    assert convert.intrinsics_from(convert.camera_info_to((480, 640), None, 1.0, "c")) is None
+    assert convert.intrinsics_from(CameraInfo()) is None
 
 
 def test_a_vga_image_takes_the_fast_path_both_ways() -> None:

@@ -158,8 +158,9 @@ def test_message_data_is_filled_in_one_place_and_from_array_array() -> None:
                 assert "data" not in targets or path.name == "convert.py", path
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id != "Image" or path.name == "convert.py", path
-    image_to = (ROS / "convert.py").read_text().split("def image_to")[1].split("def ")[0]
-    assert "frombytes" in image_to and "tolist()" not in image_to
+    convert = (ROS / "convert.py").read_text()
+    pictures = convert[convert.index("def image_to") : convert.index("def _bytes")]
+    assert "frombytes" in convert.split("def _bytes")[1] and "tolist()" not in pictures
 
 
 def test_rclpy_free_modules_import_without_rclpy() -> None:

@@ -62,7 +62,13 @@ class Teacher:
         for topic in (topics.ACTOR_ASKS, topics.OPERATOR_EPISODE, TARGET):
             subscribe(node, topic, partial(self._newest.__setitem__, topic.name))
         self._callers = {s: Caller(node, s.name, 1.0) for s in topics.SERVICES}
-        self._answer_s = self._begun_s = 0.0
+        self._answer_s = 0.0
+        self._begun_s = time.monotonic()
+
+    @property
+    def driven_s(self) -> float:
+        """How long this episode has lasted."""
+        return time.monotonic() - self._begun_s
 
     def turn(self) -> None:
         """Look, answer, steer; call it 50 times a second."""

@@ -70,6 +70,20 @@ def test_observation_matches_the_spec_for_any_state(name: str) -> None:
     assert sum(size for _, size, _ in task.spec.state_layout) == observation["state"].size
 
 
+@pytest.mark.parametrize(("given", "size"), [(32, (32, 32)), ([48, 64], (48, 64))])
+def test_pictures_are_square_or_as_high_and_wide_as_asked(
+    given: object, size: tuple[int, int]
+) -> None:
+    task = resolve("task", {"name": "reach", "images": ["wrist"], "image_size": given})
+    assert task.spec.picture_size("wrist") == size
+
+
+@pytest.mark.parametrize("given", [0, [48, 0], [48], [48, 64, 3], 1.5, "big"])
+def test_a_picture_size_that_is_none_is_refused(given: object) -> None:
+    with pytest.raises(ConfigError, match="image_size"):
+        resolve("task", {"name": "reach", "images": ["wrist"], "image_size": given})
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_starts_are_reproducible_and_inside_the_workspace(name: str) -> None:
     task = resolve("task", {"name": name})

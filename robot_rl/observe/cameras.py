@@ -1,0 +1,111 @@
+"""Where a camera's pictures come from, and what is cut out of them: the section `cameras`.
+
+A camera is either a topic of somebody else's driver (`name: topic`), or a device that one of our
+own camera nodes reads (`Device`; RealSense and UVC in `robot_rl_hardware`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.config.registry import register
+from robot_rl.observe.pictures import Crop, View
+
+
+@dataclass(frozen=True, kw_only=True)
+class CameraConfig:
+    """What every kind of camera has; sizes are of the whole picture, in pixels."""
+
+    width: int = 640
+    height: int = 480
+    crop: Crop | None = None  # left, top, width, height: what is seen of it; None = all of it
+
+    def __post_init__(self) -> None:
+        """Check that the crop lies in the picture."""
+        if min(self.width, self.height) < 1:
+            raise ValueError(f"width and height must be positive, got {self.width}, {self.height}")
+        if self.crop is None:
+            return
+        left, top, width, height = self.crop
+        inside = left >= 0 and top >= 0 and min(width, height) >= 1
+        if not (inside and left + width <= self.width and top + height <= self.height):
+            raise ValueError(
+                f"crop [left, top, width, height] = {list(self.crop)} leaves the picture of "
+                f"{self.width} x {self.height} pixels"
+            )
+
+    def view(self, size: tuple[int, int]) -> View:
+        """What the network sees, at `size` (height, width)."""
+        return View(*size, self.crop, (self.height, self.width))
+
+
+@register("camera", "topic")
+@dataclass(frozen=True, kw_only=True)
+class TopicCameraConfig(CameraConfig):
+    """A topic of somebody else's driver. Its pictures may have any size, unless they are cropped.
+
+    width, height: of the driver's pictures; a crop is checked against them, a double sends them.
+    """
+
+    topic: str = ""  # "" = camera/<name>/color/image_raw
+    compressed: bool = False  # CompressedImage; so is every topic that ends in /compressed
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Pinhole matrix and distortion of a camera's whole picture.
+
+    k: float64 [3, 3], pixels; distortion: coefficients of the named model (`plumb_bob`: k1 k2 p1 p2
+    k3).
+    """
+
+    k: NDArray[np.float64]
+    distortion: tuple[float, ...] = ()
+    model: str = "plumb_bob"
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One picture of a device.
+
+    stamp_s: when it was taken, system time; rgb: uint8 [H, W, 3]; depth_mm: uint16 [H, W], 0 = not
+    known, seen from where `rgb` is seen; lost: pictures that the device took since the last one and
+    that never arrived.
+    """
+
+    stamp_s: float
+    rgb: NDArray[np.uint8]
+    depth_mm: NDArray[np.uint16] | None = None
+    lost: int = 0
+
+
+class OpenCamera(Protocol):
+    """An open device; used by one thread."""
+
+    name: str  # maker's name and serial number, for people
+    calibration: Calibration | None  # None = nobody has measured it
+
+    def read(self) -> Shot | None:
+        """The next picture; None when none came within about 0.1 s. `OSError` once it is gone."""
+        ...
+
+    def close(self) -> None:
+        """Give the device back."""
+        ...
+
+
+@runtime_checkable
+class Device(Protocol):
+    """The config of a camera that a camera node of ours reads."""
+
+    def connect(self) -> OpenCamera:
+        """Open it.
+
+        Raises:
+            SetupError: it is not there, is taken, or a package is missing.
+        """
+        ...
