@@ -32,9 +32,12 @@ MEASURED = (topics.JOINT_STATES.name,)  # sensors with noise: never the same for
 
 
 def needed_of(
-    robot: Robot, driver: ArmDriver, config: RealGraphConfig, pictures: Mapping[str, Any]
+    robot: Robot,
+    driver: ArmDriver,
+    config: RealGraphConfig,
+    pictures: Mapping[str, tuple[Topic, int, int]],
 ) -> Needed:
-    """What a run with this robot and driver needs. pictures: camera -> (height, width)."""
+    """What a run with this robot and driver needs. pictures: camera -> (topic, height, width)."""
     gripper, chosen = driver.gripper, driver.controllers
     services: dict[str, str] = {}
     if chosen.manager:
@@ -59,10 +62,7 @@ def needed_of(
         services=services,
         controllers=(chosen.cartesian, *chosen.beside) if chosen.manager else (),
         loaded=(chosen.home,) if chosen.home else (),
-        pictures={
-            name: (topics.CAMERA_IMAGE.named(camera=name).name, *size)
-            for name, size in pictures.items()
-        },
+        pictures=pictures,
     )
 
 
@@ -158,10 +158,7 @@ class Listener:
     def __init__(self, node: Node, driver: ArmDriver, needed: Needed, listen_s: float) -> None:
         self._node, self._driver, self._needed, self._listen_s = node, driver, needed, listen_s
         self._ears = {topic.name: Ear(node, topic) for topic in _state_topics(driver)}
-        self._pictures = {
-            camera: Ear(node, topics.CAMERA_IMAGE.named(camera=camera))
-            for camera in needed.pictures
-        }
+        self._pictures = {name: Ear(node, topic) for name, (topic, *_) in needed.pictures.items()}
         self._frames = Frames(node)
         self._watches = {r.topic: Watch(node, r, listen_s) for r in driver.ready}
         manager = driver.controllers.manager
@@ -200,7 +197,7 @@ class Listener:
                 source.node_name for source in node.get_publishers_info_by_topic(target)
             ),
             ready={name: watch.problem() for name, watch in self._watches.items()},
-            pictures={c: (m[0][1].height, m[0][1].width) for c, m in newest.items() if m},
+            pictures={camera: _size(m[0][1]) for camera, m in newest.items() if m},
         )
 
 
@@ -222,6 +219,14 @@ def _connected(frames: Frames, heard: Mapping[str, Heard], needed: Needed) -> fr
         for frame in what.frames
         if (within := needed.frames.get(name)) and frames.find(frame, within) is not None
     )
+
+
+def _size(picture: Any) -> tuple[int, int]:
+    """Height and width of an Image, or of a CompressedImage."""
+    if hasattr(picture, "height"):
+        return picture.height, picture.width
+    height, width, _ = convert.compressed_from(picture).shape
+    return height, width
 
 
 def _joint_names(ear: Ear) -> tuple[str, ...]:

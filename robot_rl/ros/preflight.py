@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from robot_rl.ros.topics import Topic
+
 OLD_S = 0.5  # a stamp further from the system's clock than this is of another clock, or of the past
 JITTER = 0.9  # a rate is counted over seconds, with what the machine does besides
 ENOUGH = 20  # readings; fewer equal ones do not show that a topic is frozen
@@ -68,7 +70,7 @@ class Needed:
     min_hz: our name of a topic -> rate; frames: our name of a topic -> frame; joints, fingers:
     names; ends: sum of the finger joints when closed and opened; services: what stops the arm, the
     gripper ...: name -> what it is for; controllers: that must be active; loaded: that must be
-    there; pictures: camera -> (topic, height, width) at least.
+    there; pictures: camera -> (topic, height, width), the size at least.
     """
 
     min_hz: Mapping[str, float]
@@ -79,7 +81,7 @@ class Needed:
     services: Mapping[str, str] = field(default_factory=dict)
     controllers: tuple[str, ...] = ()
     loaded: tuple[str, ...] = ()
-    pictures: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+    pictures: Mapping[str, tuple[Topic, int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +233,10 @@ def _picture(camera: str, seen: Seen, needed: Needed) -> Finding:
     topic, height, width = needed.pictures[camera]
     size = seen.pictures.get(camera)
     if size is None:
-        return Finding(f"camera {camera}", "fail", f"no picture on {topic}", "start the camera")
+        text = f"no picture on {topic.name}"
+        return Finding(f"camera {camera}", "fail", text, "start the camera")
     if size[0] < height or size[1] < width:
-        text = f"{topic} is {size[1]} x {size[0]}, smaller than the {width} x {height} needed"
+        text = f"{topic.name} is {size[1]} x {size[0]}, smaller than the {width} x {height} needed"
         return Finding(f"camera {camera}", "fail", text, "choose a larger profile of the camera")
     return Finding(f"camera {camera}", "ok", f"{size[1]} x {size[0]}")
 

@@ -42,11 +42,15 @@ def preflight(experiment: Experiment) -> list[Finding]:
 
 
 def _findings(experiment: Experiment, config: RealGraphConfig) -> list[Finding]:
+    from robot_rl.ros.cameras import image_topic
     from robot_rl.ros.listening import listen, needed_of
 
     spec, driver, link = experiment.task.spec, experiment.driver, experiment.link
-    sizes = {camera: spec.picture_size(camera) for camera in spec.cameras}
-    needed = needed_of(experiment.robot, driver, config, sizes)
+    pictures = {
+        name: (image_topic(name, camera), *spec.picture_size(name))
+        for name, camera in experiment.graph_cameras.items()
+    }
+    needed = needed_of(experiment.robot, driver, config, pictures)
     learner = None if link.is_loopback else (link.host, link.port)  # ours is started with the run
     return judge(listen(driver, config, needed, learner=learner), needed)
 

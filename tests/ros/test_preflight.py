@@ -16,6 +16,7 @@ from rclpy.parameter import Parameter
 from robot_rl.cli.main import main
 from robot_rl.errors import SetupError
 from robot_rl.ros import convert, topics
+from robot_rl.ros.cameras import image_topic
 from robot_rl.ros.endpoints import message_type, publisher
 from robot_rl.ros.listening import listen, needed_of
 from robot_rl.ros.preflight import Finding, judge
@@ -65,8 +66,11 @@ def look(double: World) -> Iterator[Look]:
             inject(fault)
         experiment = Experiment.compose([*PROFILE, f"ros.domain_id={double.domain_id}", *words])
         spec, config, driver = experiment.task.spec, experiment.ros, experiment.driver
-        sizes = {camera: spec.picture_size(camera) for camera in spec.cameras}
-        needed = needed_of(experiment.robot, driver, config, sizes)  # type: ignore[arg-type]
+        pictures = {
+            name: (image_topic(name, camera), *spec.picture_size(name))
+            for name, camera in experiment.graph_cameras.items()
+        }
+        needed = needed_of(experiment.robot, driver, config, pictures)  # type: ignore[arg-type]
         link = experiment.link
         learner = None if link.port == 5597 else (link.host, link.port)
         seen = listen(driver, config, needed, learner=learner, listen_s=LISTEN_S)  # type: ignore[arg-type]
