@@ -190,8 +190,12 @@ class Probe:
         return [a for a in got if isinstance(a, wire.ArmAnswer) and a.lease == lease]
 
     def arm(self, lease: str, timeout_s: float = 8.0) -> wire.ArmAnswer:
-        """Arm, asking again until granted or the time is over."""
-        deadline_s, answer = time.monotonic() + timeout_s, None
+        """Arm, asking again until granted or until it was refused for `timeout_s`.
+
+        A gate that has just started may not know this probe yet: the first answer is waited for
+        longer than that.
+        """
+        deadline_s, answer, answered = time.monotonic() + max(timeout_s, 15.0), None, False
         while time.monotonic() < deadline_s:
             count = len(self.heard["gate/verdict"])
             self.send(wire.ArmRequest(lease, self.now_s()))
@@ -204,6 +208,8 @@ class Probe:
                 if answer is not None:
                     break
                 time.sleep(0.005)
+            if answer is not None and not answered:
+                answered, deadline_s = True, time.monotonic() + timeout_s
             if answer is not None and answer.granted:
                 return answer
         assert answer is not None, "the gate never answered"
