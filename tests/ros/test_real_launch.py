@@ -1,6 +1,6 @@
 """The launch files under the real launch and launch_ros, where they are installed or on the path.
 
-They come with a sourced ROS 2 (`.ci/ros-launch`), or from source: docs/ros.md, "Launch".
+They come with a sourced ROS 2, or from source: docs/ros.md, "Never run here".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 from tests.support.ros import new_domain, wait_for, write_run
 
-pytest.importorskip("launch_ros", reason="the real launch is not here: docs/ros.md, Launch")
+pytest.importorskip("launch_ros", reason="launch_ros is not installed here: docs/ros.md")
 pytestmark = pytest.mark.ros
 
 REPO = Path(__file__).resolve().parents[2]
