@@ -1,9 +1,12 @@
-"""Real drivers that have no ROS node of their own: gamepad, SpaceMouse. Libraries load on use.
+"""Real drivers that have no ROS node of their own: gamepad, SpaceMouse, RealSense and UVC cameras.
 
-Importing this registers the configs `operator=gamepad` and `operator=spacemouse`.
+Libraries load on use. Importing this registers the configs `operator=gamepad`,
+`operator=spacemouse`, and the cameras `realsense` and `uvc`.
 """
 
 from robot_rl_hardware.gamepad import GamepadConfig
+from robot_rl_hardware.realsense import RealSenseConfig
 from robot_rl_hardware.spacemouse import SpaceMouseConfig
+from robot_rl_hardware.uvc import UvcConfig
 
-__all__ = ["GamepadConfig", "SpaceMouseConfig"]
+__all__ = ["GamepadConfig", "RealSenseConfig", "SpaceMouseConfig", "UvcConfig"]

@@ -35,7 +35,7 @@ OUT = 0.15  # an axis beyond this is held by a hand, not left there by a worn sp
 class FoundDevice:
     """A device of this machine. problem: why it cannot be opened; "" when it can."""
 
-    kind: str  # gamepad | spacemouse
+    kind: str  # gamepad | spacemouse | realsense | uvc
     name: str
     path: str
     problem: str = ""
@@ -130,7 +130,13 @@ def held_device(connect: Callable[[], Handle], config: HandsetConfig, task: Task
     return hand_on(task, config, reader, reader.name, rest)
 
 
-def pick(found: Sequence[FoundDevice], wanted: str, kind: str, missing: SetupError) -> FoundDevice:
+def pick(
+    found: Sequence[FoundDevice],
+    wanted: str,
+    kind: str,
+    missing: SetupError,
+    key: str = "operator.device",
+) -> FoundDevice:
     """The one device of `found` that is meant by `wanted`: its path, part of its name, "" = any.
 
     Raises:
@@ -146,16 +152,25 @@ def pick(found: Sequence[FoundDevice], wanted: str, kind: str, missing: SetupErr
     if len(fits) != 1:
         raise SetupError(
             f"which {kind}? {len(fits)} of {len(found)} fit '{wanted}'",
-            expected=f"operator.device=... that names one {kind}",
+            expected=f"{key}=... that names one {kind}",
             got=listed,
-            fix=f"e.g. operator.device={(fits or list(found))[0].path}",
+            fix=f"e.g. {key}={(fits or list(found))[0].path}",
         )
     if fits[0].problem:
         raise SetupError(
             f"the {kind} '{fits[0].name}' may not be read",
             expected=f"read access to {fits[0].path}",
             got=fits[0].problem,
-            fix="install the udev rule of docs/devices.md and plug it in again"
-            + ("; or: sudo usermod -aG input $USER, then log in again" * (kind == "gamepad")),
+            fix="; or: ".join(
+                [
+                    "install the udev rule of docs/devices.md and plug it in again",
+                    *(f"sudo usermod -aG {g} $USER, then log in again" for g in _group(kind)),
+                ]
+            ),
         )
     return fits[0]
+
+
+def _group(kind: str) -> list[str]:
+    """The group whose members may read such devices, where there is one."""
+    return {"gamepad": ["input"], "UVC camera": ["video"]}.get(kind, [])

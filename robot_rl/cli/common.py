@@ -32,6 +32,7 @@ EXTRAS = {
     "mcap": "data",
     "rerun": "rerun",
     "evdev": "hardware",
+    "pyrealsense2": "hardware",
     "hidraw": "hardware",
     "fastapi": "console",
     "uvicorn": "console",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -200,6 +200,7 @@ def _spec(
     *,
     driver: ArmDriver = NO_DRIVER,
     critical: bool = True,
+    name: str = "",
 ) -> NodeSpec:
     """One node of the graph; parameters of the configuration win over the graph's own."""
     said: dict[str, Value] = {
@@ -220,7 +221,7 @@ def _spec(
     return NodeSpec(
         module=NODES_MODULE,
         kind=kind,
-        name=kind,
+        name=name or kind,
         namespace=config.namespace,
         params=merged,
         remaps=remaps,
@@ -283,17 +284,22 @@ def real_graph(
     *,
     driver: ArmDriver = NO_DRIVER,
     cameras: bool = False,
+    devices: Sequence[str] = (),
 ) -> Graph:
     """Real arm: gate, watchdog, operator, actor, on ROS system time.
 
     Arguments: as `sim_graph`; driver: how the arm's own driver speaks; cameras: whether the task
-    has any.
+    has any; devices: the cameras that nodes of ours read (a double brings its own pictures).
     """
     arm = robot or Fr3()
     nodes = []
 
-    def add(kind: str, params: Mapping[str, Value], *, critical: bool = True) -> None:
-        spec = _spec(kind, config, run_dir, arm, params, driver=driver, critical=critical)
+    def add(
+        kind: str, params: Mapping[str, Value], *, critical: bool = True, name: str = ""
+    ) -> None:
+        spec = _spec(
+            kind, config, run_dir, arm, params, driver=driver, critical=critical, name=name
+        )
         nodes.append(_with_images(spec) if cameras else spec)
 
     if config.double:
@@ -307,6 +313,8 @@ def real_graph(
     add("gate", {**beats, "needs_arm": True} if driver.is_vendors else {})
     add("watchdog", {**silence, **_chain(config, driver)})
     add("operator", {"unattended": False})
+    for device in () if config.double else devices:
+        add("camera", {"camera": device}, name=f"camera_{device}")
     if config.with_view:
         add("view", {}, critical=False)
     if config.with_actor:

@@ -191,6 +191,18 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         ),
         Parameter("acknowledge_s", 0.5, "looks at a stop this long before", "s", 0.0, 60.0),
     ),
+    "camera": (
+        _RUN,
+        Parameter("camera", "", "which of the run's cameras (section `cameras`) it reads"),
+        Parameter(
+            "start_s",
+            10.0,
+            "wait this long for the camera; without it the run ends",
+            "s",
+            0.0,
+            600.0,
+        ),
+    ),
     "view": (_RUN, _BASE, _ARM, _FINGERS, _TOLERANCE),
     "actor": (
         _RUN,

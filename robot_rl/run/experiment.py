@@ -31,7 +31,7 @@ from robot_rl.tasks.gym import GymTask
 if TYPE_CHECKING:
     from robot_rl.learn.algos.base import AlgorithmConfig
     from robot_rl.learn.learner import LearnerConfig
-    from robot_rl.observe.cameras import CameraConfig
+    from robot_rl.observe.cameras import CameraConfig, Device
     from robot_rl.policy.base.spec import BaseConfig
     from robot_rl.ports import Task
     from robot_rl.reward.config import RewardConfig
@@ -150,6 +150,13 @@ class Experiment:
     def _camera(self, name: str) -> Mapping[str, Any]:
         where, given = f"cameras.{name}", (self.config.get("cameras") or {}).get(name)
         return {"name": "topic", **_mapping(given, where, f"{where}.name={given}")}
+
+    @property
+    def devices(self) -> dict[str, Device]:
+        """Those of the cameras that a camera node of ours reads."""
+        from robot_rl.observe.cameras import Device
+
+        return {name: c for name, c in self.cameras.items() if isinstance(c, Device)}
 
     @property
     def graph_cameras(self) -> dict[str, CameraConfig]:

@@ -83,9 +83,13 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
         config = dataclasses.replace(config, with_view=True)
     if isinstance(config, RealGraphConfig):
         experiment.refuse_script_on_a_real_arm()
-        cameras = bool(experiment.task.spec.cameras)
         return real_graph(
-            config, run_dir, experiment.robot, driver=experiment.driver, cameras=cameras
+            config,
+            run_dir,
+            experiment.robot,
+            driver=experiment.driver,
+            cameras=bool(experiment.cameras or experiment.task.spec.cameras),
+            devices=list(experiment.devices),
         )
     if with_console(experiment) and not experiment.operator.with_script:
         config = dataclasses.replace(config, unattended=False)  # a person is there to look

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.ros.runtime import Shell, run_node
 from robot_rl.run.experiment import Experiment
 
@@ -45,6 +46,11 @@ def operator(args: Sequence[str] | None = None) -> int:
     return run_node("operator", _operator, args)
 
 
+def camera(args: Sequence[str] | None = None) -> int:
+    """Run the process that reads one camera and publishes its pictures."""
+    return run_node("camera", _camera, args)
+
+
 def view(args: Sequence[str] | None = None) -> int:
     """Run the process that the operator's page looks at."""
     return run_node("view", _view, args)
@@ -61,6 +67,7 @@ NODES: Mapping[str, Callable[[Sequence[str] | None], int]] = {
     "gate": gate,
     "watchdog": watchdog,
     "operator": operator,
+    "camera": camera,
     "view": view,
     "actor": actor,
 }
@@ -119,6 +126,21 @@ def _operator(shell: Shell) -> None:
     experiment = _experiment(shell)
     experiment.refuse_script_on_a_real_arm()
     run_operator(shell, experiment.operator, experiment.task, _reader(shell, experiment))
+
+
+def _camera(shell: Shell) -> None:
+    from robot_rl.ros.camera_node import run_camera
+
+    name = shell.params["camera"]
+    devices = _experiment(shell).devices
+    if name not in devices:
+        raise ConfigError(
+            f"the run has no camera '{name}' that a node of ours reads",
+            expected="parameter `camera`: a camera of the section `cameras`, not a topic",
+            got=name,
+            fix=did_you_mean(name, devices),
+        )
+    run_camera(shell, name, devices[name])
 
 
 def _view(shell: Shell) -> None:
