@@ -40,8 +40,8 @@ class Double:
     Args:
         stop, resume: of the simulated controller.
         grip: commands a finger distance [m]; width: measures one.
-        go_home: moves the arm to its home pose within the seconds given; returns when it is there,
-            by a future.
+        go_home: begins to move the arm to its home pose within the seconds given; what it returns
+            tells whether the arm is there.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Double:
         resume: Callable[[], object],
         grip: Callable[[float], None],
         width: Callable[[], float],
-        go_home: Callable[[float], None],
+        go_home: Callable[[float], Callable[[], bool]],
     ) -> None:
         self._shell, self._robot, self._driver = shell, robot, driver
         self._injector = injector
@@ -224,13 +224,10 @@ class Double:
         """The joint controller, which must be active: go to the last point."""
         name = self._driver.controllers.home
         point = goal.trajectory.points[-1]
-        until_s = time.monotonic() + point.time_from_start.sec
         if self._states.get(name) != "active":
             return (lambda: None), lambda: {"error_code": -1, "error_string": f"{name} is inactive"}
-        return (
-            (lambda: self._go_home(point.time_from_start.sec)),
-            lambda: {"error_code": 0} if time.monotonic() > until_s else None,
-        )
+        is_there = self._go_home(point.time_from_start.sec)
+        return (lambda: None), lambda: {"error_code": 0} if is_there() else None
 
     # --- every turn ------------------------------------------------------------------------------
 

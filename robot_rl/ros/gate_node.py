@@ -72,6 +72,7 @@ class GateNode:
         self._waits = ""  # "person" | "device": nothing arms until a person lets it go on
         self._held: Verdict | None = None
         self._rivals = ""
+        self._stood = False  # somebody else than this gate moved the arm, or nobody could
 
     # --- what arrives ----------------------------------------------------------------------------
 
@@ -157,10 +158,15 @@ class GateNode:
         self._check_rivals()
         if self._controller_stands():  # when it goes on, nothing moves unasked
             self.gate = rules.stand(self.limits, self.gate, state, now_s)
+            self._stood = True
         elif problem := self._not_ready():
             if self.gate.mode.is_armed:
                 self.gate = rules.stop(self.gate, problem)
             self.gate = rules.follow(self.limits, self.gate, state, now_s)
+            self._stood = True
+        elif self._stood:  # the arm may have moved since the last turn
+            self.gate = rules.follow(self.limits, self.gate, state, now_s)
+            self._stood = False
         while self._waiting:
             self._handle(self._waiting.popleft(), state, now_s)
         self.gate, held = rules.tick(self.limits, self.gate, state, now_s)

@@ -192,11 +192,12 @@ class SimNode:
             Command(self._sequence, self.robot.now_s(), Driver.POLICY, "controller", goal, width_m)
         )
 
-    def _go_home(self, duration_s: float) -> None:
+    def _go_home(self, duration_s: float) -> Callable[[], bool]:
         """As the driver's joint controller would; only the way differs (a straight one)."""
         now_s = self.robot.now_s()
         home = self.robot.tcp_at(self.robot.robot.home_rad)
         self._home = (now_s, now_s + duration_s, self.robot.read().tcp_in_base, home)
+        return lambda: self._home is None
 
     def _glide(self) -> None:
         """One step on the way home."""
@@ -223,6 +224,7 @@ class SimNode:
 
     def resume(self) -> str:
         """End of the stop. What was sent meanwhile is forgotten."""
+        self._home = None  # whoever takes over begins where the arm is
         self.take_commands()
         self._stopped = False
         self._apply(self.robot.read().tcp_in_base, None)

@@ -32,7 +32,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Double, arm, gate, watchdog and operator of a profile; no actor."""
     with rehearsal(tmp_path_factory.mktemp("profile"), request.param, "task=lift") as found:
         found.probe.wait_state(simulated=False)
-        wait_for(lambda: ready(found), 30.0, lambda: why_not(found))
+        wait_for(lambda: found.probe.tend() and ready(found), 40.0, lambda: why_not(found))
         yield found
 
 
@@ -50,13 +50,15 @@ def ready(world: World) -> bool:
 
 
 def arm_says(world: World, words: str) -> None:
-    """Wait until `arm/problem` holds `words`; "" = no problem."""
+    """Wait until `arm/problem` holds `words`; "" = no problem, with a person at the controller."""
 
     def said() -> bool:
+        if not words and world.probe.stopped():  # a busy machine has had it stopped
+            world.probe.call(topics.CONTROLLER_RESUME)
         message = world.probe.newest(topics.ARM_PROBLEM)
         return message is not None and (words in message.data if words else not message.data)
 
-    wait_for(said, 20.0, lambda: f"{words or 'no problem'}; {why_not(world)}")
+    wait_for(said, 40.0, lambda: f"{words or 'no problem'}; {why_not(world)}")
 
 
 def arms(world: World, lease: str) -> None:
@@ -241,7 +243,7 @@ def test_a_gripper_of_a_position_controller_takes_values_in_its_own_unit(tmp_pat
              "opened_joints: 0.0, closed_joints: 0.8}"]  # fmt: skip
     with rehearsal(tmp_path / "run", "ur5e_fzi", *words) as found:
         found.probe.wait_state(simulated=False)
-        wait_for(lambda: ready(found), 30.0, lambda: why_not(found))
+        wait_for(lambda: found.probe.tend() and ready(found), 40.0, lambda: why_not(found))
         command = publisher(found.probe.node, topics.GRIPPER_COMMAND)
         for width_m in (0.02, 0.07):
             _hold_width(found, command, width_m)

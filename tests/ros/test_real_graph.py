@@ -77,19 +77,23 @@ def test_kill_9_of_the_gate_stops_the_drivers_controller(world: World) -> None:
     own = ["--params-file", str(world.run_dir / "ros" / "gate.yaml")]
     requester = subprocess.Popen([sys.executable, str(REQUESTER), "orphan", "0", *own], env=env)
     try:
-        probe.wait_mode("run", 15.0)
         x_m = probe.tcp().position_m[0]
-        wait_for(lambda: abs(probe.tcp().position_m[0] - x_m) > 0.005, 10.0, "the arm moves")
+
+        def driven() -> bool:
+            moved_m = abs(probe.tcp().position_m[0] - x_m)
+            return probe.tend() and probe.wait_mode("run", 40.0) is not None and moved_m > 0.005
+
+        wait_for(driven, 40.0, lambda: f"the arm moves; gate: {probe.report()}")
         os.kill(world.supervisor.pids()["gate"], signal.SIGKILL)
         wait_for(probe.stopped, 15.0, "the watchdog tells that the controller is stopped")
     finally:
         requester.kill()
         requester.wait()
-    report = probe.wait_mode("protective_stop", 15.0)
+    report = probe.wait_mode("protective_stop", 40.0)
     assert report.reason == "controller: stopped"
     where_m = probe.tcp().position_m
     assert probe.call(topics.CONTROLLER_RESUME).success  # the watchdog starts the controller
-    wait_for(lambda: not probe.stopped(), 5.0, "the controller goes on")
+    wait_for(lambda: not probe.stopped(), 20.0, "the controller goes on")
     time.sleep(0.5)
     assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
     probe.wait_mode("protective_stop")
@@ -113,11 +117,12 @@ def test_poses_in_another_frame_move_nothing(tmp_path: Path) -> None:
         wait_for(lambda: not probe.problem(), 20.0, probe.problem)
 
         def refused_for_its_state() -> bool:
+            probe.tend()
             answer = probe.arm("lost", timeout_s=1.0)
             assert not answer.granted
             return answer.reason.startswith("state:")
 
-        wait_for(refused_for_its_state, 15.0, "the gate refuses for the state")
+        wait_for(refused_for_its_state, 30.0, "the gate refuses for the state")
 
         def told() -> bool:
             said = str(probe.diagnostics("/gate").get("last_error"))

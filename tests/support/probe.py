@@ -147,9 +147,10 @@ class Probe:
 
     def settle(self) -> None:
         """As a person before work: undo what a machine busy with starting has had stopped."""
-        wait_for(self._settled, 20.0, lambda: f"a graph at rest; gate: {self.report()}")
+        wait_for(self.tend, 40.0, lambda: f"a graph at rest; gate: {self.report()}")
 
-    def _settled(self) -> bool:
+    def tend(self) -> bool:
+        """One step of what a person does at a stopped arm; True when nothing is left to do."""
         report = self.report()
         if self.stopped():
             self.call(topics.CONTROLLER_RESUME)
@@ -169,7 +170,7 @@ class Probe:
         )
         return found
 
-    def call(self, service: Service, timeout_s: float = 3.0) -> Trigger.Response:
+    def call(self, service: Service, timeout_s: float = 10.0) -> Trigger.Response:
         """Call a Trigger service and wait for the answer."""
         client = self._clients[service.name]
         wait_for(client.service_is_ready, timeout_s, f"service {service.name}")
