@@ -174,6 +174,8 @@ def run_node(
             gc.freeze()  # what was imported stays: a collection took 18 ms to find that out
             code = body(shell) or 0
             log.info("%s down", key)
+        # under `ros2 launch`, Ctrl-C comes twice: from the terminal and from launch
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     except (ConfigError, SetupError, SafetyError, SpecError) as error:
         log.error("%s", error)
         return EXIT_SETUP

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from robot_rl.errors import ConfigError
-from robot_rl.ros.graph import KINDS, PROFILE_VARIABLE
+from robot_rl.ros.graph import EXIT_SETUP, KINDS, PROFILE_VARIABLE
 from robot_rl.ros.supervise import MAX_RESTARTS
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import system_of
@@ -354,3 +354,22 @@ def test_bringup_copied_elsewhere_takes_the_installed_launch_files_or_refuses(
         [sys.executable, "setup.py", "--name"], cwd=copy, capture_output=True, check=False
     )
     assert done.returncode != 0  # a build fails, instead of installing nothing
+
+
+@pytest.mark.ros
+def test_colcon_builds_bringup_and_its_scripts_are_our_nodes(tmp_path: Path) -> None:
+    pytest.importorskip("colcon_ros", reason="colcon-ros is not installed: make setup")
+    shutil.copytree(BRINGUP, tmp_path / "src" / BRINGUP.name)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # as in an activated environment
+    env = os.environ | {"ROBOT_RL_PYTHON": sys.executable, "PATH": path}
+    build = [sys.executable, "-m", "colcon", "build"]
+    subprocess.run(build, cwd=tmp_path, env=env, check=True, capture_output=True)
+    installed = tmp_path / "install" / BRINGUP.name
+    launch = installed / "share" / BRINGUP.name / "launch"
+    assert {p.name for p in launch.iterdir()} == {p.name for p in (REPO / "launch").glob("*.py")}
+    script = installed / "lib" / BRINGUP.name / "gate"
+    line = f". install/setup.bash && exec {script} --ros-args -p heartbeat_hz:=-1.0"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == EXIT_SETUP and "heartbeat_hz" in done.stderr
