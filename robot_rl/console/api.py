@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, HTTPException
 from fastapi.responses import Response
 
-from robot_rl.console.doors import Operator, TheConsole, Watcher, audit, operator
+from robot_rl.console.doors import Operator, TheConsole, Watcher, operator
+from robot_rl.system.audit import audit
 from robot_rl.types import EpisodeId
 
 STOPS = ("hold", "stop")  # whoever may look may stop the robot
