@@ -79,7 +79,7 @@ class ArmNode:
             for name, config in cameras.items()
         ]
         names = [told.topic for told in driver.ready]
-        self._readiness = Readiness(params["accept"], at_start, names)
+        self._readiness = Readiness(at_start, names)
         self._problems = publisher(node, topics.ARM_PROBLEM)
         self._lists = publisher(node, topics.ARM_READINESS)
         self._told: tuple[str, tuple[object, ...]] = ("not told yet", ())
@@ -148,8 +148,8 @@ class ArmNode:
             log.warning("nothing may move: %s", problem) if problem else log.info("ready")
         self._told, self._tell_s = shown, wall_s + TELL_S
         report = wire.ReadinessReport(listed.items, listed.accepted)
+        self._problems.publish(convert.text_to(problem[: wire.MAX_TEXT]))  # the gate's, first
         self._lists.publish(convert.text_to(wire.encode_readiness(report)))
-        self._problems.publish(convert.text_to(problem[: wire.MAX_TEXT]))
         self._shell.diagnostics.warn(problem)
 
     # --- what a person accepts -------------------------------------------------------------------
@@ -158,10 +158,11 @@ class ArmNode:
         """Say what is accepted from the start; from now on take what a person says."""
         listed = self._readiness
         listed.update(self._findings())
-        if refusal := listed.refusal(listed.accepted):
+        names = self._shell.params["accept"]
+        if refusal := listed.refusal(names):
             log.warning("ros.accept: %s", refusal)
         audit_into(Path(self._shell.params["run_dir"]))
-        for name in listed.accepted:
+        for name in listed.accept(names)[0]:
             self._say_accepted(name, "from the start (ros.accept)")
         self._shell.node.add_on_set_parameters_callback(self._on_parameters)
 

@@ -48,21 +48,16 @@ class Readiness:
     """The list and what is accepted of it.
 
     Args:
-        accepted: names that are accepted from the start.
         at_start: what the preflight found before the graph was started; an item of the same name
             that is looked at while the graph runs takes its place.
         words: names of the readiness topics, which nobody may accept.
     """
 
-    def __init__(
-        self,
-        accepted: Iterable[str] = (),
-        at_start: Sequence[Finding] = (),
-        words: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, at_start: Sequence[Finding] = (), words: Iterable[str] = ()) -> None:
         self._never = {**NEVER, **dict.fromkeys(words, DRIVERS_WORD)}
         self._at_start = [f for f in at_start if f.status != "ok"]
-        self.accepted = tuple(name for name in dict.fromkeys(accepted) if name)
+        self._known = {f.name for f in at_start}
+        self.accepted: tuple[str, ...] = ()
         self.items: tuple[Item, ...] = ()
 
     def update(self, found: Sequence[Finding]) -> None:
@@ -82,16 +77,13 @@ class Readiness:
         """Text of the first item that keeps the arm from moving; "" when none does."""
         return next((item.text for item in self.items if item.status == "fail"), "")
 
-    def refusal(self, names: Iterable[str], known: Iterable[str] = ()) -> str:
-        """Why these names cannot be what is accepted; "" when they can.
-
-        known: names of items that are none now, but may be accepted, too.
-        """
-        known = [*(item.name for item in self.items), *known]
+    def refusal(self, names: Iterable[str]) -> str:
+        """Why these names cannot be what is accepted; "" when they can."""
+        known = self._known.union((item.name for item in self.items), self.accepted)
         for name in filter(None, names):
             if name in self._never:
                 return f"'{name}' cannot be accepted: {self._never[name]}"
-            if name not in known and name not in self.accepted:
+            if name not in known:
                 return f"no item '{name}': {did_you_mean(name, known)}"
         return ""
 

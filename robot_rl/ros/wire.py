@@ -26,7 +26,7 @@ MAX_SEQUENCE = 2**53  # integers stay exact in every JSON reader
 MAX_OBJECTS = 64
 MAX_ITEMS = 64  # of a readiness list; a profile with three cameras has about 15
 MAX_NAME = 128  # characters; names of topics are names of items
-MAX_LIST_BYTES = 128 << 10  # every item as long as it may be, and JSON's escapes
+MAX_LIST_BYTES = 1 << 20  # every item as long as it may be, and six characters of JSON for each
 _ITEM_LIMITS = {  # key -> characters; in the order of `Item`
     "name": MAX_NAME,
     "status": 16,

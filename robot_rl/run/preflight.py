@@ -145,15 +145,16 @@ def refuse_unready(experiment: Experiment) -> list[Finding]:
         return []
     found = preflight(experiment)
     ready = [told.topic for told in experiment.driver.ready]
-    listed = Readiness(config.accept, found, ready)
+    listed = Readiness(found, ready)
     listed.update(())
-    if refusal := listed.refusal(config.accept, [finding.name for finding in found]):
+    if refusal := listed.refusal(config.accept):
         raise SetupError(
             "ros.accept names what cannot be accepted",
             expected="items of robot-rl doctor with these words, by their names",
             got=f"ros.accept={list(config.accept)}",
             fix=refusal,
         )
+    listed.accept(config.accept)
     for item in listed.items:
         if item.status == "accepted":
             log.warning("accepted by ros.accept: %s: %s", item.name, item.text)
