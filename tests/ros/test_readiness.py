@@ -70,14 +70,14 @@ class Graph:
             lambda: f"{name} {status}; {self.items()}",
         )
 
-    def until_green(self) -> None:
+    def green(self) -> dict[str, Item]:
         """As a person at the robot: resume, acknowledge, until nothing is left that fails."""
 
-        def green() -> bool:
-            fails = [i for i in self.items().values() if i.status == "fail"]
-            return self.probe.tend() and bool(self._heard) and not fails
+        def found() -> dict[str, Item]:
+            items = self.items() if self.probe.tend() else {}
+            return {} if any(i.status == "fail" for i in items.values()) else items
 
-        wait_for(green, 60.0, lambda: f"a green list; {self.items()}, {self.probe.report()}")
+        return wait_for(found, 60.0, lambda: f"a green list; {self.items()}, {self.probe.report()}")
 
     def set(self, node: str, name: str, value: Any) -> str:
         """Set a parameter; returns why it was refused."""
@@ -145,16 +145,14 @@ def graph(running: Graph) -> Iterator[Graph]:
     """Green, and nobody drives."""
     running.fault()
     running.accept("wrench")
-    running.until_green()
+    running.green()
     running.probe.call(topics.GATE_RESUME)
     yield running
     running.probe.call(topics.GATE_HOLD)
 
 
 def test_a_green_list_names_everything_that_is_looked_at(graph: Graph) -> None:
-    found = wait_for(
-        lambda: all(i.status != "fail" for i in (now := graph.items()).values()) and now, 20.0, "ok"
-    )
+    found = graph.green()
     assert {ENABLING, "controllers", "gripper", "stop", "state", "camera wrist"} <= set(found)
     assert {i.status for i in found.values()} == {"ok", "accepted", "warn"}
     assert found["wrench"] == Item("wrench", "accepted", "wrench at 40 Hz", "raise its rate")
