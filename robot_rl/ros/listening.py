@@ -211,6 +211,11 @@ class Listener:
             ),
             told=tuple(self._words.findings()),
             pictures={camera: _size(m[0][1]) for camera, m in newest.items() if m},
+            picture_age_s={
+                camera: m[0][0] - convert.from_stamp(m[0][1].header.stamp)
+                for camera, m in newest.items()
+                if m
+            },
         )
 
 

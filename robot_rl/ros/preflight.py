@@ -19,6 +19,7 @@ from robot_rl.robots.driver import Payload, Ready, Tcp
 from robot_rl.ros.topics import Topic
 from robot_rl.types import Pose
 
+OLD_PICTURE_S = 1.0  # from stamp to arrival; large pictures take longer than states
 OLD_S = 0.5  # a stamp further from the system's clock than this is of another clock, or of the past
 JITTER = 0.9  # a rate is counted over seconds, with what the machine does besides
 ENOUGH = 20  # readings; fewer equal ones do not show that a topic is frozen
@@ -72,7 +73,8 @@ class Seen:
     the driver's unit, None where some are missing; reach_m: distance of the TCP from the base;
     controllers: name -> state, None when nobody lists them; served: services and actions;
     target_publishers: nodes that publish targets; told: what the driver says of itself (readiness,
-    payload, TCP), judged already; pictures: camera -> (height, width).
+    payload, TCP), judged already; pictures: camera -> (height, width); picture_age_s: camera ->
+    from the stamp of its newest picture to its arrival.
     """
 
     heard: Mapping[str, Heard]
@@ -85,6 +87,7 @@ class Seen:
     target_publishers: tuple[str, ...] = ()
     told: tuple[Finding, ...] = ()
     pictures: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    picture_age_s: Mapping[str, float] = field(default_factory=dict)
     learner: str = ""  # why it cannot be reached; "" when it can, or when we start it
 
 
@@ -297,7 +300,14 @@ def _picture(camera: str, seen: Seen, needed: Needed) -> Finding:
     if size[0] < height or size[1] < width:
         text = f"{topic.name} is {size[1]} x {size[0]}, smaller than the {width} x {height} needed"
         return Finding(f"camera {camera}", "fail", text, "choose a larger profile of the camera")
-    return Finding(f"camera {camera}", "ok", f"{size[1]} x {size[0]}")
+    age_s = seen.picture_age_s.get(camera, 0.0)
+    if abs(age_s) > OLD_PICTURE_S:
+        text = (
+            f"{topic.name} has stamps {age_s:.1f} s from this machine's clock: old, or clock skew"
+        )
+        fix = "start the camera's node again; synchronise the clocks (chrony)"
+        return Finding(f"camera {camera}", "fail", text, fix)
+    return Finding(f"camera {camera}", "ok", f"{size[1]} x {size[0]}, {age_s * 1e3:.0f} ms old")
 
 
 def _learner(why: str) -> Finding:

@@ -55,7 +55,7 @@ class Readiness:
 
     def __init__(self, at_start: Sequence[Finding] = (), words: Iterable[str] = ()) -> None:
         self._never = {**NEVER, **dict.fromkeys(words, DRIVERS_WORD)}
-        self._at_start = [f for f in at_start if f.status != "ok"]
+        self._at_start = [_told_before(f) for f in at_start if f.status != "ok"]
         self._known = {f.name for f in at_start}
         self.accepted: tuple[str, ...] = ()
         self.items: tuple[Item, ...] = ()
@@ -99,3 +99,8 @@ class Readiness:
         )
         new = [name for name in self.accepted if name not in before]
         return new, [name for name in before if name not in self.accepted]
+
+
+def _told_before(found: Finding) -> Finding:
+    fix = f"{found.fix}; found before the start: start again to have it looked at again"
+    return Finding(found.name, found.status, found.text, fix)

@@ -298,16 +298,26 @@ def test_another_type_and_another_publisher_are_named(look: Look, double: World)
     assert "probe publishes targets, too" in found["target_pose"].text
 
 
-def test_a_picture_that_is_too_small_is_named(look: Look, double: World) -> None:
+@pytest.mark.parametrize(
+    ("pixels", "late_s", "says"),
+    [(32, 0.0, "32 x 32, smaller than"), (256, 30.0, "30.0 s from this machine's clock")],
+)
+def test_a_picture_that_is_too_small_or_too_old_is_named(
+    look: Look, double: World, pixels: int, late_s: float, says: str
+) -> None:
     camera = publisher(double.probe.node, topics.CAMERA_IMAGE.named(camera="wrist"))
-    picture = convert.image_to(np.zeros((32, 32, 3), np.uint8), time.time(), "wrist")
-    timer = double.probe.node.create_timer(0.1, lambda: camera.publish(picture))
+    black = np.zeros((pixels, pixels, 3), np.uint8)
+
+    def send() -> None:
+        camera.publish(convert.image_to(black, time.time() - late_s, "wrist"))
+
+    timer = double.probe.node.create_timer(0.1, send)
     try:
         found = look("task.images=[wrist]")["camera wrist"]
     finally:
         double.probe.node.destroy_timer(timer)
         double.probe.node.destroy_publisher(camera)
-    assert found.status == "fail" and "32 x 32, smaller than" in found.text
+    assert found.status == "fail" and says in found.text and found.fix
 
 
 def test_a_run_beside_a_driver_that_is_not_ready_does_not_start(
