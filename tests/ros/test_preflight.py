@@ -78,7 +78,8 @@ def looking(double: World, profile: list[str]) -> Iterator[Look]:
         request.parameters = [Parameter("fault", value=text).to_parameter_msg()]
         future = client.call_async(request)
         wait_for(future.done, 10.0, "the double answers")
-        assert future.result().results[0].successful
+        answer = future.result()
+        assert answer is not None and answer.results[0].successful
 
     def found(*words: str, fault: dict[str, Any] | None = None) -> dict[str, Finding]:
         if fault:

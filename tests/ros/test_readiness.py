@@ -87,8 +87,9 @@ class Graph:
         wait_for(client.service_is_ready, 20.0, f"the parameters of {node}")
         future = client.call_async(request)
         wait_for(future.done, 10.0, f"{node} answers")
-        result = future.result().results[0]
-        return "" if result.successful else result.reason
+        answer = future.result()
+        assert answer is not None
+        return "" if answer.results[0].successful else answer.results[0].reason
 
     def accept(self, *names: str) -> str:
         """As `ros2 param set /arm accept ...` does."""
