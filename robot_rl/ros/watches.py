@@ -204,7 +204,8 @@ class CameraWatch:
             return Finding(self._name, "ok", f"{picture} (without a camera_info: age unknown)")
         if message is None or info.silent_s > CAMERA_S:
             return self._wrong(f"{picture} is silent")
-        age_s = node.get_clock().now().nanoseconds * 1e-9 - convert.from_stamp(message.header.stamp)
+        arrived_s = node.get_clock().now().nanoseconds * 1e-9 - info.silent_s
+        age_s = arrived_s - convert.from_stamp(message.header.stamp)  # silence is no clock skew
         if abs(age_s) > CAMERA_S:
             return self._wrong(f"{picture} has stamps more than {CAMERA_S:.0f} s from our clock")
         return Finding(self._name, "ok", picture)
