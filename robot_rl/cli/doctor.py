@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import getpass
 import importlib
 import importlib.util
 import os
 import platform
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,13 +18,15 @@ from pathlib import Path
 from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, POLICY, STORE
 from robot_rl.errors import RobotRLError, SetupError
-from robot_rl.system import priority
+from robot_rl.system import machine
+from robot_rl.system.machine import Checked
 
 TEXT = """
 Check this machine: Python, torch, MuJoCo and OpenGL, ROS 2, encryption, disk, cores, shared memory,
 ports, configuration. warn = some verb will not work or be slow; fail = training cannot work.
 With robot=PROFILE (and more key=value): is the driver of this arm ready? Topics, rates, frames,
-controllers, gripper, stop service, cameras; it listens, and moves nothing (docs/preflight.md).
+controllers, gripper, stop service, cameras, payload, and what this machine adds: domain, DDS, disk,
+keys. It listens, and moves nothing (docs/preflight.md).
 With a run folder: check that run instead: its configuration, every record stored, its policy.
 """
 EXAMPLES = """
@@ -37,10 +37,9 @@ robot-rl doctor robot=ur5e_fzi double=true              (the same, of its double
 robot-rl doctor --json doctor.json
 """
 APT_GL = "sudo apt-get install -y libegl1 libgl1-mesa-dri libegl-mesa0"
-GIB = 2**30
 
 
-Check = Callable[[], tuple[str, str, str]]
+Check = Callable[[], Checked]
 """A check returns its status (ok, warn or fail), what it found, and the fix."""
 
 
@@ -114,14 +113,14 @@ def examine(name: str, check: Check) -> CheckResult:
         return CheckResult(name, "fail", f"{type(error).__name__}: {error}", "run make setup again")
 
 
-def _python() -> tuple[str, str, str]:
+def _python() -> Checked:
     text = f"{platform.python_version()} on {platform.machine()}"
     if not (3, 11) <= sys.version_info[:2] <= (3, 12):
         return "fail", text, "use Python 3.11 or 3.12: PYTHON=/path/to/python3.12 make setup"
     return "ok", text, ""
 
 
-def _torch() -> tuple[str, str, str]:
+def _torch() -> Checked:
     try:
         torch = importlib.import_module("torch")
     except ModuleNotFoundError:
@@ -130,14 +129,14 @@ def _torch() -> tuple[str, str, str]:
     return "ok", f"{torch.__version__} on {device}", ""
 
 
-def _mujoco() -> tuple[str, str, str]:
+def _mujoco() -> Checked:
     try:
         return "ok", version("mujoco"), ""
     except PackageNotFoundError:
         return "warn", "not installed: no simulation", "pip install 'robot-rl[sim]'"
 
 
-def _opengl() -> tuple[str, str, str]:
+def _opengl() -> Checked:
     """In a child process: a broken driver may end the process instead of raising."""
     if importlib.util.find_spec("mujoco") is None:
         return "warn", "not checked: it takes MuJoCo to check", "pip install 'robot-rl[sim]'"
@@ -157,7 +156,7 @@ def _opengl() -> tuple[str, str, str]:
     return "warn", f"no context ({reason}): no cameras, no videos", APT_GL
 
 
-def _ros() -> tuple[str, str, str]:
+def _ros() -> Checked:
     try:
         rclpy = importlib.import_module("rclpy")
         importlib.import_module("sensor_msgs.msg")
@@ -169,7 +168,7 @@ def _ros() -> tuple[str, str, str]:
     return "ok", f"{kind}, {os.environ.get('ROS_DISTRO', 'jazzy' if inside else 'unknown')}", ""
 
 
-def _encryption() -> tuple[str, str, str]:
+def _encryption() -> Checked:
     import zmq
 
     text = f"pyzmq {zmq.pyzmq_version()}, libzmq {zmq.zmq_version()}"
@@ -182,52 +181,14 @@ def _encryption() -> tuple[str, str, str]:
     return "ok", f"CURVE, {text}", ""
 
 
-def _disk() -> tuple[str, str, str]:
-    free = shutil.disk_usage(".").free
-    text = f"{free / GIB:.1f} GiB free here"
-    if free < 1 * GIB:
-        return "fail", text, "free some space, or start in another folder"
-    return (
-        ("warn", text, "a day of images needs about 20 GiB")
-        if free < 20 * GIB
-        else ("ok", text, "")
-    )
-
-
-def _cores() -> tuple[str, str, str]:
+def _cores() -> Checked:
     count = len(os.sched_getaffinity(0))
     if count < 2:
         return "warn", f"{count} core", "real time wants one core for the loop, one for the learner"
     return "ok", f"{count} cores", ""
 
 
-def _priority() -> tuple[str, str, str]:
-    if priority.allowed():
-        return "ok", "nodes with deadlines run at real-time priority", ""
-    rule = f"{getpass.getuser()} - rtprio {max(priority.PRIORITIES.values())}"
-    return (
-        "warn",
-        "no real-time priority: nodes are late when the machine is busy",
-        f"echo '{rule}' | sudo tee -a /etc/security/limits.conf, then log in again",
-    )
-
-
-def _shared_memory() -> tuple[str, str, str]:
-    folder = Path("/dev/shm")
-    if not folder.is_dir():
-        return "warn", "no /dev/shm", "ROS 2 will send images over UDP, slower"
-    usage = shutil.disk_usage(folder)
-    text = f"{usage.free / GIB:.2f} of {usage.total / GIB:.2f} GiB free"
-    if usage.free < 0.25 * GIB:
-        return (
-            "warn",
-            text,
-            "docker run --shm-size=1g; leftovers of killed nodes: fastdds shm clean",
-        )
-    return "ok", text, ""
-
-
-def _port() -> tuple[str, str, str]:
+def _port() -> Checked:
     from robot_rl.link.config import LinkConfig
 
     port = LinkConfig().port
@@ -243,7 +204,7 @@ def _port() -> tuple[str, str, str]:
     return "ok", f"{port} is free", ""
 
 
-def _configs() -> tuple[str, str, str]:
+def _configs() -> Checked:
     from robot_rl.config.compose import config_dir, options
     from robot_rl.run.experiment import Experiment
 
@@ -264,13 +225,13 @@ def run_checks(run: Path) -> dict[str, Check]:
     return checks
 
 
-def _run_config(run: Path) -> tuple[str, str, str]:
+def _run_config(run: Path) -> Checked:
     from robot_rl.run.experiment import Experiment
 
     return "ok", f"task {Experiment.load(run).task.name}", ""
 
 
-def _store(path: Path) -> tuple[str, str, str]:
+def _store(path: Path) -> Checked:
     from robot_rl.store.store import Store
 
     with Store(path) as store:
@@ -279,7 +240,7 @@ def _store(path: Path) -> tuple[str, str, str]:
     return "ok", f"{rows} rows of {episodes} episodes, all intact", ""
 
 
-def _policy(run: Path) -> tuple[str, str, str]:
+def _policy(run: Path) -> Checked:
     from robot_rl.policy.runtime import load_policy
     from robot_rl.run.experiment import Experiment
 
@@ -294,10 +255,10 @@ CHECKS: dict[str, Check] = {
     "opengl": _opengl,
     "ros 2": _ros,
     "encryption": _encryption,
-    "disk": _disk,
+    "disk": partial(machine.disk, Path()),
     "cores": _cores,
-    "priority": _priority,
-    "shared memory": _shared_memory,
+    "priority": machine.real_time,
+    "shared memory": machine.shared_memory,
     "link port": _port,
     "configuration": _configs,
 }

@@ -49,8 +49,9 @@ def run(argv: Sequence[str]) -> int:
                 say(f"           {ours} is {theirs}")
         return 0
     engine("rclpy:init")  # a missing ROS is an error here, not five nodes that restart in a loop
-    engine("robot_rl.run.preflight:refuse_unready")(experiment)
+    found = engine("robot_rl.run.preflight:refuse_unready")(experiment)
     experiment.save()
+    engine("robot_rl.run.preflight:keep_findings")(found, experiment.run_dir)
     say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
     return _supervise(graph, experiment)
 

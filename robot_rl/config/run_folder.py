@@ -8,3 +8,4 @@ LEARNER_METRICS = "learner.jsonl"
 EVALUATION = "eval.json"
 POLICY = "policy.safetensors"
 CAMERAS = "cameras.json"  # size, crop and intrinsics of each camera of a run over ROS 2
+PREFLIGHT = "preflight.json"  # what was found of an arm's driver before the start

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, HTTPException
 from fastapi.responses import Response
 
-from robot_rl.console.doors import Operator, TheConsole, Watcher, audit, operator
+from robot_rl.console.doors import Operator, TheConsole, Watcher, operator
+from robot_rl.system.audit import audit
 from robot_rl.types import EpisodeId
 
 STOPS = ("hold", "stop")  # whoever may look may stop the robot
 SEATED = ("ready",)  # lets the arm move: only for the session that has the lease
+MAX_ITEM = 128  # characters of the name of an item
 COMMANDS = (*STOPS, *SEATED, "go", "acknowledge", "resume")
 Which = Annotated[EpisodeId, Depends(EpisodeId)]  # ?run=...&actor=...&episode=...
 router = APIRouter(prefix="/api")
@@ -48,6 +50,21 @@ async def command(verb: str, console: TheConsole, session: Watcher) -> dict[str,
         raise HTTPException(409, "take the seat first: press T")
     audit.info("%s: %s", session.name, verb)
     answer, _ = await console.feed.panel.ask("command", verb=verb)
+    return dict(answer)
+
+
+@router.post("/accept")
+async def accept(
+    console: TheConsole, session: Operator, said: Annotated[dict[str, Any], Body()]
+) -> dict[str, Any]:
+    """Accept an item of the readiness list, or take that back: {"name": text, "on": flag}."""
+    name, on = said.get("name"), said.get("on")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_ITEM or not isinstance(on, bool):
+        raise HTTPException(422, 'expected {"name": an item of the readiness list, "on": flag}')
+    if not console.access.hears(session):
+        raise HTTPException(409, "take the seat first: press T")
+    audit.info("%s: %s %s", session.name, "accepts" if on else "takes back", name)
+    answer, _ = await console.feed.panel.ask("accept", name=name, on=on)
     return dict(answer)
 
 

@@ -20,8 +20,9 @@ from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Resp
 from fastapi.staticfiles import StaticFiles
 
 from robot_rl.console import api, sockets
-from robot_rl.console.doors import Console, TheConsole, Watcher, audit
+from robot_rl.console.doors import Console, TheConsole, Watcher
 from robot_rl.errors import LinkError, RobotRLError
+from robot_rl.system.audit import audit
 
 STATIC = Path(__file__).with_name("static")
 PAGES = {"": "/", "review": "/review"}  # where a link may lead; never an address that a link names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -13,8 +12,7 @@ from fastapi.requests import HTTPConnection
 from robot_rl.console.access import Access, PageSession, Role
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
-
-audit = logging.getLogger("robot_rl.audit")
+from robot_rl.system.audit import audit
 
 REFUSED = 4403  # close code of a socket that was not let in
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,28 +11,14 @@ import uvicorn
 
 from robot_rl.console.access import Access, Role, Seat
 from robot_rl.console.app import make_app
-from robot_rl.console.doors import Console, audit
+from robot_rl.console.doors import Console
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
 from robot_rl.link.panel import seat_file
+from robot_rl.system.audit import audit_into
 
 SHUTDOWN_S = 1  # sockets of open pages do not keep the process alive
 MAX_MESSAGE = 4096  # bytes of one WebSocket message from a page
-
-
-class AuditLog(logging.FileHandler):
-    """A file of audit lines. A full disk costs lines, never a command: people stop robots here."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, delay=True)
-        self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Append a line; an error of the disk goes to the console's own log."""
-        try:
-            super().emit(record)  # which handles a failed write, but not a failed opening
-        except OSError:
-            self.handleError(record)
 
 
 def server_of(
@@ -76,8 +61,7 @@ def serve(
         mirror: makes the mirror that draws a simulated run's scenes; called when somebody looks.
         started: gets a function that makes links (role -> token).
     """
-    audit.addHandler(AuditLog(run_dir / "audit.log"))
-    audit.setLevel(logging.INFO)
+    audit_into(run_dir)
     server, access = server_of(run_dir, host, port, about, mirror)
     started(lambda role: access.invite(Role(role)))
     gc.freeze()  # as the nodes do (ros.runtime)

@@ -32,8 +32,10 @@ class Call:
 class Ready:
     """A topic on which the driver says whether it would move the arm.
 
-    member: of the message; value: what it holds when all is well; words: what other values mean,
-    for people; latched: sent once and kept for whoever comes later (transient local).
+    Whatever may not move without a person's hand belongs here, too: an enabling device with three
+    positions is one more entry. member: of the message, `a.b` = member b of its member a; value:
+    what it holds when all is well; words: what other values mean, for people; latched: sent once
+    and kept for whoever comes later (transient local).
     """
 
     topic: str
@@ -42,6 +44,53 @@ class Ready:
     value: Any = True
     words: dict[str, str] = field(default_factory=dict)
     latched: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload:
+    """Where the driver tells the mass that it compensates behind the flange, and what is right.
+
+    A driver with a wrong mass feels a force where nothing touches the tool, and sags or rises when
+    it should stand still. member: as in `Ready`; mass_kg: of gripper and whatever else is mounted,
+    with nothing in the fingers.
+    """
+
+    topic: str
+    type: str
+    member: str
+    mass_kg: float
+    tolerance_kg: float = 0.1
+    latched: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a mass below nothing, and a tolerance that nothing fits into."""
+        if self.mass_kg < 0.0 or self.tolerance_kg <= 0.0:
+            raise ValueError("mass_kg must not be negative, tolerance_kg must be positive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tcp:
+    """Where the driver tells the pose of its TCP in the flange, which must be the robot's own.
+
+    Forces are told about the driver's TCP, and limits hold for the robot's: they have to be one.
+    member: as in `Ready`, a PoseStamped.
+    """
+
+    topic: str
+    type: str
+    member: str
+    tolerance_m: float = 0.002
+    tolerance_rad: float = 0.02
+    latched: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse tolerances that nothing fits into."""
+        if self.tolerance_m <= 0.0 or self.tolerance_rad <= 0.0:
+            raise ValueError("tolerance_m and tolerance_rad must be positive")
+
+
+Told = Ready | Payload | Tcp
+"""A member of a message on a topic of the driver: topic, type, member, latched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +178,8 @@ class ArmDriver:
     wrench_sign: -1 where the driver tells what the arm does to the world. ready: all must hold
     before anything moves. recover: what a person's `arm/recover` calls, in this order, after the
     driver's own protective stop. tare: sets the wrench to zero. min_hz: topic (our name) -> rate
-    below which the arm must not move.
+    below which the arm must not move. payload, tcp: where the driver tells them; None = it does
+    not, and nobody checks them.
     """
 
     title: str = ""
@@ -145,6 +195,8 @@ class ArmDriver:
     recover: tuple[Call, ...] = ()
     tare: str = ""
     min_hz: dict[str, float] = field(default_factory=dict)
+    payload: Payload | None = None
+    tcp: Tcp | None = None
 
     def __post_init__(self) -> None:
         """Refuse sources that are none."""
@@ -159,3 +211,8 @@ class ArmDriver:
     def is_vendors(self) -> bool:
         """Whether a vendor's driver is described, which the `arm` node then speaks with."""
         return bool(self.title)
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """What the driver tells of itself beside the arm's state, several perhaps on one topic."""
+        return (*self.ready, *(told for told in (self.payload, self.tcp) if told is not None))

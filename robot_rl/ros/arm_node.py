@@ -1,120 +1,95 @@
 """Speaks with a vendor's driver: readiness, gripper, recovery, home and tare (section `driver`).
 
-The gate stays the only publisher of targets. This node tells on `arm/problem` why the driver would
-not move the arm now; the gate then is in a protective stop and arms nobody. It moves the arm in one
-case: a person calls `arm/home`, while the gate lets nobody move it.
+The gate stays the only publisher of targets. This node keeps the readiness list of the running
+graph (`arm/readiness`) and tells its first failing item on `arm/problem`; the gate then is in a
+protective stop and arms nobody, until the list is green or a person has accepted what fails, by its
+name. It moves the arm in one case: a person calls `arm/home`, while the gate lets nobody move it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from rclpy.node import Node
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.parameter import Parameter
 
 from robot_rl.errors import LinkError
+from robot_rl.observe.cameras import CameraConfig
 from robot_rl.robots import Robot
-from robot_rl.robots.driver import ArmDriver, Call, Ready
+from robot_rl.robots.driver import ArmDriver, Call
 from robot_rl.ros import convert, topics, vendor, wire
 from robot_rl.ros.actions import ActionCall
-from robot_rl.ros.controllers import listing, switch
+from robot_rl.ros.cameras import image_topic, info_topic
+from robot_rl.ros.controllers import switch
 from robot_rl.ros.endpoints import Caller, Newest, message_type, publisher, serve
 from robot_rl.ros.grippers import make_gripper
+from robot_rl.ros.preflight import Finding, tool_of
+from robot_rl.ros.readiness import ARM, Readiness
 from robot_rl.ros.runtime import Shell
-from robot_rl.ros.topics import Topic
+from robot_rl.ros.watches import CameraWatch, Chain, Controllers, Sight, Words
 from robot_rl.safety.states import Mode
+from robot_rl.system.audit import audit, audit_into
 
 log = logging.getLogger(__name__)
 
 TURN_S = 0.02  # wall
 TELL_S = 0.5  # wall; `arm/problem` is told again this often
-LIST_S = 0.25  # wall; the controllers are asked for this often
 LET_KNOW_S = 0.3  # wall; the gate hears of a job before it moves anything
+NO_CAMERAS: Mapping[str, CameraConfig] = MappingProxyType({})
 
 Job = Generator[None, None, None]
 """Work over many turns: it yields while it waits, and raises `LinkError` when it cannot go on."""
 
 
-class Watch:
-    """One readiness topic of the driver."""
-
-    def __init__(self, node: Node, ready: Ready, silence_s: float) -> None:
-        self._node, self._ready, self._silence_s = node, ready, silence_s
-        qos = "latched" if ready.latched else "stream"
-        topic = Topic(ready.topic, ready.type, qos, "driver", ("arm",), 0, "-", "")
-        self._newest = Newest(node, topic)
-
-    def problem(self) -> str:
-        """Why the driver would not move; "" when this topic says it would."""
-        ready, message = self._ready, self._newest.read()
-        if self._node.count_publishers(ready.topic) == 0:
-            return f"nobody publishes {ready.topic}"
-        silent = not ready.latched and self._newest.silent_s > self._silence_s
-        if message is None or silent:
-            return f"{ready.topic} is silent"
-        value = getattr(message, ready.member)
-        if value == ready.value:
-            return ""
-        said = ready.words.get(str(value).lower(), str(value))
-        return f"{ready.topic} says {said}"
-
-
-class Controllers:
-    """Whether the controllers that must be active are."""
-
-    def __init__(self, shell: Shell, driver: ArmDriver) -> None:
-        chosen = driver.controllers
-        self._needed = (chosen.cartesian, *chosen.beside)
-        self._listing = listing(shell.node, chosen.manager, shell.params["reply_s"])
-        self._states: dict[str, str] = {}
-        self._heard_s = self._due_s = 0.0
-
-    def tick(self) -> None:
-        """Ask again when it is time."""
-        wall_s = time.monotonic()
-        if wall_s < self._due_s:
-            return
-        response = self._listing.poll()
-        if response is not None:
-            self._states = {c.name: c.state for c in response.controller}
-            self._heard_s, self._due_s = wall_s, wall_s + LIST_S
-
-    def problem(self) -> str:
-        """Which controller is not as it must be; "" when all are."""
-        if not self._listing.is_served:
-            return f"nobody serves {self._listing.name}"
-        if not self._states or time.monotonic() - self._heard_s > 4 * LIST_S + 1.0:
-            return f"{self._listing.name} does not answer"
-        for name in self._needed:
-            state = self._states.get(name, "not loaded")
-            if state != "active":
-                return f"controller {name} is {state}"
-        return ""
-
-
 class ArmNode:
-    """Turns every `TURN_S`: looks at the driver, passes on the gripper's command, runs a job."""
+    """Turns every `TURN_S`: looks at the driver, passes on the gripper's command, runs a job.
 
-    def __init__(self, shell: Shell, robot: Robot, driver: ArmDriver) -> None:
+    Args:
+        cameras: of the run, by name; they are on the readiness list.
+        at_start: what the preflight found before the graph was started.
+    """
+
+    def __init__(
+        self,
+        shell: Shell,
+        robot: Robot,
+        driver: ArmDriver,
+        cameras: Mapping[str, CameraConfig] = NO_CAMERAS,
+        at_start: Sequence[Finding] = (),
+    ) -> None:
         for package in driver.packages:
             vendor.load(package)
+        node, params = shell.node, shell.params
         self._shell, self._robot, self._driver = shell, robot, driver
-        self._reply_s = shell.params["reply_s"]
-        self._watches = [Watch(shell.node, r, shell.params["silence_s"]) for r in driver.ready]
+        self._reply_s = params["reply_s"]
         managed = bool(driver.controllers.manager)
-        self._controllers = Controllers(shell, driver) if managed else None
-        self._gripper = make_gripper(shell.node, robot, driver.gripper, self._reply_s)
-        self._widths = Newest(shell.node, topics.GRIPPER_COMMAND) if self._gripper else None
-        self._gate = Newest(shell.node, topics.GATE_STATE)
-        self._problems = publisher(shell.node, topics.ARM_PROBLEM)
-        self._told, self._tell_s = "not told yet", 0.0
+        self._controllers = Controllers(node, driver, self._reply_s) if managed else None
+        self._gripper = make_gripper(node, robot, driver.gripper, self._reply_s)
+        self._widths = Newest(node, topics.GRIPPER_COMMAND) if self._gripper else None
+        self._gate = Newest(node, topics.GATE_STATE)
+        self._words = Words(node, driver, tool_of(robot), params["silence_s"])
+        self._chain, self._sight = Chain(node), Sight(self._gate)
+        self._cameras = [
+            CameraWatch(node, name, image_topic(name, config), info_topic(name, config))
+            for name, config in cameras.items()
+        ]
+        names = [told.topic for told in driver.ready]
+        self._readiness = Readiness(at_start, names)
+        self._problems = publisher(node, topics.ARM_PROBLEM)
+        self._lists = publisher(node, topics.ARM_READINESS)
+        self._told: tuple[str, tuple[object, ...]] = ("not told yet", ())
+        self._tell_s = 0.0
         self._job: Job | None = None
         self._doing = self._failed = ""
-        serve(shell.node, topics.ARM_RECOVER, lambda: self._begin("recover", self._recover))
-        serve(shell.node, topics.ARM_HOME, lambda: self._begin("home", self._go_home))
-        serve(shell.node, topics.ARM_TARE, lambda: self._begin("tare", self._tare))
+        self._begin_accepted()
+        serve(node, topics.ARM_RECOVER, lambda: self._begin("recover", self._recover))
+        serve(node, topics.ARM_HOME, lambda: self._begin("home", self._go_home))
+        serve(node, topics.ARM_TARE, lambda: self._begin("tare", self._tare))
 
     # --- one turn --------------------------------------------------------------------------------
 
@@ -129,7 +104,8 @@ class ArmNode:
             self._shell.diagnostics.set("gripper_holds", self._gripper.holding)
             self._shell.diagnostics.set("gripper_goals", self._gripper.goals)
         self._work()
-        self._tell(self.problem())
+        self._readiness.update(self._findings())
+        self._tell()
 
     def _take_width(self, message: Any) -> None:
         assert self._gripper is not None
@@ -138,26 +114,78 @@ class ArmNode:
         except LinkError as error:
             self._shell.diagnostics.error(str(error))
 
-    def problem(self) -> str:
-        """Why nothing may move now; "" when it may."""
-        if self._doing:
-            return f"{self._doing}: under way"
-        looks: list[Callable[[], str]] = [watch.problem for watch in self._watches]
-        looks += [self._controllers.problem] if self._controllers else []
-        looks += [lambda: self._gripper.problem if self._gripper else ""]
-        found = next((said for look in looks if (said := look())), "")
-        return f"{found}; {self._failed}" if found and self._failed else found
+    def _findings(self) -> list[Finding]:
+        """Every item of the list, in the order in which a person would mend them."""
+        found = [self._job_finding(), *self._words.findings()]
+        found += [self._controllers.finding()] if self._controllers else []
+        found += [self._gripper_finding()] if self._gripper else []
+        found += [self._chain.finding(), self._sight.finding()]
+        return [*found, *(camera.finding() for camera in self._cameras)]
 
-    def _tell(self, problem: str) -> None:
-        """Tell it when it has changed, and again now and then."""
-        wall_s = time.monotonic()
-        if problem == self._told and wall_s < self._tell_s:
+    def _job_finding(self) -> Finding:
+        if self._doing:
+            return Finding(ARM, "fail", f"{self._doing}: under way", "wait until it has ended")
+        if self._failed:
+            return Finding(ARM, "warn", self._failed, "mend that, and call it again")
+        return Finding(ARM, "ok", "nothing is under way")
+
+    def _gripper_finding(self) -> Finding:
+        problem = self._gripper.problem if self._gripper else ""
+        if problem:
+            return Finding("gripper", "fail", problem, "start the gripper's driver again")
+        return Finding("gripper", "ok", "its driver is there")
+
+    def _tell(self) -> None:
+        """Tell list and problem: a change of an item's status at once, and all now and then."""
+        listed, wall_s = self._readiness, time.monotonic()
+        problem = listed.problem
+        if problem and self._failed:
+            problem = f"{problem}; {self._failed}"
+        shown = problem, tuple((i.name, i.status) for i in listed.items) + listed.accepted
+        if shown == self._told and wall_s < self._tell_s:
             return
-        if problem != self._told:
+        if problem != self._told[0]:
             log.warning("nothing may move: %s", problem) if problem else log.info("ready")
-        self._told, self._tell_s = problem, wall_s + TELL_S
-        self._problems.publish(convert.text_to(problem[: wire.MAX_TEXT]))
+        self._told, self._tell_s = shown, wall_s + TELL_S
+        report = wire.ReadinessReport(listed.items, listed.accepted)
+        self._problems.publish(convert.text_to(problem[: wire.MAX_TEXT]))  # the gate's, first
+        self._lists.publish(convert.text_to(wire.encode_readiness(report)))
         self._shell.diagnostics.warn(problem)
+
+    # --- what a person accepts -------------------------------------------------------------------
+
+    def _begin_accepted(self) -> None:
+        """Say what is accepted from the start; from now on take what a person says."""
+        listed = self._readiness
+        listed.update(self._findings())
+        names = self._shell.params["accept"]
+        if refusal := listed.refusal(names):
+            log.warning("ros.accept: %s", refusal)
+        audit_into(Path(self._shell.params["run_dir"]))
+        for name in listed.accept(names)[0]:
+            self._say_accepted(name, "from the start (ros.accept)")
+        self._shell.node.add_on_set_parameters_callback(self._on_parameters)
+
+    def _on_parameters(self, changes: list[Parameter]) -> SetParametersResult:
+        """Take the parameter `accept`, or refuse it with the reason."""
+        for change in changes:
+            if change.name != "accept":
+                continue
+            names = list(change.value or ())
+            if refusal := self._readiness.refusal(names):
+                log.warning("not accepted: %s", refusal)
+                return SetParametersResult(successful=False, reason=refusal)
+            new, ended = self._readiness.accept(names)
+            for name in new:
+                self._say_accepted(name, "while the graph runs (parameter accept)")
+            for name in ended:
+                audit.warning("arm: no longer accepted: %s", name)
+            self._tell()
+        return SetParametersResult(successful=True)
+
+    def _say_accepted(self, name: str, how: str) -> None:
+        text = next((item.text for item in self._readiness.items if item.name == name), "not seen")
+        audit.warning("arm: accepted %s: %s, although: %s", how, name, text)
 
     # --- what a person asks for ------------------------------------------------------------------
 
@@ -289,9 +317,15 @@ def _result(action: ActionCall, timeout_s: float) -> Job:
         yield
 
 
-def run_arm(shell: Shell, robot: Robot, driver: ArmDriver) -> None:
-    """Turn until the node is told to end."""
-    node = ArmNode(shell, robot, driver)
+def run_arm(
+    shell: Shell,
+    robot: Robot,
+    driver: ArmDriver,
+    cameras: Mapping[str, CameraConfig] = NO_CAMERAS,
+    at_start: Sequence[Finding] = (),
+) -> None:
+    """Turn until the node is told to end. Arguments: see `ArmNode`."""
+    node = ArmNode(shell, robot, driver, cameras, at_start)
     while shell.running:
         shell.spin(TURN_S)
         node.turn()

@@ -16,13 +16,15 @@ import numpy as np
 from rclpy.action.server import ActionServer, CancelResponse, GoalResponse
 from rclpy.task import Future
 
+from robot_rl.geometry import pose
 from robot_rl.robots import Robot
-from robot_rl.robots.driver import TRIGGER, ArmDriver, Ready
+from robot_rl.robots.driver import TRIGGER, ArmDriver, Payload, Ready
 from robot_rl.ros import convert, topics
 from robot_rl.ros.endpoints import message_type, offer, publisher, subscribe
 from robot_rl.ros.faults import Injector
+from robot_rl.ros.preflight import tool_of
 from robot_rl.ros.runtime import Shell
-from robot_rl.ros.topics import Topic
+from robot_rl.ros.watches import member_of, topic_of
 from robot_rl.types import RobotState
 
 log = logging.getLogger(__name__)
@@ -64,7 +66,10 @@ class Double:
         self._go_home = go_home
         self._tasks: list[tuple[Future, Callable[[], Any]]] = []  # promised answers
         self._states = _first_states(driver)
-        self._ready = [(r, publisher(shell.node, _topic(r))) for r in driver.ready]
+        topics_told = {told.topic: told for told in driver.told}  # several things on one topic
+        self._told = {
+            name: publisher(shell.node, topic_of(told)) for name, told in topics_told.items()
+        }
         self._values: dict[str, Any] = {r.topic: r.value for r in driver.ready}
         self._tell_s = self._slow_s = 0.0
         self._fingers = self._finger_topic()
@@ -242,13 +247,29 @@ class Double:
         if wall_s < self._tell_s:
             return
         self._tell_s = wall_s + TELL_S
-        for ready, sender in self._ready:
-            if ready.topic in self._injector.faults.drop:
-                continue
-            message = message_type(ready.type)()
-            value = self._injector.faults.ready.get(ready.topic, self._values[ready.topic])
-            setattr(message, ready.member, value)
-            sender.publish(message)
+        for name, sender in self._told.items():
+            if name not in self._injector.faults.drop:
+                sender.publish(self._words(name))
+
+    def _words(self, topic: str) -> Any:
+        """All that the driver says of itself on a topic."""
+        told = [told for told in self._driver.told if told.topic == topic]
+        faults, message = self._injector.faults, message_type(told[0].type)()
+        for one in told:
+            way, _, last = one.member.rpartition(".")
+            within = member_of(message, way) if way else message
+            if isinstance(one, Ready):
+                setattr(within, last, faults.ready.get(topic, self._values[topic]))
+            elif isinstance(one, Payload):
+                mass_kg = one.mass_kg if faults.payload_kg is None else faults.payload_kg
+                setattr(within, last, mass_kg)
+            else:
+                tool = tool_of(self._robot)
+                shifted = pose(
+                    tool.position_m + np.array((0.0, 0.0, faults.tcp_m)), tool.quaternion_xyzw
+                )
+                setattr(within, last, convert.pose_to(shifted, self._shell.now_s(), "flange"))
+        return message
 
     def joint_states(self, state: RobotState, names: list[str]) -> Any:
         """Joints of the arm, and the fingers where they come with them."""
@@ -299,8 +320,3 @@ def _first_states(driver: ArmDriver) -> dict[str, str]:
     chosen = driver.controllers
     states = dict.fromkeys((chosen.cartesian, *chosen.beside), "active")
     return states | ({chosen.home: "inactive"} if chosen.home else {})
-
-
-def _topic(ready: Ready) -> Topic:
-    qos = "latched" if ready.latched else "stream"
-    return Topic(ready.topic, ready.type, qos, "driver", ("arm",), 0, "-", "")

@@ -99,12 +99,14 @@ class Newest:
             callback_group=None if wakes else _NotByExecutor(),
         )
         self.value: Any = None  # the newest message that was taken
+        self.number: int | None = None  # of that message, as its publisher counts; None = untold
         self._received_s = float("-inf")
 
     def arrived(self) -> Iterator[Any]:
         """Everything that has arrived since the last call, oldest first."""
         while (taken := self._take()) is not None:
             self.value, self._received_s = taken[0], time.monotonic()
+            self.number = taken[1].get("publication_sequence_number")
             yield self.value
 
     def _keep(self, msg: Any, info: Any) -> None:
@@ -158,11 +160,11 @@ class Caller:
     """Calls one service without ever blocking; an unanswered call is given up.
 
     Args:
-        request: what is sent; None = a Trigger's.
+        request: what is sent; None = a Trigger's. It may be replaced between two calls.
     """
 
     def __init__(self, node: Node, name: str, timeout_s: float, request: Any = None) -> None:
-        self._request = Trigger.Request() if request is None else request
+        self.request = Trigger.Request() if request is None else request
         kind = Trigger if request is None else _service_of(request)
         self._client: Client = node.create_client(kind, name)
         self._timeout_s = timeout_s
@@ -184,7 +186,7 @@ class Caller:
         now_s = time.monotonic()
         if self._future is None:
             if self._client.service_is_ready():
-                self._future, self._sent_s = self._client.call_async(self._request), now_s
+                self._future, self._sent_s = self._client.call_async(self.request), now_s
             return None
         if self._future.done():
             response, self._future = self._future.result(), None

@@ -28,7 +28,8 @@ class Faults:
     much too old. frame: topic -> another frame. scale: topic -> positions times this (millimetres
     for metres). without_joint: a joint that is missing. inactive: controllers that are not active.
     frozen_cameras: no camera sends anything. gone: services and actions that refuse. ready: topic
-    -> what a readiness topic says instead.
+    -> what a readiness topic says instead. payload_kg: the mass that the driver compensates. tcp_m:
+    the driver's TCP lies this much further out than the robot's.
     """
 
     drop: tuple[str, ...] = ()
@@ -43,6 +44,8 @@ class Faults:
     frozen_cameras: bool = False
     gone: tuple[str, ...] = ()
     ready: dict[str, Any] = field(default_factory=dict)
+    payload_kg: float | None = None
+    tcp_m: float = 0.0
 
 
 def read(text: str) -> Faults:

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 WAKE_S = 0.01  # wall; the watchdogs run at >= 100 Hz, and at every /clock in simulation
 RESEND_S = 0.05  # wall; a hold pose is sent again this often
 CENSUS_S = 0.1  # wall; publishers of the command topics are counted this often
+BLIND_S = 0.5  # run time; an older state is told as none (`gate/state`: blind)
 JUMP_S = 1.0  # run time; a larger jump between two wake-ups means a restarted clock
 GIVEN_S = 0.01  # run time; a simulated clock goes on by this much without us: then we judge again
 AGAIN_S = 0.2  # wall; a simulated clock that has not moved meanwhile is told its horizon again
@@ -69,6 +70,7 @@ class GateNode:
         self._joy_stamp_s = self._last_s = self._halted_s = -math.inf
         self._beat_s = self._report_s = self._resend_s = self._census_s = 0.0
         self._told: tuple[Mode, str, str, str] | None = None
+        self._blind = "no state yet"  # why there is no fresh state of the arm
         self._waits = ""  # "person" | "device": nothing arms until a person lets it go on
         self._held: Verdict | None = None
         self._rivals = ""
@@ -140,7 +142,7 @@ class GateNode:
         self._told, self._report_s = shown, wall_s + 1.0 / self.params["report_hz"]
         stamp_s = max(self.shell.now_s(), 0.0)
         report = wire.GateReport(
-            shown[0].value, shown[1], shown[2], stamp_s, self.rejected, self._waits
+            shown[0].value, shown[1], shown[2], stamp_s, self.rejected, self._waits, self._blind
         )
         self._reports.publish(convert.text_to(wire.encode_report(report)))
         self.shell.diagnostics.set("mode", shown[0].value)
@@ -155,6 +157,7 @@ class GateNode:
         self._watchdog.read()  # now, so that its silence is its own and not ours
         state = self._reader.read()
         now_s = self._now_s(state)
+        self._blind = self._why_blind(state, now_s)
         self._check_rivals()
         if self._controller_stands():  # when it goes on, nothing moves unasked
             self.gate = rules.stand(self.limits, self.gate, state, now_s)
@@ -233,6 +236,13 @@ class GateNode:
         if problem is None or self._arm_node.silent_s > self.params["watchdog_age_s"]:
             return "arm: the arm node is silent"
         return f"arm: {problem.data}"[: wire.MAX_TEXT] if problem.data else ""
+
+    def _why_blind(self, state: RobotState | None, now_s: float) -> str:
+        """Why there is no fresh state of the arm; "" when there is one."""
+        if state is not None and abs(now_s - state.stamp_s) < BLIND_S:
+            return ""
+        why = self._reader.why_not()
+        return (why or "the stamps of its parts do not fit together, or are old")[: wire.MAX_TEXT]
 
     def _unwatched(self) -> str:
         """Why nobody would stop the controller if this process died; "" when somebody would."""

@@ -174,7 +174,7 @@ class RealGraphConfig:
     stop_service: str = "controller/stop"  # std_srvs/Trigger that deactivates the controller
     start_service: str = ""  # the opposite; then the chain is tried before anything may move
     double: bool = False
-    accept: tuple[str, ...] = ()  # findings of the preflight that a person accepts, by name
+    accept: tuple[str, ...] = ()  # items of the readiness list that a person accepts, by name
     with_actor: bool = True
     with_view: bool = False  # what the console looks at; on by itself with operator=console
     remaps: dict[str, str] = field(default_factory=dict)
@@ -308,7 +308,7 @@ def real_graph(
         dress = {"rtf": 1.0, "system_time": True, "camera_hz": camera_hz, "publish_hz": rate_hz}
         add("sim", dress)
     if driver.is_vendors:
-        add("arm", {})
+        add("arm", {"accept": list(config.accept) or [""]})  # ROS has no empty list of strings
     beats, silence = VENDOR_BEATS if driver.is_vendors else ({}, {})
     add("gate", {**beats, "needs_arm": True} if driver.is_vendors else {})
     add("watchdog", {**silence, **_chain(config, driver)})

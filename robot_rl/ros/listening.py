@@ -18,14 +18,14 @@ from robot_rl.errors import LinkError
 from robot_rl.robots import Robot
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.ros import convert, topics
-from robot_rl.ros.arm_node import Watch
 from robot_rl.ros.controllers import listing
 from robot_rl.ros.endpoints import Newest
 from robot_rl.ros.frames import Frames
 from robot_rl.ros.graph import RealGraphConfig
-from robot_rl.ros.preflight import ENOUGH, Heard, Needed, Seen
+from robot_rl.ros.preflight import ENOUGH, Heard, Needed, Seen, tool_of
 from robot_rl.ros.runtime import prepare_environment
 from robot_rl.ros.topics import Topic
+from robot_rl.ros.watches import Words
 
 LISTEN_S = 5.0
 MEASURED = (topics.JOINT_STATES.name,)  # sensors with noise: never the same for seconds
@@ -57,6 +57,7 @@ def needed_of(
             topics.WRENCH.name: driver.tcp_frame,
         },
         joints=robot.joint_names,
+        tool=tool_of(robot),
         fingers=(gripper.joints or robot.gripper.fingers) if has_fingers else (),
         ends=(gripper.closed_joints, gripper.opened_joints),
         services=services,
@@ -77,8 +78,9 @@ class Ear:
 
     def __init__(self, node: Node, topic: Topic) -> None:
         self._node, self.topic = node, topic
-        self.newest = Newest(node, topic, "paired" if topic.qos == "stream" else None)
+        self.newest = Newest(node, topic, "counted" if topic.qos == "stream" else None)
         self.messages: list[tuple[float, Any]] = []
+        self.numbers: list[int] = []  # of the messages, as their publisher counts
 
     def poll(self) -> None:
         """Take what has arrived; pictures only the newest of."""
@@ -86,6 +88,8 @@ class Ear:
             if self.topic.qos == "image":
                 self.messages = self.messages[:0]
             self.messages.append((time.time(), message))
+            if self.newest.number is not None:
+                self.numbers.append(self.newest.number)
 
     def heard(self) -> Heard:
         """What it comes to."""
@@ -105,6 +109,7 @@ class Ear:
             moves=len(set(stamps)) > 1 or len(stamps) < 2,
             frozen=frozen,
             frames=tuple(sorted({m.header.frame_id for _, m in self.messages})),
+            lost=_lost(self.numbers) if len(sources) == 1 else None,
         )
 
     @property
@@ -115,6 +120,14 @@ class Ear:
 def _rate_hz(messages: list[tuple[float, Any]]) -> float:
     span_s = messages[-1][0] - messages[0][0]
     return (len(messages) - 1) / span_s if span_s > 0 else 0.0
+
+
+def _lost(numbers: list[int]) -> float | None:
+    """Share of one publisher's messages that did not arrive; None where nobody counts them."""
+    if len(numbers) < ENOUGH:
+        return None
+    sent = max(numbers) - min(numbers) + 1
+    return max(sent - len(numbers), 0) / sent
 
 
 def _values(message: Any) -> bytes:
@@ -160,7 +173,7 @@ class Listener:
         self._ears = {topic.name: Ear(node, topic) for topic in _state_topics(driver)}
         self._pictures = {name: Ear(node, topic) for name, (topic, *_) in needed.pictures.items()}
         self._frames = Frames(node)
-        self._watches = {r.topic: Watch(node, r, listen_s) for r in driver.ready}
+        self._words = Words(node, driver, needed.tool, listen_s)
         manager = driver.controllers.manager
         self._lists = listing(node, manager, listen_s) if manager else None
         self._states: dict[str, str] | None = None
@@ -196,8 +209,13 @@ class Listener:
             target_publishers=tuple(
                 source.node_name for source in node.get_publishers_info_by_topic(target)
             ),
-            ready={name: watch.problem() for name, watch in self._watches.items()},
+            told=tuple(self._words.findings()),
             pictures={camera: _size(m[0][1]) for camera, m in newest.items() if m},
+            picture_age_s={
+                camera: m[0][0] - convert.from_stamp(m[0][1].header.stamp)
+                for camera, m in newest.items()
+                if m
+            },
         )
 
 

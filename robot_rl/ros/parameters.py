@@ -134,6 +134,12 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         _RUN,
         Parameter("silence_s", 1.0, "a readiness topic may be this old (wall time)", "s", 0.1, 60),
         Parameter("reply_s", 5.0, "wait this long for a service of the driver", "s", 0.1, 60.0),
+        Parameter(
+            "accept",
+            [""],
+            "names of items of the readiness list that a person accepts; `['']` = none",
+            read_only=False,
+        ),
     ),
     "watchdog": (
         Parameter(

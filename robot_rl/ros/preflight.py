@@ -6,16 +6,39 @@ nothing; here the observations are judged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+
+from robot_rl.geometry import pose, quat_from_rotvec, rotation_error
+from robot_rl.robots import Robot
+from robot_rl.robots.driver import Payload, Ready, Tcp
 from robot_rl.ros.topics import Topic
+from robot_rl.types import Pose
 
+OLD_PICTURE_S = 1.0  # from stamp to arrival; large pictures take longer than states
 OLD_S = 0.5  # a stamp further from the system's clock than this is of another clock, or of the past
 JITTER = 0.9  # a rate is counted over seconds, with what the machine does besides
 ENOUGH = 20  # readings; fewer equal ones do not show that a topic is frozen
 REACH_M = 3.0  # no arm of ours: a pose further away is in another unit
 SLACK = 0.25  # of the stroke: the fingers may be this far beyond either end
+LOST = 0.02  # share of the messages that may be lost on their way to us
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the list. name: by which a person may accept it.
+
+    status: ok; warn = slower, or worth a look; fail = nothing may move.
+    """
+
+    name: str
+    status: str
+    text: str
+    fix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +47,8 @@ class Heard:
 
     types: that are published; publishers: nodes; age_s: from stamp to arrival, median; moves:
     whether stamps advance; frozen: the values never change, although they are measured; frames:
-    that the messages name.
+    that the messages name; lost: share of the messages that were published and did not arrive, by
+    the publisher's own count, None where the middleware does not tell it.
     """
 
     topic: str
@@ -37,6 +61,7 @@ class Heard:
     moves: bool = True
     frozen: bool = False
     frames: tuple[str, ...] = ()
+    lost: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +72,9 @@ class Seen:
     the base, or with the TCP; joints: names in joint_states; fingers: sum of the finger joints in
     the driver's unit, None where some are missing; reach_m: distance of the TCP from the base;
     controllers: name -> state, None when nobody lists them; served: services and actions;
-    target_publishers: nodes that publish targets; pictures: camera -> (height, width).
+    target_publishers: nodes that publish targets; told: what the driver says of itself (readiness,
+    payload, TCP), judged already; pictures: camera -> (height, width); picture_age_s: camera ->
+    from the stamp of its newest picture to its arrival.
     """
 
     heard: Mapping[str, Heard]
@@ -58,8 +85,9 @@ class Seen:
     controllers: Mapping[str, str] | None = None
     served: frozenset[str] = frozenset()
     target_publishers: tuple[str, ...] = ()
-    ready: Mapping[str, str] = field(default_factory=dict)  # topic -> why it is not ready, or ""
+    told: tuple[Finding, ...] = ()
     pictures: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    picture_age_s: Mapping[str, float] = field(default_factory=dict)
     learner: str = ""  # why it cannot be reached; "" when it can, or when we start it
 
 
@@ -68,14 +96,16 @@ class Needed:
     """What the run needs of the driver.
 
     min_hz: our name of a topic -> rate; frames: our name of a topic -> frame; joints, fingers:
-    names; ends: sum of the finger joints when closed and opened; services: what stops the arm, the
-    gripper ...: name -> what it is for; controllers: that must be active; loaded: that must be
-    there; pictures: camera -> (topic, height, width), the size at least.
+    names; tool: the robot's TCP in its flange; ends: sum of the finger joints when closed and
+    opened; services: what stops the arm, the gripper ...: name -> what it is for; controllers: that
+    must be active; loaded: that must be there; pictures: camera -> (topic, height, width), the size
+    at least.
     """
 
     min_hz: Mapping[str, float]
     frames: Mapping[str, str]
     joints: tuple[str, ...]
+    tool: Pose
     fingers: tuple[str, ...] = ()
     ends: tuple[float, float] = (0.0, 1.0)
     services: Mapping[str, str] = field(default_factory=dict)
@@ -84,23 +114,13 @@ class Needed:
     pictures: Mapping[str, tuple[Topic, int, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the list. status: ok | fail; name: by which a person may accept it."""
-
-    name: str
-    status: str
-    text: str
-    fix: str = ""
-
-
 def judge(seen: Seen, needed: Needed) -> list[Finding]:
     """Every item of the list, in the order in which a person would mend them."""
     found = [_topic(key, seen.heard[key], needed, seen.frames_known) for key in seen.heard]
     found += [_joints(seen, needed), _units(seen, needed)]
     found += [_served(name, what, seen) for name, what in needed.services.items()]
     found += [_controllers(seen, needed)] if needed.controllers else []
-    found += [_ready(topic, why) for topic, why in seen.ready.items()]
+    found += seen.told
     found.append(_target(seen.target_publishers))
     found += [_picture(camera, seen, needed) for camera in needed.pictures]
     found.append(_learner(seen.learner))
@@ -112,7 +132,13 @@ def _topic(key: str, heard: Heard, needed: Needed, known: frozenset[str]) -> Fin
     for wrong, text, fix in _wrongs(key, heard, needed, known):
         if wrong:
             return Finding(key, "fail", f"{heard.topic} {text}", fix)
-    return Finding(key, "ok", f"{heard.topic} at {heard.rate_hz:.0f} Hz")
+    text = f"{heard.topic} at {heard.rate_hz:.0f} Hz"
+    if heard.lost is None:
+        return Finding(key, "ok", text)
+    if heard.lost > LOST:
+        text += f", of which {heard.lost:.0%} are lost on the way"
+        return Finding(key, "warn", text, "a faster network or machine; fewer or smaller pictures")
+    return Finding(key, "ok", f"{text}, {heard.lost:.1%} lost")
 
 
 def _wrongs(
@@ -215,10 +241,46 @@ def _controllers(seen: Seen, needed: Needed) -> Finding:
     return Finding("controllers", "ok", f"{', '.join(needed.controllers)} active")
 
 
-def _ready(topic: str, why: str) -> Finding:
-    if not why:
-        return Finding(topic, "ok", "ready")
-    return Finding(topic, "fail", why, "clear the cause at the robot, then arm/recover")
+def ready(wanted: Ready, value: Any) -> Finding:
+    """Whether the driver says that it would move. value: what it says."""
+    if value == wanted.value:
+        return Finding(wanted.topic, "ok", "ready")
+    said = wanted.words.get(str(value).lower(), str(value))
+    return Finding(wanted.topic, "fail", f"{wanted.topic} says {said}", _CLEAR)
+
+
+_CLEAR = "clear the cause at the robot, then arm/recover"
+
+
+def payload(wanted: Payload, mass_kg: float) -> Finding:
+    """Whether the driver compensates what is mounted. mass_kg: what it compensates."""
+    text = f"the driver compensates {mass_kg:.2f} kg"
+    if abs(mass_kg - wanted.mass_kg) <= wanted.tolerance_kg:
+        return Finding("payload", "ok", text)
+    return Finding(
+        "payload",
+        "fail",
+        f"{text}, the profile says {wanted.mass_kg:.2f} kg",
+        "set the payload in the driver (Desk, pendant, set_load); another tool: "
+        "driver.payload.mass_kg",
+    )
+
+
+def tool_of(robot: Robot) -> Pose:
+    """The robot's TCP in its flange."""
+    turned = quat_from_rotvec((0.0, 0.0, robot.gripper.yaw_rad))
+    return pose((0.0, 0.0, robot.gripper.tcp_m), turned)
+
+
+def tcp(wanted: Tcp, own: Pose, told: Pose) -> Finding:
+    """Whether the driver's TCP is the robot's own; both in the flange."""
+    away_m = float(np.linalg.norm(told.position_m - own.position_m))
+    turned_rad = float(np.linalg.norm(rotation_error(told, own)))
+    if away_m <= wanted.tolerance_m and turned_rad <= wanted.tolerance_rad:
+        return Finding("tcp", "ok", "the driver's TCP is the robot's")
+    text = f"the driver's TCP is {away_m * 1e3:.0f} mm and {math.degrees(turned_rad):.0f} degrees"
+    fix = "set the end effector in the driver (Desk, pendant, set_tcp_frame), or choose the robot's"
+    return Finding("tcp", "fail", f"{text} from the robot's", f"{fix} own profile")
 
 
 def _target(publishers: Sequence[str]) -> Finding:
@@ -238,7 +300,14 @@ def _picture(camera: str, seen: Seen, needed: Needed) -> Finding:
     if size[0] < height or size[1] < width:
         text = f"{topic.name} is {size[1]} x {size[0]}, smaller than the {width} x {height} needed"
         return Finding(f"camera {camera}", "fail", text, "choose a larger profile of the camera")
-    return Finding(f"camera {camera}", "ok", f"{size[1]} x {size[0]}")
+    age_s = seen.picture_age_s.get(camera, 0.0)
+    if abs(age_s) > OLD_PICTURE_S:
+        text = (
+            f"{topic.name} has stamps {age_s:.1f} s from this machine's clock: old, or clock skew"
+        )
+        fix = "start the camera's node again; synchronise the clocks (chrony)"
+        return Finding(f"camera {camera}", "fail", text, fix)
+    return Finding(f"camera {camera}", "ok", f"{size[1]} x {size[0]}, {age_s * 1e3:.0f} ms old")
 
 
 def _learner(why: str) -> Finding:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 OBJECT = "object:"
 LOOKS = 3  # a look that was interrupted half-way (no CPU) is repeated at once
 DEPTH = 8  # readings kept per topic, for pairing after such an interruption
-SLOW_S = 0.5  # wall; the width from a gripper that speaks more slowly than the arm may be this old
+SLOW_S = 0.5  # wall; a topic that was not heard for this long is silent, also a slow gripper's
 TWIST_S = 0.04  # a derived twist is the mean over about this long: shorter is noise
 NO_DRIVER = ArmDriver()
 
@@ -79,7 +79,7 @@ class StateReader:
     def why_not(self) -> str:
         """Why there is no new state, for people; "" when every topic is heard and understood."""
         readers = (newest for newest, _, _ in self._sources.values())
-        silent = [newest.topic.name for newest in readers if newest.value is None]
+        silent = [newest.topic.name for newest in readers if newest.silent_s > SLOW_S]
         parts = [f"{key}: {why}" for key, why in self._refused.items()]
         parts += [self._width.why_not()] if self._width and self._width.why_not() else []
         return "; ".join([*parts, *([f"silent: {', '.join(silent)}"] if silent else [])])

@@ -73,7 +73,7 @@ CAMERA_COMPRESSED = Topic(
 )  # fmt: skip
 CAMERA_INFO = Topic(
     "camera/{camera}/color/camera_info", "sensor_msgs/msg/CameraInfo", "image",
-    "sim | camera | driver", ("actor",), 30, "{camera}_color_optical_frame",
+    "sim | camera | driver", ("actor", "arm"), 30, "{camera}_color_optical_frame",
     "pinhole intrinsics of the image beside it; k = 0: nobody has measured them",
 )  # fmt: skip
 CAMERA_DEPTH = Topic(
@@ -103,12 +103,13 @@ GATE_VERDICT = Topic(
     "gate/verdict", _TEXT, "exchange", "gate", ("actor",), 10, "base", "JSON: answer to a request"
 )
 WATCHDOG_PROBLEM = Topic(
-    "watchdog/problem", _TEXT, "latched", "watchdog", ("gate",), 2, "-",
+    "watchdog/problem", _TEXT, "latched", "watchdog", ("gate", "arm"), 2, "-",
     "why the watchdog could not stop the controller; empty when it could; wall time",
 )  # fmt: skip
 GATE_STATE = Topic(
-    "gate/state", _TEXT, "latched", "gate", ("sim", "operator", "actor", "view"), 5, "-",
-    "JSON: mode, reason, lease, waits (person | device: a person must let it go on)",
+    "gate/state", _TEXT, "latched", "gate", ("sim", "operator", "actor", "arm", "view"), 5, "-",
+    "JSON: mode, reason, lease, waits (person | device: a person must let it go on), blind (why "
+    "it has no fresh state of the arm)",
 )  # fmt: skip
 GATE_HEARTBEAT = Topic(
     "gate/heartbeat", "std_msgs/msg/UInt64", "heartbeat", "gate", ("watchdog", "operator"), 20, "-",
@@ -155,7 +156,13 @@ CLOCK_PACE = Topic(
 )  # fmt: skip
 ARM_PROBLEM = Topic(
     "arm/problem", _TEXT, "latched", "arm", ("gate", "view"), 2, "-",
-    "why the driver would not move the arm or the gripper; empty when it would; wall time",
+    "text of the first item of the readiness list that fails and is not accepted; empty when the "
+    "arm may move; wall time",
+)  # fmt: skip
+ARM_READINESS = Topic(
+    "arm/readiness", _TEXT, "latched", "arm", ("view",), 2, "-",
+    "JSON: the readiness list (name, status, text, fix of every item), and what a person has "
+    "accepted of it (parameter `accept` of the arm node); wall time",
 )  # fmt: skip
 TF_STATIC = Topic(
     "/tf_static", "tf2_msgs/msg/TFMessage", "static", "driver", _ALL, 0, "-",
@@ -171,7 +178,8 @@ TOPICS: tuple[Topic, ...] = (
     CAMERA_INFO, CAMERA_DEPTH, TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED,
     WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
     GATE_STATE, GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, OPERATOR_PRESENT,
-    ACTOR_ASKS, TASK_SUCCESS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, ARM_PROBLEM, TF_STATIC, DIAGNOSTICS,
+    ACTOR_ASKS, TASK_SUCCESS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, ARM_PROBLEM,
+    ARM_READINESS, TF_STATIC, DIAGNOSTICS,
 )  # fmt: skip
 
 _TRIGGER = "std_srvs/srv/Trigger"

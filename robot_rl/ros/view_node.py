@@ -7,6 +7,7 @@ that stop and release: whatever moves the arm goes through operator, actor and g
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import time
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
 
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
@@ -25,6 +28,7 @@ from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.cameras import CameraReader
 from robot_rl.ros.endpoints import Caller, Newest
 from robot_rl.ros.reader import StateReader
+from robot_rl.ros.readiness import Item
 from robot_rl.ros.runtime import Shell
 from robot_rl.types import RobotState
 
@@ -35,6 +39,8 @@ CALL_S = 0.8  # wall; below the time the console waits
 PICTURE_S = 1 / 30  # wall; the mirror is drawn at most this often
 SHARE = 0.25  # of a core that drawing may take: without a GPU it is slow
 STALE_S = 1.0  # wall; older words of the gate or of the operator's device do not count
+ARM_SILENT_S = 2.0  # wall; the arm node tells its list twice a second
+ACCEPT_SERVICE = "arm/set_parameters"  # of the arm node, for its parameter `accept`
 MOVING_M_S = 0.005
 SERVICES = {
     "hold": topics.GATE_HOLD,
@@ -108,6 +114,8 @@ class ViewNode:
         self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
         self._asks = Newest(node, topics.ACTOR_ASKS)
         self._problem = Newest(node, topics.OPERATOR_PROBLEM)
+        self._ready = Newest(node, topics.ARM_READINESS)
+        self._accept = Caller(node, ACCEPT_SERVICE, CALL_S, SetParameters.Request())
         self._services = {k: Caller(node, v.name, CALL_S) for k, v in SERVICES.items()}
         self._cameras: dict[str, Mirrored | Received] = {
             name: Received(CameraReader(shell, name, config, task.spec.picture_size(name)))
@@ -125,7 +133,11 @@ class ViewNode:
                 return self._picture(str(question.get("camera")), question.get("after"))
             case "command":
                 return self._command(str(question.get("verb"))), b""
-        raise LinkError("unknown question", expected="view, picture or command", got=str(question))
+            case "accept":
+                name, on = str(question.get("name")), question.get("on") is True
+                return self._set_accepted(name, on=on), b""
+        known = "view, picture, command or accept"
+        raise LinkError("unknown question", expected=known, got=str(question))
 
     def _view(self) -> dict[str, Any]:
         state, joy, stopped = self._reader.read(), self._joy.read(), self._stopped.read()
@@ -139,6 +151,7 @@ class ViewNode:
             "driver": str(convert.DRIVERS[buttons[3] % len(convert.DRIVERS)]),
             "asks": _text(self._asks),
             "device_problem": _text(self._problem),
+            "ready": self._ready_words(),
         }
         if state is not None:
             speed_m_s = float(np.linalg.norm(state.tcp_twist_in_base[:3]))
@@ -162,6 +175,19 @@ class ViewNode:
             "waits": report.waits,
         }
 
+    def _ready_words(self) -> dict[str, Any] | None:
+        """The readiness list; None where there is none (a simulated arm, no vendor's driver)."""
+        msg = self._ready.read()
+        if msg is None:
+            return None
+        report = wire.decode_readiness(msg.data)
+        if self._ready.silent_s > ARM_SILENT_S:
+            fix = "it is started again; its log is logs/arm.log"
+            gone = Item("arm", "fail", "the arm node is silent", fix, "nobody would look")
+            report = wire.ReadinessReport((gone,), report.accept)
+        items = [dataclasses.asdict(item) for item in report.items]
+        return {"items": items, "accept": list(report.accept)}
+
     def _episode_words(self) -> dict[str, Any]:
         msg = self._episode.read()
         if msg is None:
@@ -183,18 +209,35 @@ class ViewNode:
         caller = self._services.get(verb)
         if caller is None:
             raise LinkError(f"no command '{verb}'", expected=", ".join(self._services), got=verb)
+        response = self._call(caller, f"'{verb}'")
+        if not response.success:
+            raise LinkError(response.message)
+        return {"said": response.message}
+
+    def _set_accepted(self, name: str, *, on: bool) -> dict[str, Any]:
+        """Accept an item of the readiness list, or take that back. Raises `LinkError`."""
+        msg = self._ready.read()
+        if msg is None:
+            raise LinkError("there is no readiness list: nothing to accept", got=name)
+        before = wire.decode_readiness(msg.data).accept
+        names = [n for n in before if n != name] + ([name] if on else [])
+        value = Parameter("accept", value=names or [""])  # ROS has no empty list of strings
+        self._accept.request = SetParameters.Request(parameters=[value.to_parameter_msg()])
+        result = self._call(self._accept, f"accepting '{name}'").results[0]
+        if not result.successful:
+            raise LinkError(result.reason)
+        return {"said": f"{'accepted' if on else 'no longer accepted'}: {name}"}
+
+    def _call(self, caller: Caller, what: str) -> Any:
+        """The answer of a service. Raises `LinkError` when there is none."""
         caller.forget()
         give_up_s = time.monotonic() + CALL_S
         while time.monotonic() < give_up_s:
             response = caller.poll()
             if response is not None:
-                if not response.success:
-                    raise LinkError(response.message)
-                return {"said": response.message}
+                return response
             self._shell.spin(0.002)
-        raise LinkError(
-            f"nobody answered '{verb}'", expected=f"{SERVICES[verb].name}", got="nothing"
-        )
+        raise LinkError(f"nobody answered {what}", expected=caller.name, got="nothing")
 
 
 def _text(topic: Newest) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from robot_rl.errors import LinkError
 from robot_rl.geometry import pose
 from robot_rl.ports import ResetPlan
+from robot_rl.ros.readiness import STATUSES, Item
 from robot_rl.ros.release import LIMITS_S
 from robot_rl.types import Command, Driver, Outcome, Pose, Verdict
 
@@ -23,6 +24,16 @@ MAX_LEASE = 64  # characters
 MAX_TEXT = 512  # characters of a reason
 MAX_SEQUENCE = 2**53  # integers stay exact in every JSON reader
 MAX_OBJECTS = 64
+MAX_ITEMS = 64  # of a readiness list; a profile with three cameras has about 15
+MAX_NAME = 128  # characters; names of topics are names of items
+MAX_LIST_BYTES = 1 << 20  # every item as long as it may be, and six characters of JSON for each
+_ITEM_LIMITS = {  # key -> characters; in the order of `Item`
+    "name": MAX_NAME,
+    "status": 16,
+    "text": MAX_TEXT,
+    "fix": MAX_TEXT,
+    "never": MAX_TEXT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,18 @@ class GateReport:
     stamp_s: float
     rejected: int  # malformed requests so far
     waits: str
+    blind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessReport:
+    """What `arm/readiness` tells: the items of the list, and the names that are accepted.
+
+    accept: all that a person has accepted, whether the item fails at the moment or not.
+    """
+
+    items: tuple[Item, ...]
+    accept: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +120,10 @@ def _refuse_constant(name: str) -> NoReturn:
     _bad("JSON number", "a finite number", name)
 
 
-def _load(text: str, what: str) -> dict[str, Any]:
+def _load(text: str, what: str, limit: int = MAX_BYTES) -> dict[str, Any]:
     """Parse a JSON object of limited size, without NaN or Infinity."""
-    if len(text) > MAX_BYTES:
-        _bad(what, f"at most {MAX_BYTES} characters", len(text))
+    if len(text) > limit:
+        _bad(what, f"at most {limit} characters", len(text))
     try:
         data = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -282,7 +305,42 @@ def decode_report(text: str) -> GateReport:
         _number(data["stamp_s"], "stamp_s"),
         _integer(data["rejected"], "rejected"),
         _string(data["waits"], "waits", 16),
+        _string(data["blind"], "blind"),
     )
+
+
+def encode_readiness(report: ReadinessReport) -> str:
+    """Text of `arm/readiness`; whatever is too long is cut."""
+    items = [
+        {key: getattr(item, key)[:limit] for key, limit in _ITEM_LIMITS.items()}
+        for item in report.items[:MAX_ITEMS]
+    ]
+    return _dump({"items": items, "accept": [n[:MAX_NAME] for n in report.accept[:MAX_ITEMS]]})
+
+
+def decode_readiness(text: str) -> ReadinessReport:
+    """Inverse of `encode_readiness`. Raises `LinkError`."""
+    data = _load(text, "readiness", MAX_LIST_BYTES)
+    _keys(data, {"items", "accept"}, "readiness")
+    items, accept = data["items"], data["accept"]
+    if not isinstance(items, list) or not isinstance(accept, list):
+        _bad("readiness", "lists of items and of names", data)
+    if max(len(items), len(accept)) > MAX_ITEMS:
+        _bad("readiness", f"at most {MAX_ITEMS} items", len(items))
+    return ReadinessReport(
+        tuple(_item(item) for item in items),
+        tuple(_string(name, "readiness.accept", MAX_NAME) for name in accept),
+    )
+
+
+def _item(data: Any) -> Item:
+    if not isinstance(data, dict):
+        _bad("readiness item", "an object", data)
+    _keys(data, set(_ITEM_LIMITS), "readiness item")
+    item = Item(*(_string(data[k], f"readiness item.{k}", n) for k, n in _ITEM_LIMITS.items()))
+    if item.status not in STATUSES:
+        _bad("readiness item.status", f"one of {', '.join(STATUSES)}", item.status)
+    return item
 
 
 def encode_pace(pace: ClockPace) -> str:

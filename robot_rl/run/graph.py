@@ -29,7 +29,7 @@ from robot_rl.ros.graph import (
     sim_graph,
 )
 from robot_rl.ros.supervise import Exit, Supervisor
-from robot_rl.run.preflight import refuse_unready
+from robot_rl.run.preflight import keep_findings, refuse_unready
 from robot_rl.system.files import Tail
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
         RobotRLError: a critical process cannot be kept alive; its log file is named.
     """
     need_ros()
-    refuse_unready(experiment)
+    keep_findings(refuse_unready(experiment), experiment.run_dir)
     _run(experiment, system_of(experiment), watch)
     return _result(experiment.run_dir.resolve())
 
@@ -162,7 +162,7 @@ def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) 
         SetupError, RobotRLError: see `train_ros`.
     """
     need_ros()
-    refuse_unready(experiment)
+    keep_findings(refuse_unready(experiment), experiment.run_dir)
     graph = tuple(
         dataclasses.replace(spec, params={**spec.params, "demos_only": True})
         if spec.name == "actor"

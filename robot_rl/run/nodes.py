@@ -108,9 +108,11 @@ def _reader(shell: Shell, experiment: Experiment, *, objects: bool = True) -> St
 
 def _arm(shell: Shell) -> None:
     from robot_rl.ros.arm_node import run_arm
+    from robot_rl.run.preflight import kept_findings
 
-    experiment = _experiment(shell)
-    run_arm(shell, experiment.robot, experiment.spoken_driver)
+    experiment, run_dir = _experiment(shell), Path(shell.params["run_dir"])
+    cameras, found = experiment.graph_cameras, kept_findings(run_dir)
+    run_arm(shell, experiment.robot, experiment.spoken_driver, cameras, found)
 
 
 def _gate(shell: Shell) -> None:

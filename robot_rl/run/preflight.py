@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
+import os
 import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.errors import ConfigError, SetupError
+from robot_rl.config.run_folder import PREFLIGHT
+from robot_rl.errors import ConfigError, LinkError, SetupError
+from robot_rl.link.auth import keys_for
+from robot_rl.link.config import LinkConfig
+from robot_rl.ros import surroundings as around
 from robot_rl.ros.graph import RealGraphConfig, real_graph
 from robot_rl.ros.preflight import Finding, judge
+from robot_rl.ros.readiness import Readiness
+from robot_rl.system import machine
+from robot_rl.system.machine import Checked
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -52,7 +62,34 @@ def _findings(experiment: Experiment, config: RealGraphConfig) -> list[Finding]:
     }
     needed = needed_of(experiment.robot, driver, config, pictures)
     learner = None if link.is_loopback else (link.host, link.port)  # ours is started with the run
-    return judge(listen(driver, config, needed, learner=learner), needed)
+    ours = surroundings(experiment, os.environ)  # before our own settings are made here
+    return [*judge(listen(driver, config, needed, learner=learner), needed), *ours]
+
+
+def surroundings(experiment: Experiment, env: Mapping[str, str]) -> list[Finding]:
+    """What shell, machine and keys contribute to the safety of this run. env: of the shell."""
+    domain_id = experiment.ros.domain_id
+    checks: dict[str, Callable[[], Checked]] = {
+        "domain": lambda: around.domain(domain_id, env),
+        "discovery": lambda: around.discovery(domain_id, env),
+        "dds profile": lambda: around.dds_profile(env),
+        "priority": machine.real_time,
+        "disk": lambda: machine.disk(experiment.run_dir),
+        "shared memory": machine.shared_memory,
+    }
+    if not experiment.link.is_loopback:  # on one machine, a run makes its own keys
+        checks["keys"] = lambda: _keys(experiment.link)
+    return [Finding(name, *check()) for name, check in checks.items()]
+
+
+def _keys(link: LinkConfig) -> Checked:
+    """Whether the actor here and the learner there would know each other."""
+    try:
+        keys_for(link, Path(), link.actor_key).public_of("learner")
+    except LinkError as error:
+        text = f"{error.summary}: {error.got}" if error.got else error.summary
+        return "fail", text, error.fix
+    return "ok", f"{link.actor_key} and learner in {link.key_folder}", ""
 
 
 def _beside_a_double(experiment: Experiment) -> list[Finding]:
@@ -93,26 +130,57 @@ def _wait_up(folder: Path) -> None:
     )
 
 
-def refuse_unready(experiment: Experiment) -> None:
+def refuse_unready(experiment: Experiment) -> list[Finding]:
     """Refuse to start beside a real driver that is not ready; nothing is asked of a double.
 
+    Returns what was found, for `keep_findings`.
+
     Raises:
-        SetupError: a finding that `ros.accept` does not name.
+        SetupError: a finding that `ros.accept` does not name, or that nobody may accept.
     """
     config = experiment.ros
     if not isinstance(config, RealGraphConfig) or config.double:
-        return
+        return []
     if not experiment.driver.is_vendors:
-        return
-    wrong = [finding for finding in preflight(experiment) if finding.status == "fail"]
-    accepted = [f for f in wrong if f.name in config.accept]
-    for finding in accepted:
-        log.warning("accepted by ros.accept: %s: %s", finding.name, finding.text)
-    left = [finding for finding in wrong if finding not in accepted]
+        return []
+    found = preflight(experiment)
+    ready = [told.topic for told in experiment.driver.ready]
+    listed = Readiness(found, ready)
+    listed.update(())
+    if refusal := listed.refusal(config.accept):
+        raise SetupError(
+            "ros.accept names what cannot be accepted",
+            expected="items of robot-rl doctor with these words, by their names",
+            got=f"ros.accept={list(config.accept)}",
+            fix=refusal,
+        )
+    listed.accept(config.accept)
+    for item in listed.items:
+        if item.status == "accepted":
+            log.warning("accepted by ros.accept: %s: %s", item.name, item.text)
+    left = [item for item in listed.items if item.status == "fail"]
     if left:
+        may = "" if left[0].never else f"; or accept it by its name: ros.accept=[{left[0].name}]"
         raise SetupError(
             "the robot is not ready",
             expected="robot-rl doctor with these words finds nothing wrong",
-            got="; ".join(f"{f.name}: {f.text}" for f in left),
-            fix=f"{left[0].fix}; or accept an item by its name: ros.accept=[{left[0].name}]",
+            got="; ".join(f"{item.name}: {item.text}" for item in left),
+            fix=f"{left[0].fix}{may}",
         )
+    return found
+
+
+def keep_findings(found: Sequence[Finding], run_dir: Path) -> None:
+    """Leave what was found before the start in the run folder, where the arm node reads it."""
+    if not found:  # of an earlier start, perhaps, beside another driver
+        (run_dir / PREFLIGHT).unlink(missing_ok=True)
+        return
+    run_dir.mkdir(parents=True, exist_ok=True)
+    lines = [dataclasses.asdict(finding) for finding in found]
+    (run_dir / PREFLIGHT).write_text(json.dumps(lines, indent=1) + "\n")
+
+
+def kept_findings(run_dir: Path) -> list[Finding]:
+    """What `keep_findings` has left; empty where nobody looked before the start."""
+    path = run_dir / PREFLIGHT
+    return [Finding(**line) for line in json.loads(path.read_text())] if path.is_file() else []

@@ -21,13 +21,12 @@ from websockets.sync.client import connect
 from robot_rl.cli.main import main
 from robot_rl.console.access import LEASE_SILENCE_S, Access, Role, Seat
 from robot_rl.console.address import free_port
-from robot_rl.console.doors import audit
 from robot_rl.console.records import Records
-from robot_rl.console.serve import AuditLog
 from robot_rl.errors import StoreError
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.labels import PREDICATE, PROGRESS, Review, review
 from robot_rl.store.store import Store
+from robot_rl.system.audit import AuditLog, audit
 from robot_rl.types import Ending, EpisodeId, Label
 from tests.support.served import CAMERAS, Served, rows_of, scores_of, until
 

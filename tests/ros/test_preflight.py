@@ -1,42 +1,47 @@
-"""Fifteen faults of a driver, each named with its fix; none on a clean double."""
+"""Faults of a driver and of its surroundings, each named with its fix; none on a clean double."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 
 from robot_rl.cli.main import main
-from robot_rl.errors import SetupError
+from robot_rl.errors import ConfigError, SetupError
 from robot_rl.ros import convert, topics
+from robot_rl.ros import preflight as preflight_rules
 from robot_rl.ros.cameras import image_topic
 from robot_rl.ros.endpoints import message_type, publisher
-from robot_rl.ros.listening import listen, needed_of
+from robot_rl.ros.listening import Ear, listen, needed_of
 from robot_rl.ros.preflight import Finding, judge
 from robot_rl.run import preflight
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import graph_of
+from robot_rl.system import machine
 from tests.support.ros import World, wait_for
 
 pytestmark = pytest.mark.ros
 PROFILE = ["robot=ur5e_fzi", "double=true", "task=reach", "operator=none"]
+FR3 = ["robot=fr3_crisp", *PROFILE[1:]]
 LISTEN_S = 1.5
 
 Look = Callable[..., dict[str, Finding]]
 
 
-@pytest.fixture(scope="module")
-def double(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@contextmanager
+def alone(run: Path, words: list[str]) -> Iterator[World]:
     """The double alone, as a driver that runs before ours."""
-    run = tmp_path_factory.mktemp("double")
-    experiment = Experiment.compose([*PROFILE, f"run_dir={run}"])
+    experiment = Experiment.compose([*words, f"run_dir={run}"])
     experiment.save()
     world = World(tuple(s for s in graph_of(experiment) if s.name == "sim"), run)
     try:
@@ -47,9 +52,23 @@ def double(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         world.close()
 
 
+@pytest.fixture(scope="module")
+def double(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The double of a UR5e."""
+    with alone(tmp_path_factory.mktemp("double"), PROFILE) as world:
+        yield world
+
+
 @pytest.fixture
 def look(double: World) -> Iterator[Look]:
-    """look(words, fault): what the preflight says; the fault ends with the test."""
+    """look(words, fault): what the preflight says of the UR5e; the fault ends with the test."""
+    with looking(double, PROFILE) as found:
+        yield found
+
+
+@contextmanager
+def looking(double: World, profile: list[str]) -> Iterator[Look]:
+    """How to look at a double, with faults."""
     client = double.probe.node.create_client(SetParameters, "sim/set_parameters")
     assert client.wait_for_service(20.0)
 
@@ -59,12 +78,13 @@ def look(double: World) -> Iterator[Look]:
         request.parameters = [Parameter("fault", value=text).to_parameter_msg()]
         future = client.call_async(request)
         wait_for(future.done, 10.0, "the double answers")
-        assert future.result().results[0].successful
+        answer = future.result()
+        assert answer is not None and answer.results[0].successful
 
     def found(*words: str, fault: dict[str, Any] | None = None) -> dict[str, Finding]:
         if fault:
             inject(fault)
-        experiment = Experiment.compose([*PROFILE, f"ros.domain_id={double.domain_id}", *words])
+        experiment = Experiment.compose([*profile, f"ros.domain_id={double.domain_id}", *words])
         spec, config, driver = experiment.task.spec, experiment.ros, experiment.driver
         pictures = {
             name: (image_topic(name, camera), *spec.picture_size(name))
@@ -138,6 +158,131 @@ def test_an_injected_fault_is_named_with_its_fix(look: Look, name: str) -> None:
     assert finding.status == "fail" and says in finding.text and finding.fix
 
 
+FRANKA: dict[str, tuple[dict[str, Any], list[str], str, str]] = {
+    # as in FAULTS, of a driver that tells payload and TCP
+    "payload of another tool": ({"payload_kg": 1.4}, [], "payload", "1.40 kg, the profile says"),
+    "no payload at all": ({"payload_kg": 0.0}, [], "payload", "compensates 0.00 kg"),
+    "TCP of another tool": ({"tcp_m": 0.05}, [], "tcp", "50 mm and 0 degrees from the robot's"),
+    "payload not told": (
+        {},
+        ["driver.payload.topic=elsewhere/robot_state"],
+        "payload",
+        "nobody publishes elsewhere/robot_state",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def franka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The double of an FR3."""
+    with alone(tmp_path_factory.mktemp("franka"), FR3) as world:
+        yield world
+
+
+def test_a_clean_double_of_a_franka_has_no_fault(franka: World) -> None:
+    with looking(franka, FR3) as look:
+        found = look()
+    assert not [f for f in found.values() if f.status != "ok"]
+    assert found["payload"].text == "the driver compensates 0.73 kg" and "tcp" in found
+
+
+@pytest.mark.parametrize("name", FRANKA)
+def test_a_wrong_payload_or_tcp_is_named_with_its_fix(franka: World, name: str) -> None:
+    fault, words, where, says = FRANKA[name]
+    with looking(franka, FR3) as look:
+        finding = look(*words, fault=fault)[where]
+    assert finding.status == "fail" and says in finding.text and finding.fix
+
+
+def test_a_member_that_no_message_has_is_an_error_that_names_the_nearest(franka: World) -> None:
+    words = ["driver.payload.member=inertia_totl.inertia.m"]
+    with looking(franka, FR3) as look, pytest.raises(ConfigError, match="inertia_total"):
+        look(*words)
+
+
+def test_lost_messages_are_counted(double: World) -> None:
+    """By the publisher's own numbers: what our queue could not keep counts as lost, too."""
+    node = double.probe.node
+    ear = Ear(node, topics.WRENCH)
+    sender = publisher(node, topics.WRENCH)
+    sent = 0
+
+    def send() -> bool:
+        nonlocal sent
+        sender.publish(convert.wrench_to(np.zeros(6), time.time(), "tool0"))
+        sent += 1
+        ear.poll()
+        return bool(ear.numbers)
+
+    wait_for(send, 10.0, "the ear hears it")
+    for _ in range(400):  # nobody polls meanwhile, and the queue holds 200
+        sender.publish(convert.wrench_to(np.zeros(6), time.time(), "tool0"))
+    last = sent + 400
+
+    def arrived() -> bool:
+        ear.poll()
+        return ear.numbers[-1] == last
+
+    wait_for(arrived, 10.0, "the newest has arrived")
+    lost = ear.heard().lost
+    node.destroy_publisher(sender)
+    assert lost is not None and 0.3 < lost < 0.9
+    needed = SimpleNamespace(frames={}, min_hz={})
+    heard = replace(ear.heard(), publishers=("a",), types=(topics.WRENCH.type,), lost=0.25)
+    finding = preflight_rules._topic("wrench", heard, needed, frozenset())  # type: ignore[arg-type]
+    assert finding.status == "warn" and "25% are lost" in finding.text and finding.fix
+
+
+AROUND: dict[str, tuple[dict[str, str], list[str], str, str, str]] = {
+    # name: environment, words, the finding, its status, what it says
+    "shell in another domain": ({"ROS_DOMAIN_ID": "7"}, [], "domain", "warn", "this shell in 7"),
+    "everybody's domain": ({}, ["ros.domain_id=0"], "domain", "warn", "domain 0"),
+    "domain among other ports": ({}, ["ros.domain_id=120"], "domain", "warn", "Linux"),
+    "the network may move it": (
+        {"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}, ["ros.domain_id=0"], "discovery", "fail",
+        "any ROS 2 program of the network may move the arm",
+    ),
+    "the domain may move it": (
+        {"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}, [], "discovery", "warn", "in domain 42",
+    ),
+    "peers": ({"ROS_STATIC_PEERS": "10.0.0.7"}, [], "discovery", "warn", "10.0.0.7"),
+    "no discovery": ({"ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}, [], "discovery", "fail", "=OFF"),
+    "other middleware": (
+        {"RMW_IMPLEMENTATION": "rmw_cyclonedds_cpp"}, [], "dds profile", "warn", "cyclone",
+    ),
+    "no profile": (
+        {"FASTRTPS_DEFAULT_PROFILES_FILE": "/no/such.xml"}, [], "dds profile", "warn", "no file",
+    ),
+    "no keys": (
+        {}, ["link.host=10.0.0.9", "link.key_folder=/no/keys"], "keys", "fail", "actor.secret",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_what_the_machine_adds_is_named_with_its_fix(name: str) -> None:
+    env, words, where, status, says = AROUND[name]
+    experiment = Experiment.compose([*PROFILE, *words])
+    found = {f.name: f for f in preflight.surroundings(experiment, env)}[where]
+    assert (found.status, bool(found.fix)) == (status, True) and says in found.text
+
+
+def test_a_plain_machine_has_no_finding_and_one_machine_needs_no_keys(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine.priority, "allowed", lambda: True)
+    gib = SimpleNamespace(free=100 * machine.GIB, total=200 * machine.GIB)
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: gib)
+    experiment = Experiment.compose([*PROFILE, f"run_dir={tmp_path}/not/there/yet"])
+    found = preflight.surroundings(experiment, {})
+    assert [f.name for f in found if f.status != "ok"] == []
+    assert "keys" not in {f.name for f in found}
+    gib.free = machine.GIB // 2
+    monkeypatch.setattr(machine.priority, "allowed", lambda: False)
+    wrong = {f.name: f.status for f in preflight.surroundings(experiment, {}) if f.status != "ok"}
+    assert wrong == {"priority": "warn", "disk": "fail"}
+
+
 def test_another_type_and_another_publisher_are_named(look: Look, double: World) -> None:
     node = double.probe.node
     text = node.create_publisher(
@@ -154,18 +299,26 @@ def test_another_type_and_another_publisher_are_named(look: Look, double: World)
     assert "probe publishes targets, too" in found["target_pose"].text
 
 
-def test_a_picture_that_is_too_small_is_named(look: Look, double: World) -> None:
-    import numpy as np
-
+@pytest.mark.parametrize(
+    ("pixels", "late_s", "says"),
+    [(32, 0.0, "32 x 32, smaller than"), (256, 30.0, "30.0 s from this machine's clock")],
+)
+def test_a_picture_that_is_too_small_or_too_old_is_named(
+    look: Look, double: World, pixels: int, late_s: float, says: str
+) -> None:
     camera = publisher(double.probe.node, topics.CAMERA_IMAGE.named(camera="wrist"))
-    picture = convert.image_to(np.zeros((32, 32, 3), np.uint8), time.time(), "wrist")
-    timer = double.probe.node.create_timer(0.1, lambda: camera.publish(picture))
+    black = np.zeros((pixels, pixels, 3), np.uint8)
+
+    def send() -> None:
+        camera.publish(convert.image_to(black, time.time() - late_s, "wrist"))
+
+    timer = double.probe.node.create_timer(0.1, send)
     try:
         found = look("task.images=[wrist]")["camera wrist"]
     finally:
         double.probe.node.destroy_timer(timer)
         double.probe.node.destroy_publisher(camera)
-    assert found.status == "fail" and "32 x 32, smaller than" in found.text
+    assert found.status == "fail" and says in found.text and found.fix
 
 
 def test_a_run_beside_a_driver_that_is_not_ready_does_not_start(
@@ -179,6 +332,33 @@ def test_a_run_beside_a_driver_that_is_not_ready_does_not_start(
     preflight.refuse_unready(Experiment.compose([*words, "ros.accept=[wrench]"]))
     assert "accepted by ros.accept: wrench" in caplog.text
     preflight.refuse_unready(Experiment.compose([*words, "double=true"]))  # a rehearsal
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("stop", "nobody could stop the arm"),
+        ("controllers", "moved and stopped"),
+        ("io_and_status_controller/safety_mode", "own word"),
+        ("wrnch", "did you mean 'wrench'"),
+    ],
+)
+def test_what_nobody_may_accept_is_refused_before_the_start(
+    monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    wrong = [Finding(n, "fail", "is not there", "start it") for n in ("stop", "wrench")]
+    monkeypatch.setattr(preflight, "_findings", lambda *_: wrong)
+    words = ["robot=ur5e_fzi", "task=reach", "operator=none", f"ros.accept=[{name}]"]
+    with pytest.raises(SetupError, match=why):
+        preflight.refuse_unready(Experiment.compose(words))
+
+
+def test_what_was_found_stays_with_the_run(tmp_path: Path) -> None:
+    found = [Finding("wrench", "fail", "is not there", "start it"), Finding("a", "ok", "b")]
+    preflight.keep_findings(found, tmp_path / "run")
+    assert preflight.kept_findings(tmp_path / "run") == found
+    preflight.keep_findings([], tmp_path / "run")  # started again, beside a double
+    assert preflight.kept_findings(tmp_path / "run") == []
 
 
 def test_doctor_of_a_simulation_says_what_to_choose(capsys: pytest.CaptureFixture[str]) -> None:

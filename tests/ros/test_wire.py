@@ -14,6 +14,7 @@ from robot_rl.errors import LinkError
 from robot_rl.geometry import pose
 from robot_rl.ports import ResetPlan
 from robot_rl.ros import wire
+from robot_rl.ros.readiness import Item
 from robot_rl.types import Command, Driver, Outcome, Verdict
 
 COMMAND = Command(7, 12.5, Driver.CORRECTION, "lease-a", pose((0.5, -0.1, 0.2), (1, 0, 0, 0)), 0.04)
@@ -22,6 +23,7 @@ DECODERS = (
     wire.decode_answer,
     wire.decode_report,
     wire.decode_pace,
+    wire.decode_readiness,
     wire.decode_episode,
     wire.decode_plan,
 )
@@ -50,6 +52,9 @@ def test_everything_survives_the_wire() -> None:
     assert wire.decode_answer(wire.encode_answer(answer)) == answer
     report = wire.GateReport("run", "", "x", 3.0, 2, waits="person")
     assert wire.decode_report(wire.encode_report(report)) == report
+    items = (Item("a", "fail", "b", "c", "d"), Item("e", "accepted", "f"))
+    ready = wire.ReadinessReport(items, ("e",))
+    assert wire.decode_readiness(wire.encode_readiness(ready)) == ready
     pace = wire.ClockPace(2.5, {"gate": 0.0, "learner": 0.5}, "actor")
     assert wire.decode_pace(wire.encode_pace(pace)) == pace
     call = wire.EpisodeCall(5, 9, "demo", True)
@@ -101,6 +106,30 @@ def test_a_pace_that_waits_for_a_stranger_is_refused(waited: object) -> None:
 def test_size_is_capped_before_anything_is_parsed() -> None:
     with pytest.raises(LinkError, match=str(wire.MAX_BYTES)):
         wire.decode_request(" " * (wire.MAX_BYTES + 1))
+
+
+def test_a_long_list_is_cut_and_still_understood() -> None:
+    """Every item as long as it may be, in characters that JSON writes with six."""
+    items = tuple(
+        Item(f"{i}\u1234" * 200, "fail", "\u1234" * 999, "\u1234" * 999) for i in range(99)
+    )
+    got = wire.decode_readiness(wire.encode_readiness(wire.ReadinessReport(items, ())))
+    assert len(got.items) == wire.MAX_ITEMS and len(got.items[0].text) == wire.MAX_TEXT
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"items": {}}, {"accept": "all"}, {"accept": [3]}, {"items": [3]}, {"items": [{}]},
+        {"items": [{"name": "a", "status": "fine", "text": "", "fix": "", "never": ""}]},
+        {"items": [{"name": "a", "status": "ok", "text": 1, "fix": "", "never": ""}]},
+        {"accept": ["a"] * 65}, {"more": 1},
+    ],
+)  # fmt: skip
+def test_an_odd_readiness_list_is_refused(change: dict[str, object]) -> None:
+    data = json.loads(wire.encode_readiness(wire.ReadinessReport((), ()))) | change
+    with pytest.raises(LinkError, match="malformed"):
+        wire.decode_readiness(json.dumps(data))
 
 
 @pytest.mark.parametrize("text", ['{"kind":"move","command":{"stamp_s":NaN}}', "[" * 8000, "3"])

@@ -61,12 +61,26 @@ class RobotSide:
             case "command":
                 self.commands.append(question["verb"])
                 return {"said": f"{question['verb']}: done"}, b""
+            case "accept":
+                return self._accept(question["name"], question["on"]), b""
         self._number += 1
         height, width = self.shapes[question["camera"]]
         rgb = np.zeros((height, width, 3), np.uint8)
         shade = 0 if self.frozen else self._number * 5
         rgb[..., 0], rgb[..., 1] = np.arange(width) * 255 // width, shade % 255
         return picture_answer(rgb, self._number, 0.01)
+
+    def _accept(self, name: str, on: bool) -> dict[str, Any]:
+        """As the arm node does with its list."""
+        self.commands.append(f"accept {name}" if on else f"take back {name}")
+        ready = self.view["ready"]
+        items = [
+            {**item, "status": "accepted" if on else "fail"} if item["name"] == name else item
+            for item in ready["items"]
+        ]
+        names = [n for n in ready["accept"] if n != name] + ([name] if on else [])
+        self.view = self.view | {"ready": {"items": items, "accept": names}}
+        return {"said": name}
 
     def _serve(self) -> None:
         while self._going:

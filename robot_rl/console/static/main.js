@@ -2,6 +2,7 @@
 
 import { Control, KEYS } from "./control.js";
 import { curve, smooth } from "./curves.js";
+import { drawReadiness, toggleReadiness } from "./readiness.js";
 import { connect, post } from "./socket.js";
 import { toast } from "./toast.js";
 import { show } from "./video.js";
@@ -63,7 +64,6 @@ function drawState({ word, reason }) {
     $("shape-path").setAttribute("d", SHAPES[word] ?? SHAPES.IDLE);
     $("acknowledge").hidden = word !== "PROTECTIVE STOP";
     $("ask").hidden = word !== "RESET?";
-    $("learning").hidden = word === "RESET?"; // the checklist takes its place
     const tones = { HUMAN: 880, POLICY: 660, "RESET?": 550, HOLD: 330, "PROTECTIVE STOP": 220 };
     if (word in tones) beep(tones[word]);
   }
@@ -147,6 +147,9 @@ function onTelemetry(text) {
   drawState(now);
   drawLease(now.lease, now.robot.device_problem ?? "");
   page.robot = now.robot;
+  const listed = drawReadiness(now.robot.ready ?? null, now.lease.mine, doing);
+  $("learning").hidden = listed || now.word === "RESET?"; // a list takes its place
+  $("why").hidden = listed;
   $("go").hidden = !now.robot.gate?.waits || now.word === "PROTECTIVE STOP" || page.about?.role !== "operator";
   if (now.learning !== page.learning) { // a slow page misses messages, but not that this count has changed
     page.learning = now.learning;
@@ -271,6 +274,7 @@ async function start() {
   $("ready").onclick = () => doing(ready());
   $("go").onclick = () => doing(ACTIONS.KeyR());
   $("undo").onclick = () => doing(undo());
+  $("ready-line").onclick = () => { $("ready-line").blur(); toggleReadiness(); };
   $("mute").onclick = mute;
   $("theme").onclick = () => drawTheme(theme() === "dark" ? "light" : "dark");
   night.onchange = () => drawTheme();
