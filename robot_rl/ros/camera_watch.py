@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rclpy.node import Node
+from sensor_msgs.msg import Image
 
 from robot_rl.errors import LinkError, RobotRLError, SetupError, did_you_mean
 from robot_rl.observe.cameras import Calibration, CameraConfig
@@ -87,6 +88,8 @@ class _Ear:
             height, width = convert.picture_from(msg).shape[:2]
         except LinkError as error:
             problem = f"{error.summary}: {error.got}"
+            if isinstance(msg, Image) and msg.encoding not in convert.ENCODINGS:
+                problem = f"{msg.encoding} is no colour picture; read are {', '.join(convert.ENCODINGS)}"
         return FoundTopic(
             topic=self.name,
             type=self.kind,

@@ -86,7 +86,8 @@ class Card {
       rows.push(["seen of it", `${width} × ${height} from (${left}, ${top})`]);
     }
     rows.push(["network", `${c.seen_width} × ${c.seen_height}${h.part ? `, 1 pixel = ${(h.part[2] / c.seen_width).toFixed(1)} of the picture` : ""}`]);
-    if (h.number) rows.push(["intrinsics", h.source_k ? `${pinhole(h.source_k)}; seen: ${h.k ? pinhole(h.k) : "-"}` : "nobody has said them"]);
+    if (h.number) rows.push(["intrinsics", h.source_k ? pinhole(h.source_k) : "nobody has said them"]);
+    if (h.k) rows.push(["of the seen", pinhole(h.k)]);
     list(this.get(".facts > dl"), rows);
   }
 
@@ -100,8 +101,8 @@ class Card {
   overlay() { // the crop as it is drawn now; the part as the program has answered
     const { width: w, height: h, part } = this.head;
     this.svg.setAttribute("viewBox", `0 0 ${w} ${h}`);
-    const [x, y, cw, ch] = this.crop && (this.draws || part) ? this.crop : [0, 0, w, h];
-    place(this.svg.querySelector(".cut"), [x, y, cw, ch]);
+    const [x, y, cw, ch] = this.crop ?? [0, 0, w, h];
+    place(this.svg.querySelector(".cut"), this.crop ?? [0, 0, 0, 0]);
     place(this.svg.querySelector(".part"), part ?? [0, 0, 0, 0]);
     const [l, t, pw, ph] = part ?? [0, 0, w, h];
     this.svg.querySelector(".shade").setAttribute("d", `M0 0h${w}v${h}h${-w}z M${l} ${t}h${pw}v${ph}h${-pw}z`);
