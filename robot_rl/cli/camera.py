@@ -1,4 +1,4 @@
-"""`robot-rl camera`: which cameras there are, what the network sees of them, and what is cut out."""
+"""`robot-rl camera`: which cameras there are, what the network sees of them, what is cut out."""
 
 from __future__ import annotations
 

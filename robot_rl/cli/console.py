@@ -45,7 +45,9 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
     run_dir = existing_run(args.run)
     port = port_of(args, any_port=bool(page))
     serve = engine("robot_rl.run.console:serve_run")
-    serve(run_dir, args.host, port, link_teller(args, port, f"{page or 'console'} of {run_dir}", page))
+    serve(
+        run_dir, args.host, port, link_teller(args, port, f"{page or 'console'} of {run_dir}", page)
+    )
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Looks at the cameras of a graph that runs: `robot-rl camera list | show | roi`. Publishes nothing.
+"""Looks at the cameras of a graph that runs (`robot-rl camera list | show | roi`); sends nothing.
 
 Pictures go the way of the actor's (`CameraReader`), so what is refused there is refused here.
 """
@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from sensor_msgs.msg import Image
 
 from robot_rl.errors import LinkError, RobotRLError, SetupError, did_you_mean
 from robot_rl.observe.cameras import Calibration, CameraConfig
-from robot_rl.observe.watching import Sight, StampGaps, Tally
+from robot_rl.observe.watching import Blind, Sight, StampGaps, Tally, Watch
 from robot_rl.ros import convert, topics
 from robot_rl.ros.cameras import CameraReader, image_topic, info_topic
 from robot_rl.ros.endpoints import Newest
@@ -89,7 +90,9 @@ class _Ear:
         except LinkError as error:
             problem = f"{error.summary}: {error.got}"
             if isinstance(msg, Image) and msg.encoding not in convert.ENCODINGS:
-                problem = f"{msg.encoding} is no colour picture; read are {', '.join(convert.ENCODINGS)}"
+                problem = (
+                    f"{msg.encoding} is no colour picture; read are {', '.join(convert.ENCODINGS)}"
+                )
         return FoundTopic(
             topic=self.name,
             type=self.kind,
@@ -121,12 +124,14 @@ def find_image_topics(where: Where, listen_s: float) -> list[FoundTopic]:
 
 
 def _image_topics(node: Node) -> list[tuple[str, str]]:
-    """(name, type) of every topic with pictures that somebody publishes."""
+    """(name, type) of every topic with pictures that somebody publishes.
+
+    Of a topic with both types only the first: nobody can listen to both.
+    """
     return [
-        (name, kind)
+        (name, next(kind for kind in TYPES if kind in kinds))
         for name, kinds in node.get_topic_names_and_types()
-        for kind in TYPES
-        if kind in kinds and node.count_publishers(name)
+        if set(TYPES) & set(kinds) and node.count_publishers(name)
     ]
 
 
@@ -231,9 +236,19 @@ class GraphWatch:
             time.sleep(POLL_S)
         return found > 0
 
-    def watch(self, name: str, config: CameraConfig, size: tuple[int, int]) -> TopicWatch:
+    def watch(self, name: str, config: CameraConfig, size: tuple[int, int]) -> Watch:
         """A camera's topic; before `start`."""
-        made = TopicWatch(self._shell, name, config, size, self._where.domain_id)
+        try:
+            made = TopicWatch(self._shell, name, config, size, self._where.domain_id)
+        except rclpy_implementation.RCLError as error:
+            problem = SetupError(
+                f"ROS 2 does not let the topic of camera {name} be read",
+                expected="one type for each topic",
+                got=str(error),
+                fix="another camera reads this topic as another type: look at "
+                f"cameras.{name}.topic and cameras.{name}.compressed",
+            )
+            return Blind(problem)
         self._watches.append(made)
         return made
 

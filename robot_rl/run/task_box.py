@@ -63,7 +63,9 @@ def box_from(
         before = ", ".join(f"{x:g}" for x in getattr(task, key))
         tell(f"  {key}: {flow(corner)} # before: {before}")
     if write:
-        path.write_text(with_values(text, ("task",), dict(zip(CORNERS, (low_m, high_m), strict=True))))
+        path.write_text(
+            with_values(text, ("task",), dict(zip(CORNERS, (low_m, high_m), strict=True)))
+        )
         tell(f"changed in {path}")
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from robot_rl.cli.main import main
 from robot_rl.cli.task import teach
-from robot_rl.errors import ConfigError, SetupError
+from robot_rl.errors import SetupError
 from robot_rl.geometry import pose
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.task_file import questions

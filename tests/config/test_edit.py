@@ -22,7 +22,10 @@ INSIDE = "{crop: [10, 20, 300, 200], width: 640}"
             "name: a # why\n# last words",
             "name: a # why\n# last words\n",  # the new lines stand behind `name`
         ),
-        ("cameras: {} # of the task\nz: 1\n", f"cameras: {{ wrist: {INSIDE} }} # of the task\nz: 1\n"),
+        (
+            "cameras: {} # of the task\nz: 1\n",
+            f"cameras: {{ wrist: {INSIDE} }} # of the task\nz: 1\n",
+        ),
         ("cameras:\nz: 1\n", f"cameras: {{wrist: {INSIDE}}}\nz: 1\n"),
         (
             "cameras: { front: { topic: /a } } # two\n",

@@ -1,4 +1,4 @@
-"""A camera that is looked at: what comes, what is lost, why nothing comes, and that it comes back."""
+"""A camera that is looked at: what comes, what is lost, why nothing comes; it comes back."""
 
 from __future__ import annotations
 
@@ -51,8 +51,11 @@ class FakeDevice:
 
     def connect(self) -> FakeCamera:
         self.connects()
-        self.opened.append(FakeCamera(lambda: self.says()))
+        self.opened.append(FakeCamera(self._say))
         return self.opened[-1]
+
+    def _say(self) -> Shot | None:
+        return self.says()
 
 
 def shot(lost: int = 0) -> Shot:

@@ -220,7 +220,12 @@ def test_a_crop_is_written_into_the_experiment_and_nothing_else_changes(config_d
     said = [word.strip("'") for word in kept.words.split()]
     again = Experiment.compose(["experiment=lift_pixels", *said]).cameras["wrist"]
     assert again == TopicCameraConfig(crop=(10, 20, 100, 90), **SIZE)
-    assert looked.about()[0]["crop"] == (10, 20, 100, 90)  # a page that is loaded again begins there
+    assert looked.about()[0]["crop"] == (
+        10,
+        20,
+        100,
+        90,
+    )  # a page that is loaded again begins there
     kept = CropKeeper(looked, ["experiment=mine"], config_dir).keep("wrist", None)
     assert "cameras.wrist.crop=null" in kept.words and "crop: null" in path.read_text()
 
