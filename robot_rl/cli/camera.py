@@ -251,7 +251,7 @@ def _page(args: argparse.Namespace, experiment: Experiment, drawn: str) -> int:
                 say(f"  {done.warning}")
             return {"said": said, "words": done.words, "warning": done.warning}
 
-        title = experiment.name if drawn == "" else f"crop of {drawn}, {experiment.name}"
+        title = f"crop of {drawn}, {experiment.name}" if drawn else experiment.name
         if drawn:
             say(
                 f"saving writes into {kept.path}"
@@ -259,6 +259,6 @@ def _page(args: argparse.Namespace, experiment: Experiment, drawn: str) -> int:
                 else "saving only prints the words: no file of --config-dir holds the section "
                 "cameras; name your experiment (experiment=NAME --config-dir DIR)"
             )
-        tell = link_teller(args, port, f"cameras of {title}; Ctrl-C ends")
+        tell = link_teller(args, port, f"{title if drawn else f'cameras of {title}'}; Ctrl-C ends")
         serve(eyes, keep, args.host, port, title=title, drawn=drawn, started=tell)
     return 0
