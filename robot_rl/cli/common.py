@@ -98,15 +98,23 @@ class Parser(argparse.ArgumentParser):
         return self.parse_intermixed_args(list(argv))
 
 
-def experiment_from(args: argparse.Namespace, defaults: Sequence[str] = ()) -> Experiment | None:
-    """Compose and check what the command line asks for; None when `--config` printed it instead."""
+def experiment_from(
+    args: argparse.Namespace, defaults: Sequence[str] = (), only: Sequence[str] = ()
+) -> Experiment | None:
+    """Compose and check what the command line asks for; None when `--config` printed it instead.
+
+    only: the sections that are needed; () = all, and that they fit each other.
+    """
     from robot_rl.run.experiment import Experiment
 
     experiment = Experiment.compose([*defaults, *args.overrides], args.config_dir)
     if args.config:
         print(explain(experiment))
         return None
-    experiment.check()
+    for name in only:
+        experiment.section(name)
+    if not only:
+        experiment.check()
     return experiment
 
 

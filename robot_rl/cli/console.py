@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import threading
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, existing_run, say
@@ -39,30 +40,53 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
         ConfigError: there is no such run, or the address is not this machine's own.
         SetupError: the port is taken, or the console extra is not installed.
     """
-    default = "default: the first free port from" if page else "default:"
-    parser.with_run().add_argument("--port", type=int, metavar="N", help=f"{default} {FIRST_PORT}")
-    parser.add_argument("--host", default=HOST, help="a loopback address (default)")
-    parser.add_argument("--no-browser", action="store_true", help="only print the link")
+    page_options(parser.with_run(), any_port=bool(page))
     args = parser.read(argv)
     run_dir = existing_run(args.run)
-    check_loopback(args.host)
-    port = args.port
-    if port is None:
-        port = free_port() if page else FIRST_PORT
-    check_free(args.host, port)
+    port = port_of(args, any_port=bool(page))
     serve = engine("robot_rl.run.console:serve_run")
+    serve(
+        run_dir, args.host, port, link_teller(args, port, f"{page or 'console'} of {run_dir}", page)
+    )
+    return 0
+
+
+def page_options(parser: Parser, *, any_port: bool) -> None:
+    """Add `--port`, `--host`, `--no-browser`. any_port: the default is the first free port."""
+    default = "default: the first free port from" if any_port else "default:"
+    parser.add_argument("--port", type=int, metavar="N", help=f"{default} {FIRST_PORT}")
+    parser.add_argument("--host", default=HOST, help="a loopback address (default)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the link")
+
+
+def port_of(args: argparse.Namespace, *, any_port: bool) -> int:
+    """The port to serve at; raises like `serve_page`."""
+    check_loopback(args.host)
+    port: int | None = args.port
+    if port is None:
+        port = free_port() if any_port else FIRST_PORT
+    check_free(args.host, port)
+    return port
+
+
+def link_teller(
+    args: argparse.Namespace, port: int, title: str, page: str = ""
+) -> Callable[[Callable[[str], str]], None]:
+    """A function that prints and opens links to a server that has started, given what makes tokens.
+
+    page: where the links lead (`app.PAGES`).
+    """
     host = f"[{args.host}]" if ":" in args.host else args.host
     link = f"http://{host}:{port}/enter?{f'page={page}&' if page else ''}token="
 
-    def started(invite: Any) -> None:
-        say(f"{page or 'console'} of {run_dir}\n  {link}{invite('operator')}")
+    def started(invite: Callable[[str], str]) -> None:
+        say(f"{title}\n  {link}{invite('operator')}")
         if not args.no_browser:
             webbrowser.open(link + invite("operator"))
         if sys.stdin.isatty():
             threading.Thread(target=_more_links, args=(link, invite), daemon=True).start()
 
-    serve(run_dir, args.host, port, started)
-    return 0
+    return started
 
 
 def _more_links(link: str, invite: Any) -> None:

@@ -12,7 +12,7 @@ this page, and every request a host name under which the page is served (`doors.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -20,10 +20,11 @@ from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Resp
 from fastapi.staticfiles import StaticFiles
 
 from robot_rl.console import api, sockets
-from robot_rl.console.doors import Console, TheConsole, Watcher
+from robot_rl.console.doors import Console, Doors, TheDoors, Watcher
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.system.audit import audit
 
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 STATIC = Path(__file__).with_name("static")
 PAGES = {"": "/", "review": "/review"}  # where a link may lead; never an address that a link names
 POLICY = (
@@ -49,36 +50,45 @@ def make_app(console: Console) -> FastAPI:
             yield
         console.records.close()
 
-    app = FastAPI(title="robot-rl console", lifespan=lifespan, docs_url=None, openapi_url=None)
-    app.state.console = console
-    app.middleware("http")(_guard)
-    app.exception_handler(RobotRLError)(_explain)
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app = guarded(console, "robot-rl console", "index.html", lifespan)
     app.include_router(api.router)
     app.include_router(sockets.router)
-    app.get("/enter")(enter)
-    app.get("/")(page)
     app.get("/review")(review)
     return app
 
 
-async def enter(console: TheConsole, token: str = "", page: str = "") -> Response:
-    """Open a session with a token, once. page: one of `PAGES`; any other leads to the console."""
-    session = console.access.enter(token)
+def guarded(doors: Doors, title: str, first: str, lifespan: Lifespan | None = None) -> FastAPI:
+    """An application behind our doors: links, cookies, origins, strict headers, static files.
+
+    first: file of its first page.
+    """
+
+    async def page(request: Request) -> Response:
+        """The first page; without a session the page that says how to get one."""
+        if doors.session(request) is None:
+            return FileResponse(STATIC / "refused.html", 401)
+        return FileResponse(STATIC / first)
+
+    app = FastAPI(title=title, lifespan=lifespan, docs_url=None, openapi_url=None)
+    app.state.doors = doors
+    app.middleware("http")(_guard)
+    app.exception_handler(RobotRLError)(_explain)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.get("/enter")(enter)
+    app.get("/")(page)
+    return app
+
+
+async def enter(doors: TheDoors, token: str = "", page: str = "") -> Response:
+    """Open a session with a token, once. page: one of `PAGES`; any other leads to the first."""
+    session = doors.access.enter(token)
     if session is None:
         audit.warning("a link was refused: wrong, or used before")
         return FileResponse(STATIC / "refused.html", 403)
     audit.info("%s entered", session.name)
     response = RedirectResponse(PAGES.get(page, PAGES[""]), 303)
-    response.set_cookie(console.cookie, session.cookie, httponly=True, samesite="strict")
+    response.set_cookie(doors.cookie, session.cookie, httponly=True, samesite="strict")
     return response
-
-
-async def page(request: Request, console: TheConsole) -> Response:
-    """The console; without a session the page that says how to get one."""
-    if console.session(request) is None:
-        return FileResponse(STATIC / "refused.html", 401)
-    return FileResponse(STATIC / "index.html")
 
 
 async def review(_: Watcher) -> Response:
@@ -88,9 +98,9 @@ async def review(_: Watcher) -> Response:
 
 async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
     """Known host; writes from this page only; strict headers on every answer."""
-    console: Console = request.app.state.console
+    doors: Doors = request.app.state.doors
     origin = None if request.method == "GET" else request.headers.get("origin", "")
-    refusal = console.foreign(request.headers.get("host", ""), origin)
+    refusal = doors.foreign(request.headers.get("host", ""), origin)
     if refusal:
         audit.warning("%s %s refused: %s", request.method, request.url.path, refusal)
         response: Response = JSONResponse({"error": refusal}, 403)

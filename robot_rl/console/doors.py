@@ -17,15 +17,13 @@ from robot_rl.system.audit import audit
 REFUSED = 4403  # close code of a socket that was not let in
 
 
-@dataclass(frozen=True, slots=True)
-class Console:
-    """What routes and sockets share.
+@dataclass(frozen=True, kw_only=True)
+class Doors:
+    """What every page of ours has.
 
     hosts: `name:port` under which the page is served; cookie: name of its cookie.
     """
 
-    feed: Feed
-    records: Records
     access: Access
     hosts: frozenset[str]
     cookie: str
@@ -43,16 +41,29 @@ class Console:
         return self.access.session(connection.cookies.get(self.cookie))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Console(Doors):
+    """What routes and sockets of the operator's page share."""
+
+    feed: Feed
+    records: Records
+
+
+def doors_of(connection: HTTPConnection) -> Doors:
+    """The doors of this application."""
+    return connection.app.state.doors
+
+
 def console_of(connection: HTTPConnection) -> Console:
     """The console that this application is."""
-    return connection.app.state.console
+    return connection.app.state.doors
 
 
 def watcher(connection: HTTPConnection) -> PageSession:
     """A session of any role, or 401."""
-    session = console_of(connection).session(connection)
+    session = doors_of(connection).session(connection)
     if session is None:
-        raise HTTPException(401, "open the link that robot-rl console printed")
+        raise HTTPException(401, "open the link that the terminal printed")
     return session
 
 
@@ -65,9 +76,9 @@ def operator(session: Annotated[PageSession, Depends(watcher)]) -> PageSession:
 
 async def accept(socket: WebSocket) -> PageSession | None:
     """Open a socket for a session of this page; close it for anybody else."""
-    console = console_of(socket)
-    session = console.session(socket)
-    refusal = console.foreign(socket.headers.get("host", ""), socket.headers.get("origin", ""))
+    doors = doors_of(socket)
+    session = doors.session(socket)
+    refusal = doors.foreign(socket.headers.get("host", ""), socket.headers.get("origin", ""))
     if session is None or refusal:
         audit.warning("socket refused: %s", refusal or "no session")
         await socket.close(REFUSED, refusal or "no session")
@@ -76,6 +87,7 @@ async def accept(socket: WebSocket) -> PageSession | None:
     return session
 
 
+TheDoors = Annotated[Doors, Depends(doors_of)]
 TheConsole = Annotated[Console, Depends(console_of)]
 Watcher = Annotated[PageSession, Depends(watcher)]
 Operator = Annotated[PageSession, Depends(operator)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from robot_rl.console.access import Access, Role, Seat
 from robot_rl.console.app import make_app
@@ -26,14 +27,25 @@ def server_of(
 ) -> tuple[uvicorn.Server, Access]:
     """A server that is not running yet, and its `Access`. Arguments: see `serve`."""
     access = Access(Seat(seat_file(run_dir)))
-    names = {host, "localhost"} if host in ("127.0.0.1", "::1") else {host}
-    hosts = frozenset(f"[{n}]:{port}" if ":" in n else f"{n}:{port}" for n in names)
     records = Records(run_dir, mirror)
     feed = Feed(run_dir, about, records.score)
     cookie = f"robot_rl_console_{port}"  # cookies ignore ports, and a host may have two consoles
-    console = Console(feed, records, access, hosts, cookie)
+    console = Console(
+        feed=feed, records=records, access=access, hosts=hosts_of(host, port), cookie=cookie
+    )
+    return server_for(make_app(console), host, port), access
+
+
+def hosts_of(host: str, port: int) -> frozenset[str]:
+    """`name:port` under which a page that is served at this address may be asked for."""
+    names = {host, "localhost"} if host in ("127.0.0.1", "::1") else {host}
+    return frozenset(f"[{n}]:{port}" if ":" in n else f"{n}:{port}" for n in names)
+
+
+def server_for(app: FastAPI, host: str, port: int) -> uvicorn.Server:
+    """A server of an application that is not running yet."""
     config = uvicorn.Config(
-        make_app(console),
+        app,
         host=host,
         port=port,
         log_level="warning",
@@ -42,7 +54,7 @@ def server_of(
         timeout_graceful_shutdown=SHUTDOWN_S,
         server_header=False,
     )
-    return uvicorn.Server(config), access
+    return uvicorn.Server(config)
 
 
 def serve(

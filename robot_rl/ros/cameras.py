@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,15 @@ def info_topic(name: str, config: CameraConfig) -> Topic:
     return replace(named, name=f"{beside}/camera_info" if beside else "camera_info")
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole picture, RGB uint8 [H, W, 3]; number: counted from 1; stamp_s: as its driver says."""
+
+    number: int
+    rgb: NDArray[np.uint8]
+    stamp_s: float
+
+
 class CameraReader:
     """The newest picture of one camera, as the network sees it. One thread; never blocks.
 
@@ -64,7 +73,8 @@ class CameraReader:
         self.received_s = float("-inf")  # wall time
         self.stamp_s = 0.0
         self.source_size = (0, 0)  # height, width of the whole picture
-        self.refused = ""  # why the newest message was not read
+        self.whole: Whole | None = None  # the newest that could be decoded, whether it fits or not
+        self.refusal: LinkError | SpecError | None = None  # why the newest message was not read
         self._shell, self._newest = shell, Newest(shell.node, image_topic(name, config))
         self.seen = Freshness()  # for the metrics; diagnostics have their own
         self._counted = (shell.diagnostics.source(self._newest.topic.name), self.seen)
@@ -74,6 +84,14 @@ class CameraReader:
     def topic(self) -> str:
         """Name of the topic."""
         return self._newest.topic.name
+
+    @property
+    def refused(self) -> str:
+        """Why the newest message was not read, on one line; "" when it was."""
+        error = self.refusal
+        if error is None:
+            return ""
+        return f"{error.summary} (expected {error.expected}, got {error.got})"
 
     def read(self) -> NDArray[np.uint8] | None:
         """RGB uint8 [H, W, 3] of the newest picture; None before the first."""
@@ -87,18 +105,21 @@ class CameraReader:
         return self._rgb if self.number else None
 
     def _take(self, msg: Image | CompressedImage) -> None:
+        stamp_s = convert.from_stamp(msg.header.stamp)
         try:
-            whole = convert.picture_from(msg)
-            self._rgb = self.view.of(whole)
+            rgb = convert.picture_from(msg)
+            number = 1 if self.whole is None else self.whole.number + 1
+            self.whole = Whole(number, rgb, stamp_s)
+            self._rgb = self.view.of(rgb)
         except (LinkError, SpecError) as error:
-            self.refused = f"{error.summary} (expected {error.expected}, got {error.got})"
+            self.refusal = error
             self._shell.diagnostics.error(str(error))
             for freshness in self._counted:
                 freshness.dropped += 1
             return
-        self.number, self.refused = self.number + 1, ""
-        self.received_s, self.stamp_s = time.monotonic(), convert.from_stamp(msg.header.stamp)
-        self.source_size = whole.shape[:2]
+        self.number, self.refusal = self.number + 1, None
+        self.received_s, self.stamp_s = time.monotonic(), stamp_s
+        self.source_size = rgb.shape[:2]
 
 
 class RosCamera:

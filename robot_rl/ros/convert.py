@@ -205,7 +205,7 @@ def _image(pixels: NDArray[Any], encoding: str, stamp_s: float, frame: str) -> I
 
 def _bytes(data: Any) -> array.array[int]:
     out = array.array("B")
-    out.frombytes(data)
+    out.frombytes(memoryview(data).cast("B"))  # depth has two bytes a pixel
     return out
 
 

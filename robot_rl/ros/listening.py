@@ -9,8 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import rclpy
-from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
@@ -23,7 +21,7 @@ from robot_rl.ros.endpoints import Newest
 from robot_rl.ros.frames import Frames
 from robot_rl.ros.graph import RealGraphConfig
 from robot_rl.ros.preflight import ENOUGH, Heard, Needed, Seen, tool_of
-from robot_rl.ros.runtime import prepare_environment
+from robot_rl.ros.runtime import visitor
 from robot_rl.ros.topics import Topic
 from robot_rl.ros.watches import Words
 
@@ -149,20 +147,11 @@ def listen(
     listen_s: float = LISTEN_S,
 ) -> Seen:
     """Observe the driver. learner: host and port of one that must be up already."""
-    prepare_environment()
-    context = Context()
-    rclpy.init(context=context, domain_id=config.domain_id)
     remaps = {**driver.topics, **config.remaps}
-    words = [w for ours, theirs in remaps.items() for w in ("-r", f"{ours}:={theirs}")]
-    namespace = f"/{config.namespace.strip('/')}"
-    node = Node("preflight", context=context, namespace=namespace, cli_args=["--ros-args", *words])
-    try:
+    with visitor("preflight", config.domain_id, config.namespace, remaps) as node:
         listener = Listener(node, driver, needed, listen_s)
         listener.run()
         return replace(listener.seen(), learner=_unreachable(learner))
-    finally:
-        node.destroy_node()
-        rclpy.shutdown(context=context)
 
 
 class Listener:

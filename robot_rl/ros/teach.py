@@ -10,15 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import rclpy
-from rclpy.context import Context
-from rclpy.node import Node
 
 from robot_rl.errors import SetupError
 from robot_rl.robots import Robot
 from robot_rl.ros import convert, topics
 from robot_rl.ros.endpoints import Newest
-from robot_rl.ros.runtime import prepare_environment
+from robot_rl.ros.runtime import visitor
 from robot_rl.types import Pose
 
 WATCH_S = 0.3  # wall; the arm must stand still for so long
@@ -35,18 +32,10 @@ def taught_poses(
 
     topic: of the driver, "" = our own name. The function raises `SetupError`.
     """
-    prepare_environment()
     name = topic or topics.CURRENT_POSE.name
-    context = Context()
-    rclpy.init(context=context, domain_id=domain_id)
-    remap = ["--ros-args", "-r", f"{topics.CURRENT_POSE.name}:={name}"]
-    node = Node("teach", context=context, namespace=namespace, cli_args=remap)
-    try:
+    with visitor("teach", domain_id, namespace, {topics.CURRENT_POSE.name: name}) as node:
         newest = Newest(node, topics.CURRENT_POSE)
         yield lambda: _standing(newest, name, robot.base_frame)
-    finally:
-        node.destroy_node()
-        rclpy.shutdown(context=context)
 
 
 def _standing(newest: Newest, name: str, frame: str) -> Pose:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.config.edit import flow, with_values
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
 from robot_rl.errors import ConfigError
 from robot_rl.run.experiment import Experiment
-from robot_rl.run.task_file import box_of, flow
+from robot_rl.run.task_file import box_of
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.tasks.described import DescribedTask
 
@@ -63,7 +63,9 @@ def box_from(
         before = ", ".join(f"{x:g}" for x in getattr(task, key))
         tell(f"  {key}: {flow(corner)} # before: {before}")
     if write:
-        path.write_text(with_box(text, low_m, high_m))
+        path.write_text(
+            with_values(text, ("task",), dict(zip(CORNERS, (low_m, high_m), strict=True)))
+        )
         tell(f"changed in {path}")
 
 
@@ -105,22 +107,3 @@ def _own_points_m(task: DescribedTask) -> NDArray[np.float64]:
         if task.reset.clear_z_m is not None:
             points.append(np.array((*at[:2], task.reset.clear_z_m)))
     return np.array(points)
-
-
-def with_box(text: str, low_m: Sequence[float], high_m: Sequence[float]) -> str:
-    """The text of a task's file with another box; everything else stays as it is.
-
-    Raises:
-        ConfigError: the file does not say its box on two lines of their own.
-    """
-    for key, corner in zip(CORNERS, (low_m, high_m), strict=True):
-        line = rf"(?m)^(\s+{key}:) *\[[^]\n]*\]"
-        text, found = re.subn(line, rf"\1 {flow(list(corner))}", text)
-        if found != 1:
-            raise ConfigError(
-                f"the file has no line of its own for {key}",
-                expected=f"one line `{key}: [x, y, z]`",
-                got=f"{found} lines",
-                fix="put the box into the file yourself; it is printed above",
-            )
-    return text

@@ -18,6 +18,7 @@ import yaml
 from numpy.typing import NDArray
 
 from robot_rl.config.compose import options
+from robot_rl.config.edit import flow
 from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply
 from robot_rl.run.experiment import Experiment
@@ -453,12 +454,6 @@ def text_of(name: str, answers: Answers) -> str:
 def _section(name: str, values: Mapping[str, Any]) -> str:
     said = {k: v for k, v in values.items() if v is not None}
     return f"{name}: {flow(said)}\n" if said else ""
-
-
-def flow(value: Any) -> str:
-    """One line of YAML."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False)
-    return text.removesuffix("...\n").strip()
 
 
 def _plain(given: Pose) -> dict[str, list[float]]:

@@ -12,10 +12,9 @@ import yaml
 
 from robot_rl.cli.main import main
 from robot_rl.cli.task import teach
-from robot_rl.errors import ConfigError, SetupError
+from robot_rl.errors import SetupError
 from robot_rl.geometry import pose
 from robot_rl.run.experiment import Experiment
-from robot_rl.run.task_box import with_box
 from robot_rl.run.task_file import questions
 from robot_rl.store.store import Store
 from robot_rl.tasks import DescribedTask
@@ -374,9 +373,3 @@ def test_a_run_that_shows_nothing_gives_no_box(capsys: pytest.CaptureFixture[str
     Store(Path("own/store.sqlite"), spec=own.spec).close()
     assert main(["task", "box", "mine", "--from", "own"]) == 2
     assert "nobody has shown the task" in capsys.readouterr().err
-
-
-def test_a_box_that_is_not_on_its_own_lines_is_left_to_the_person() -> None:
-    text = "task:\n  workspace_min_m: [0, 0, 0]\n  workspace_max_m:\n    - 1\n"
-    with pytest.raises(ConfigError, match="no line of its own for workspace_max_m"):
-        with_box(text, (0.1, 0.1, 0.1), (0.2, 0.2, 0.2))

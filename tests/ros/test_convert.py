@@ -184,3 +184,10 @@ def test_a_foreign_joy_is_refused() -> None:
     bad = convert.joy_to(OperatorInput(True, np.full(6, np.nan, np.float32)), 1)
     with pytest.raises(LinkError, match="operator/joy"):
         convert.joy_from(bad, 6)
+
+
+def test_depth_keeps_its_millimetres() -> None:
+    depth_mm = np.arange(12, dtype=np.uint16).reshape(3, 4) * 1000
+    msg = convert.depth_to(depth_mm, 1.0, "camera")
+    assert (msg.encoding, msg.height, msg.width, msg.step) == ("16UC1", 3, 4, 8)
+    assert np.frombuffer(msg.data, np.uint16).reshape(3, 4).tolist() == depth_mm.tolist()

@@ -198,7 +198,7 @@ class Served:
         self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
             f"{self.url}/enter?token={self.access.invite(Role(role))}"
         )
-        self.console = self.server.config.app.state.console  # type: ignore[union-attr]
+        self.console = self.server.config.app.state.doors  # type: ignore[union-attr]
         self._thread = threading.Thread(target=self.server.run)
         self._thread.start()
         deadline_s = time.monotonic() + 20
