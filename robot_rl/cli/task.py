@@ -67,8 +67,12 @@ def _parser(verb: str, argv: Sequence[str]) -> tuple[argparse.Namespace, list[Qu
     for question in questions("", None):
         parser.add_argument(question.option, metavar="WORDS", help=question.text.replace("%", "%%"))
     args = parser.read(argv)
-    extra = args.config_dir if args.config_dir.is_dir() else None
-    return args, questions(args.name, extra)
+    return args, questions(args.name, extra_dir(args))
+
+
+def extra_dir(args: argparse.Namespace) -> Path | None:
+    """The person's own YAML files; None before there is such a folder."""
+    return args.config_dir if args.config_dir.is_dir() else None
 
 
 def _given(args: argparse.Namespace, asked: Sequence[Question]) -> dict[str, str]:
@@ -93,7 +97,7 @@ def _teach(argv: Sequence[str]) -> int:
     given = _given(args, asked)
     first = [q for q in asked if q.key == "robot"]
     word = answer(first, {k: v for k, v in given.items() if k == "robot"}, _ask(args), say)["robot"]
-    arm = arm_of(word)
+    arm = arm_of(word, extra_dir(args))
     where = {name: getattr(args, name) for name in WHERE}
     where["topic"] = where["topic"] or arm.driver.topics.get("current_pose", "")
     with engine("robot_rl.ros.teach:taught_poses")(arm.robot, **where) as read:

@@ -27,9 +27,10 @@ from fastapi.requests import HTTPConnection
 
 from robot_rl.console.access import Access, Role, Seat
 from robot_rl.console.app import guarded
-from robot_rl.console.doors import Doors, Operator, Watcher, accept, audit
+from robot_rl.console.doors import Doors, Operator, Watcher, accept
 from robot_rl.console.serve import hosts_of, server_for
 from robot_rl.errors import RobotRLError
+from robot_rl.system.audit import audit
 
 log = logging.getLogger(__name__)
 

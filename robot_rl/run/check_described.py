@@ -18,12 +18,16 @@ NOBODY = ("none", "scripted")  # operators without a person
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """Who is there to say what success is. operator: its name; real: a real arm, or its double."""
+    """Who is there to say what success is, and whether anybody measures force.
+
+    operator: its name; real: a real arm, or its double; wrench: the driver publishes one.
+    """
 
     reward: RewardConfig
     operator: str
     runtime: str
     real: bool
+    wrench: bool = True
 
 
 def check_described(task: DescribedTask, robot: Limits, present: Present) -> None:
@@ -40,7 +44,19 @@ def check_described(task: DescribedTask, robot: Limits, present: Present) -> Non
         for turn_rad in (-spread_rad, spread_rad):
             _check_rotation(where, given, turn_rad, limits)
     _check_judge(task, present)
+    _check_wrench(task, present)
     _check_scene(task)
+
+
+def _check_wrench(task: DescribedTask, present: Present) -> None:
+    """A force that nobody measures would be observed as zero in all that the policy learns."""
+    if task.wrench and present.real and not present.wrench:
+        raise ConfigError(
+            "the task observes force and torque, and the arm's driver publishes none",
+            expected="task.wrench=false beside a driver without a wrench (driver.wrench: none)",
+            got="task.wrench=true",
+            fix="task.wrench=false; or have the driver publish one: driver.topics.wrench",
+        )
 
 
 def _check_box(task: DescribedTask, robot: Limits) -> None:

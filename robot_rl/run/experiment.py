@@ -502,7 +502,13 @@ def _check_described(experiment: Experiment, task: DescribedTask) -> None:
     from robot_rl.run.check_described import Present, check_described
 
     operator = (experiment.config.get("operator") or {}).get("name", "none")
-    present = Present(experiment.reward, operator, experiment.runtime, experiment.is_real)
+    present = Present(
+        experiment.reward,
+        operator,
+        experiment.runtime,
+        experiment.is_real,
+        wrench=experiment.driver.wrench != "none",
+    )
     check_described(task, experiment.robot_limits, present)
 
 

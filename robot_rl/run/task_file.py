@@ -174,6 +174,13 @@ def questions(name: str, extra_dir: Path | None) -> list[Question]:
     def said(words: str | None) -> Callable[[Answers], str | None]:
         return lambda _: words
 
+    def box_around(answers: Answers) -> str | None:
+        return _box_around(answers, extra_dir)
+
+    def measures_force(answers: Answers) -> str:
+        driver = arm_of(answers["robot"], extra_dir).driver
+        return "no" if driver.wrench == "none" else "yes"
+
     resets, judges, stages = (" | ".join(words) for words in (RESETS, JUDGES, scenes()))
     return [
         Question("robot", "robot", known("robot"), said("fr3")),
@@ -183,12 +190,12 @@ def questions(name: str, extra_dir: Path | None) -> list[Question]:
         Question("goal", "TCP at the end, or none", _unless_none(read_pose), said(NONE)),
         Question("start_spread_m", "starts vary by +- x y z (m)", _three, said("0.02 0.02 0")),
         Question("start_spread_rad", "and turn by +- (rad)", _number, said("0.1")),
-        Question("box", "corners of the box of the TCP: x y z; x y z", _box, _box_around),
+        Question("box", "corners of the box of the TCP: x y z; x y z", _box, box_around),
         Question("cameras", "cameras of the policy, or none", _unless_none(_names), said(NONE)),
         Question("image_size", "their size (pixels)", _count, said("128"), _sees),
         Question("gripper", "does the policy open and close the gripper", _yes, said("no")),
         Question("gripper_width_m", "its width at the start (m)", _number, said("0")),
-        Question("wrench", "does the arm measure force", _yes, said("yes")),
+        Question("wrench", "does the arm measure force", _yes, measures_force),
         Question("control_hz", "rate (Hz)", _positive, said("10")),
         Question("horizon_s", "longest episode (s)", _positive, said("10")),
         Question("translation_m", "largest step of one action (m)", _positive, said("0.01")),
@@ -239,20 +246,20 @@ def _asks(answers: Answers) -> bool:
     return answers["reset"] == "ask"
 
 
-def arm_of(name: str) -> Experiment:
+def arm_of(name: str, extra_dir: Path | None = None) -> Experiment:
     """An experiment with the robot, or the profile, of this name. Raises `ConfigError`."""
-    return Experiment.compose([f"robot={name}"])
+    return Experiment.compose([f"robot={name}"], extra_dir)
 
 
 def _highest_start(answers: Answers) -> str:
     return f"{max(start.position_m[2] for start in answers['starts']):.4g}"
 
 
-def _box_around(answers: Answers) -> str | None:
+def _box_around(answers: Answers, extra_dir: Path | None) -> str | None:
     """Starts with their spread, goal and a margin, within the robot's workspace; None: no goal."""
     if not _has_goal(answers):
         return None
-    robot = arm_of(answers["robot"]).robot
+    robot = arm_of(answers["robot"], extra_dir).robot
     spread = np.array(answers["start_spread_m"])
     points = [p.position_m + sign * spread for p in answers["starts"] for sign in (-1, 1)]
     points.append(answers["goal"].position_m)
@@ -438,7 +445,7 @@ def text_of(name: str, answers: Answers) -> str:
             f"  - override /reward: {reward}\n",
             f"  - override /algo: hil_serl_{'pixels' if images else 'state'}\n",
             f"name: {name}\n",
-            "runtime: ros # beside a real arm's driver: ros=real\n",
+            "runtime: ros # a profile, or ros=real: beside the arm's driver\n",
             "task:\n",
             *(
                 f"  {k}: {flow(v)}{f' # {why}' if why else ''}\n"
