@@ -34,6 +34,12 @@ def pid_of(run: Path, node: str) -> int:
     return int(found[-1]) if found else 0
 
 
+def last_words(run: Path) -> str:
+    """Where everybody is, for the error of a run that does not end."""
+    tails = [f"{p.name}: {p.read_text()[-1200:]}" for p in sorted((run / "logs").glob("*.log"))]
+    return "\n".join(["the training ends", *tails])
+
+
 def rows(run: Path) -> int:
     """Steps that the actor has stored."""
     if not (run / "actor.sqlite").is_file():
@@ -58,7 +64,8 @@ def test_a_person_teaches_reach_and_a_killed_actor_loses_nothing(
         killed = pid_of(run, "actor")
         os.kill(killed, signal.SIGKILL)
         wait_for(lambda: pid_of(run, "actor") not in (0, killed), 30.0, "the actor is back")
-        assert training.wait(180.0) == 0
+        wait_for(lambda: training.poll() is not None, 90.0, lambda: last_words(run))
+        assert training.returncode == 0
     finally:
         for process in (training, person):
             process.terminate()
