@@ -45,6 +45,7 @@ SLACK_PX = 0.3  # nothing is an outlier that fits better than this
 APART_RAD = math.radians(1.0)  # the same turn, measured by the arm and seen, may differ by this
 LEAST_TURN_RAD = math.radians(4.0)  # about a second axis (root mean square): less fixes no position
 GOOD_TURN_RAD = math.radians(8.0)
+MOST_RMS = 0.01  # of the picture's width: more is another geometry, not noise
 LENSES = 6  # fx, fy, cx, cy, k1, k2
 
 F64 = NDArray[np.float64]
@@ -137,7 +138,10 @@ def hand_eye(
     """
     if mount not in MOUNTS:
         raise ConfigError(
-            "a camera is not mounted so", expected=" or ".join(MOUNTS), got=mount, fix="--mount hand"
+            "a camera is not mounted so",
+            expected=" or ".join(MOUNTS),
+            got=mount,
+            fix="--mount hand",
         )
     if len(samples) < MIN_PICTURES:
         raise ConfigError(
@@ -170,6 +174,8 @@ def hand_eye(
             raise _contradictory(len(samples), len(samples) - len(used))
         if not bad:
             break
+    if math.sqrt(float(np.mean(np.square(worst)))) > MOST_RMS * size[1]:
+        raise _contradictory(len(samples), len(samples))
     kept = [samples[i] for i in used]
     spread_m, spread_rad = problem.spread(kept, solution)
     scale = problem.scale(kept, solution)
@@ -192,7 +198,7 @@ def hand_eye(
 def _contradictory(count: int, bad: int) -> ConfigError:
     return ConfigError(
         "the pictures contradict each other",
-        expected="a board that stands still (mount hand) or that the hand holds fast (mount beside)",
+        expected="a board that stands still (mount hand), or that the hand holds (mount beside)",
         got=f"{bad} of {count} pictures do not fit the rest",
         fix="is it the right --mount? Fix board and camera, let the arm come to rest, and take "
         "the pictures again",
@@ -278,9 +284,7 @@ def _closed_form(
     turn_b = {ij: quat_to_rotvec(b[ij].quaternion_xyzw) for ij in pairs}
     apart = np.zeros((n, n))
     for i, j in pairs:
-        apart[i, j] = apart[j, i] = abs(
-            np.linalg.norm(turn_a[i, j]) - np.linalg.norm(turn_b[i, j])
-        )
+        apart[i, j] = apart[j, i] = abs(np.linalg.norm(turn_a[i, j]) - np.linalg.norm(turn_b[i, j]))
     fits = [float(np.median(np.delete(row, i))) < APART_RAD for i, row in enumerate(apart)]
     good = [(i, j) for i, j in pairs if fits[i] and fits[j]]
     if sum(fits) < max((1 - MAX_DROPPED) * n, MIN_PICTURES - 2):
@@ -319,14 +323,15 @@ class _Solution:
             k = k + np.array(((fx, 0, cx), (0, fy, cy), (0, 0, 0.0)))
             distortion = (distortion[0] + k1, distortion[1] + k2, *distortion[2:])
         return _Solution(
-            _nudged(self.x, step[:6]),
-            _nudged(self.y, step[6:12]),
+            nudged(self.x, step[:6]),
+            nudged(self.y, step[6:12]),
             Calibration(k, distortion, self.lens.model),
             self.scale + (float(step[-1]) if scale else 0.0),
         )
 
 
-def _nudged(value: Pose, step: F64) -> Pose:
+def nudged(value: Pose, step: F64) -> Pose:
+    """Moved by [6] metres and radians in its own frame."""
     return compose(value, pose(step[:3], quat_from_rotvec(step[3:6])))
 
 

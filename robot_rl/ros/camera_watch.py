@@ -20,7 +20,7 @@ from robot_rl.errors import LinkError, RobotRLError, SetupError, did_you_mean
 from robot_rl.observe.cameras import Calibration, CameraConfig
 from robot_rl.observe.watching import Blind, Sight, StampGaps, Tally, Watch
 from robot_rl.ros import convert, topics
-from robot_rl.ros.cameras import CameraReader, image_topic, info_topic
+from robot_rl.ros.cameras import CameraReader, calibration_of, image_topic, info_topic
 from robot_rl.ros.endpoints import Newest
 from robot_rl.ros.graph import IMAGE_PROFILE
 from robot_rl.ros.runtime import Shell, visitor
@@ -145,6 +145,7 @@ class TopicWatch:
         self, shell: Shell, name: str, config: CameraConfig, size: tuple[int, int], domain_id: int
     ) -> None:
         self._node, self._name, self._domain_id = shell.node, name, domain_id
+        self._config = config
         self._topic = image_topic(name, config)
         self._resolved = shell.node.resolve_topic_name(self._topic.name)
         self._reader = CameraReader(shell, name, config, size)
@@ -172,14 +173,7 @@ class TopicWatch:
 
     def _calibration(self, rows: int, columns: int, _: int) -> Calibration | None:
         """What the driver says of pictures of this size."""
-        info = self._info.read()
-        if info is None or (info.height, info.width) != (rows, columns):
-            return None
-        try:
-            k = convert.intrinsics_from(info)
-        except LinkError:
-            return None
-        return None if k is None else Calibration(k, tuple(info.d), info.distortion_model)
+        return calibration_of(self._config, self._info.read(), rows, columns)
 
     def _problem(self) -> RobotRLError:
         if isinstance(self._reader.refusal, LinkError):

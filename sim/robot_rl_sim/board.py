@@ -29,9 +29,7 @@ def board_pose(board: Board, mount: str, task: SimTask) -> Pose:
     return compose(pose((*middle[:2], ON_TABLE_M), TOOL_DOWN_XYZW), corner)
 
 
-def add_board(
-    spec: mujoco.MjSpec, board: Board, mount: str, task: SimTask, robot: Robot
-) -> None:
+def add_board(spec: mujoco.MjSpec, board: Board, mount: str, task: SimTask, robot: Robot) -> None:
     """Lay it on the table, or hang it at the hand; see `board_pose`."""
     border = round(MARGIN * board.square_m * 1e3 * DOTS_PER_MM)
     dots = np.pad(board.picture(DOTS_PER_MM), border, constant_values=255)

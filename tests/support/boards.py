@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from robot_rl.calibrate.board import Board, UnreadableError
+from robot_rl.calibrate.board import Board
 from robot_rl.calibrate.hand_eye import Sample
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, relative
@@ -60,7 +60,7 @@ class Scene:
             yield pose(where, quat_multiply(turn, TOOL_DOWN_XYZW))
 
     def at(self, tcp: Pose) -> Sample:
-        """A picture with the TCP there. Raises `RobotRLError` when it or the board is out of reach."""
+        """A picture with the TCP there. Raises `RobotRLError` out of reach, or without a board."""
         self.robot._place_arm(solve_ik(self.robot.model, tcp, np.array(self.robot.robot.home_rad)))
         return Sample(self.robot.read().tcp_in_base, self.board.find(self.eye.read()[1]))
 
