@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.calibrate.board import Board, UnreadableError
-from robot_rl.calibrate.hand_eye import GOOD_TURN_RAD, Sample, turns
+from robot_rl.calibrate.hand_eye import GOOD_TURN_RAD, turns
+from robot_rl.calibrate.refine import Sample
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, rotate, rotation_error
 from robot_rl.types import Pose
 

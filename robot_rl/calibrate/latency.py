@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.calibrate.board import Board, Corners
-from robot_rl.calibrate.hand_eye import board_in_camera, moved, nudged, project
+from robot_rl.calibrate.hand_eye import board_in_camera
+from robot_rl.calibrate.refine import moved, nudged, project
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import (
     compose,

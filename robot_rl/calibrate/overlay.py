@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.calibrate.hand_eye import project
+from robot_rl.calibrate.refine import project
 from robot_rl.geometry import inverse, relative
 from robot_rl.observe.cameras import Calibration, CameraConfig
 from robot_rl.types import Pose
@@ -16,7 +16,7 @@ NEAR_M = 0.01  # nothing nearer than this is drawn
 
 
 def tcp_in_camera(config: CameraConfig, tcp_in_base: Pose | None) -> Pose | None:
-    """The TCP in the optical frame; None when nobody has calibrated it, or says where the TCP is."""
+    """The TCP in the optical frame; None without a calibration, or (beside) without the TCP."""
     where = config.calibrated_pose
     if where is None:
         return None

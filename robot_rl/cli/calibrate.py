@@ -12,7 +12,7 @@ from robot_rl.cli.common import Parser, engine, experiment_from, run_one_of, say
 from robot_rl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from robot_rl.run.calibrate import How
+    from robot_rl.run.at_the_arm import How
     from robot_rl.run.experiment import Experiment
 
 TEXT = """
@@ -27,10 +27,10 @@ was measured is written into your own YAML file in --config-dir and printed as w
 EXAMPLES = """
 robot-rl calibrate board --out board.pdf
 robot-rl calibrate camera wrist robot=ur5e_fzi task=reach 'task.images=[wrist]' --auto
-robot-rl calibrate camera front --mount beside robot=mine experiment=my_insert --config-dir my_configs
-robot-rl calibrate time wrist robot=mine experiment=my_insert --config-dir my_configs --auto
+robot-rl calibrate camera front --mount beside experiment=my_insert --config-dir my_configs
+robot-rl calibrate time wrist experiment=my_insert --config-dir my_configs --auto
 robot-rl calibrate gripper robot=mine task=lift --config-dir my_configs
-robot-rl calibrate camera wrist robot=ur5e_fzi double=true task=reach 'task.images=[wrist]' --auto --yes
+robot-rl calibrate camera wrist experiment=mine double=true --auto --yes    a double, unasked
 """
 BOARD = "5x7,0.03,0.022"
 SECTIONS = ("task", "cameras", "ros", "robot")
@@ -77,7 +77,7 @@ def _parser(verb: str, *, camera: bool) -> Parser:
 
 
 def _how(args: argparse.Namespace) -> How:
-    from robot_rl.run.calibrate import How
+    from robot_rl.run.at_the_arm import How
 
     return How(ask=_ask, tell=say, auto=getattr(args, "auto", True), unasked=args.yes)
 
@@ -110,8 +110,10 @@ def _camera(argv: Sequence[str]) -> int:
     experiment = experiment_from(args, only=SECTIONS)
     if experiment is None:
         return 0
-    calibrate = engine("robot_rl.run.calibrate:calibrate_camera")
-    found = calibrate(experiment, args.name, args.mount, _read(args), _how(args), args.pictures)
+    calibrate = engine("robot_rl.run.calibrate_camera:calibrate_camera")
+    found = calibrate(
+        experiment, args.name, args.mount, _read(args), _how(args), wanted=args.pictures
+    )
     result = found.result
     x, y, z = (1e3 * v for v in result.camera_in_mount.position_m)
     where = "TCP" if args.mount == "hand" else "base"
@@ -131,10 +133,12 @@ def _camera(argv: Sequence[str]) -> int:
         args.save.parent.mkdir(parents=True, exist_ok=True)
         args.save.write_bytes(shown.read_bytes())
     say(f"  look: is the origin of the axes between the fingertips? {args.save or shown}")
-    transform = engine("robot_rl.run.calibrate:transform_words")(experiment, args.name, found)
+    transform = engine("robot_rl.run.calibrate_camera:transform_words")(
+        experiment, args.name, found
+    )
     say(f"  for other programs: {transform}")
     _keep(args, ("cameras", args.name), found.values)
-    write_json(args.json, found.values | engine("robot_rl.run.calibrate:figures")(result))
+    write_json(args.json, found.values | engine("robot_rl.run.calibrate_camera:figures")(result))
     return 1 if result.warnings else 0
 
 
@@ -156,7 +160,7 @@ def _time(argv: Sequence[str]) -> int:
     experiment = experiment_from(args, only=SECTIONS)
     if experiment is None:
         return 0
-    calibrate = engine("robot_rl.run.calibrate:calibrate_time")
+    calibrate = engine("robot_rl.run.calibrate_time:calibrate_time")
     found = calibrate(experiment, args.name, _read(args), _how(args), args.seconds)
     camera = found.camera
     say(
@@ -168,8 +172,9 @@ def _time(argv: Sequence[str]) -> int:
             f"{1e3 * found.arm.sure_s:.0f} ms)")  # fmt: skip
     values = {"latency_s": round(camera.latency_s, 4)}
     _keep(args, ("cameras", args.name), values)
-    write_json(args.json, {**values, "sure_s": camera.sure_s, "pictures": camera.samples,
-                           "arm_behind_targets_s": found.arm.latency_s if found.arm else None})  # fmt: skip
+    about = {"sure_s": camera.sure_s, "pictures": camera.samples}
+    about |= {} if found.arm is None else {"arm_behind_targets_s": found.arm.latency_s}
+    write_json(args.json, {**values, **about})
     doubtful = camera.sure_s > 0.01
     if doubtful:
         say("  warning: that is not sure: film for longer (--seconds 20), with more light")
@@ -181,7 +186,7 @@ def _gripper(argv: Sequence[str]) -> int:
     experiment = experiment_from(args, only=("task", "ros", "robot"))
     if experiment is None:
         return 0
-    ends = engine("robot_rl.run.calibrate:calibrate_gripper")(experiment, _how(args))
+    ends = engine("robot_rl.run.calibrate_gripper:calibrate_gripper")(experiment, _how(args))
     values = {
         "opened_joints": round(ends.opened_joints, 5),
         "closed_joints": round(ends.closed_joints, 5),
@@ -201,7 +206,7 @@ def _keep(args: argparse.Namespace, section: tuple[str, str], values: Mapping[st
     groups = ("robot", *GROUPS) if profile_first else GROUPS
     path = place_of(args.overrides, args.config_dir, groups)
     if path is not None:
-        write(path, section, values, args.overrides, args.config_dir, _in_force(section))
+        write(path, section, values, args.overrides, args.config_dir, in_force=_in_force(section))
     said = f"written to {path}" if path else "no file of yours to write into"
     say(f"{said}; as words:\n  {as_words(section, values)}")
 

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from rclpy.impl.implementation_singleton import rclpy_implementation
@@ -25,6 +25,7 @@ from robot_rl.ros.endpoints import Newest
 from robot_rl.ros.graph import IMAGE_PROFILE
 from robot_rl.ros.runtime import Shell, visitor
 from robot_rl.ros.topics import Topic
+from robot_rl.types import Pose
 
 log = logging.getLogger(__name__)
 
@@ -218,6 +219,8 @@ class GraphWatch:
         self._where, self._stop = where, threading.Event()
         self._shell = Shell(node, {}, self._stop)
         self._watches: list[TopicWatch] = []
+        self._poses = Newest(node, topics.CURRENT_POSE)
+        self._tcp: Pose | None = None
         self._thread = threading.Thread(target=self._work, name="graph-cameras", daemon=True)
         self._began_s = time.monotonic()
 
@@ -250,8 +253,15 @@ class GraphWatch:
         """Begin to look."""
         self._thread.start()
 
+    def tcp_in_base(self) -> Pose | None:
+        """Where the TCP is; None before anybody has said so."""
+        return self._tcp
+
     def _work(self) -> None:
         while not self._stop.wait(POLL_S):
+            msg = self._poses.read()
+            with suppress(LinkError):  # not finite: the pose before it stays
+                self._tcp = None if msg is None else convert.pose_from(msg)
             for watch in self._watches:
                 watch.poll()
 

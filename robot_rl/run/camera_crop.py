@@ -1,4 +1,4 @@
-"""Keeps a crop that a person has drawn: in their own YAML file, and as words for the command line."""
+"""Keeps a crop that a person has drawn: in their own YAML file, and as words to type."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class CropKeeper:
         }
         section = ("cameras", name)
         if self.path is not None:
-            write(self.path, section, values, self._words, self._config_dir, _in_force(name))
+            write(
+                self.path, section, values, self._words, self._config_dir, in_force=_in_force(name)
+            )
         before = self._eyes.configs[name]
         self._eyes.configs[name] = with_crop(before, crop, (rows, columns))
         warning = too_small(view, view.part(rows, columns))

@@ -54,6 +54,7 @@ def write(
     values: Mapping[str, Any],
     words: Sequence[str],
     config_dir: Path | None,
+    *,
     in_force: InForce,
 ) -> None:
     """Change values of one section of a file, and look whether the change is in force.

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from robot_rl.calibrate.board import Board
-from robot_rl.calibrate.hand_eye import Result, Sample, apart, hand_eye, turns
+from robot_rl.calibrate.hand_eye import Result, apart, hand_eye, turns
+from robot_rl.calibrate.refine import Sample
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply
 from tests.support.boards import SIZE, Scene

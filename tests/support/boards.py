@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from robot_rl.calibrate.board import Board
-from robot_rl.calibrate.hand_eye import Sample
+from robot_rl.calibrate.refine import Sample
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, relative
 from robot_rl.observe.cameras import Calibration
