@@ -42,7 +42,7 @@ def moved(mount: str, tcp_in_base: Pose) -> Pose:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """x: camera in mount; y: board where it is fixed; scale: true size of the board over its said."""
+    """x: camera in mount; y: board where it is fixed; scale: true size of the board over said."""
 
     x: Pose
     y: Pose

@@ -113,6 +113,7 @@ class SimNode:
         drawn = p["camera_hz"] > 0
         self._cameras = kind(shell, self.robot, self.task, cameras) if drawn else None
         self._faults = Injector()
+        self._inject(faults.read(p["fault"]))
         self._home: tuple[float, float, Pose, Pose] | None = None  # on the way: from, to
         self._double = self._dress(robot) if driver.is_vendors and p["system_time"] else None
         if not driver.controllers.manager:
