@@ -111,7 +111,7 @@ def test_a_file_that_does_not_decide_is_left_as_it_was(tmp_path: Path) -> None:
         (tmp_path / group / "mine.yaml").write_text(text)
     path = tmp_path / "robot" / "mine.yaml"
     words = ["robot=mine", "experiment=mine", "task=lift"]
-    with pytest.raises(ConfigError, match="does not decide about driver.gripper"):
+    with pytest.raises(ConfigError, match=r"does not decide about driver\.gripper"):
         write(path, ("driver", "gripper"), {"closed_joints": 0.77}, words, tmp_path,
               in_force=lambda e: vars(e.driver.gripper))  # fmt: skip
     assert path.read_text() == PROFILE

@@ -1,4 +1,4 @@
-"""`robot-rl calibrate` beside a double: the verb starts the graph, moves through the gate, writes."""
+"""`robot-rl calibrate` beside a double: it starts the graph, moves through the gate, and writes."""
 
 from __future__ import annotations
 
