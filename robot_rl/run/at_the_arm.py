@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SetupError
-from robot_rl.ros.calibrating import Ask, Place, Station, station
 from robot_rl.ros.graph import RealGraphConfig
 from robot_rl.ros.supervise import Supervisor
 from robot_rl.run.graph import graph_of, last_words, need_ros
 from robot_rl.run.preflight import keep_findings, refuse_unready
 
 if TYPE_CHECKING:
+    from robot_rl.ros.calibrating import Ask, Station
     from robot_rl.run.experiment import Experiment
 
 log = logging.getLogger(__name__)
@@ -87,6 +87,8 @@ def at_the_arm(
     """
     ros = check(experiment, how)
     need_ros()
+    from robot_rl.ros.calibrating import Place, station
+
     keep_findings(refuse_unready(experiment), experiment.save())
     nodes = {kind: dict(values) for kind, values in ros.nodes.items()}
     if ros.double and board:

@@ -17,12 +17,12 @@ from robot_rl.calibrate.overlay import draw_frame
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import compose, relative
 from robot_rl.observe.cameras import Calibration
-from robot_rl.ros.calibrating import Station
 from robot_rl.run.at_the_arm import FOLDER, How, at_the_arm, first_picture, keep_json
 from robot_rl.run.cameras import known_camera, png
 from robot_rl.types import Pose
 
 if TYPE_CHECKING:
+    from robot_rl.ros.calibrating import Station
     from robot_rl.run.experiment import Experiment
 
 SETTLE_S = 4.0  # after a motion: the arm comes to rest, and a picture is taken

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from robot_rl.calibrate.ends import Ends, at_rest, judged, short_of
 from robot_rl.errors import ConfigError, SetupError
-from robot_rl.ros.calibrating import Station
 from robot_rl.run.at_the_arm import How, at_the_arm, keep_json
 from robot_rl.types import Pose, RobotState
 
 if TYPE_CHECKING:
+    from robot_rl.ros.calibrating import Station
     from robot_rl.run.experiment import Experiment
 
 GRIP_S = 6.0  # fingers are at their end within this time

@@ -19,7 +19,7 @@ from tests.support.boards import SIZE, Scene
 log = logging.getLogger(__name__)
 
 pytestmark = pytest.mark.gl
-SEEDS = range(5)
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
 
 
 def solved(scene: Scene, samples: list[Sample], *, known: bool = True) -> Result:

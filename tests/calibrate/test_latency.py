@@ -20,7 +20,7 @@ from tests.support.boards import MIDDLE_M, Scene
 
 log = logging.getLogger(__name__)
 
-SECONDS, STATE_HZ, CAMERA_HZ = 6.0, 100, 15
+SECONDS, STATE_HZ, CAMERA_HZ = 4.6, 100, 15
 Film = tuple[PoseTrack, tuple[float, ...], tuple[Corners, ...], Geometry]
 
 
