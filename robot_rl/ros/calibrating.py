@@ -40,6 +40,7 @@ from robot_rl.types import Driver, EpisodeId, EpisodeStart, Observation, Pose, R
 LOOK_S = 0.005  # wall; what has arrived is looked at this often
 BEAT_S = 0.1  # wall
 ARM_S = 40.0  # wall; the gate grants the right to drive within this time, or says why not
+ENDLESS = 1_000_000_000  # steps
 GENTLE_M, GENTLE_RAD = 0.006, 0.03  # steps of a motion: 0.06 m/s and 0.3 rad/s at 10 Hz
 
 Ask = Callable[[str], str]
@@ -149,6 +150,7 @@ class Station:
             record=lambda _rows: None,
             lease=secrets.token_hex(8),
             stopping=lambda: self._stopping() or ports.stopping(),
+            max_steps=ENDLESS,  # else the person would have to let go again and again
         )
         self._motion = ResetMotion(self.loop, lambda _plan: None, GENTLE_M, GENTLE_RAD)
 
