@@ -30,7 +30,6 @@ from robot_rl.geometry import (
     quat_from_rotvec,
     quat_to_matrix,
     quat_to_rotvec,
-    relative,
     rotation_error,
 )
 from robot_rl.observe.cameras import Calibration
@@ -288,10 +287,3 @@ def _quaternion(rotation: F64) -> F64:
     import cv2
 
     return quat_from_rotvec(np.ravel(cv2.Rodrigues(rotation)[0]))
-
-
-def apart(found: Pose, true: Pose) -> tuple[float, float]:
-    """Distance [m] and angle [rad] between two poses."""
-    off = relative(found, true)
-    angle = float(np.linalg.norm(quat_to_rotvec(off.quaternion_xyzw)))
-    return float(np.linalg.norm(off.position_m)), angle

@@ -91,7 +91,6 @@ class Eyes:
         rows, columns = sight.rgb.shape[:2]
         old = bool(said.get("same")) and said.get("after") == sight.number
         shown = self.with_tcp(name, sight)
-        head["shows_tcp"] = shown is not None
         whole = b""
         if said.get("after") != sight.number:
             whole = jpeg(sight.rgb if shown is None else shown)

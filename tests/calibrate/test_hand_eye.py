@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from robot_rl.calibrate.board import Board
-from robot_rl.calibrate.hand_eye import Result, apart, hand_eye, turns
+from robot_rl.calibrate.hand_eye import Result, hand_eye, turns
 from robot_rl.calibrate.refine import Sample
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply
-from tests.support.boards import SIZE, Scene
+from tests.support.boards import SIZE, Scene, apart
 
 log = logging.getLogger(__name__)
 

@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-rl[ros]'")
+pytest.importorskip("cv2", reason="OpenCV is not installed")
+
 from geometry_msgs.msg import TwistStamped
 from std_msgs.msg import Bool
 
-from robot_rl.calibrate.hand_eye import apart
 from robot_rl.cli.main import main
 from robot_rl.geometry import pose
 from robot_rl.robots.ur5e import Ur5e
 from robot_rl.ros.runtime import visitor
 from robot_rl.tasks.reach import ReachTask
 from robot_rl_sim.robot import MujocoRobot
-from tests.support.boards import camera_in_mount
+from tests.support.boards import apart, camera_in_mount
 from tests.support.ros import new_domain
 
 pytestmark = [pytest.mark.ros, pytest.mark.gl, pytest.mark.slow, pytest.mark.alone]

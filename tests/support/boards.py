@@ -9,7 +9,7 @@ import numpy as np
 from robot_rl.calibrate.board import Board
 from robot_rl.calibrate.refine import Sample
 from robot_rl.errors import RobotRLError
-from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, relative
+from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, quat_to_rotvec, relative
 from robot_rl.observe.cameras import Calibration
 from robot_rl.robots import Fr3, Robot
 from robot_rl.tasks.common import TOOL_DOWN_XYZW
@@ -91,3 +91,10 @@ def camera_in_mount(robot: MujocoRobot, camera: str, mount: str) -> Pose:
     mujoco.mju_mat2Quat(quat, optical.ravel())
     found = pose(robot.data.cam_xpos[number].copy(), xyzw(quat))
     return relative(found, robot.read().tcp_in_base) if mount == "hand" else found
+
+
+def apart(found: Pose, true: Pose) -> tuple[float, float]:
+    """Distance [m] and angle [rad] between two poses."""
+    off = relative(found, true)
+    angle = float(np.linalg.norm(quat_to_rotvec(off.quaternion_xyzw)))
+    return float(np.linalg.norm(off.position_m)), angle
