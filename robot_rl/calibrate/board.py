@@ -218,7 +218,8 @@ def _rectangles(board: Board) -> Iterator[Rectangle]:
             continue
         edges = np.flatnonzero(np.diff(np.concatenate(([0], dark[start].view(np.int8), [0]))))
         for begin, end in edges.reshape(-1, 2).tolist():
-            yield tuple(v / DOTS_PER_MM for v in (begin, start, end - begin, row - start))
+            x, y, width, height = begin, start, end - begin, row - start
+            yield x / DOTS_PER_MM, y / DOTS_PER_MM, width / DOTS_PER_MM, height / DOTS_PER_MM
         start = row
 
 

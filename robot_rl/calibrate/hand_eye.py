@@ -278,7 +278,7 @@ def _closed_form(
     rows = [quat_to_matrix(a[ij].quaternion_xyzw) - np.eye(3) for ij in good]
     right = [rotation @ b[ij].position_m - a[ij].position_m for ij in good]
     where, *_ = np.linalg.lstsq(np.concatenate(rows), np.concatenate(right), rcond=None)
-    x = Pose(where, _quaternion(rotation))
+    x = Pose(np.asarray(where, np.float64), _quaternion(rotation))
     i = fits.index(True)
     return x, compose(inverse(m[i]), compose(x, c[i])), fits
 

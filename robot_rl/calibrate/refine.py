@@ -120,7 +120,7 @@ class Problem:
             before = float(now @ now)
             while damping < 1e8:
                 step = -np.linalg.solve(normal + damping * np.diag(np.diag(normal)), slope)
-                there = moved_by(step)
+                there = moved_by(np.asarray(step, np.float64))
                 then = misses(there)
                 if float(then @ then) <= before:
                     break

@@ -154,7 +154,6 @@ class ControlLoop:
             quick in real time.
         on_frame: called with each new frame and the state it was made from; must be as quick.
         stopping: polled each tick; a non-empty reason aborts the episode.
-        max_steps: after which an episode is truncated; None = the task's own.
     """
 
     def __init__(
@@ -174,7 +173,6 @@ class ControlLoop:
         on_step: Callable[[Step], None] = lambda _step: None,
         on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
         stopping: Callable[[], str] = lambda: "",
-        max_steps: int | None = None,
     ) -> None:
         self.task, self.robot, self.cameras, self.gate, self.clock = (
             task,
@@ -186,7 +184,6 @@ class ControlLoop:
         self.policy, self.operator, self.arbiter, self.reward = policy, operator, arbiter, reward
         self.record, self.lease, self.on_step, self.stopping = record, lease, on_step, stopping
         self.on_frame = on_frame
-        self.max_steps = task.max_steps if max_steps is None else max_steps
         self._period_s = 1.0 / task.spec.control_hz
         self._sequence = 0
 
@@ -404,7 +401,7 @@ class _Episode:
             return Ending.ABORTED
         if over:
             self.summary.reason = over
-        return Ending.TRUNCATED if over or index + 1 >= self.loop.max_steps else None
+        return Ending.TRUNCATED if over or index + 1 >= self.loop.task.max_steps else None
 
     def _fault(self, verdict: Verdict | None) -> str:
         """Why the gate ends the episode as the policy's failure; "" when it does not.

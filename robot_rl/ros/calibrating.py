@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,6 @@ from robot_rl.types import Driver, EpisodeId, EpisodeStart, Observation, Pose, R
 LOOK_S = 0.005  # wall; what has arrived is looked at this often
 BEAT_S = 0.1  # wall
 ARM_S = 40.0  # wall; the gate grants the right to drive within this time, or says why not
-ENDLESS = 1_000_000_000  # steps
 GENTLE_M, GENTLE_RAD = 0.006, 0.03  # steps of a motion: 0.06 m/s and 0.3 rad/s at 10 Hz
 
 Ask = Callable[[str], str]
@@ -80,10 +79,27 @@ class Looking:
             self._look()
 
 
+class _OnlyMoving:
+    """What the loop asks of a task while nothing is recorded: actions, but no observation.
+
+    Episodes have no end: at each end a person would have to let go of their device.
+    """
+
+    max_steps = 1_000_000_000
+
+    def __init__(self, task: Task) -> None:
+        self.name, self.spec = task.name, task.spec
+
+    def observe(self, state: RobotState, images: dict[str, NDArray[np.uint8]]) -> Observation:
+        return {}
+
+
 class _Still(Policy):
     """Asks for no motion: only a person drives."""
 
-    version = -1
+    @property
+    def version(self) -> int:
+        return -1
 
     def __init__(self, size: int) -> None:
         self._action = np.zeros(size, np.float32)
@@ -138,7 +154,7 @@ class Station:
         self.clock = Looking(ports.clock, self.look)
         size = place.task.spec.action.size
         self.loop = ControlLoop(
-            task=place.task,
+            task=cast(Task, _OnlyMoving(place.task)),
             robot=ports.robot,
             cameras=ports.cameras,
             gate=ports.gate,
@@ -150,7 +166,6 @@ class Station:
             record=lambda _rows: None,
             lease=secrets.token_hex(8),
             stopping=lambda: self._stopping() or ports.stopping(),
-            max_steps=ENDLESS,  # else the person would have to let go again and again
         )
         self._motion = ResetMotion(self.loop, lambda _plan: None, GENTLE_M, GENTLE_RAD)
 

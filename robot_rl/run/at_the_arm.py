@@ -103,7 +103,7 @@ def at_the_arm(
         domain_id=ros.domain_id,
         namespace=ros.namespace,
         remaps={**experiment.driver.topics, **ros.remaps},
-        task=_blind(experiment, camera),
+        task=experiment.task,
         robot=experiment.robot,
         driver=experiment.spoken_driver,
         cameras=cameras,
@@ -127,13 +127,6 @@ def _alive(supervisor: Supervisor, experiment: Experiment) -> None:
                 fix="robot-rl doctor with the same words looks at arm and machine",
             )
         log.warning("%s ended with code %d; it is started again", death.name, death.code)
-
-
-def _blind(experiment: Experiment, camera: str) -> Any:
-    """The task; its loop observes only the camera that is calibrated."""
-    task = experiment.task
-    images = (camera,) if camera else ()
-    return replace(task, images=images) if tuple(task.spec.cameras) != images else task
 
 
 def first_picture(arm: Station) -> tuple[int, int]:

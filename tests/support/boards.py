@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import mujoco
 import numpy as np
 
 from robot_rl.calibrate.board import Board
@@ -84,9 +85,8 @@ class Scene:
 def camera_in_mount(robot: MujocoRobot, camera: str, mount: str) -> Pose:
     """True pose of the optical frame, in the TCP or in the base."""
     number = robot.model.camera(camera).id
+    mujoco.mj_camlight(robot.model, robot.data)  # the kinematics are up to date, cameras not
     optical = robot.data.cam_xmat[number].reshape(3, 3) @ np.diag((1.0, -1.0, -1.0))
-    import mujoco
-
     quat = np.zeros(4)
     mujoco.mju_mat2Quat(quat, optical.ravel())
     found = pose(robot.data.cam_xpos[number].copy(), xyzw(quat))
