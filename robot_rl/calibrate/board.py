@@ -126,7 +126,7 @@ class Board:
         """
         import cv2
 
-        gray = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
+        gray = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), np.uint8)
         detector = cv2.aruco.CharucoDetector(self._made())
         points, ids, _, markers = detector.detectBoard(gray)
         count = 0 if ids is None else len(ids)
