@@ -32,7 +32,7 @@ Box = tuple[float, ...]  # centre x y z, half sizes x y z (m), yaw about base z 
 
 FAR_M = 0.15  # distances beyond are not told apart: no step is that long
 TOLERANCE = 2e-4  # m and rad: a prediction this close has converged
-ROUNDS = 4  # of the prediction; from a healthy pose two are enough
+ROUNDS = 6  # of the prediction; from a healthy pose two are enough
 DAMPING = 1e-6  # of the normal equations
 MOST_RAD = 0.8  # turn of one joint in one step; beyond, the arm stands next to a singular pose
 FINEST_M = 0.004  # a piece of the path on which nothing moves further is not halved again
@@ -47,7 +47,7 @@ class Arm(NamedTuple):
     joints: rotation and place of each joint's frame in the one before it; hand: of the hand in the
     last one. capsules: (frame, start, end, radius); frame 0 = base, J + 1 = hand. free: numbers of
     the capsules that are compared with the boxes; pairs: of those compared with each other.
-    reach_m: no point of the arm is further from a joint's axis.
+    reaches_m: of each joint; no capsule's axis behind it has a point further from it.
     """
 
     names: tuple[str, ...]
@@ -57,7 +57,7 @@ class Arm(NamedTuple):
     capsules: tuple[tuple[int, Vec3, Vec3, float], ...]
     free: tuple[int, ...]
     pairs: tuple[tuple[int, int], ...]
-    reach_m: float
+    reaches_m: tuple[float, ...]
 
 
 class Nearest(NamedTuple):
@@ -92,11 +92,15 @@ def arm_of(robot: Robot) -> Arm:
         for k, b in enumerate(links)
         if b - a > 1 and (a, b) not in robot.neighbours
     )
-    reach_m = sum(math.hypot(*place) for _, place in (*joints, hand)) + 0.2
+    longest_m = max(
+        (math.hypot(*p) for c in robot.capsules for p in (c.start_m, c.end_m)), default=0
+    )
+    steps_m = [math.hypot(*place) for _, place in (*joints, hand)]
+    reaches_m = tuple(sum(steps_m[i + 1 :]) + longest_m for i in range(n))
     names = ("foot", *(f"link{i}" for i in range(1, n + 1)), "hand")
     free = tuple(i for i, link in enumerate(links) if link > 1)
     tcp_m = robot.gripper.tcp_m
-    return Arm(names, joints, hand, tcp_m, capsules, free, pairs, reach_m)
+    return Arm(names, joints, hand, tcp_m, capsules, free, pairs, reaches_m)
 
 
 def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
@@ -292,7 +296,7 @@ def _on_the_way(
 ) -> Nearest | None:
     """What comes too near between two configurations; None when nothing does."""
     margin_m, obstacles = limits.collision_margin_m, limits.obstacles
-    turn_rad = sum(abs(b - a) for a, b in zip(q, goal, strict=True))
+    bulge_m = _bulge(arm, q, goal)
 
     def look(t: float) -> tuple[list[Segment], Nearest]:
         angles = tuple(a + t * (b - a) for a, b in zip(q, goal, strict=True))
@@ -313,8 +317,9 @@ def _on_the_way(
         nearer = min(one[1], other[1])
         if nearer.distance_m < margin_m:
             return nearer
-        bulge_m = arm.reach_m * ((t1 - t0) * turn_rad) ** 2 / 8
-        moved_m = 2 * (_chord(one[0], other[0]) + bulge_m)  # of two links against each other
+        moved_m = 2 * (
+            _chord(one[0], other[0]) + bulge_m * (t1 - t0) ** 2
+        )  # of two links against each other
         if one[1].distance_m + other[1].distance_m - moved_m >= 2 * margin_m:
             continue
         if moved_m <= 2 * FINEST_M:
@@ -323,6 +328,20 @@ def _on_the_way(
         between = look(t)
         pieces += [(t0, one, t, between), (t, between, t1, other)]
     return None
+
+
+def _bulge(arm: Arm, q: tuple[float, ...], goal: tuple[float, ...]) -> float:
+    """How far a point of the arm strays from its chord at most (m).
+
+    The second derivative of a point's place by two joints is no longer than its distance from the
+    outer one of them, and a curve strays by an eighth of its second derivative.
+    """
+    total = before = 0.0
+    for a, b, reach_m in zip(q, goal, arm.reaches_m, strict=True):
+        turn = abs(b - a)
+        total += reach_m * turn * (turn + 2 * before)
+        before += turn
+    return total / 8
 
 
 def _chord(one: list[Segment], other: list[Segment]) -> float:

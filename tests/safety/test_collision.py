@@ -59,6 +59,18 @@ def drawn(robot: Robot, rng: np.random.Generator) -> np.ndarray:
     return rng.uniform(robot.joint_min_rad, robot.joint_max_rad)
 
 
+def at_work(robot: Robot, rng: np.random.Generator) -> np.ndarray:
+    """Joints at random with the TCP in the robot's box, or up to 0.1 m outside."""
+    arm = collision.arm_of(robot)
+    low, high = np.array(robot.workspace_min_m) - 0.1, np.array(robot.workspace_max_m) + 0.1
+    while True:
+        q = np.array(robot.home_rad) + rng.normal(0.0, 0.6, len(robot.joints))
+        q = np.clip(q, robot.joint_min_rad, robot.joint_max_rad)
+        tcp = np.array(collision.tcp_at(arm, frames(arm, q)))
+        if (low <= tcp).all() and (tcp <= high).all():
+            return q
+
+
 def frames(arm: collision.Arm, q: np.ndarray) -> list[collision.Frame]:
     """Frames at `q` (rad)."""
     return collision.frames(arm, tuple(q.tolist()))
@@ -190,7 +202,7 @@ def test_random_commands_touch_nothing(
     contacts = passed = clear = clear_passed = unknown = done = 0
     took_s: list[float] = []
     while done < commands:
-        q = drawn(robot, rng)
+        q = at_work(robot, rng)
         here = collision.nearest(
             arm, limits.obstacles, collision.capsules_at(arm, frames(arm, q))
         ).distance_m
@@ -207,9 +219,9 @@ def test_random_commands_touch_nothing(
         half = np.linalg.norm(turn) / 2
         spin = (*(turn / (2 * half) * math.sin(half)).tolist(), math.cos(half))
         goal = _turned(measured, way, spin)
-        t = time.perf_counter()
+        t = time.process_time()
         reason = collision.check(limits, reading, goal)
-        took_s.append(time.perf_counter() - t)
+        took_s.append(time.process_time() - t)
         unknown += reason == collision.UNKNOWN
         end = collision.predict(arm, reading.joints_rad, frames(arm, q), measured, goal)
         if end is None:
@@ -239,7 +251,7 @@ def test_random_commands_touch_nothing(
             f"check p50 {p50:.0f} us, p99 {p99:.0f} us\n"
         )
     assert contacts == 0
-    assert clear_passed >= 0.95 * clear and clear > commands // 5
+    assert clear_passed >= 0.95 * (clear + unknown) and clear > commands // 5
 
 
 def _turned(measured: Placement, way: np.ndarray, spin: tuple) -> Placement:
