@@ -9,9 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.cli.common import Parser, engine, existing_run, experiment_from, say, write_json
+from robot_rl.cli.common import (
+    Parser,
+    engine,
+    existing_run,
+    experiment_from,
+    run_one_of,
+    say,
+    write_json,
+)
 from robot_rl.cli.console import link_teller, page_options, port_of
-from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.errors import ConfigError, SetupError
 
 if TYPE_CHECKING:
     from robot_rl.ros.camera_watch import FoundTopic
@@ -45,17 +53,7 @@ PLAIN = re.compile(r"[\w/.:+@-]+")  # a value that Hydra reads without quotes
 def run(argv: Sequence[str]) -> int:
     """Run one of the three; see each for what it returns."""
     verbs = {"list": _list, "show": _show, "roi": _roi}
-    if argv and argv[0] in verbs:
-        return verbs[argv[0]](argv[1:])
-    parser = Parser("camera", TEXT, EXAMPLES)
-    parser.add_argument("verb", metavar="list | show | roi")
-    verb = parser.parse_known_args(list(argv))[0].verb
-    raise ConfigError(
-        f"unknown verb 'camera {verb}'",
-        expected="robot-rl camera list | show | roi",
-        got=verb,
-        fix=did_you_mean(verb, verbs),
-    )
+    return run_one_of(verbs, argv, Parser("camera", TEXT, EXAMPLES))
 
 
 # --- list -----------------------------------------------------------------------------------------

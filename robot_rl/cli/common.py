@@ -186,3 +186,30 @@ def say(text: str) -> None:
     """Print one line for the person at the terminal (results go to stdout, logs to stderr)."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def run_one_of(
+    verbs: Mapping[str, Callable[[Sequence[str]], int]],
+    argv: Sequence[str],
+    parser: Parser,
+    tail: str = "",
+) -> int:
+    """Run the verb below a verb (`task new`), or show the help of what is above them.
+
+    Args:
+        tail: what follows any of them, for the error: " NAME".
+
+    Raises:
+        ConfigError: there is no such verb.
+    """
+    if argv and argv[0] in verbs:
+        return verbs[argv[0]](argv[1:])
+    known = " | ".join(verbs)
+    parser.add_argument("verb", metavar=known)
+    verb = parser.parse_known_args(list(argv))[0].verb
+    raise ConfigError(
+        f"unknown verb '{parser.prog.removeprefix('robot-rl ')} {verb}'",
+        expected=f"{parser.prog} {known}{tail}",
+        got=verb,
+        fix=did_you_mean(verb, verbs),
+    )

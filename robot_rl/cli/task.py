@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.cli.common import Parser, engine, say
-from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.cli.common import Parser, engine, run_one_of, say
+from robot_rl.errors import ConfigError, SetupError
 
 if TYPE_CHECKING:
     from robot_rl.run.task_file import Question
@@ -36,17 +36,7 @@ WHERE = ("domain_id", "namespace", "topic")  # options of `teach`
 def run(argv: Sequence[str]) -> int:
     """Run one of the three; return 0 when the file is written, or the box is printed."""
     verbs = {"new": _new, "teach": _teach, "box": _box}
-    if argv and argv[0] in verbs:
-        return verbs[argv[0]](argv[1:])
-    parser = Parser("task", TEXT, EXAMPLES)
-    parser.add_argument("verb", metavar="new | teach | box")
-    verb = parser.parse_known_args(list(argv))[0].verb
-    raise ConfigError(
-        f"unknown verb 'task {verb}'",
-        expected="robot-rl task new | teach | box NAME",
-        got=verb,
-        fix=did_you_mean(verb, verbs),
-    )
+    return run_one_of(verbs, argv, Parser("task", TEXT, EXAMPLES), " NAME")
 
 
 def _parser(verb: str, argv: Sequence[str]) -> tuple[argparse.Namespace, list[Question]]:

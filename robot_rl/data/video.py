@@ -18,6 +18,7 @@ from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
 from robot_rl.errors import SpecError, StoreError
+from robot_rl.system import priority
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,8 @@ class VideoWriter:
         self._stream.pix_fmt = PIXEL_FORMAT
         self._stream.codec_context.max_b_frames = 0  # pictures are stored in the order of time
         try:
-            self._stream.codec_context.open()
+            with priority.kept():
+                self._stream.codec_context.open()
         except av.error.FFmpegError as error:
             raise SpecError(
                 f"{codec} cannot encode images of {height}x{width}",

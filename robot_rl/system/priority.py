@@ -8,8 +8,13 @@ later; the kernel keeps 5 % of the time for everybody else, whatever happens.
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 LINUX = hasattr(os, "sched_setscheduler")
+TASKS = Path("/proc/self/task")  # of the threads of this process
 PRIORITIES = {"gate": 40, "watchdog": 40, "operator": 30, "actor": 30, "console": 20}
 """Process -> real-time priority, below a kernel's own threads (50)."""
 
@@ -28,6 +33,30 @@ def step_back() -> None:
     """Take the priority from the calling thread again: it draws, or computes for long."""
     if LINUX:
         _set(os.SCHED_OTHER, 0)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Give every thread the caller's scheduling again, whatever a library made of it inside.
+
+    SVT-AV1 asks for the highest real-time priority for its threads and for the thread that opens
+    it, and as root it gets it: pictures would then be encoded before any command is judged.
+    """
+    if not LINUX:
+        yield
+        return
+    policy, param = os.sched_getscheduler(0), os.sched_getparam(0)
+    before = set(_threads())
+    try:
+        yield
+    finally:
+        for thread in {threading.get_native_id()} | (set(_threads()) - before):
+            with suppress(ProcessLookupError):  # it has ended
+                os.sched_setscheduler(thread, policy, param)
+
+
+def _threads() -> Iterator[int]:
+    return (int(task.name) for task in TASKS.iterdir())
 
 
 def allowed() -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -77,3 +79,23 @@ def test_resizing_keeps_colours_and_returns_a_fitting_image_itself() -> None:
     assert resized(image, 64, 48) is image
     assert resized(image, 20, 30).shape == (20, 30, 3)
     assert abs(int(resized(image, 20, 30).mean()) - int(image.mean())) <= 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="Linux tells what each thread has")
+def test_an_encoder_takes_no_real_time_priority() -> None:
+    """SVT-AV1 does, as root: its threads and ours would go before the gate."""
+
+    def scheduling() -> set[int]:
+        found = set()
+        for thread in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                found.add(os.sched_getscheduler(int(thread.name)))
+        return found
+
+    before = scheduling()
+    writer = VideoWriter(64, 64, 10, "av1")
+    for _ in range(3):
+        writer.add(np.zeros((64, 64, 3), np.uint8))
+    assert scheduling() == before
+    writer.close()
+    assert scheduling() == before

@@ -24,6 +24,7 @@ from tests.support.ros import new_domain
 log = logging.getLogger(__name__)
 
 PROFILE = "ur5e_fzi"
+CHANGES = 200  # a hundred cycles
 DRIVE, SUCCESS, CLOSE, OPEN = 5, 3, 2, 5  # of the layout `joy`: buttons, then axes
 
 pytestmark = [pytest.mark.ros, pytest.mark.slow]
@@ -126,23 +127,23 @@ def test_a_hundred_cycles_of_the_gripper_delay_nothing(tmp_path: Path) -> None:
     """One goal per change, and a control period that does not know about the gripper."""
     run, domain_id = tmp_path / "run", new_domain()
     words = ["experiment=lift", "operator=joy", "task.max_steps=1000"]
-    with recording(run, domain_id, *words, "--demos", "18") as process:
+    with recording(run, domain_id, *words, "--demos", "100") as process:
         teacher = Teacher(domain_id, remaps=topics_of(PROFILE))
         person = Joystick(teacher)
         goals = 0
-        give_up_s = time.monotonic() + 560.0
-        while process.poll() is None and time.monotonic() < give_up_s:
+        give_up_s = time.monotonic() + 1200.0
+        while person.changes < CHANGES and time.monotonic() < give_up_s:
+            assert process.poll() is None
             person.turn()
             goals = max(
                 goals, int(float(teacher.probe.diagnostics("/arm").get("gripper_goals", 0)))
             )
             time.sleep(0.02)
         teacher.probe.close()
-        assert process.poll() == 0
     figures = episodes(run)
     still, moved = figures[0::2], figures[1::2]
     log.info("%d changes, %d goals", person.changes, goals)
     for key in ("loop/period_ms_p99", "loop/wall_ms_p99"):
         values = [[round(e[key], 1) for e in some] for some in (still, moved)]
         log.info("%s: gripper still %s, moving %s", key, *values)
-    assert person.changes >= 190 and goals <= person.changes + 2 * len(moved)
+    assert person.changes >= CHANGES and goals <= person.changes + 2 * len(moved)

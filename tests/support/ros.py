@@ -10,6 +10,7 @@ import importlib.util
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,17 @@ from robot_rl.ros.supervise import Exit, Supervisor
 
 HAS_ROS = importlib.util.find_spec("rclpy") is not None
 NO_ROS = "rclpy is not installed: pip install 'robot-rl[ros]', or source a ROS 2 workspace"
-_domains: set[int] = set()
+_domains: deque[int] = deque(maxlen=50)  # used last; there are 100, and a test run has more worlds
 
 
 def new_domain() -> int:
-    """A domain id that no other world uses, of this test run or of another beside it."""
+    """A domain id that no other world uses, of this test run or of another beside it.
+
+    Nor one that a world of this run has used lately: what was killed is heard of for a while.
+    """
     while (domain_id := free_domain()) in _domains:
         pass
-    _domains.add(domain_id)
+    _domains.append(domain_id)
     return domain_id
 
 
