@@ -225,18 +225,14 @@ def _add_drives(spec: mujoco.MjSpec, robot: Robot) -> None:
 
 
 def _tune_drives(model: mujoco.MjModel, robot: Robot) -> None:
-    """Critical damping at `DRIVE_RAD_S` with the inertia that each joint has at home.
+    """Critical damping at `DRIVE_RAD_S` with each joint's inertia where all of them are 0.
 
     The joint follows a steady motion 2 / `DRIVE_RAD_S` late; torque = k (goal - q) - d qdot.
     """
-    data, inertia = mujoco.MjData(model), np.zeros((model.nv, model.nv))
-    data.qpos[: len(robot.joints)] = robot.home_rad
-    mujoco.mj_forward(model, data)
-    mujoco.mj_fullM(model, inertia, data.qM)
-    for i, joint in enumerate(robot.joints):
+    for joint in robot.joints:
         number = model.actuator(drive(joint.name)).id
-        stiffness = inertia[i, i] * DRIVE_RAD_S**2
-        damping = 2.0 * inertia[i, i] * DRIVE_RAD_S
+        inertia = float(model.dof_M0[model.joint(joint.name).dofadr[0]])
+        stiffness, damping = inertia * DRIVE_RAD_S**2, 2.0 * inertia * DRIVE_RAD_S
         model.actuator_gainprm[number, 0] = stiffness
         model.actuator_biasprm[number, :3] = 0.0, -stiffness, -damping
 
