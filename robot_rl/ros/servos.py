@@ -45,6 +45,7 @@ class Servos:
 
     def take(self, *, stopped: bool) -> str:
         """Carry out the newest target; what is wrong with it, or ""."""
+        self._go_on()  # first: the newest point begins now, the one before had its time
         messages = list(self._newest.arrived())
         wrong = ""
         if messages and not stopped:
@@ -53,7 +54,6 @@ class Servos:
                 self.taken += len(messages)
             except LinkError as error:
                 wrong = str(error)
-        self._go_on()
         return wrong
 
     def _obey(self, message: Any) -> None:
