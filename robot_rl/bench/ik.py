@@ -31,6 +31,7 @@ F64 = NDArray[np.float64]
 
 ROBOTS = ("ur5e", "fr3")
 DT_S = 0.008
+ARM = 6  # joints that are looked at
 TICK_S = 0.1  # of the random targets
 STEP_M, BOX_M = 0.015, 0.06  # way of a target per tick; half of the box they stay in
 STEADY_M_S = 0.1  # of the motion in which `ik` is killed
@@ -153,8 +154,11 @@ def there_and_back(solver: Any, home: F64, target: Pose, back: Pose) -> dict[str
 
 
 @contextmanager
-def running(profile: str, *words: str) -> Iterator[tuple[Any, Any]]:
-    """The graph of a profile on its double, and a person; yields (person, supervisor)."""
+def running(*words: str) -> Iterator[tuple[Any, Any]]:
+    """A graph without an actor on its double, and a person; yields (person, supervisor).
+
+    words: robot, task and whatever else differs.
+    """
     from robot_rl.ros.graph import free_domain
     from robot_rl.ros.rehearse import Person
     from robot_rl.ros.runtime import visitor
@@ -164,7 +168,7 @@ def running(profile: str, *words: str) -> Iterator[tuple[Any, Any]]:
     need_ros()
     with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as folder:
         own = [f"run_dir={folder}/run", f"ros.domain_id={free_domain()}", "ros.with_actor=false"]
-        given = [f"robot={profile}", "double=true", "task=reach", "operator=none", *words, *own]
+        given = ["double=true", "operator=none", *words, *own]
         experiment = Experiment.compose(given)
         experiment.save()
         graph = graph_of(experiment)
@@ -180,7 +184,7 @@ def running(profile: str, *words: str) -> Iterator[tuple[Any, Any]]:
             remaps = next(spec.remaps for spec in graph if spec.name == "gate")
             try:
                 with visitor("person", experiment.ros.domain_id, remaps=remaps) as node:
-                    yield Person(node, experiment.robot.base_frame), supervisor
+                    yield Person(node), supervisor
             finally:
                 done.set()
                 watcher.join()
@@ -189,7 +193,7 @@ def running(profile: str, *words: str) -> Iterator[tuple[Any, Any]]:
 def on_double(kind: str, seconds: float, trials: int) -> dict[str, Any]:
     """Figures of one kind of joint target."""
     profile, words = PROFILES[kind]
-    with running(profile, *words) as (person, supervisor):
+    with running(f"robot={profile}", "task=reach", *words) as (person, supervisor):
         person.wait_until(lambda: not person.why_not(), 60.0, "the graph is ready")
         figures = follow(person, seconds)
         kills = [kill(person, supervisor, f"kill{i}") for i in range(trials)]
@@ -280,10 +284,10 @@ def kill(person: Any, supervisor: Any, lease: str) -> tuple[float, float]:
     while time.monotonic() - moved_s < 0.3:
         message = person.newest(topics.JOINT_STATES)
         wall_s = time.monotonic()
-        arm = range(6)
-        if max(abs(message.velocity[i]) for i in arm) > STANDS_RAD_S:
+        if person.joint_speed_rad_s(ARM) > STANDS_RAD_S:
             moved_s = wall_s
-        most_rad = max(most_rad, *(abs(message.position[i] - before.position[i]) for i in arm))
+        ways = (abs(message.position[i] - before.position[i]) for i in range(ARM))
+        most_rad = max(most_rad, *ways)
         time.sleep(0.002)
     return moved_s - killed_s, most_rad
 
