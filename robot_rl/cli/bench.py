@@ -16,6 +16,10 @@ Measure speed on this machine:
   heads    time of one decision of each head, without its base policy, on one core
   link     steps per second and round trip of the encrypted link
   loop     jitter of the control loop in real time
+  ik       joint targets for an arm that takes no others: the solver alone, and the node on
+           doubles with kill -9 of it (a minute and a half)
+  arms     what works with which arm, on its double: up, demos, learn, deploy, kill -9
+           (about four minutes an arm)
   exam     how often the exam that ends practice decides wrongly, by simulation
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
   console  the operator's page and its targets: key to gate, server killed, video, memory, review
@@ -26,6 +30,7 @@ robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
 robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
 robot-rl bench reward --frames 2000
+robot-rl bench arms --only ur5e_forward,fr3_joint --columns up,kill
 robot-rl bench console --only video,review --seconds 60
 robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
 """
@@ -46,12 +51,16 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--frames", type=int, default=10_000, help="reward: frames; 0 = for --seconds (10000)"
     )
+    parser.add_argument(
+        "--columns", default="", metavar="COLUMN,...", help="arms: up,demos,learn,deploy,kill (all)"
+    )
     console = parser.add_argument_group("console")
     console.add_argument(
         "--only",
         default="",
         metavar="PART,...",
-        help="some of key,hand,kill,server,video,memory,review (all)",
+        help="some of key,hand,kill,server,video,memory,review (all); of ik: alone,position,"
+        "velocity,trajectory; of arms: their names",
     )
     for name, kind, default, text in CONSOLE:
         console.add_argument(
@@ -71,6 +80,8 @@ def run(argv: Sequence[str]) -> int:
             "peer_python": args.peer_python,
             "compiled": args.compile,
         },
+        "ik": {"only": args.only},
+        "arms": {"only": args.only, "columns": args.columns},
         "reward": {"frames": args.frames},
         "console": {name: getattr(args, name) for name in ("only", *(c[0] for c in CONSOLE))},
     }
@@ -143,6 +154,8 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "heads": _from("robot_rl.bench.heads:bench"),
     "link": _from("robot_rl.bench.link:bench"),
     "loop": _from("robot_rl.bench.loop:bench"),
+    "ik": _from("robot_rl.bench.ik:bench"),
+    "arms": _from("robot_rl.bench.arms:bench"),
     "exam": _from("robot_rl.bench.exam:bench"),
     "reward": _from("robot_rl.bench.vlm:bench"),
     "console": _from("robot_rl.bench.console:bench"),

@@ -90,6 +90,20 @@ def axle(centre_m: Vec3, axis: Vec3, radius_m: float, half_m: float) -> tuple[Co
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Capsule:
+    """A capsule that encloses part of a link, for the gate's collision check.
+
+    link: 0 = foot, 1 = behind the first joint, number of joints + 1 = hand; the ends are in that
+    link's frame.
+    """
+
+    link: int
+    start_m: Vec3
+    end_m: Vec3
+    radius_m: float
+
+
 def _at(point: np.ndarray) -> Vec3:
     x, y, z = point.tolist()
     return (x, y, z)
@@ -148,6 +162,8 @@ class Robot:
     max_force_n: ClassVar[float] = 50.0  # ISO Class I; normal contact: stiffness x clip, about 20 N
     max_torque_nm: ClassVar[float] = 10.0  # 150 Nm/rad x 25 mrad is 4 Nm in normal contact
     base_frame: ClassVar[str] = "base"  # as the driver calls it in the messages of its poses
+    capsules: ClassVar[tuple[Capsule, ...]] = ()  # what the gate keeps clear; () = no check
+    neighbours: ClassVar[tuple[tuple[int, int], ...]] = ()  # links not compared with each other
     covers: ClassVar[Mapping[int, tuple[Cover, ...]]] = MappingProxyType({})
     notes: ClassVar[str] = ""  # for the person who signs the limits
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from robot_rl.config.registry import register
 from robot_rl.robots.robot import (
     UPRIGHT,
+    Capsule,
     Cover,
     Gripper,
     Inertial,
@@ -141,6 +142,25 @@ COVERS: dict[int, tuple[Cover, ...]] = {
     6: (drum((0, 0, -0.045), (0, 0, 0.0), 0.0375, "joint"),),
 }
 
+CAPSULES = (  # around COVERS and the hand; a test holds them to it
+    Capsule(0, (0.0, 0.0, 0.0678), (0.0, 0.0, 0.0322), 0.0822),
+    Capsule(1, (0.0, 0.0, -0.0251), (0.0, 0.0, 0.0151), 0.0743),
+    Capsule(1, (0.0, -0.087, 0.0), (0.0, -0.033, 0.0), 0.0673),
+    Capsule(2, (0.0, 0.0, 0.1148), (0.0, 0.0, 0.1551), 0.0709),
+    Capsule(2, (-0.42, 0.0, 0.138), (-0.0049, 0.0, 0.138), 0.0528),
+    Capsule(2, (-0.425, 0.0, 0.094), (-0.425, 0.0, 0.176), 0.0587),
+    Capsule(3, (0.0, 0.0, -0.031), (0.0, 0.0, 0.051), 0.0587),
+    Capsule(3, (-0.3922, 0.0, 0.016), (0.0, 0.0, 0.016), 0.0425),
+    Capsule(3, (-0.3922, 0.0, -0.03), (-0.3922, 0.0, 0.05), 0.0425),
+    Capsule(4, (0.0, 0.0, -0.04), (0.0, 0.0, 0.04), 0.0442),
+    Capsule(4, (0.0, 0.0, 0.0), (0.0, -0.06, 0.0), 0.0405),
+    Capsule(5, (0.0, 0.0, -0.04), (0.0, 0.0, 0.04), 0.0442),
+    Capsule(5, (0.0, 0.0, 0.0), (0.0, 0.06, 0.0), 0.0405),
+    Capsule(6, (0.0, 0.0, -0.0196), (0.0, 0.0, -0.0254), 0.0429),
+    Capsule(7, (0.0, 0.0, 0.0399), (0.0, 0.0, 0.0541), 0.0714),
+)
+NEIGHBOURS = ((0, 2), (4, 6), (5, 7))  # each turns on the spot against the other
+
 
 @register("robot", "ur5e")
 @dataclass(frozen=True, kw_only=True)
@@ -184,4 +204,6 @@ class Ur5e(Robot):
     workspace_min_m = (0.25, -0.40, 0.02)
     workspace_max_m = (0.70, 0.40, 0.60)
     base_frame = "base_link"
+    capsules = CAPSULES
+    neighbours = NEIGHBOURS
     covers = COVERS

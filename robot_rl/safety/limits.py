@@ -18,6 +18,7 @@ from robot_rl.robots import Fr3, Robot
 
 Vec3 = tuple[float, float, float]
 FR3 = Fr3()
+TABLE = (0.0, 0.0, -0.5, 3.0, 3.0, 0.5, 0.0)  # its top is the height of the arm's foot
 
 _CEILINGS = {
     # beyond these a value is a typo, not a limit (Franka: 1.7 m/s, 13 m/s2, 2.5 rad/s)
@@ -44,7 +45,8 @@ class Limits:
     Poses are `tcp_in_base`. "Step" is the lead: target against the *measured* pose. "Speed" and
     "acceleration" are target against the targets sent before. Tilt is the angle between the tool's
     z axis (out of the fingers) and straight down (-z of base). Empty joint tuples switch the joint
-    check off.
+    check off; an empty `collision_arm` does so with the collision check. An obstacle is a box in
+    base: centre x y z (m), half sizes x y z (m), yaw about z (rad); the first one is the table.
 
     Raises:
         ValueError: a value is not finite, not positive, above what is physically sensible, or a
@@ -70,12 +72,15 @@ class Limits:
     command_timeout_periods: float = 1.5  # one missed tick is late, two would be 0.2 s of motion
     operator_timeout_s: float = 0.09  # four missed 50 Hz heartbeats (MoveIt Servo, Formant: 0.1 s)
     state_timeout_s: float = 0.05  # five missed 100 Hz readings
+    collision_arm: str = FR3.name  # whose capsules are kept clear; "" = no check
+    collision_margin_m: float = 0.01  # the predicted joints of a step differ from the real ones
+    obstacles: tuple[tuple[float, float, float, float, float, float, float], ...] = (TABLE,)
     control_hz: float = 10.0  # rate at which commands are expected
 
     def __post_init__(self) -> None:
         """Refuse values that make no sense."""
         for name, value in asdict(self).items():
-            for number in value if isinstance(value, tuple) else (value,):
+            for number in _numbers(value):
                 if not math.isfinite(number):
                     raise ValueError(f"{name} must be finite, got {value}")
         for name, ceiling in _CEILINGS.items():
@@ -89,6 +94,15 @@ class Limits:
         _check_order("gripper", (self.gripper_min_m,), (self.gripper_max_m,))
         if self.gripper_min_m < 0.0:
             raise ValueError(f"gripper_min_m must not be negative, got {self.gripper_min_m}")
+        if not 0.0 <= self.collision_margin_m <= 0.1:
+            got = self.collision_margin_m
+            raise ValueError(f"collision_margin_m must lie in [0, 0.1], got {got}")
+        for box in self.obstacles:
+            if len(box) != 7 or min(box[3:6]) <= 0.0:
+                raise ValueError(
+                    "obstacles must be centre x y z, half sizes x y z above 0 (m), yaw (rad);"
+                    f" got {box}"
+                )
         spans = zip(self.joint_min_rad, self.joint_max_rad, strict=True)
         narrowest_rad = min((high - low for low, high in spans), default=math.inf)
         if not 0.0 <= self.joint_margin_rad < narrowest_rad / 2:
@@ -108,6 +122,7 @@ class Limits:
             max_force_n=robot.max_force_n,
             max_torque_nm=robot.max_torque_nm,
             gripper_max_m=robot.gripper.stroke_m,
+            collision_arm=robot.name if robot.capsules else "",
         )
 
     @property
@@ -167,6 +182,13 @@ class Limits:
             max_tilt_rad=min(self.max_tilt_rad, max_tilt_rad),
             max_yaw_rad=min(self.max_yaw_rad, max_yaw_rad),
         )
+
+
+def _numbers(value: object) -> list[float]:
+    """Every number of a value or of nested tuples; none of a word."""
+    if isinstance(value, tuple):
+        return [number for part in value for number in _numbers(part)]
+    return [value] if isinstance(value, float | int) else []
 
 
 def _check_order(name: str, low: Sequence[float], high: Sequence[float]) -> None:

@@ -53,7 +53,7 @@ ROS = (
     *("diagnostic_msgs", "action_msgs", "trajectory_msgs"),
     *(p.name for p in sorted((ROOT / "robot_rl" / "ros" / "interfaces").iterdir())),
 )
-SIMULATORS = ("mujoco", "isaacsim", "omni", "pxr")
+SIMULATORS = ("mujoco", "mink", "isaacsim", "omni", "pxr")
 TORCH_FILES = (  # that import torch at the top
     *("learn", "nets", "policy", "bench"),
     *("reward.model", "reward.scorer", "reward.success", "reward.progress", "reward.preference"),
