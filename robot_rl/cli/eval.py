@@ -17,8 +17,8 @@ report again.
 
 With --on robot, measure one or more policies on the arm. They drive in random order, and nobody is
 told which one drives until the end; each start is used by all of them, with a picture to restore
-the scene. Writes comparison.json and comparison.html: success with intervals, the difference of each
-two with its interval and exact p-value.
+the scene. Writes comparison.json and comparison.html: success with intervals, the difference of
+each two with its interval and exact p-value.
 """
 EXAMPLES = """
 robot-rl eval runs/peg_insert/20260101-120000-s0

@@ -21,7 +21,7 @@ def write_page(folder: Path, result: Mapping[str, Any]) -> Path:
         kicker="robot-rl comparison",
         refresh="",
         style=(assets / "style.css").read_text(),
-        script="",
+        script=(assets / "chart.js").read_text(),
         name="Which policy is better?",
         subtitle=f"{result['starts']} starts, each used by every policy; nobody saw who drove",
         body="\n".join(part(result) for part in parts),
