@@ -53,13 +53,13 @@ def kill_9(folder: Path, name: str) -> int:
 def test_kill_9_of_the_actor_in_the_middle_of_a_deployment(run: Path) -> None:
     domain_id, folder = new_domain(), run / "deploy"
     words = [f"robot={PROFILE}", "double=true", "operator=twist", f"ros.domain_id={domain_id}"]
-    process = subprocess.Popen([TOOL, "deploy", run, *words, "--episodes", "5"])
+    process = subprocess.Popen([TOOL, "deploy", run, *words, "--episodes", "3"])
     teacher = Teacher(domain_id, remaps=remaps(), steers=False)
     killed, give_up_s = 0, time.monotonic() + 120.0
     try:
         while process.poll() is None and time.monotonic() < give_up_s:
             teacher.turn()
-            if not killed and figures(folder)["episodes"] == 2:
+            if not killed and figures(folder)["episodes"] == 1:
                 time.sleep(0.3)  # in the middle of what follows
                 killed = kill_9(folder, "actor")
             time.sleep(0.02)
@@ -69,10 +69,10 @@ def test_kill_9_of_the_actor_in_the_middle_of_a_deployment(run: Path) -> None:
         process.wait(30.0)
         teacher.probe.close()
     told = figures(folder)
-    assert told["episodes"] == 5 and told["successes"] >= 4 and told["autonomy_steps"] == 1.0
+    assert told["episodes"] == 3 and told["successes"] >= 2 and told["autonomy_steps"] == 1.0
     with Store(day_files(folder)[-1]) as store:
         store.verify()
         cycles = read_cycles(store, "deploy", "actor-0")
     assert [c.episode for c in cycles] == list(range(len(cycles)))
-    assert sum(c.counts for c in cycles) == 5 and all(c.ending is not None for c in cycles)
+    assert sum(c.counts for c in cycles) == 3 and all(c.ending is not None for c in cycles)
     assert {c.purpose for c in cycles} == {"deploy"}
