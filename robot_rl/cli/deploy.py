@@ -66,7 +66,11 @@ def run(argv: Sequence[str]) -> int:
         stochastic=args.stochastic,
     )
     say(f"deployment  {folder}, policy version {weights.version}")
-    figures = engine("robot_rl.run.deploy:deploy")(experiment, weights, plan, _tell)
+    try:
+        figures = engine("robot_rl.run.deploy:deploy")(experiment, weights, plan, _tell)
+    except KeyboardInterrupt:  # the usual end of a deployment without --episodes
+        figures = engine("robot_rl.run.deploy:figures_of")(folder)
+        say("ended; the same command goes on")
     write_json(args.json, figures)
     say(summary(figures))
     return _report(folder)

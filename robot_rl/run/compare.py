@@ -352,6 +352,7 @@ class Comparison:
                 summary = self._rounds.one("eval", EVAL_SEED + start)
                 self._recording.note(summary.id, summary.steps - 1, ROUND, f"{start}.{slot}")
                 self._judge(summary.id)
+                self._rounds.told.write(0, {}, state="comparison", scene="")
                 self._refuse_endless(todo)
         finally:
             self._rounds.close()

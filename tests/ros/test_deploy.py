@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,29 +52,90 @@ def kill_9(folder: Path, name: str) -> int:
     return pid
 
 
-def test_kill_9_of_the_actor_in_the_middle_of_a_deployment(run: Path) -> None:
-    domain_id, folder = new_domain(), run / "deploy"
-    words = [f"robot={PROFILE}", "double=true", "operator=twist", f"ros.domain_id={domain_id}"]
-    process = subprocess.Popen([TOOL, "deploy", run, *words, "--episodes", "3"])
-    teacher = Teacher(domain_id, remaps=remaps(), steers=False)
-    killed, give_up_s = 0, time.monotonic() + 120.0
-    try:
-        while process.poll() is None and time.monotonic() < give_up_s:
-            teacher.turn()
-            if not killed and figures(folder)["episodes"] == 1:
-                time.sleep(0.3)  # in the middle of what follows
-                killed = kill_9(folder, "actor")
+class Deploying:
+    """`robot-rl deploy` on the double, and a person who looks after it."""
+
+    def __init__(self, run: Path, folder: Path, episodes: int, *more: str) -> None:
+        self.folder, self.domain_id = folder, new_domain()
+        words = [f"robot={PROFILE}", "double=true", "operator=twist"]
+        # one domain for the whole life of the folder: it is part of its configuration
+        if (folder / "domain").is_file():
+            self.domain_id = int((folder / "domain").read_text())
+        folder.mkdir(exist_ok=True)
+        (folder / "domain").write_text(str(self.domain_id))
+        words += [f"ros.domain_id={self.domain_id}", *more]
+        command = [TOOL, "deploy", run, "--out", folder, *words, "--episodes", str(episodes)]
+        self.process = subprocess.Popen(command)
+        self.teacher = Teacher(self.domain_id, remaps=remaps(), steers=False)
+
+    def until(self, condition: Any, timeout_s: float = 120.0) -> None:
+        give_up_s = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < give_up_s, "too slow"
+            self.teacher.turn()
             time.sleep(0.02)
-        assert process.poll() == 0 and killed
+
+    def ends(self) -> None:
+        self.until(lambda: self.process.poll() is not None)
+        assert self.process.poll() == 0
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(30.0)
+        self.teacher.probe.close()
+
+
+@contextmanager
+def deploying(run: Path, folder: Path, episodes: int, *more: str) -> Iterator[Deploying]:
+    made = Deploying(run, folder, episodes, *more)
+    try:
+        yield made
     finally:
-        process.terminate()
-        process.wait(30.0)
-        teacher.probe.close()
-    told = figures(folder)
-    assert told["episodes"] == 3 and told["successes"] >= 2 and told["autonomy_steps"] == 1.0
+        made.close()
+
+
+def cycles(folder: Path) -> list[Any]:
     with Store(day_files(folder)[-1]) as store:
-        store.verify()
-        cycles = read_cycles(store, "deploy", "actor-0")
-    assert [c.episode for c in cycles] == list(range(len(cycles)))
-    assert sum(c.counts for c in cycles) == 3 and all(c.ending is not None for c in cycles)
-    assert {c.purpose for c in cycles} == {"deploy"}
+        return read_cycles(store, folder.name, "actor-0")
+
+
+def test_kill_9_of_the_actor_in_the_middle_of_a_deployment(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    with deploying(run, folder, 3) as made:
+        made.until(lambda: figures(folder)["episodes"] == 1)
+        made.until(lambda: any(c.ending is None and c.steps > 1 for c in cycles(folder)))
+        kill_9(folder, "actor")
+        made.ends()
+    told = figures(folder)
+    assert told["stops"] == {"the actor stopped before the episode ended": 1}
+    assert told["episodes"] == 3 and told["successes"] >= 2 and told["autonomy_steps"] == 1.0
+    found = cycles(folder)
+    assert [c.episode for c in found] == list(range(len(found)))
+    assert sum(c.counts for c in found) == 3 and all(c.ending is not None for c in found)
+    assert {c.purpose for c in found} == {"deploy"}
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_whole_command_and_of_the_gate(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    with deploying(run, folder, 4) as made:
+        made.until(lambda: figures(folder)["episodes"] == 1)
+        kill_9(folder, "gate")
+        made.until(lambda: figures(folder)["episodes"] == 2)
+        made.process.kill()
+        made.process.wait()
+    with deploying(run, folder, 4) as made:
+        made.ends()
+    found = cycles(folder)
+    assert [c.episode for c in found] == list(range(len(found)))
+    assert sum(c.counts for c in found) == 4 and figures(folder)["episodes"] == 4
+
+
+@pytest.mark.slow
+def test_failures_in_a_row_wait_for_a_person(tmp_path: Path) -> None:
+    bad, folder = trained(tmp_path / "bad", "robot=ur5e", good=False), tmp_path / "d"
+    with deploying(bad, folder, 3, "--stop-after", "2", "task.max_steps=20") as made:
+        made.ends()
+        assert any("2 failures in a row (time limit)" in text for text in made.teacher.asked)
+    assert [c.continued for c in cycles(folder)] == [False, True, False]
+    assert figures(folder)["failures"] == 3

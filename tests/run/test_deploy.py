@@ -290,6 +290,10 @@ def test_the_verb_tells_names_what_is_missing_and_reports(
     good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "d")
+    assert "Deployment" not in write_report(good).read_text()
+    assert main(["deploy", str(good), "--episodes", "2"]) == 0
+    assert "2 of 2" in write_report(good).read_text().partition("<h2>Deployment")[2]
+    shutil.rmtree(good / "deploy")
     assert main(["deploy", str(good), "--out", out, "--episodes", "2"]) == 0
     said = capsys.readouterr().out
     assert "2 of 2 succeeded" in said and "no takeover" in said

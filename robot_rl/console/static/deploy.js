@@ -5,7 +5,7 @@ const made = (tag, text, name = "") => Object.assign(document.createElement(tag)
 const percent = (v, digits = 0) => (v == null ? "-" : `${(100 * v).toFixed(digits)} %`);
 const seconds = (v) => (v == null ? "-" : v < 90 ? `${v.toFixed(1)} s` : v < 5400 ? `${(v / 60).toFixed(0)} min` : `${(v / 3600).toFixed(1)} h`);
 const whole = (v) => (v == null ? "-" : Math.round(v).toLocaleString("en"));
-const shown = { failed: "", scene: "" };
+const shown = { failed: "", scene: "", figures: null };
 
 const FIGURES = [
   ["episodes", (f) => whole(f.episodes)], ["unlabelled", (f) => whole(f.unlabelled)],
@@ -20,7 +20,8 @@ export function drawDeployment(figures, about, away) {
   const working = ["deployment", "comparison"].includes(figures?.state);
   const told = figures?.state === "deployment";
   $("deploy").hidden = !told || away;
-  if (!told) return working;
+  if (!told || figures === shown.figures) return working;
+  shown.figures = figures; // a new object for each line
   const f = Object.fromEntries(Object.entries(figures).filter(([k]) => k.startsWith("deploy/")).map(([k, v]) => [k.slice(7), v]));
   $("deploy-success").textContent = percent(f.success);
   $("deploy-interval").textContent = f.labelled
