@@ -10,13 +10,9 @@ the order by chance, not from looking it up.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import hashlib
 import json
 import logging
-import os
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -42,6 +38,7 @@ from robot_rl.run.deploy import (
 )
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.rounds import Recording, Rounds, Side, Watch, lockstep_side, robot_side
+from robot_rl.run.sealed import commitment_of, order_of, sealed_secret
 from robot_rl.store.cycles import ROUND, Cycle
 from robot_rl.store.daily import DailyStore
 from robot_rl.types import EpisodeId, EpisodeStart, Observation, Weights
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMPARE = "compare"  # kind of plan
-SEALED = "sealed"  # file: the secret
 POLICIES = "policies"  # folder: one folder for each policy, in the order of the command
 BLIND = ("weights/",)  # figures that would tell which policy drives
 WHO = "did the robot succeed? Label the newest episode: success, failure, or neutral (run it again)"
@@ -75,44 +71,6 @@ class ComparePlan:
         """Check ranges."""
         if self.episodes < 1 or not self.runs:
             raise ValueError("a comparison needs runs and at least one start")
-
-
-def order_of(secret: str, start: int, policies: int) -> list[int]:
-    """In which order the policies drive from a start; follows from the secret alone."""
-    digest = hashlib.sha256(f"{secret}/{start}".encode()).digest()
-    rng = np.random.default_rng(int.from_bytes(digest, "big"))
-    return rng.permutation(policies).tolist()
-
-
-def commitment_of(secret: str) -> str:
-    """What is told before the first episode: the SHA-256 of the secret, in hex."""
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def sealed_secret(folder: Path) -> str:
-    """The secret of a folder, drawn when there is none yet. Not written as plain text.
-
-    Raises:
-        ConfigError: it does not fit the hash that was told.
-    """
-    path = folder / SEALED
-    if not path.is_file():
-        text = base64.b85encode(json.dumps({"secret": secrets.token_hex(32)}).encode())
-        new = path.with_name(SEALED + ".new")
-        new.unlink(missing_ok=True)
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(text)
-        new.replace(path)
-    secret = str(json.loads(base64.b85decode(path.read_bytes()))["secret"])
-    told = read_plan(folder).get("commitment", "")
-    if told not in ("", commitment_of(secret)):
-        raise ConfigError(
-            f"the order in {path} is not the one that was drawn",
-            expected=f"SHA-256 {told}",
-            got=commitment_of(secret),
-            fix="restore the file, or compare again in a new folder (--out)",
-        )
-    return secret
 
 
 def compare(

@@ -15,8 +15,9 @@ from robot_rl.control.statistics import holm, mcnemar, paired_difference, wilson
 from robot_rl.errors import RobotRLError
 from robot_rl.report.comparison import write_page
 from robot_rl.report.tally import Ledger
-from robot_rl.run.compare import commitment_of, order_of, rounds_of, sealed_secret
+from robot_rl.run.compare import rounds_of
 from robot_rl.run.deploy import read_plan, replace_json
+from robot_rl.run.sealed import commitment_of, order_of, sealed_secret
 from robot_rl.store.cycles import Cycle
 
 

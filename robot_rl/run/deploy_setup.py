@@ -57,6 +57,7 @@ def experiment_on(
                 config[key] = chosen.get(key)
         if "robot" in named:
             config["safety"] = _narrowest(trained, chosen)
+        config["ros"] = _graph(trained, config)
     if not named & {"operator"} and not any(w.startswith("operator.") for w in values):
         config["operator"] = _operator(config, trained, values)
     if values:
@@ -100,6 +101,18 @@ def _operator(
     before = dict(trained.config.get("operator") or {})
     person = before.get("name") not in (None, "none", "scripted", "impatient")
     return before if person and not before.get("with_script") else {"name": "console"}
+
+
+def _graph(trained: Experiment, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The chosen graph with the values of a training in a graph of this kind (domain, remaps).
+
+    Not whether a double stands in for the arm, nor what a person has accepted: that is said anew.
+    """
+    chosen, before = dict(config.get("ros") or {}), dict(trained.config.get("ros") or {})
+    if before.get("name") != chosen.get("name"):
+        return chosen
+    kept = {k: v for k, v in before.items() if k not in ("double", "accept")}
+    return {**kept, **{k: v for k, v in chosen.items() if k in ("double", "accept")}}
 
 
 def _narrowest(trained: Experiment, chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import pytest
 
 from robot_rl.cli.main import main
 from robot_rl.errors import ConfigError, RobotRLError, SpecError
-from robot_rl.run.compare import commitment_of, compare, order_of, rounds_of, sealed_secret
+from robot_rl.run.compare import compare, rounds_of
 from robot_rl.run.compare_result import result_of
 from robot_rl.run.deploy_setup import experiment_on, policy_weights
 from robot_rl.run.experiment import Experiment
+from robot_rl.run.sealed import commitment_of, order_of, sealed_secret
 from robot_rl.store.cycles import read_cycles
 from robot_rl.store.daily import day_files
 from robot_rl.store.store import Store
