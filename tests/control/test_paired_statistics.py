@@ -33,6 +33,14 @@ def test_the_interval_is_symmetric_in_the_policies_and_holds_the_difference() ->
         paired_difference(1, -1, 0, 0)
 
 
+def test_worked_examples() -> None:
+    """Chapter 8 of Fagerland, Lydersen, Laake, Statistical Analysis of Contingency Tables (2017):
+    complete response before and after consolidation therapy, and airway hyper-responsiveness."""
+    assert paired_difference(59, 6, 16, 80) == pytest.approx((-0.0621, -0.1186, -0.0046), abs=6e-5)
+    assert paired_difference(1, 1, 7, 12) == pytest.approx((-0.2857, -0.5069, -0.0256), abs=6e-5)
+    assert mcnemar(1, 7) == pytest.approx(0.0703, abs=5e-5)
+
+
 def test_agreement_narrows_the_interval() -> None:
     """The same margins (15 and 12 of 20): pairs that agree tell more than pairs that do not."""
     agree, apart = paired_difference(12, 3, 0, 5), paired_difference(8, 7, 4, 1)
