@@ -6,7 +6,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from robot_rl.control.session import ACTOR
 from robot_rl.errors import CheckpointError, ConfigError, RobotRLError, SetupError, SpecError
 from robot_rl.report.report import write_report
 from robot_rl.report.tally import Ledger
+from robot_rl.reward.config import PredicateRewardConfig
 from robot_rl.run.deploy import DeployPlan, deploy, figures_of
 from robot_rl.run.deploy_setup import experiment_on, policy_weights
 from robot_rl.run.experiment import Experiment
@@ -306,3 +308,26 @@ def test_the_verb_tells_names_what_is_missing_and_reports(
     assert "no usable policy" in capsys.readouterr().err
     assert main(["deploy", str(good), "--policy", str(good / "config.yaml")]) == 2
     assert "no policy in" in capsys.readouterr().err
+
+
+def test_a_model_that_labels_beside_the_loop_gets_each_day(
+    good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And may go on with yesterday's episodes until the day after."""
+    said: list[str] = []
+
+    @contextmanager
+    def beside(_self: object, store: Store) -> Iterator[Callable[[], str]]:
+        said.append(f"+{store.path.stem[-2:]}")
+        yield lambda: ""
+        said.append(f"-{store.path.stem[-2:]}")
+
+    monkeypatch.setattr(PredicateRewardConfig, "beside", beside)
+    days = iter(range(1000))
+    work(good, tmp_path / "d", episodes=4, now_s=lambda: NOON_S + DAY_S * (next(days) // 2))
+    assert len(day_files(tmp_path / "d")) >= 4
+    opened = [word for word in said if word[0] == "+"]
+    assert [word[1:] for word in opened] == [
+        p.stem[-2:] for p in day_files(tmp_path / "d")[-len(opened) :]
+    ]
+    assert said[:3] == [*opened[:2], f"-{opened[0][1:]}"] and said.count("-" + opened[-1][1:]) == 1
