@@ -104,7 +104,7 @@ class InputDevice(Protocol):
     """A person's hand on the robot: scripted expert, keyboard, gamepad, SpaceMouse, console."""
 
     def begin_episode(self, seed: int, purpose: str) -> None:
-        """Forget the last episode. purpose: train | demo (the person drives throughout) | eval."""
+        """Forget the last episode. purpose: as in `EpisodeStart`."""
         ...
 
     def poll(self, state: RobotState) -> OperatorInput:
@@ -352,6 +352,7 @@ class ActorPorts:
     clock: Clock
     operator: InputDevice
     place_objects: Callable[[ResetPlan], None]
+    ask: Callable[[str], None]  # show a person these words, and wait until they say "ready"
     announce: Callable[[EpisodeStart], None]  # tells the graph which episode begins
     time_waits_for: Callable[[str, Callable[[], bool]], None]  # of a simulated clock: see RosClock
     figures: Callable[[], dict[str, float]]  # of the runtime, for each episode's line

@@ -9,3 +9,7 @@ EVALUATION = "eval.json"
 POLICY = "policy.safetensors"
 CAMERAS = "cameras.json"  # size, crop and intrinsics of each camera of a run over ROS 2
 PREFLIGHT = "preflight.json"  # what was found of an arm's driver before the start
+PLAN = "plan.json"  # what a deployment or a comparison is to do
+DEPLOYMENT = "deploy.json"  # what a deployment has come to
+COMPARISON = "comparison.json"  # what a comparison has come to; written when it has ended
+SCENE_PICTURES = "scene"  # folder: pictures by which a person restores a scene

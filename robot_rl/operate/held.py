@@ -14,7 +14,7 @@ from robot_rl.operate.calibration import Rest
 from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import OperatorInput, Task
-from robot_rl.types import Driver, RobotState
+from robot_rl.types import HELPED, Driver, RobotState
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class HeldDevice:
         """`value`, or the way back while `rewind` is held; with `drive` the person drives it."""
         if self._rewind is None:
             return value
-        held, free = self.handset.held, self.handset.ready and self._purpose == "train"
+        held, free = self.handset.held, self.handset.ready and self._purpose in HELPED
         if not free or "rewind" not in held or "hold" in held:
             self._rewind.follow(state)
             return value

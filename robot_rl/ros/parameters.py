@@ -225,6 +225,7 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         Parameter("sim_name", "sim", "node that places the objects; empty = a person does"),
         Parameter("ask_reset", False, "a person says `actor/ready` before each start"),
         Parameter("demos_only", False, "end after the demonstrations (`robot-rl record`)"),
+        Parameter("deploys", False, "no learner: `robot-rl deploy`, `robot-rl eval --on robot`"),
         Parameter(
             "start_s",
             30.0,  # the robot's driver may start after us

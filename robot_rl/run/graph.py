@@ -28,6 +28,7 @@ from robot_rl.ros.graph import (
     real_graph,
     sim_graph,
 )
+from robot_rl.ros.parameters import Value
 from robot_rl.ros.supervise import Exit, Supervisor
 from robot_rl.run.preflight import keep_findings, refuse_unready
 from robot_rl.system.files import Tail
@@ -163,13 +164,32 @@ def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) 
     """
     need_ros()
     keep_findings(refuse_unready(experiment), experiment.run_dir)
-    graph = tuple(
-        dataclasses.replace(spec, params={**spec.params, "demos_only": True})
+    _run(experiment, _without_learner(experiment, demos_only=True), watch)
+
+
+def deploy_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
+    """Run the system without a learner, until a deployment or a comparison has ended.
+
+    Beside a double the objects are put where the plan says; a person is asked all the same.
+
+    Raises:
+        SetupError, RobotRLError: see `train_ros`.
+    """
+    need_ros()
+    keep_findings(refuse_unready(experiment), experiment.run_dir)
+    ros = experiment.ros
+    places = {"sim_name": "sim"} if isinstance(ros, RealGraphConfig) and ros.double else {}
+    _run(experiment, _without_learner(experiment, deploys=True, **places), watch)
+
+
+def _without_learner(experiment: Experiment, **params: Value) -> Graph:
+    """The processes of a run that learns nothing; params: of its actor."""
+    return tuple(
+        dataclasses.replace(spec, params={**spec.params, **params})
         if spec.name == "actor"
         else spec
         for spec in system_of(experiment, learner=False)
     )
-    _run(experiment, graph, watch)
 
 
 def _run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]], None]) -> None:
