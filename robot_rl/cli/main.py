@@ -25,6 +25,7 @@ VERBS = {
     "review": "look through the episodes of a run on a web page, and label them",
     "devices": "gamepads and SpaceMice of this machine: list, watch, calibrate",
     "camera": "cameras: what is connected, what the network sees of it, what is cut out",
+    "calibrate": "find where cameras are, how late they are, and where a gripper ends",
     "record": "record demonstrations",
     "serve-policy": "serve a base policy to other processes and machines",
     "eval": "measure a trained policy, or compare several blindly on the arm",

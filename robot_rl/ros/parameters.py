@@ -96,6 +96,12 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         Parameter("slice_s", 0.01, "commands are taken up this often", "s", 0.002, 0.1),
         Parameter("camera_hz", 0.0, "image rate; 0 = no cameras (needs OpenGL)", "Hz", 0.0, 60.0),
         Parameter(
+            "board",
+            "",
+            "a board to calibrate cameras with: `hand:5x7,0.03,0.022` lies on the table, "
+            "`beside:...` is held by the hand; empty = none",
+        ),
+        Parameter(
             "reset_plan",
             "",
             'what `place_objects` does: JSON of a ResetPlan, or {"seed": n}',
