@@ -23,6 +23,7 @@ from robot_rl.errors import SetupError
 from robot_rl_hardware.reader import FoundDevice, pick
 
 PERIOD_S = 0.012  # between two readings of all servos
+TRIES = 3  # before a servo counts as silent: a busy machine may answer late
 MISSES = 8  # readings that fail in a row: the line is lost
 TICKS = 4096  # of one turn, in both families
 PORTS = Path("/dev/serial/by-id")
@@ -118,7 +119,7 @@ class ServoLine:
         for number in self.ids:
             self._group.addParam(number)
         self._misses, self._due_s = 0, 0.0
-        if self.ticks() is None and self.ticks() is None:
+        if all(self.ticks() is None for _ in range(TRIES)):
             silent = self._silent()
             self.close()
             raise _silence(self, baud, silent)
@@ -152,7 +153,8 @@ class ServoLine:
         silent = []
         with _lost(self._port):
             for number in self.ids:
-                silent += [str(number)] if self._packets.ping(self._port, number)[1] != 0 else []
+                pings = (self._packets.ping(self._port, number)[1] for _ in range(TRIES))
+                silent += [] if any(done == 0 for done in pings) else [str(number)]
         return ", ".join(silent) or "(all answer now)"
 
     def close(self) -> None:

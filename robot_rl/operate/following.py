@@ -6,7 +6,7 @@ action; so everything downstream (takeover, gate, recording) sees an ordinary pe
 
 Nothing jumps at a takeover. The anchor, the pair of poses that the motion is counted from, is set
 anew until the robot has come to rest after the press, and until then the action is zero. A leader
-that is to stand like the follower (`absolute`) does so only from there, at the speed of `SETTLE`.
+that the robot is to stand like (`absolute`) is approached from there, slowly (`SETTLE_M_S`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from robot_rl.geometry import (
     quat_conjugate,
     quat_from_rotvec,
     quat_multiply,
-    quat_to_rotvec,
     step_towards,
 )
 from robot_rl.operate.handset import DeviceReading
@@ -33,7 +32,8 @@ from robot_rl.types import Pose, RobotState
 
 STAND_S, GIVE_UP_S = 0.15, 1.0  # the robot stands at least, and is waited for at most, so long
 REST_M_S, REST_RAD_S = 0.01, 0.05
-SETTLE_M_S, SETTLE_RAD_S = 0.02, 0.1  # how fast a matched leader's last offset is taken away
+SETTLE_M_S, SETTLE_RAD_S = 0.03, 0.15  # how fast a matched leader's last offset is taken away,
+SETTLE_S = 1.0  # growing from nothing in this time
 CLOSED, OPENED = 0.6, 0.4  # of a trigger's way: hysteresis
 GRIP_S = 0.4  # a word of the gripper lasts this long: the control loop looks at 10 Hz
 
@@ -70,6 +70,7 @@ class _Anchor:
     hand: Pose
     tool: Pose
     scale: float
+    since_s: float
 
     def target(self, hand: Pose) -> Pose:
         """Where the tool should be, with the hand here."""
@@ -134,24 +135,19 @@ class Following:
         self._stamp_s = stamp_s
         ready = since_s >= STAND_S and (_rests(state) or since_s >= GIVE_UP_S)
         if self._anchor is None or "clutch" in held:
-            self._anchor = _Anchor(hand, here, scale) if ready else None
+            self._anchor = _Anchor(hand, here, scale, stamp_s) if ready else None
             return np.zeros(6)
         anchor = self._anchor
         target = anchor.target(hand)
-        if scale != anchor.scale:
-            anchor = _Anchor(hand, target, scale)
         if self._absolute:
-            target = step_towards(target, hand, SETTLE_M_S * passed_s, SETTLE_RAD_S * passed_s)
-            anchor = _Anchor(hand, target, scale)
-        held_in = step_towards(here, target, config.leash_m, config.leash_rad)
-        if _apart(held_in, target):
-            target = held_in
-            anchor = _Anchor(hand, target, scale)
-        self._anchor = anchor
+            step_s = passed_s * min((stamp_s - anchor.since_s) / SETTLE_S, 1.0)
+            target = step_towards(target, hand, SETTLE_M_S * step_s, SETTLE_RAD_S * step_s)
+        target = step_towards(here, target, config.leash_m, config.leash_rad)
+        self._anchor = _Anchor(hand, target, scale, anchor.since_s)
         return np.asarray(self._action.action(target, here)[:6], np.float64)
 
     def _grip_word(self, reading: DeviceReading) -> frozenset[str]:
-        """"close" or "open" for a moment after the trigger has *changed* since the press."""
+        """The word "close" or "open", for a moment after the trigger has *changed* since the press."""
         value, now_s = reading.trigger, reading.stamp_s
         if value is None or self._anchor is None:
             return frozenset()
@@ -166,11 +162,6 @@ class Following:
 def _rests(state: RobotState) -> bool:
     linear, angular = state.tcp_twist_in_base[:3], state.tcp_twist_in_base[3:]
     return bool(np.linalg.norm(linear) < REST_M_S and np.linalg.norm(angular) < REST_RAD_S)
-
-
-def _apart(a: Pose, b: Pose) -> bool:
-    off = quat_to_rotvec(quat_multiply(a.quaternion_xyzw, quat_conjugate(b.quaternion_xyzw)))
-    return bool(np.abs(a.position_m - b.position_m).max() > 1e-9 or np.abs(off).max() > 1e-9)
 
 
 def hand_from(numbers: Sequence[float]) -> Pose:
