@@ -1,4 +1,4 @@
-"""Which angle a servo's position means: measured once with the leader in a known pose, kept in a file.
+"""Which angle a servo's position means: measured once with the leader in a known pose, then kept.
 
     angle = sign * (position - zero)
 

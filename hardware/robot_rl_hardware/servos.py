@@ -1,8 +1,8 @@
 """The servos of a leader arm on one serial line, read all at once through their maker's library.
 
-Two families: Dynamixel X (protocol 2.0, as in GELLO) and Feetech STS (as in the SO-101 leader). Both
-libraries have the same shape: a port, a packet handler, a group that is read with one request. No
-torque is switched on and nothing is written to a servo.
+Two families: Dynamixel X (protocol 2.0, as in GELLO) and Feetech STS (as in the SO-101 leader).
+Both libraries have the same shape: a port, a packet handler, a group that is read with one request.
+No torque is switched on and nothing is written to a servo.
 """
 
 from __future__ import annotations
@@ -179,7 +179,9 @@ def radians(ticks: float) -> float:
 
 
 def _named(port: str) -> str:
-    return pick(find_ports(), port, "serial line", _no_port(str(PORTS), "none"), "operator.port").path
+    return pick(
+        find_ports(), port, "serial line", _no_port(str(PORTS), "none"), "operator.port"
+    ).path
 
 
 def _no_port(path: str, got: str) -> SetupError:

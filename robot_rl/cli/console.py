@@ -64,7 +64,9 @@ def page_options(parser: Parser, *, any_port: bool) -> None:
     default = "default: the first free port from" if any_port else "default:"
     parser.add_argument("--port", type=int, metavar="N", help=f"{default} {FIRST_PORT}")
     parser.add_argument(
-        "--host", default=HOST, help="a loopback address (default); with --tls a name of this machine"
+        "--host",
+        default=HOST,
+        help="a loopback address (default); with --tls a name of this machine",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
 

@@ -23,10 +23,10 @@ Drive a run from this terminal, as from the operator's page, and press its butto
 or an arm that is guided by hand. It takes the run's one seat. The run is started separately
 (`robot-rl train ... runtime=ros operator=console`, gello, so101, leader or kinesthetic).
 
-A terminal does not tell when a key is let go of. So a motion key is enough to drive: a tap is a small
-step, a held key goes on while it repeats and ends 0.12 s after its last character; you keep driving,
-standing still, for 0.8 s more. Where this machine's own keyboard may be read (evdev, group input),
-the keys are those of the page: hold Space to drive, and letting go counts at once.
+A terminal does not tell when a key is let go of. So a motion key is enough to drive: a tap is a
+small step, a held key goes on while it repeats and ends 0.12 s after its last character; you keep
+driving, standing still, until 0.8 s after it. Where this machine's own keyboard may be read (evdev,
+group input), the keys are those of the page: hold Space to drive, and letting go counts at once.
 
 keys:
   W S A D E Q     forward, back, left, right, up, down     with Shift: slow
@@ -61,9 +61,8 @@ def run(argv: Sequence[str]) -> int:
             fix="start it in a terminal of its own; over ssh: ssh -t HOST robot-rl keyboard RUN",
         )
     typed = engine("robot_rl.operate.typed:TypedKeys")(down=None if args.typed else _kernel())
-    with _seat(run_dir), _keys_at_once(sys.stdin.fileno()):
-        with suppress(KeyboardInterrupt):
-            asyncio.run(_drive(run_dir, typed, sys.stdin.fileno()))
+    with _seat(run_dir), _keys_at_once(sys.stdin.fileno()), suppress(KeyboardInterrupt):
+        asyncio.run(_drive(run_dir, typed, sys.stdin.fileno()))
     say("\nthe seat is free")
     return 0
 

@@ -99,12 +99,18 @@ def _calibrate(config: SerialLeading, robot: Any, signs: tuple[int, ...]) -> Non
         line.close()
     found = leader_map.LeaderMap(zero_rad=zero_rad, signs=signs, trigger_rad=ends)
     path = leader_map.save(map_name(config.kind, line.path), found)
-    off = [s * (m - z) - k for m, z, s, k in zip(measured, zero_rad, signs, known_rad, strict=False)]
+    off = [
+        s * (m - z) - k for m, z, s, k in zip(measured, zero_rad, signs, known_rad, strict=False)
+    ]
     say(f"beside the pose by {_degrees(off)}\nwritten to {path}")
 
 
 def _measure(line: ServoLine) -> Any:
-    """Mean position of each servo in radians, over half a second. Raises `OSError`, `SetupError`."""
+    """Mean position of each servo in radians, over half a second.
+
+    Raises:
+        OSError, SetupError: servos fall silent, or the leader is moved.
+    """
     import numpy as np
 
     from robot_rl_hardware.servos import radians

@@ -6,8 +6,9 @@
     WS   /ws/...               `sockets.py`
     GET, POST  /api/...        `api.py`
 
-Everything but /enter, /trust, /ca.crt and the static files needs the cookie; sockets and POST also need an Origin of
-this page, and every request a host name under which the page is served (`doors.py`).
+Everything but /enter, /trust, /ca.crt and the static files needs the cookie; sockets and POST also
+need an Origin of this page, and every request a host name under which the page is served
+(`doors.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ from robot_rl.system.audit import audit
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 STATIC = Path(__file__).with_name("static")
-PAGES = {"": "/", "review": "/review", "xr": "/xr"}  # where a link may lead; never an address that a link names
+PAGES = {
+    "": "/",
+    "review": "/review",
+    "xr": "/xr",
+}  # where a link may lead; never an address that a link names
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"

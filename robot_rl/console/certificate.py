@@ -108,9 +108,7 @@ def make(folder: Path, names: Sequence[str], *, force: bool = False) -> PageCert
     )
     pem = serialization.Encoding.PEM
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     _write(folder / KEY, secret, 0o600)
     _write(folder / PAGE, page.public_bytes(pem), 0o644)
     _write(folder / CA, ca.public_bytes(pem), 0o644)

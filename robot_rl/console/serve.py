@@ -29,6 +29,7 @@ def server_of(
     port: int,
     about: Mapping[str, Any],
     mirror: Callable[[], Any],
+    *,
     certificate: PageCertificate | None = None,
 ) -> tuple[uvicorn.Server, Access]:
     """A server that is not running yet, and its `Access`. Arguments: see `serve`."""
@@ -47,9 +48,7 @@ def server_of(
     return server_for(make_app(console), host, port, certificate), access
 
 
-def hosts_of(
-    host: str, port: int, certificate: PageCertificate | None = None
-) -> frozenset[str]:
+def hosts_of(host: str, port: int, certificate: PageCertificate | None = None) -> frozenset[str]:
     """`name:port` under which a page that is served at this address may be asked for."""
     names = {host, "localhost"} if host in ("127.0.0.1", "::1") else {host}
     names |= set(certificate.names) if certificate else set()
@@ -96,7 +95,7 @@ def serve(
         certificate: serve over HTTPS; None = plain HTTP, for this machine only.
     """
     audit_into(run_dir)
-    server, access = server_of(run_dir, host, port, about, mirror, certificate)
+    server, access = server_of(run_dir, host, port, about, mirror, certificate=certificate)
     started(lambda role: access.invite(Role(role)))
     gc.freeze()  # as the nodes do (ros.runtime)
     server.run()

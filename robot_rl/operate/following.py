@@ -76,9 +76,7 @@ class _Anchor:
         """Where the tool should be, with the hand here."""
         way_m = self.scale * (hand.position_m - self.hand.position_m)
         turn = quat_multiply(hand.quaternion_xyzw, quat_conjugate(self.hand.quaternion_xyzw))
-        return pose(
-            self.tool.position_m + way_m, quat_multiply(turn, self.tool.quaternion_xyzw)
-        )
+        return pose(self.tool.position_m + way_m, quat_multiply(turn, self.tool.quaternion_xyzw))
 
 
 class Following:
@@ -147,7 +145,7 @@ class Following:
         return np.asarray(self._action.action(target, here)[:6], np.float64)
 
     def _grip_word(self, reading: DeviceReading) -> frozenset[str]:
-        """The word "close" or "open", for a moment after the trigger has *changed* since the press."""
+        """The word "close" or "open", for a moment after the trigger has *changed*."""
         value, now_s = reading.trigger, reading.stamp_s
         if value is None or self._anchor is None:
             return frozenset()

@@ -196,7 +196,10 @@ class Handset:
             self._neutral_since_s = reading.stamp_s
         if reading.problem:
             self.ready, self.problem, self._driven_s = False, reading.problem, -math.inf
-            return OperatorInput(False, self._still, stamp_s=self._stamp_s)
+            success, abort = self._labels(now_s)  # somebody may still say how it went
+            return OperatorInput(
+                False, self._still, success=success, abort=abort, stamp_s=self._stamp_s
+            )
         if not self.ready:
             self.ready = pressed or self._rested
             self.problem = "" if self.ready else self._unrest(reading, deflection)

@@ -18,7 +18,7 @@ from robot_rl.config.registry import register
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import socket_address
 from robot_rl.operate.devices import need_real_time, run_of
-from robot_rl.operate.following import Following, FollowConfig, hand_from
+from robot_rl.operate.following import FollowConfig, Following, hand_from
 from robot_rl.operate.handset import DeviceReading, HandsetConfig
 from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
@@ -50,7 +50,7 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
     except (ValueError, TypeError, KeyError) as error:
         raise LinkError(
             "malformed input from the console",
-            expected='{"axes": [6 numbers], "held": [words]}, perhaps "hand": [7 numbers], "trigger"',
+            expected='{"axes": [6 numbers], "held": [words]}; perhaps "hand": [7], "trigger": 0..1',
             got=repr(data[:80]),
             fix="reload the page; console and operator must be of the same version",
         ) from error

@@ -79,8 +79,8 @@ class LeaderConfig(Leading):
     """Any arm whose joints a node publishes as `sensor_msgs/JointState`: the robot follows it.
 
     joints: names in the message, from foot to tool; () = the robot's own names. arm: the robot
-    (`robot=...`) whose kinematics the leader has; "" = this run's, and then the leader is brought to
-    the robot before a takeover. trigger: joint of its gripper, "" = none. enable_topic: a
+    (`robot=...`) whose kinematics the leader has; "" = this run's, and then the leader is brought
+    to the robot before a takeover. trigger: joint of its gripper, "" = none. enable_topic: a
     `std_msgs/Bool` that is true while the person holds the leader; "" = the keys of the page or of
     `robot-rl keyboard`.
     """

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ pytest.importorskip("fastapi", reason="the console extra is not installed")
 from robot_rl.console.access import Seat
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.link.panel import seat_file
-from tests.support.served import RobotSide
 from tests.support.ros import write_run
+from tests.support.served import RobotSide
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ class Terminal:
         self.keyboard, own = pty.openpty()
         tool = [sys.executable, "-m", "robot_rl.cli.main", "keyboard", str(run_dir), "--typed"]
         self.process = subprocess.Popen(
-            tool, stdin=own, stdout=own, stderr=own, start_new_session=True, preexec_fn=_own_tty
+            ["setsid", "--ctty", *tool], stdin=own, stdout=own, stderr=own
         )
         os.close(own)
         self.screen = b""
@@ -52,23 +53,14 @@ class Terminal:
 
     def read(self) -> str:
         os.set_blocking(self.keyboard, False)
-        try:
+        with suppress(OSError):
             self.screen += os.read(self.keyboard, 65536)
-        except (BlockingIOError, OSError):
-            pass
         return self.screen.decode(errors="replace")
 
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
         os.close(self.keyboard)
-
-
-def _own_tty() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture

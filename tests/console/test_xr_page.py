@@ -1,7 +1,8 @@
-"""The page of headsets and phones over HTTPS in a real browser, with a WebXR device that we play."""
+"""The page of headsets and phones over HTTPS, in a real browser with a WebXR device we play."""
 
 from __future__ import annotations
 
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -92,9 +93,7 @@ def test_a_hand_that_moves_forward_left_and_up_moves_along_x_y_z_of_the_base(
         headset.evaluate(f"device.move({-way[0]}, {-way[1]}, {-way[2]})")
 
 
-def test_a_hand_that_turns_turns_about_the_axes_of_the_base(
-    headset: Any, robot: RobotSide
-) -> None:
+def test_a_hand_that_turns_turns_about_the_axes_of_the_base(headset: Any, robot: RobotSide) -> None:
     headset.evaluate("device.turn(-0.4)")
     align(headset)
     headset.evaluate("device.press(1)")
@@ -106,7 +105,7 @@ def test_a_hand_that_turns_turns_about_the_axes_of_the_base(
             quat_to_matrix(np.array(newest(robot)["hand"][3:])), quat_to_matrix(wanted), atol=1e-6
         )
     )
-    parse(__import__("json").dumps(newest(robot)).encode(), 1.0)  # the robot side understands it
+    parse(json.dumps(newest(robot)).encode(), 1.0)  # the robot side understands it
 
 
 def test_trigger_and_stop_arrive_and_messages_come_at_fifty_a_second(
@@ -186,7 +185,9 @@ def test_a_phone_drives_while_a_finger_is_on_the_screen(
     page.context.close()
 
 
-def test_a_browser_without_webxr_says_what_to_use(browser: Any, secure: Served, robot: RobotSide) -> None:
+def test_a_browser_without_webxr_says_what_to_use(
+    browser: Any, secure: Served, robot: RobotSide
+) -> None:
     page = opened(browser, secure, "Object.defineProperty(navigator, 'xr', { value: undefined })")
     page.click("#seat-button")
     page.wait_for_function("robotRL.mine")
@@ -195,7 +196,9 @@ def test_a_browser_without_webxr_says_what_to_use(browser: Any, secure: Served, 
 
 
 def test_without_https_the_page_says_so(browser: Any, console: Served, robot: RobotSide) -> None:
-    page = opened(browser, console, "Object.defineProperty(window, 'isSecureContext', { value: false })")
+    page = opened(
+        browser, console, "Object.defineProperty(window, 'isSecureContext', { value: false })"
+    )
     page.click("#seat-button")
     page.wait_for_function("robotRL.mine")
     until(lambda: "needs HTTPS" in page.locator("#say").inner_text())
@@ -223,7 +226,9 @@ def test_a_device_that_trusts_the_authority_trusts_the_page_and_no_other_does(
     assert status == 200 and told == certificate.ca.read_bytes()
     assert fetch(secure.url, knows)[0] == 401  # as without HTTPS: a link is needed
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
-        urllib.request.urlopen(f"{secure.url}/trust", context=ssl.create_default_context(), timeout=5)
+        urllib.request.urlopen(
+            f"{secure.url}/trust", context=ssl.create_default_context(), timeout=5
+        )
 
 
 def test_foreign_hosts_and_origins_are_refused_over_https_as_well(

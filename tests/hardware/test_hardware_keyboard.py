@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-evdev = pytest.importorskip("evdev", reason="pip install 'robot-rl[hardware]'")
+pytest.importorskip("evdev", reason="pip install 'robot-rl[hardware]'")
+
+import evdev
 
 from robot_rl_hardware.gamepad import WORD_BITS
 from robot_rl_hardware.keyboard import Keyboards, find_keyboards

@@ -227,7 +227,9 @@ def test_a_leader_that_is_pulled_out_is_told_with_the_fix_and_found_again(
     reader.close()
 
 
-def test_the_leader_of_an_so101_points_forward_and_its_first_joint_turns_about_the_vertical() -> None:
+def test_the_leader_of_an_so101_points_forward_and_its_first_joint_turns_about_the_vertical() -> (
+    None
+):
     ahead = SO101.tcp(np.zeros(5))
     assert ahead.position_m[0] > 0.3 and abs(ahead.position_m[1]) < 0.03
     turned = SO101.tcp((0.3, 0.0, 0.0, 0.0, 0.0))

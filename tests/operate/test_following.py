@@ -1,4 +1,4 @@
-"""The tool follows a hand: no jump at a takeover, leash, clutch, trigger; leaders that must match."""
+"""The tool follows a hand: no jump at a takeover, leash, clutch, trigger; leaders that match."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ class World:
         )
 
     def state(self) -> RobotState:
-        return RobotState(
-            self.now_s, HOME, np.zeros(7), self.tcp, self.twist, np.zeros(6), 0.04
-        )
+        return RobotState(self.now_s, HOME, np.zeros(7), self.tcp, self.twist, np.zeros(6), 0.04)
 
     def poll(self, seconds: float = TICK_S, held: str = "", follow: bool = False) -> OperatorInput:
         """What is said at the end; with `follow` the robot goes where it is asked, at 10 Hz."""
@@ -70,7 +68,9 @@ class World:
 
 
 def moved(hand: Pose, way_m: tuple[float, ...], turn_rad: tuple[float, ...] = (0, 0, 0)) -> Pose:
-    turned = compose(pose((0, 0, 0), quat_from_rotvec(turn_rad)), pose((0, 0, 0), hand.quaternion_xyzw))
+    turned = compose(
+        pose((0, 0, 0), quat_from_rotvec(turn_rad)), pose((0, 0, 0), hand.quaternion_xyzw)
+    )
     return pose(hand.position_m + way_m, turned.quaternion_xyzw)
 
 
@@ -91,7 +91,9 @@ def test_the_first_command_is_the_measured_pose_wherever_the_hand_is(absolute: b
     for _ in range(50):
         world = World(absolute)
         off = (0.02, 0.1) if absolute else (0.5, 2.0)  # matched: what 0.1 rad in the joints allow
-        world.hand = moved(world.hand, rng.uniform(-off[0], off[0], 3), rng.uniform(-off[1], off[1], 3))
+        world.hand = moved(
+            world.hand, rng.uniform(-off[0], off[0], 3), rng.uniform(-off[1], off[1], 3)
+        )
         world.poll(0.4)
         for _ in range(12):  # the whole time from the press until the anchor stands
             said = world.poll(held="drive")
@@ -258,6 +260,14 @@ def test_a_leader_that_is_elsewhere_is_refused_and_says_which_joint_by_how_much(
     assert arm.device.problem == "" and arm.poll(0.3, "drive").driving
 
 
+def test_a_person_may_say_how_it_went_while_the_leader_is_elsewhere() -> None:
+    arm = Arm()
+    arm.q[3] += 0.3
+    arm.poll(0.5)
+    said = arm.poll(held="success")
+    assert said.success is True and not said.driving and arm.device.problem
+
+
 def test_a_matched_leader_takes_over_without_a_jump() -> None:
     rng = np.random.default_rng(1)
     for _ in range(20):
@@ -297,7 +307,9 @@ def test_buttons_that_fall_silent_while_they_are_held_are_silence() -> None:
     stamp_s = arm.poll(0.3, "drive").stamp_s
     arm.button_s = arm.world.now_s
     said = [arm.poll(held="drive") for _ in range(20)]
-    assert not any(s.driving for s in said[8:]) and {s.stamp_s for s in said[8:]} == {said[8].stamp_s}
+    assert not any(s.driving for s in said[8:]) and {s.stamp_s for s in said[8:]} == {
+        said[8].stamp_s
+    }
     assert said[8].stamp_s == pytest.approx(stamp_s, abs=0.03)
 
 

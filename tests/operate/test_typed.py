@@ -1,4 +1,4 @@
-"""A terminal's characters as a hand: taps, repeats, what ends a motion, and the kernel's own keys."""
+"""A terminal's characters as a hand: taps, repeats, what ends a motion; the kernel's own keys."""
 
 from __future__ import annotations
 

@@ -193,7 +193,9 @@ class Served:
             port = probe.getsockname()[1]
         os.environ["ROBOT_RL_DISK_RESERVE_BYTES"] = "0"
         run = Experiment.load(run_dir)
-        self.server, self.access = server_of(run_dir, "127.0.0.1", port, about(run), run.mirror, certificate)
+        self.server, self.access = server_of(
+            run_dir, "127.0.0.1", port, about(run), run.mirror, certificate=certificate
+        )
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
         self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
             f"{self.url}/enter?token={self.access.invite(Role(role))}"

@@ -45,7 +45,8 @@ const device = {
     this.pose.y += up;
   },
 };
-device.sources = HANDHELD ? [] : [{ handedness: 'right', gripSpace: {}, gamepad: { buttons: device.buttons, hapticActuators: [] } }];
+const gamepad = { buttons: device.buttons, hapticActuators: [] };
+device.sources = HANDHELD ? [] : [{ handedness: 'right', gripSpace: {}, gamepad }];
 globalThis.device = device;
 globalThis.XRWebGLLayer = class { framebuffer = null; };
 Object.defineProperty(navigator, 'xr', { value: {
