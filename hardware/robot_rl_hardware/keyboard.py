@@ -31,9 +31,9 @@ class Keyboards:
     """All keyboards at once; one that is pulled out while it is open has no key down."""
 
     def __init__(self, paths: list[str], opened: Any = None) -> None:
-        evdev = importlib.import_module("evdev") if opened is None else None
         self._names = _names()
-        self._devices = [(opened or evdev.InputDevice)(path) for path in paths]
+        made = opened or importlib.import_module("evdev").InputDevice
+        self._devices = [made(path) for path in paths]
 
     def down(self) -> frozenset[str]:
         """Kernel names of the keys that are down, e.g. KEY_SPACE."""

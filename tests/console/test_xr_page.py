@@ -50,9 +50,9 @@ def headset(browser: Any, secure: Served, robot: RobotSide) -> Iterator[Any]:
     """In the seat, the session started, pointed forward along the browser's own -z."""
     page = opened(browser, secure, HEADSET)
     page.click("#seat-button")
-    page.wait_for_function("robotRL.mine")
+    until(lambda: page.evaluate("robotRL.mine"))
     page.click("#enter")
-    page.wait_for_function("robotRL.session !== null")
+    until(lambda: page.evaluate("robotRL.session !== null"))
     yield page
     assert page.problems == []
     page.context.close()
@@ -64,7 +64,7 @@ def newest(robot: RobotSide) -> dict[str, Any]:
 
 def align(page: Any) -> None:
     page.evaluate("device.press(4)")
-    page.wait_for_function("robotRL.yaw !== null")
+    until(lambda: page.evaluate("robotRL.yaw !== null"))
     page.evaluate("device.release(4)")
 
 
@@ -159,7 +159,7 @@ def test_without_the_seat_nothing_is_passed_on(
     assert page.locator("#enter").is_disabled()
     page.evaluate("document.getElementById('enter').disabled = false")
     page.click("#enter")
-    page.wait_for_function("robotRL.session !== null")
+    until(lambda: page.evaluate("robotRL.session !== null"))
     page.evaluate("device.press(4)")
     page.wait_for_timeout(300)
     assert robot.heard == []
@@ -171,10 +171,10 @@ def test_a_phone_drives_while_a_finger_is_on_the_screen(
 ) -> None:
     page = opened(browser, secure, PHONE)
     page.click("#seat-button")
-    page.wait_for_function("robotRL.mine")
+    until(lambda: page.evaluate("robotRL.mine"))
     page.click("#enter")
     page.click("#forward")
-    page.wait_for_function("robotRL.yaw !== null")
+    until(lambda: page.evaluate("robotRL.yaw !== null"))
     page.hover("#drive")
     page.mouse.down()
     until(lambda: newest(robot)["held"] == ["drive"])
@@ -190,7 +190,7 @@ def test_a_browser_without_webxr_says_what_to_use(
 ) -> None:
     page = opened(browser, secure, "Object.defineProperty(navigator, 'xr', { value: undefined })")
     page.click("#seat-button")
-    page.wait_for_function("robotRL.mine")
+    until(lambda: page.evaluate("robotRL.mine"))
     until(lambda: "no WebXR" in page.locator("#say").inner_text())
     page.context.close()
 
@@ -200,7 +200,7 @@ def test_without_https_the_page_says_so(browser: Any, console: Served, robot: Ro
         browser, console, "Object.defineProperty(window, 'isSecureContext', { value: false })"
     )
     page.click("#seat-button")
-    page.wait_for_function("robotRL.mine")
+    until(lambda: page.evaluate("robotRL.mine"))
     until(lambda: "needs HTTPS" in page.locator("#say").inner_text())
     page.context.close()
 

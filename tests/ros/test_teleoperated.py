@@ -181,11 +181,13 @@ def test_a_person_with_a_headset_drives(run: Path) -> None:
         )
         page.goto(link.strip().replace("enter?", "enter?page=xr&"))
         page.click("#seat-button")
-        page.wait_for_function("robotRL.mine")
+        wait_for(lambda: page.evaluate("robotRL.mine"), 20.0, "robotRL.mine")
         page.click("#enter")
-        page.wait_for_function("robotRL.session !== null")
+        wait_for(
+            lambda: page.evaluate("robotRL.session !== null"), 20.0, "robotRL.session !== null"
+        )
         page.evaluate("device.press(4)")
-        page.wait_for_function("robotRL.yaw !== null")
+        wait_for(lambda: page.evaluate("robotRL.yaw !== null"), 20.0, "robotRL.yaw !== null")
         page.evaluate("device.release(4)")
         no_jump(recorded(run, HeadsetHand(domain_id, page), process))
         browser.close()
