@@ -59,7 +59,7 @@ def headset(browser: Any, secure: Served, robot: RobotSide) -> Iterator[Any]:
 
 
 def newest(robot: RobotSide) -> dict[str, Any]:
-    return robot.heard[-1][1]
+    return robot.heard[-1][1] if robot.heard else {"held": None}
 
 
 def align(page: Any) -> None:
@@ -68,6 +68,7 @@ def align(page: Any) -> None:
     page.evaluate("device.release(4)")
 
 
+@pytest.mark.slow
 def test_nothing_drives_before_somebody_has_pointed_forward(headset: Any, robot: RobotSide) -> None:
     headset.evaluate("device.press(1)")
     until(lambda: len(robot.heard) > 20)
@@ -93,6 +94,7 @@ def test_a_hand_that_moves_forward_left_and_up_moves_along_x_y_z_of_the_base(
         headset.evaluate(f"device.move({-way[0]}, {-way[1]}, {-way[2]})")
 
 
+@pytest.mark.slow
 def test_a_hand_that_turns_turns_about_the_axes_of_the_base(headset: Any, robot: RobotSide) -> None:
     headset.evaluate("device.turn(-0.4)")
     align(headset)
@@ -108,6 +110,7 @@ def test_a_hand_that_turns_turns_about_the_axes_of_the_base(headset: Any, robot:
     parse(json.dumps(newest(robot)).encode(), 1.0)  # the robot side understands it
 
 
+@pytest.mark.slow
 def test_trigger_and_stop_arrive_and_messages_come_at_fifty_a_second(
     headset: Any, robot: RobotSide
 ) -> None:
@@ -123,9 +126,13 @@ def test_trigger_and_stop_arrive_and_messages_come_at_fifty_a_second(
 
 @pytest.mark.parametrize(
     "loss",
-    ["device.pose = null", "device.emulated = true", "device.session.look('visible-blurred')",
-     "device.session.end()"],
-)  # fmt: skip
+    [
+        "device.pose = null",
+        pytest.param("device.emulated = true", marks=pytest.mark.slow),
+        pytest.param("device.session.look('visible-blurred')", marks=pytest.mark.slow),
+        pytest.param("device.session.end()", marks=pytest.mark.slow),
+    ],
+)
 def test_a_lost_place_and_a_headset_taken_off_are_silence_and_a_hold(
     headset: Any, robot: RobotSide, loss: str
 ) -> None:
@@ -140,6 +147,7 @@ def test_a_lost_place_and_a_headset_taken_off_are_silence_and_a_hold(
     assert len(robot.heard) == count
 
 
+@pytest.mark.slow
 def test_a_socket_that_is_lost_in_mid_takeover_is_silence(
     headset: Any, robot: RobotSide, secure: Served
 ) -> None:
@@ -152,20 +160,21 @@ def test_a_socket_that_is_lost_in_mid_takeover_is_silence(
     assert len(robot.heard) <= count + 2
 
 
-def test_without_the_seat_nothing_is_passed_on(
-    browser: Any, secure: Served, robot: RobotSide
+@pytest.mark.slow
+def test_whoever_leaves_the_seat_while_driving_is_not_heard_any_more(
+    headset: Any, robot: RobotSide
 ) -> None:
-    page = opened(browser, secure, HEADSET)
-    assert page.locator("#enter").is_disabled()
-    page.evaluate("document.getElementById('enter').disabled = false")
-    page.click("#enter")
-    until(lambda: page.evaluate("robotRL.session !== null"))
-    page.evaluate("device.press(4)")
-    page.wait_for_timeout(300)
-    assert robot.heard == []
-    page.context.close()
+    align(headset)
+    headset.evaluate("device.press(1)")
+    until(lambda: newest(robot)["held"] == ["drive"])
+    headset.click("#seat-button")
+    until(lambda: not headset.evaluate("robotRL.heard"))
+    count = len(robot.heard)
+    headset.wait_for_timeout(300)
+    assert len(robot.heard) == count and headset.locator("#enter").is_disabled()
 
 
+@pytest.mark.slow
 def test_a_phone_drives_while_a_finger_is_on_the_screen(
     browser: Any, secure: Served, robot: RobotSide
 ) -> None:
@@ -185,6 +194,7 @@ def test_a_phone_drives_while_a_finger_is_on_the_screen(
     page.context.close()
 
 
+@pytest.mark.slow
 def test_a_browser_without_webxr_says_what_to_use(
     browser: Any, secure: Served, robot: RobotSide
 ) -> None:
@@ -195,6 +205,7 @@ def test_a_browser_without_webxr_says_what_to_use(
     page.context.close()
 
 
+@pytest.mark.slow
 def test_without_https_the_page_says_so(browser: Any, console: Served, robot: RobotSide) -> None:
     page = opened(
         browser, console, "Object.defineProperty(window, 'isSecureContext', { value: false })"
@@ -244,6 +255,7 @@ def test_foreign_hosts_and_origins_are_refused_over_https_as_well(
     assert "foreign origin" in doors.foreign(None, f"https://evil.example:{port}")
 
 
+@pytest.mark.slow
 def test_the_cookie_is_sent_over_https_only(browser: Any, secure: Served, robot: RobotSide) -> None:
     page = opened(browser, secure, HEADSET)
     (cookie,) = page.context.cookies()
