@@ -88,7 +88,8 @@ class OperatorInput:
 
     driving: the enabling device is held (hold-to-drive); action: float32 [A], policy units, TCP
     frame, used only while driving; driver: which kind of driving this is; success / abort: label
-    buttons; stamp_s: when the device was read (its heartbeat).
+    buttons; stamp_s: when the device was read (its heartbeat); guided: the person pushes the arm
+    itself, so what counts as their action is the motion that is measured.
     """
 
     driving: bool
@@ -97,6 +98,7 @@ class OperatorInput:
     success: bool | None = None
     abort: bool = False
     stamp_s: float = 0.0
+    guided: bool = False
 
 
 @runtime_checkable

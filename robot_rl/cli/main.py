@@ -24,6 +24,8 @@ VERBS = {
     "console": "the operator's web page: watch, take over, label, stop, review",
     "review": "look through the episodes of a run on a web page, and label them",
     "devices": "gamepads and SpaceMice of this machine: list, watch, calibrate",
+    "leader": "a leader arm (GELLO, SO-101): find, watch, calibrate",
+    "keyboard": "drive from a terminal, on a machine without a browser",
     "camera": "cameras: what is connected, what the network sees of it, what is cut out",
     "calibrate": "find where cameras are, how late they are, and where a gripper ends",
     "record": "record demonstrations",

@@ -289,6 +289,7 @@ class SimNode:
     def _inject(self, found: faults.Faults) -> None:
         """Be as broken as the parameter says, and in no other way."""
         self._faults.faults = found
+        self.robot.push(found.push_n)
         if self._cameras is not None:
             self._cameras.frozen = found.frozen_cameras
             self._cameras.delay_s = found.camera_delay_s

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.link.panel import link_file
+from robot_rl.operate.devices import AtPage
 from robot_rl.ros.graph import (
     Graph,
     NodeSpec,
@@ -70,7 +71,7 @@ def console_spec(run_dir: Path) -> NodeSpec:
 
 def with_console(experiment: Experiment) -> bool:
     """Whether a person works at the page."""
-    return experiment.config["operator"]["name"] == "console"
+    return isinstance(experiment.operator, AtPage) and experiment.operator.at_page
 
 
 def graph_of(experiment: Experiment, **given: Any) -> Graph:
@@ -92,7 +93,7 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
             cameras=bool(experiment.cameras or experiment.task.spec.cameras),
             devices=list(experiment.devices),
         )
-    if with_console(experiment) and not experiment.operator.with_script:
+    if with_console(experiment) and not getattr(experiment.operator, "with_script", False):
         config = dataclasses.replace(config, unattended=False)  # a person is there to look
     if not config.camera_hz and experiment.task.spec.cameras:
         rate_hz = FRAMES_PER_TICK * experiment.task.spec.control_hz

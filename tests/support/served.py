@@ -182,7 +182,7 @@ def write_figures(run_dir: Path, episodes: int = 40) -> None:
 class Served:
     """A console that runs. url; invite(role) makes a link; console: what its routes share."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, certificate: Any = None) -> None:
         from robot_rl.console.access import Role
         from robot_rl.console.serve import server_of
         from robot_rl.run.console import about
@@ -193,8 +193,10 @@ class Served:
             port = probe.getsockname()[1]
         os.environ["ROBOT_RL_DISK_RESERVE_BYTES"] = "0"
         run = Experiment.load(run_dir)
-        self.server, self.access = server_of(run_dir, "127.0.0.1", port, about(run), run.mirror)
-        self.url = f"http://127.0.0.1:{port}"
+        self.server, self.access = server_of(
+            run_dir, "127.0.0.1", port, about(run), run.mirror, certificate=certificate
+        )
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
         self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
             f"{self.url}/enter?token={self.access.invite(Role(role))}"
         )
