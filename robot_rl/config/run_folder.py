@@ -8,4 +8,6 @@ LEARNER_METRICS = "learner.jsonl"
 EVALUATION = "eval.json"
 POLICY = "policy.safetensors"
 CAMERAS = "cameras.json"  # size, crop and intrinsics of each camera of a run over ROS 2
+LINK = "link.json"  # state of the link to a learner on another machine, every second
+PAIRING = "pairing.json"  # on the learner's machine: where it listens, and for which robot
 PREFLIGHT = "preflight.json"  # what was found of an arm's driver before the start

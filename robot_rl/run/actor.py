@@ -12,10 +12,11 @@ import gc
 import logging
 import secrets
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.config.run_folder import ACTOR_STORE, METRICS
+from robot_rl.config.run_folder import ACTOR_STORE, LINK, METRICS
 from robot_rl.control.arbiter import Arbiter
 from robot_rl.control.loop import ControlLoop
 from robot_rl.control.reset import ResetMotion
@@ -67,8 +68,16 @@ class Actor:
         take_dataset(experiment, self.store, self.policy)
         scenes = scene_log(experiment)
         self.writer = StoreWriter(self.store, after=scenes.flush)
-        keys = keys_for(experiment.link, run_dir, experiment.link.actor_key)
-        self.link = LinkClient(experiment.link, keys, spec, run_dir / ACTOR_STORE)
+        link = experiment.link
+        read_keys = partial(keys_for, link, run_dir, link.actor_key)
+        self.link = LinkClient(
+            link,
+            read_keys(),
+            spec,
+            run_dir / ACTOR_STORE,
+            pairing=read_keys if link.paired else None,
+            status_file=run_dir / LINK if link.paired else None,
+        )
         self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
         self._adopted_s = time.monotonic()
         self.metrics = MetricSink(run_dir / METRICS)
@@ -188,6 +197,8 @@ class Actor:
             done = learner.get("updates", 0)
             if done != before:
                 before, deadline_s = done, time.monotonic() + FIRST_WEIGHTS_S
+            if self.experiment.link.paired and not self.link.status()["connected"]:
+                deadline_s = time.monotonic() + FIRST_WEIGHTS_S  # the other machine may come late
             if time.monotonic() > deadline_s:
                 raise LinkError(
                     "no weights from the learner",
