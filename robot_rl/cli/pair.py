@@ -22,7 +22,8 @@ it gets every row of the run again. The robot may be running meanwhile.
 EXAMPLES = "robot-rl pair runs/reach/20260101-120000-s0"
 
 INVITATION = """
-The learner of this run is another machine. On {host}, type this (it works once, for {minutes:.0f} minutes):
+The learner of this run is another machine. On {host}, type this
+(it works once, within {minutes:.0f} minutes):
 
   robot-rl learner --pair {text}
 

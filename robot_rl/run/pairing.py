@@ -237,7 +237,7 @@ def _own_address(address: str, *, given: bool) -> str:
             f"{address} is not an address of this machine",
             expected="an address of a network interface here (`hostname -I` shows them)",
             got=f"{'--bind' if given else 'the pairing string says'} {address}: {error}",
-            fix="if the robot reaches this machine through a router or a tunnel: --bind OWN_ADDRESS;"
-            " otherwise start the robot's side with link.host=OWN_ADDRESS",
+            fix="behind a router or a tunnel: --bind ADDRESS, one of those;"
+            " otherwise start the robot's side with link.host=ADDRESS",
         ) from error
     return number
