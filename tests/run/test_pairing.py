@@ -155,7 +155,7 @@ def test_what_was_recorded_before_anybody_was_there_is_sent_and_a_new_machine_ge
         record(link.actor, range(3), link.spec)
         until(lambda: link.client.status()["pending_rows"] == 36)
         link.client.raise_if_refused()  # nobody there: the robot goes on
-        assert "not paired, 36 rows wait here" in until_said(machines, "36")
+        assert "not paired, 36 rows wait here" in until_said(machines, "36 rows")
         machines.pair()
         assert link.serve(machines.learner) == 36
         record(link.actor, range(3, 4), link.spec)

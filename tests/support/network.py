@@ -1,6 +1,9 @@
 """A network between two machines, as a TCP proxy: delay, lost segments, an outage.
 
-    python -m tests.support.network LISTEN:PORT TARGET:PORT DELAY_S LOSS SEED
+    python -m tests.support.network LISTEN:PORT TARGET:PORT
+
+then on standard input "delay S" (one way), "loss P", "down", "up"; each is answered with the counts
+of segments and of lost ones so far.
 
 The kernel here has no `tc netem`, so a lost segment is what TCP makes of one: everything behind it
 in its direction waits until it has been sent again. Each 1,448 bytes are a segment; with the chance
@@ -154,13 +157,17 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def main() -> None:
-    """Forward until standard input ends; `down` and `up` on it cut and mend the network."""
-    listen, target, delay_s, loss, seed = sys.argv[1:]
-    with Network(_address(listen), _address(target), float(delay_s), float(loss), int(seed)) as net:
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
+    """Forward until standard input ends."""
+    listen, target = sys.argv[1:]
+    with Network(_address(listen), _address(target)) as net:
         for line in sys.stdin:
-            net.down = line.strip() == "down"
+            word, *values = line.split()
+            if word == "delay":
+                net.delay_s = float(values[0])
+            elif word == "loss":
+                net.loss = float(values[0])
+            else:
+                net.down = word == "down"
             sys.stdout.write(f"{net.segments} {net.lost}\n")
             sys.stdout.flush()
 
