@@ -42,5 +42,6 @@ def run(argv: Sequence[str]) -> int:
     say("waiting for the robot's machine ...")
     folder = engine("robot_rl.run.pairing:pair")(args.pair, args.run, args.bind, say)
     say(f"paired. run folder {folder}; it learns as rows arrive, Ctrl-C ends it safely")
+    say(f"the learner's key is {engine('robot_rl.run.pairing:learner_fingerprint')(folder)}")
     say(f"start it again with: robot-rl learner {folder}")
     return int(learn(folder) or 0)

@@ -146,6 +146,11 @@ def pair(text: str, folder: Path | None, bind: str | None, hint: Callable[[str],
     return found[0]
 
 
+def learner_fingerprint(run_dir: Path) -> str:
+    """The learner's key in eight digits, as the robot's side shows it."""
+    return fingerprint(load_keys(run_keys(run_dir), "learner").public)
+
+
 def listening(link: LinkConfig, run_dir: Path) -> str:
     """The address on which a run's learner listens: where it was paired, if it was."""
     path = run_dir / PAIRING
