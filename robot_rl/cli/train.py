@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, experiment_from, say, write_json
+from robot_rl.cli.pair import inviting
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -23,6 +24,7 @@ robot-rl train experiment=peg_insert runtime=lockstep seed=1 algo.gamma=0.98
 robot-rl train experiment=reach train.max_minutes=5 --json result.json
 robot-rl train experiment=lift operator=none train.demos=0      nobody helps
 robot-rl train experiment=lift --config                         every value in force
+robot-rl train experiment=reach link=remote link.host=10.0.0.9  the learner on another machine
 """
 
 
@@ -52,7 +54,8 @@ def train_with_dashboard(experiment: Experiment, *, report: bool = True) -> dict
         if report
         else None
     )
-    with Dashboard(f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})") as board:
+    title = f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})"
+    with inviting(experiment), Dashboard(title) as board:
 
         def watch(stats: dict[str, Any]) -> None:
             board.update(stats)

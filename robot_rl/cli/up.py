@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from robot_rl.cli.common import Parser, engine, experiment_from, say
+from robot_rl.cli.pair import inviting
 
 if TYPE_CHECKING:
     from robot_rl.ros.graph import Graph
@@ -52,8 +53,10 @@ def run(argv: Sequence[str]) -> int:
     found = engine("robot_rl.run.preflight:refuse_unready")(experiment)
     experiment.save()
     engine("robot_rl.run.preflight:keep_findings")(found, experiment.run_dir)
-    say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
-    return _supervise(graph, experiment)
+    if not experiment.link.paired:
+        say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
+    with inviting(experiment):
+        return _supervise(graph, experiment)
 
 
 def _supervise(graph: Graph, experiment: Experiment) -> int:

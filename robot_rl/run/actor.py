@@ -11,10 +11,11 @@ import contextlib
 import gc
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.config.run_folder import ACTOR_STORE, METRICS
+from robot_rl.config.run_folder import ACTOR_STORE, LINK, METRICS
 from robot_rl.control.session import ACTOR
 from robot_rl.errors import LinkError
 from robot_rl.learn.metrics import MetricSink
@@ -63,8 +64,16 @@ class Actor:
         take_dataset(experiment, self.store, self.policy)
         scenes = scene_log(experiment)
         self.writer = StoreWriter(self.store, after=scenes.flush)
-        keys = keys_for(experiment.link, run_dir, experiment.link.actor_key)
-        self.link = LinkClient(experiment.link, keys, spec, run_dir / ACTOR_STORE)
+        link = experiment.link
+        read_keys = partial(keys_for, link, run_dir, link.actor_key)
+        self.link = LinkClient(
+            link,
+            read_keys(),
+            spec,
+            run_dir / ACTOR_STORE,
+            pairing=read_keys if link.paired else None,
+            status_file=run_dir / LINK if link.paired else None,
+        )
         self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
         self._adopted_s = time.monotonic()
         self.metrics = MetricSink(run_dir / METRICS)
@@ -177,6 +186,8 @@ class Actor:
             done = learner.get("updates", 0)
             if done != before:
                 before, deadline_s = done, time.monotonic() + FIRST_WEIGHTS_S
+            if self.experiment.link.paired and not self.link.status()["connected"]:
+                deadline_s = time.monotonic() + FIRST_WEIGHTS_S  # the other machine may come late
             if time.monotonic() > deadline_s:
                 raise LinkError(
                     "no weights from the learner",

@@ -389,6 +389,13 @@ class Experiment:
             self.section(name)
         if self.runtime == "ros":
             self.refuse_script_on_a_real_arm()
+        if self.link.paired and self.runtime != "ros":
+            raise ConfigError(
+                "link=remote puts the learner on another machine, and lockstep has one process",
+                expected="runtime=ros",
+                got=f"runtime={self.runtime} link=remote",
+                fix="add runtime=ros, or leave link=remote out",
+            )
         if isinstance(self.task, GymTask):
             _check_gym(self)
         self.algorithm.make_actor(self.spec)
@@ -411,7 +418,7 @@ class Experiment:
     @property
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 over `resolved()`."""
-        return _hash(self.resolved())
+        return config_hash(self.resolved())
 
     def save(self, run_dir: Path | None = None) -> Path:
         """Write config.yaml, limits.yaml and run.json (hash, git, versions); return the folder.
@@ -419,9 +426,12 @@ class Experiment:
         Raises:
             ConfigError: the folder already belongs to another experiment.
         """
+        return self.keep(self.resolved(), run_dir)
+
+    def keep(self, resolved: Mapping[str, Any], run_dir: Path | None = None) -> Path:
+        """`save` for values in force that were resolved elsewhere. Raises the same."""
         folder = run_dir or self.run_dir
-        resolved = self.resolved()
-        digest = _hash(resolved)
+        digest = config_hash(resolved)
         before = saved_hash(folder)
         if before not in ("", digest):
             raise ConfigError(
@@ -459,11 +469,11 @@ class Experiment:
                 got=str(error),
                 fix="give the folder that `robot-rl train` printed",
             ) from error
-        if _hash(config) != record["config_hash"]:
+        if config_hash(config) != record["config_hash"]:
             raise ConfigError(
                 f"the configuration of {run_dir} was changed after the run began",
                 expected=f"config hash {record['config_hash']}",
-                got=_hash(config),
+                got=config_hash(config),
                 fix="restore config.yaml, or start a new run with the change as an override",
             )
         return cls.from_dict(config | {"run_dir": str(run_dir)})
@@ -562,7 +572,8 @@ def saved_hash(run_dir: Path) -> str:
     return json.loads(path.read_text())["config_hash"] if path.exists() else ""
 
 
-def _hash(resolved: Mapping[str, Any]) -> str:
+def config_hash(resolved: Mapping[str, Any]) -> str:
+    """First 16 hex digits of the SHA-256 over every value in force."""
     text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

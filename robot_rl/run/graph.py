@@ -10,7 +10,9 @@ import dataclasses
 import importlib
 import json
 import logging
+import math
 import os
+import re
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
@@ -31,6 +33,7 @@ from robot_rl.ros.graph import (
 )
 from robot_rl.ros.parameters import Value
 from robot_rl.ros.supervise import Exit, Supervisor
+from robot_rl.run.pairing import link_state
 from robot_rl.run.preflight import keep_findings, refuse_unready
 from robot_rl.system.files import Tail
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
+LOOK_S = 1.0  # between two looks at the link to another machine
 FRAMES_PER_TICK = 2  # of simulated cameras by default: pictures are half a control period old
 
 
@@ -106,11 +110,12 @@ def system_of(
 ) -> Graph:
     """All processes of a run: learner, nodes, and the page where a person works at it.
 
-    learner, console: False = it runs elsewhere; given: values that override its `ros` section.
+    learner, console: False = it runs elsewhere, as a learner does with link=remote; given: values
+    that override its `ros` section.
     """
     run_dir = experiment.run_dir.resolve()
     graph = graph_of(experiment, **given)
-    if learner:
+    if learner and not experiment.link.paired:
         ros = dataclasses.replace(experiment.ros, **given)
         released = isinstance(ros, SimGraphConfig) and ros.real_time_factor == 0.0
         graph = (learner_spec(run_dir, released=released), *graph)
@@ -198,6 +203,7 @@ def _run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]],
     run_dir = experiment.run_dir.resolve()
     link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
     link = ""
+    remote = _Remote(experiment, watch) if experiment.link.paired else None
     tails = [Tail(run_dir / name, new_only=True) for name in (METRICS, LEARNER_METRICS)]
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
         while True:
@@ -208,8 +214,30 @@ def _run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]],
             for tail in tails:
                 for line in tail.lines():
                     watch(line)
+            if remote is not None:
+                remote.look()
             link = _tell(link_file(run_dir), link)
             time.sleep(POLL_S)
+
+
+class _Remote:
+    """Shows the link to a learner on another machine, and that learner's figures."""
+
+    def __init__(self, experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
+        self._experiment, self._watch = experiment, watch
+        self._looked_s, self._said = -math.inf, ""
+
+    def look(self) -> None:
+        """Read the state of the link, once a second; what changes more than a number is logged."""
+        now_s = time.monotonic()
+        if now_s < self._looked_s + LOOK_S:
+            return
+        self._looked_s = now_s
+        state, figures = link_state(self._experiment)
+        self._watch({"detail": state, **figures})
+        if (kind := re.sub(r"\d+ (rows|ms)\b", r"\1", state)) != self._said:
+            self._said = kind
+            log.warning("%s", state)
 
 
 def _tell(path: Path, before: str) -> str:
