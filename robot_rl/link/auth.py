@@ -101,8 +101,12 @@ def ensure_keys(folder: Path | str, names: Sequence[str] = NAMES) -> Path:
     return folder
 
 
-def keys_for(config: LinkConfig, run_folder: Path | str, name: str) -> Keys:
+def keys_for(
+    config: LinkConfig, run_folder: Path | str, name: str, names: Sequence[str] = NAMES
+) -> Keys:
     """Keys from the configured folder, or per-run keys for a link that stays on this machine.
+
+    names: of all key pairs of the run, which are made together.
 
     Raises:
         LinkError: the link leaves this machine and no key folder is configured, or a key is bad.
@@ -110,7 +114,7 @@ def keys_for(config: LinkConfig, run_folder: Path | str, name: str) -> Keys:
     if config.key_folder is not None:
         return load_keys(Path(config.key_folder).expanduser(), name)
     require_key_folder(config)
-    return load_keys(ensure_keys(Path(run_folder) / "keys"), name)
+    return load_keys(ensure_keys(Path(run_folder) / "keys", names), name)
 
 
 def require_key_folder(config: LinkConfig) -> None:

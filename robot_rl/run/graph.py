@@ -29,6 +29,7 @@ from robot_rl.ros.graph import (
     sim_graph,
 )
 from robot_rl.ros.supervise import Exit, Supervisor
+from robot_rl.run.pooled import pool
 from robot_rl.run.preflight import keep_findings, refuse_unready
 from robot_rl.system.files import Tail
 
@@ -56,6 +57,18 @@ def learner_spec(run_dir: Path, *, released: bool = False) -> NodeSpec:
     )
 
 
+def sim_actor_spec(run_dir: Path, arm: str) -> NodeSpec:
+    """An arm of a lockstep run with several: loop, simulator and gate in one process."""
+    return NodeSpec(
+        module="robot_rl.run.sim_actor",
+        name="actor",
+        arm=arm,
+        arguments=(str(run_dir),),
+        finishes=True,
+        stop_s=2.0,
+    )
+
+
 def console_spec(run_dir: Path) -> NodeSpec:
     """The operator's page as one more process; without it the robot side goes on."""
     return NodeSpec(
@@ -69,14 +82,26 @@ def console_spec(run_dir: Path) -> NodeSpec:
 
 def with_console(experiment: Experiment) -> bool:
     """Whether a person works at the page."""
-    return experiment.config["operator"]["name"] == "console"
+    return any(arm.config["operator"]["name"] == "console" for arm in experiment.arms)
 
 
 def graph_of(experiment: Experiment, **given: Any) -> Graph:
-    """The nodes of an experiment, without learner and console.
+    """The nodes of an experiment, without learner and console; of several arms, all of them.
 
     given: values that override its `ros` section.
     """
+    nodes = [_nodes_of(arm, **given) for arm in experiment.arms]
+    return tuple(spec for of_one in nodes for spec in of_one)
+
+
+def _nodes_of(experiment: Experiment, **given: Any) -> Graph:
+    if experiment.arm:
+        specs = _one_arm(experiment, **given)
+        return tuple(dataclasses.replace(spec, arm=experiment.arm) for spec in specs)
+    return _one_arm(experiment, **given)
+
+
+def _one_arm(experiment: Experiment, **given: Any) -> Graph:
     run_dir = str(experiment.run_dir.resolve())
     config = dataclasses.replace(experiment.ros, **given)
     if with_console(experiment):
@@ -117,6 +142,20 @@ def system_of(
     return graph
 
 
+def train_simulated(
+    experiment: Experiment, watch: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Run a learner and the simulated actors of a lockstep run with several; returns eval.json.
+
+    Raises:
+        RobotRLError: a process cannot be kept alive; its log file is named.
+    """
+    arms = [sim_actor_spec(arm.run_dir.resolve(), arm.arm) for arm in experiment.arms]
+    learner = learner_spec(experiment.run_dir.resolve(), released=not experiment.pace_hz)
+    run(experiment, (learner, *arms), watch)
+    return result_of(experiment)
+
+
 def need_ros() -> None:
     """Raise `SetupError` when rclpy is missing: here, not in the restart loop of each process."""
     try:
@@ -150,9 +189,9 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
         RobotRLError: a critical process cannot be kept alive; its log file is named.
     """
     need_ros()
-    keep_findings(refuse_unready(experiment), experiment.run_dir)
-    _run(experiment, system_of(experiment), watch)
-    return _result(experiment.run_dir.resolve())
+    look_at_arms(experiment)
+    run(experiment, system_of(experiment), watch)
+    return result_of(experiment)
 
 
 def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
@@ -162,28 +201,40 @@ def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) 
         SetupError, RobotRLError: see `train_ros`.
     """
     need_ros()
-    keep_findings(refuse_unready(experiment), experiment.run_dir)
+    look_at_arms(experiment)
     graph = tuple(
         dataclasses.replace(spec, params={**spec.params, "demos_only": True})
         if spec.name == "actor"
         else spec
         for spec in system_of(experiment, learner=False)
     )
-    _run(experiment, graph, watch)
+    run(experiment, graph, watch)
 
 
-def _run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]], None]) -> None:
-    """Keep the graph alive until the actor has finished; tell the console's link."""
+def look_at_arms(experiment: Experiment) -> None:
+    """Refuse to start beside a driver that is not ready; leave what was found in its arm's folder.
+
+    Raises:
+        SetupError: see `refuse_unready`.
+    """
+    found = [(arm, refuse_unready(arm)) for arm in experiment.arms]
+    for arm, findings in found:
+        keep_findings(findings, arm.run_dir)
+
+
+def run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]], None]) -> None:
+    """Keep the graph alive until every actor has finished; tell the console's link."""
     run_dir = experiment.run_dir.resolve()
     link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
-    link = ""
-    tails = [Tail(run_dir / name, new_only=True) for name in (METRICS, LEARNER_METRICS)]
+    link, left = "", {spec.label for spec in graph if spec.finishes}
+    files = [run_dir / LEARNER_METRICS, *(arm.run_dir / METRICS for arm in experiment.arms)]
+    tails = [Tail(path, new_only=True) for path in files]
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
-        while True:
+        while left:
             for death in supervisor.poll():
                 _explain(death, run_dir)
-                if death.name == "actor" and death.code == 0:
-                    return
+                if death.code == 0:
+                    left.discard(death.name)
             for tail in tails:
                 for line in tail.lines():
                     watch(line)
@@ -217,6 +268,17 @@ def _explain(death: Exit, run_dir: Path) -> None:
         fix=f"read {log_file(run_dir, death.name)}; then give the same run_dir again, the run goes "
         "on where it stopped",
     )
+
+
+def result_of(experiment: Experiment) -> dict[str, Any]:
+    """eval.json of a run that has ended; of several arms, their results pooled.
+
+    Raises:
+        RobotRLError: an arm's evaluation is missing.
+    """
+    if not experiment.actors:
+        return _result(experiment.run_dir.resolve())
+    return pool(experiment, {arm.arm: _result(arm.run_dir) for arm in experiment.arms})
 
 
 def _result(run_dir: Path) -> dict[str, Any]:

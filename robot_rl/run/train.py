@@ -40,6 +40,10 @@ def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[st
         from robot_rl.run.graph import train_ros
 
         result = train_ros(experiment, watch)
+    elif experiment.actors:
+        from robot_rl.run.graph import train_simulated
+
+        result = train_simulated(experiment, watch)
     else:
         result = _train_lockstep(experiment, watch)
     if experiment.train.video:
@@ -97,7 +101,7 @@ def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> 
         "runtime": runtime,
         "env_steps": session.progress.env_steps,
         "train_s": train_s,
-        "mastered": session.progress.mastered,
+        "mastered": session.mastered,
         "human_steps": session.progress.human_steps,
         "weights_version": session.loop.policy.version,
     }
