@@ -153,3 +153,14 @@ def refuse_shared(what: str, by_arm: Mapping[str, Iterable[str]], fix: str) -> N
                     fix=fix.format(name=name),
                 )
             user[thing] = name
+
+
+def refuse_different(what: str, by_arm: Mapping[str, object]) -> None:
+    """Raise `ConfigError` when the arms of a run do not agree."""
+    if len(set(by_arm.values())) > 1:
+        raise ConfigError(
+            f"all arms of a run need {what}",
+            expected="the same for each",
+            got="; ".join(f"{name}: {value}" for name, value in by_arm.items()),
+            fix="set it for the run, in ros, and not in actors",
+        )

@@ -615,6 +615,10 @@ def _check_several(experiment: Experiment) -> None:
         {name: ["/" + own["ros"]["namespace"].strip("/")] for name, own in plain.items()},
         "actors.{name}.ros.namespace=...",
     )
+    several.refuse_different(
+        "one ROS domain and one kind of graph",
+        {name: (own["ros"]["name"], own["ros"]["domain_id"]) for name, own in plain.items()},
+    )
     several.refuse_shared(
         "one input device, which would move both",
         {name: several.input_device(own["operator"]) for name, own in plain.items()},

@@ -26,8 +26,9 @@ def pool(experiment: Experiment, results: Mapping[str, dict[str, Any]]) -> dict[
     parts = list(results.values())
     newest = max(results, key=lambda name: results[name]["weights_version"])
     arm = next(a for a in experiment.arms if a.arm == newest)
-    if (arm.run_dir / POLICY).is_file():
-        shutil.copyfile(arm.run_dir / POLICY, experiment.run_dir / POLICY)
+    for file in ((arm.run_dir / POLICY).with_suffix(".json"), arm.run_dir / POLICY):
+        if file.is_file():
+            shutil.copyfile(file, experiment.run_dir / file.name)
     pooled = {
         "deterministic": _pooled([p["deterministic"] for p in parts]),
         "stochastic": _pooled([p["stochastic"] for p in parts]),
