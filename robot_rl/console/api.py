@@ -36,7 +36,9 @@ async def lease(verb: str, console: TheConsole, session: Operator) -> dict[str, 
     refusal = console.access.claim(session) if verb == "claim" else ""
     if verb == "release":
         console.access.release(session)
-    audit.info("%s: lease %s%s", console.who(session), verb, f" refused: {refusal}" if refusal else "")
+    audit.info(
+        "%s: lease %s%s", console.who(session), verb, f" refused: {refusal}" if refusal else ""
+    )
     if refusal:
         raise HTTPException(409, refusal)
     return {"holder": console.access.holder.name if console.access.holder else None}

@@ -39,6 +39,7 @@ def server_of(
     port: int,
     about: Mapping[str, Any],
     mirror: Callable[[], Any],
+    *,
     arms: Sequence[Desk] = (),
 ) -> tuple[uvicorn.Server, Access]:
     """A server that is not running yet, and its `Access`. Arguments: see `serve`."""
@@ -102,7 +103,7 @@ def serve(
         arms: of a run with several: each gets a tab, with its own seat.
     """
     audit_into(run_dir)
-    server, access = server_of(run_dir, host, port, about, mirror, arms)
+    server, access = server_of(run_dir, host, port, about, mirror, arms=arms)
     started(lambda role: access.invite(Role(role)))
     gc.freeze()  # as the nodes do (ros.runtime)
     server.run()

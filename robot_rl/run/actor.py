@@ -67,9 +67,7 @@ class Actor:
         take_dataset(experiment, self.store, self.policy)
         scenes = scene_log(experiment)
         self.writer = StoreWriter(self.store, after=scenes.flush)
-        keys = keys_for(
-            experiment.link, experiment.home, experiment.key_name, experiment.key_names
-        )
+        keys = keys_for(experiment.link, experiment.home, experiment.key_name, experiment.key_names)
         self.link = LinkClient(experiment.link, keys, spec, run_dir / ACTOR_STORE)
         self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
         self._adopted_s = time.monotonic()

@@ -43,7 +43,9 @@ def sections(value: Any) -> dict[str, dict[str, Any]]:
         if not NAME.fullmatch(str(name)):
             raise _wrong("an arm's name is unusable", repr(name))
         _check_own(str(name), own)
-    return {str(name): {k: _section(v) for k, v in (own or {}).items()} for name, own in value.items()}
+    return {
+        str(name): {k: _section(v) for k, v in (own or {}).items()} for name, own in value.items()
+    }
 
 
 def _wrong(what: str, got: str) -> ConfigError:
@@ -97,7 +99,9 @@ def _merge(shared: Mapping[str, Any], own: Any) -> Any:
         return own
     if own.get("name", shared.get("name")) != shared.get("name"):
         return dict(own)
-    kept = {k: _merge(shared.get(k) or {}, v) if isinstance(v, Mapping) else v for k, v in own.items()}
+    kept = {
+        k: _merge(shared.get(k) or {}, v) if isinstance(v, Mapping) else v for k, v in own.items()
+    }
     return {**shared, **kept}
 
 

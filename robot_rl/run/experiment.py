@@ -129,7 +129,8 @@ class Experiment:
         folder = self.run_dir
         return tuple(
             Experiment.from_dict(
-                several.of_arm(self.config, name) | {"run_dir": str(several.folder_of(folder, name))}
+                several.of_arm(self.config, name)
+                | {"run_dir": str(several.folder_of(folder, name))}
             )
             for name in self.actors
         )

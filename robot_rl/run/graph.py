@@ -15,7 +15,7 @@ import time
 import webbrowser
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS
 from robot_rl.errors import RobotRLError, SetupError
@@ -142,17 +142,48 @@ def system_of(
     return graph
 
 
+class Beside(Protocol):
+    """What runs beside the supervised processes: actors on a cluster."""
+
+    @property
+    def labels(self) -> set[str]:
+        """Their names."""
+        ...
+
+    def poll(self) -> list[Exit]:
+        """Notice ends, as `Supervisor.poll` does."""
+        ...
+
+
+class Nobody:
+    """`Beside` of a run whose processes are all on this machine."""
+
+    labels: set[str] = set()  # noqa: RUF012 - nobody adds to it
+
+    def poll(self) -> list[Exit]:
+        """Nothing ends."""
+        return []
+
+
 def train_simulated(
-    experiment: Experiment, watch: Callable[[dict[str, Any]], None]
+    experiment: Experiment, watch: Callable[[dict[str, Any]], None], ray: str | None = None
 ) -> dict[str, Any]:
     """Run a learner and the simulated actors of a lockstep run with several; returns eval.json.
+
+    ray: address of a Ray cluster that runs the actors, "" = one of this machine; None = without.
 
     Raises:
         RobotRLError: a process cannot be kept alive; its log file is named.
     """
     arms = [sim_actor_spec(arm.run_dir.resolve(), arm.arm) for arm in experiment.arms]
     learner = learner_spec(experiment.run_dir.resolve(), released=not experiment.pace_hz)
-    run(experiment, (learner, *arms), watch)
+    if ray is None:
+        run(experiment, (learner, *arms), watch)
+        return result_of(experiment)
+    from robot_rl.run.on_ray import RayActors, cluster
+
+    with cluster(ray, len(arms)) as connected:
+        run(experiment, (learner,), watch, RayActors(connected, experiment))
     return result_of(experiment)
 
 
@@ -222,16 +253,22 @@ def look_at_arms(experiment: Experiment) -> None:
         keep_findings(findings, arm.run_dir)
 
 
-def run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]], None]) -> None:
+def run(
+    experiment: Experiment,
+    graph: Graph,
+    watch: Callable[[dict[str, Any]], None],
+    beside: Beside | None = None,
+) -> None:
     """Keep the graph alive until every actor has finished; tell the console's link."""
+    beside = beside or Nobody()
     run_dir = experiment.run_dir.resolve()
     link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
-    link, left = "", {spec.label for spec in graph if spec.finishes}
+    link, left = "", {spec.label for spec in graph if spec.finishes} | beside.labels
     files = [run_dir / LEARNER_METRICS, *(arm.run_dir / METRICS for arm in experiment.arms)]
     tails = [Tail(path, new_only=True) for path in files]
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
         while left:
-            for death in supervisor.poll():
+            for death in (*supervisor.poll(), *beside.poll()):
                 _explain(death, run_dir)
                 if death.code == 0:
                     left.discard(death.name)

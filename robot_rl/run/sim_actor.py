@@ -28,6 +28,7 @@ from robot_rl.types import EpisodeStart
 log = logging.getLogger(__name__)
 
 EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
+LIFE = 1_000_000  # episodes between two lives of an actor that begins with an empty store
 LOOK_S = 0.002  # wall; between two looks whether the learner has caught up
 
 
@@ -80,7 +81,13 @@ class PacedClock:
 class SimulatedActor(Actor):
     """An actor whose arm is put at the start of an episode instead of going there."""
 
-    def __init__(self, experiment: Experiment, run_dir: Path, stopping: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        run_dir: Path,
+        stopping: Callable[[], str],
+        first_episode: int = 0,
+    ) -> None:
         still = Still(experiment.task.spec.action.size)
         rig = make_rig(experiment, still, record=forget)
         assert isinstance(rig, Rig)  # `Experiment.check` refuses an environment without an arm
@@ -100,6 +107,8 @@ class SimulatedActor(Actor):
             stopping=stopping,
         )
         super().__init__(experiment, ports, run_dir)
+        progress = self.session.progress
+        progress.next_episode = max(progress.next_episode, first_episode)
 
     def _reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
         """Put arm and objects at the start; practice waits while the learner refuses the link."""
@@ -114,8 +123,10 @@ class SimulatedActor(Actor):
         time.sleep(for_s)
 
 
-def run(run_dir: Path) -> int:
+def run(run_dir: Path, first_episode: int = 0) -> int:
     """Act until the session has ended, or until SIGTERM or SIGINT. Returns the exit code.
+
+    first_episode: the store of an earlier life is lost; its episodes, at the learner, keep theirs.
 
     Raises:
         RobotRLError: wrong configuration, keys or store; no learner.
@@ -128,14 +139,15 @@ def run(run_dir: Path) -> int:
     def stopping() -> str:
         return "asked to stop" if asked or orphaned(supervisor) else ""
 
-    return SimulatedActor(Experiment.load(run_dir), run_dir, stopping).run()
+    return SimulatedActor(Experiment.load(run_dir), run_dir, stopping, first_episode).run()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
-        return run(Path((argv or sys.argv[1:])[0]))
+        folder, *first = argv or sys.argv[1:]
+        return run(Path(folder), *map(int, first))
     except (ConfigError, SpecError, StoreError, LinkError) as error:
         log.error("%s", error)
         return EXIT_SETUP

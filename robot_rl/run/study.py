@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from robot_rl.control.statistics import wilson
 from robot_rl.errors import ConfigError
 from robot_rl.report.curves import learning_curve, picture
 from robot_rl.run.experiment import Experiment, saved_hash
+from robot_rl.run.jobs import Job, Jobs, LocalJobs
 
 log = logging.getLogger(__name__)
 
@@ -196,10 +196,12 @@ def study(
     extra: Sequence[str] = (),
     dataset: str = "",
     progress: Callable[[str], None] = lambda _line: None,
+    where: Jobs | None = None,
 ) -> dict[str, Any]:
     """Run what is missing in `folder`, then summarise everything in it.
 
     A run whose eval.json exists is not run again; one whose predecessor failed is left out.
+    where: who runs them, `jobs` at once; None = this machine.
     Returns variant -> figures; see `summarise`.
 
     Raises:
@@ -220,7 +222,8 @@ def study(
             _refuse_other_settings(run_folder(folder, name, seed), words[4:])
         else:
             todo.append((name, seed))
-    running: list[tuple[subprocess.Popen[bytes], str, int, float]] = []
+    where = where or LocalJobs()
+    running: list[tuple[Job, str, int, float]] = []
     folder.mkdir(parents=True, exist_ok=True)
 
     def ready(name: str, seed: int) -> bool:
@@ -233,9 +236,8 @@ def study(
             todo.remove(now)
             name, seed = now
             run_dir = run_folder(folder, name, seed)
-            with run_dir.with_suffix(".log").open("wb") as output:
-                words = command(name, task, seed, folder=folder, extra=extra, dataset=dataset)
-                process = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT)
+            words = command(name, task, seed, folder=folder, extra=extra, dataset=dataset)
+            process = where.start(words, run_dir, _needs(name, seed, folder, dataset))
             running.append((process, name, seed, time.monotonic()))
             progress(f"started {run_dir.name}")
         if not running:
@@ -244,12 +246,22 @@ def study(
             )
             break
         time.sleep(0.5)
-        for entry in [e for e in running if e[0].poll() is not None]:
-            running.remove(entry)
+        for entry in list(running):
             process, name, seed, began_s = entry
+            if (code := process.poll()) is None:
+                continue
+            running.remove(entry)
             minutes = (time.monotonic() - began_s) / 60
-            progress(f"{name}-s{seed}: exit {process.returncode} after {minutes:.1f} min")
+            progress(f"{name}-s{seed}: exit {code} after {minutes:.1f} min")
     return {name: summarise(name, seeds, folder) for name in names}
+
+
+def _needs(name: str, seed: int, folder: Path, dataset: str) -> list[Path]:
+    """Folders that a run reads."""
+    variant = VARIANTS[name]
+    given = "{dataset}" in " ".join(variant.overrides)
+    before = [run_folder(folder, variant.before, seed)] if variant.before else []
+    return [*([Path(dataset)] if given else []), *before]
 
 
 def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:

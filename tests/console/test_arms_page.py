@@ -148,7 +148,8 @@ def test_commands_name_their_arm_in_the_audit_log_and_an_unknown_arm_is_refused(
     assert sides["right"].commands == ["ready"] and sides["left"].commands == []
     cookie = "; ".join(f"{k}={v}" for k, v in client.cookies.items())
     url = f"{console.url.replace('http', 'ws')}/ws/control?arm=rihgt"
-    with pytest.raises((WebSocketException, InvalidStatus)), connect(
-        url, additional_headers={"Cookie": cookie, "Origin": console.url}
-    ) as line:
+    with (
+        pytest.raises((WebSocketException, InvalidStatus)),
+        connect(url, additional_headers={"Cookie": cookie, "Origin": console.url}) as line,
+    ):
         line.recv()

@@ -167,5 +167,9 @@ def test_results_are_pooled_by_episodes(tmp_path: Path) -> None:
     part = pooled["deterministic"]
     assert (part["successes"], part["episodes"], part["success"]) == (8, 20, 0.4)
     assert part["wilson_low"] < 0.4 < part["wilson_high"] and part["cycle_time_s_mean"] == 8.0
-    assert pooled["env_steps"] == 300 and pooled["mastered"] and set(pooled["arms"]) == {"left", "right"}
+    assert (
+        pooled["env_steps"] == 300
+        and pooled["mastered"]
+        and set(pooled["arms"]) == {"left", "right"}
+    )
     assert (run.run_dir / "policy.safetensors").read_bytes() == b"newest"

@@ -194,7 +194,7 @@ class Served:
         os.environ["ROBOT_RL_DISK_RESERVE_BYTES"] = "0"
         run = Experiment.load(run_dir)
         self.server, self.access = server_of(
-            run_dir, "127.0.0.1", port, about(run), run.mirror, desks(run)
+            run_dir, "127.0.0.1", port, about(run), run.mirror, arms=desks(run)
         )
         self.url = f"http://127.0.0.1:{port}"
         self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
