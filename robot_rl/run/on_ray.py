@@ -47,9 +47,12 @@ LOST = 75  # exit code of a job whose machine or worker has gone: it may run els
 MAX_FAILURES = 20  # of an actor, while the run goes on
 CONNECT_S = 15.0  # to a cluster that is there
 PR_SET_PDEATHSIG = 1  # prctl(2): a signal when the parent ends
-SETTINGS = {  # of Ray, unless somebody has set them: no statistics for its makers, no dashboard
+SETTINGS = {  # of Ray, unless somebody has set them: no statistics for its makers
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+ON_LOOPBACK = {  # without this, Ray takes the machine's address and listens on every interface
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 
 Folders = Mapping[str, bytes]
@@ -65,7 +68,7 @@ def cluster(address: str, cpus: int) -> Iterator[Any]:
     Raises:
         SetupError: Ray is not installed, nobody answers at `address`, or the cluster is too small.
     """
-    for name, value in SETTINGS.items():
+    for name, value in (SETTINGS if address else SETTINGS | ON_LOOPBACK).items():
         os.environ.setdefault(name, value)
     try:
         ray = importlib.import_module("ray")
