@@ -55,11 +55,8 @@ def train_with_dashboard(
 
     train = engine("robot_rl.run.train:train")
     say(f"run folder  {experiment.run_dir}")
-    live = (
-        Live(experiment.run_dir, experiment.mirror if experiment.is_simulated else None)
-        if report
-        else None
-    )
+    drawn = experiment.is_simulated and not experiment.actors  # the scenes are in their folders
+    live = Live(experiment.run_dir, experiment.mirror if drawn else None) if report else None
     with Dashboard(f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})") as board:
 
         def watch(stats: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ def render(run: RunData, again_s: float = 0.0) -> str:
     run = replace(run, going=again_s > 0)
     assets = files("robot_rl.report") / "assets"
     name = str(run.config.get("name") or run.folder.name)
-    parts = (page.headline, page.tiles, page.learning, page.diagnosis, page.panels)
+    parts = (page.headline, page.tiles, page.arms, page.learning, page.diagnosis, page.panels)
     parts += (page.configuration, page.environment, page.reproduce)
     return Template((assets / "page.html").read_text()).substitute(
         title=escape(f"{name} - robot-rl"),

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.run_folder import ARMS
 from robot_rl.errors import ConfigError, did_you_mean
 
-ARMS = "arms"  # folder of the arms' run folders
 OWN = ("driver", "cameras", "operator", "ros")
 """Sections in which an arm may differ from the others: where its hardware is, and who helps it."""
 MOST = 32  # the learner knows as many connections with room to spare (`link.server.MAX_SESSIONS`)

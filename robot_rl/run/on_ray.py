@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config.run_folder import LEARNER_STORE
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.ros.supervise import BACKOFF_MAX_S, BACKOFF_MIN_S, EXIT_SETUP, Exit
+from robot_rl.run.arms import folder_of
 from robot_rl.run.jobs import Job
 from robot_rl.run.sim_actor import LIFE
 from robot_rl.store.store import Store
@@ -305,7 +306,7 @@ class RayActors:
     def _begin(self, label: str) -> RayJob:
         arm, life = self._arms[label], self._lives[label]
         run = Path(arm.home.name)
-        folder = run / "arms" / arm.arm
+        folder = folder_of(run, arm.arm)
         needs = {str(folder): packed(arm.run_dir, (".sqlite", "-wal", "-shm", ".jsonl", ".bin"))}
         if arm.link.key_folder is None:  # the keys of this run; a folder is on each machine
             needs[str(run / "keys")] = _keys_of(arm)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import sys
 import time
@@ -48,7 +47,7 @@ def listeners(word: str) -> set[str]:
         with contextlib.suppress(OSError):  # it has just ended, or is somebody else's
             said = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
             if process.name.isdecimal() and word.encode() in said:
-                inodes |= {os.readlink(fd) for fd in (process / "fd").iterdir()}
+                inodes |= {str(fd.readlink()) for fd in (process / "fd").iterdir()}
     found = set()
     for file in ("tcp", "tcp6"):
         for line in Path("/proc/net", file).read_text().splitlines()[1:]:
@@ -128,7 +127,8 @@ def test_a_study_on_the_cluster_makes_the_same_table(
         code = (
             "import pathlib\n"
             f"run = pathlib.Path({str(folder / name) + f'-s{seed}'!r})\n"
-            f"assert {not VARIANTS[name].before} or pathlib.Path({before!r}, 'eval.json').is_file()\n"
+            f"before = pathlib.Path({before!r}, 'eval.json')\n"
+            f"assert {not VARIANTS[name].before} or before.is_file()\n"
             "run.mkdir(parents=True)\n"
             f"(run / 'eval.json').write_text({json.dumps(RESULT)!r})"
         )
