@@ -38,7 +38,7 @@ EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice
 EXAM_SEED = 2_000_000
 FAILED_DEMOS = 25  # in a row: a poor operator succeeds now and then, with a broken reward nobody
 EXAM_AUTONOMY = 0.9  # share of recent episodes without help before an exam is worth its time
-REMEMBERED = ("next_exam", "practice_s", "mastered")
+REMEMBERED = ("next_exam", "practice_s", "mastered", "mastered_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +133,7 @@ class SessionProgress:
     next_exam: int = 0
     practice_s: float = 0.0  # wall time spent practising, restarts included
     mastered: bool = False
+    mastered_steps: int = 0  # practice steps of the run when the exam began that was passed
     recent: deque[tuple[bool, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     @property
@@ -348,6 +349,7 @@ class Session:
         exam = self.evaluate(None, seed, decide=self._decide)
         wins, held = sum(exam.successes), len(exam.successes)
         progress.mastered = bool(self._decide(exam)) and not self.stopping()
+        progress.mastered_steps = steps if progress.mastered else 0
         progress.next_exam = steps + train.exam_every_steps
         self.metrics.write(steps, {"exam/success": wins / max(held, 1)})
         word = "passed" if progress.mastered else "not passed"

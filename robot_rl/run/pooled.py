@@ -36,6 +36,9 @@ def pool(experiment: Experiment, results: Mapping[str, dict[str, Any]]) -> dict[
         "env_steps": sum(p["env_steps"] for p in parts),
         "train_s": max(p["train_s"] for p in parts),
         "mastered": any(p["mastered"] for p in parts),
+        "mastered_steps": min(
+            (p["mastered_steps"] for p in parts if p["mastered_steps"]), default=0
+        ),
         "human_steps": sum(p["human_steps"] for p in parts),
         "weights_version": results[newest]["weights_version"],
         "arms": dict(results),

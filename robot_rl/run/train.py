@@ -115,6 +115,7 @@ def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> 
         "env_steps": session.progress.env_steps,
         "train_s": train_s,
         "mastered": session.mastered,
+        "mastered_steps": session.progress.mastered_steps,
         "human_steps": session.progress.human_steps,
         "weights_version": session.loop.policy.version,
     }
