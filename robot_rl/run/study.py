@@ -68,6 +68,9 @@ ONLINE = (  # goes on with plain SAC, without the data and without a person
 WARM_UP = "learner.min_steps=2000"  # env steps in which the policy fills the replay
 
 
+FIRST_PORT = 20_000  # of runs with several actors
+
+
 ON_BASE = (  # what is learned on the base policy in the folder that the study was given
     "base=flow",
     "base.run={dataset}",
@@ -79,6 +82,8 @@ ON_BASE = (  # what is learned on the base policy in the folder that the study w
 VARIANTS = {
     "full": Variant("demonstrations + interventions (ours)"),
     "compiled": Variant("the same with torch.compile", ("learner.compile=true",)),
+    "one_arm": Variant("one arm at 10 Hz", ("actors=1", "pace_hz=10")),
+    "two_arms": Variant("two arms on one learner at 10 Hz", ("actors=2", "pace_hz=10")),
     "no_interventions": Variant("RL without interventions", ("operator.intervene=false",)),
     "no_demos": Variant("RL without demonstrations", ("train.demos=0",)),
     "neither": Variant("RL without either", ("train.demos=0", "operator.intervene=false")),
@@ -141,6 +146,11 @@ ABLATION = ("full", "no_interventions", "no_demos", "neither", "bc")
 """HIL-SERL's own (arXiv 2410.21845, table 1): demonstrations, interventions, cloning."""
 
 
+def _own_port(name: str, seed: int) -> int:
+    """A port of the link for each run with several actors: they run beside each other."""
+    return FIRST_PORT + 50 * list(VARIANTS).index(name) + seed % 50
+
+
 def command(
     name: str, task: str, seed: int, *, folder: Path, extra: Sequence[str], dataset: str = ""
 ) -> list[str]:
@@ -150,6 +160,8 @@ def command(
     own = [word.format(dataset=dataset, before=before) for word in variant.overrides]
     words = [f"experiment={task}", *variant.defaults, *extra, *own]
     words += ["runtime=lockstep", f"seed={seed}"]
+    if any(word.startswith("actors=") for word in own):
+        words.append(f"link.port={_own_port(name, seed)}")
     return [sys.executable, "-m", "robot_rl.cli.main", "train", *words, f"run_dir={run_dir}"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from tests.support.ros import new_domain, wait_for
 
 pytest.importorskip("rclpy", reason="needs ROS 2 (make setup)")
 pytestmark = pytest.mark.ros
+log = logging.getLogger(__name__)
 REPO = Path(__file__).resolve().parents[2]
 TOOL = str(Path(sys.executable).with_name("robot-rl"))
 ARMS = ("left", "right")
@@ -115,5 +117,5 @@ def test_two_doubles_in_real_time_with_a_person_at_each(tmp_path: Path) -> None:
         episodes = [line for line in map(json.loads, text) if "episode/success" in line]
         ticks = sum(int(line["episode/length"]) for line in episodes)
         late = sum(line["loop/late_ticks"] for line in episodes)
-        print(f"{arm}: {ticks} practice steps, {late:.0f} late, {len(episodes)} episodes")
+        log.info("%s: %d practice steps, %d late, %d episodes", arm, ticks, late, len(episodes))
         assert ticks > 40 and late <= 0.01 * ticks

@@ -158,6 +158,7 @@ def test_results_are_pooled_by_episodes(tmp_path: Path) -> None:
             "env_steps": 100 * version,
             "train_s": float(version),
             "mastered": version == 2,
+            "mastered_steps": 180 * (version == 2),
             "human_steps": 5,
             "weights_version": version,
         }
@@ -166,6 +167,7 @@ def test_results_are_pooled_by_episodes(tmp_path: Path) -> None:
     pooled = pool(run, {"left": result(0, 10, 1), "right": result(8, 10, 2)})
     part = pooled["deterministic"]
     assert (part["successes"], part["episodes"], part["success"]) == (8, 20, 0.4)
+    assert pooled["mastered_steps"] == 180
     assert part["wilson_low"] < 0.4 < part["wilson_high"] and part["cycle_time_s_mean"] == 8.0
     assert (
         pooled["env_steps"] == 300
