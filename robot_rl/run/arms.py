@@ -115,14 +115,14 @@ def folder_of(home: Path, name: str) -> Path:
     return home / ARMS / name
 
 
-def input_device(operator: Mapping[str, Any]) -> list[str]:
+def _input_device(operator: Mapping[str, Any]) -> list[str]:
     """What a person holds, if this machine reads it: two operator nodes would read it both."""
     if "device" not in operator:
         return []
     return [f"{operator['name']} {operator['device'] or '(the only one there is)'}"]
 
 
-def cameras(section: Mapping[str, Any]) -> list[str]:
+def _cameras(section: Mapping[str, Any]) -> list[str]:
     """The cameras that nodes of ours open, by what chooses them."""
     opened = []
     for camera in section.values():
@@ -132,20 +132,59 @@ def cameras(section: Mapping[str, Any]) -> list[str]:
     return opened
 
 
-def absolute(value: Any) -> Iterator[str]:
-    """Every absolute name in a section: a topic, a service, or the path of a device."""
+def _absolute(value: Any) -> Iterator[str]:
+    """Every absolute name in a section: a topic, a service, the path of a device, but no file."""
     if isinstance(value, Mapping):
         for inner in value.values():
-            yield from absolute(inner)
+            yield from _absolute(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from absolute(inner)
-    elif isinstance(value, str) and value.startswith("/"):
+            yield from _absolute(inner)
+    elif isinstance(value, str) and value.startswith("/") and not Path(value).is_file():
         yield value
 
 
-def refuse_shared(what: str, by_arm: Mapping[str, Iterable[str]], fix: str) -> None:
-    """Raise `ConfigError` when two arms would use one thing, e.g. one gamepad would move both."""
+def refuse_sharing(plain: Mapping[str, Mapping[str, Any]], *, opens_cameras: bool) -> None:
+    """Refuse what would be one thing for two arms of a ROS 2 graph.
+
+    plain: sections `OWN` of each arm, every default filled in; opens_cameras: nodes of ours do.
+
+    Raises:
+        ConfigError: one device, driver or namespace for two arms; several ROS domains for one run.
+    """
+    graphs = {name: (own["ros"]["name"], own["ros"]["domain_id"]) for name, own in plain.items()}
+    if len(set(graphs.values())) > 1:
+        raise ConfigError(
+            "all arms of a run need one ROS domain and one kind of graph",
+            expected="the same for each",
+            got="; ".join(f"{name}: {' '.join(map(str, said))}" for name, said in graphs.items()),
+            fix="set it for the run, in ros, and not in actors",
+        )
+    _refuse_shared(
+        "one namespace",
+        {name: ["/" + own["ros"]["namespace"].strip("/")] for name, own in plain.items()},
+        "actors.{name}.ros.namespace=...",
+    )
+    _refuse_shared(
+        "one input device, which would move both",
+        {name: _input_device(own["operator"]) for name, own in plain.items()},
+        "actors.{name}.operator.device=... (robot-rl devices lists them), or operator=console",
+    )
+    if opens_cameras:
+        _refuse_shared(
+            "one camera",
+            {name: _cameras(own["cameras"]) for name, own in plain.items()},
+            "actors.{name}.cameras.NAME.serial=... or .device=... (robot-rl camera list)",
+        )
+    _refuse_shared(
+        "a name or device",
+        {name: sorted(set(_absolute(own))) for name, own in plain.items()},
+        "write the name without its first /, relative to the arm's namespace, or set it in "
+        "actors.{name}",
+    )
+
+
+def _refuse_shared(what: str, by_arm: Mapping[str, Iterable[str]], fix: str) -> None:
     user: dict[str, str] = {}
     for name, things in by_arm.items():
         for thing in things:
@@ -157,14 +196,3 @@ def refuse_shared(what: str, by_arm: Mapping[str, Iterable[str]], fix: str) -> N
                     fix=fix.format(name=name),
                 )
             user[thing] = name
-
-
-def refuse_different(what: str, by_arm: Mapping[str, object]) -> None:
-    """Raise `ConfigError` when the arms of a run do not agree."""
-    if len(set(by_arm.values())) > 1:
-        raise ConfigError(
-            f"all arms of a run need {what}",
-            expected="the same for each",
-            got="; ".join(f"{name}: {value}" for name, value in by_arm.items()),
-            fix="set it for the run, in ros, and not in actors",
-        )

@@ -611,32 +611,8 @@ def _check_several(experiment: Experiment) -> None:
     if experiment.runtime != "ros":
         return
     plain = {arm.arm: {s: arm.plain_section(s) for s in several.OWN} for arm in experiment.arms}
-    several.refuse_shared(
-        "one namespace",
-        {name: ["/" + own["ros"]["namespace"].strip("/")] for name, own in plain.items()},
-        "actors.{name}.ros.namespace=...",
-    )
-    several.refuse_different(
-        "one ROS domain and one kind of graph",
-        {name: (own["ros"]["name"], own["ros"]["domain_id"]) for name, own in plain.items()},
-    )
-    several.refuse_shared(
-        "one input device, which would move both",
-        {name: several.input_device(own["operator"]) for name, own in plain.items()},
-        "actors.{name}.operator.device=... (robot-rl devices lists them), or operator=console",
-    )
-    if experiment.is_real and not (experiment.config.get("ros") or {}).get("double"):
-        several.refuse_shared(
-            "one camera",
-            {name: several.cameras(own["cameras"]) for name, own in plain.items()},
-            "actors.{name}.cameras.NAME.serial=... or .device=... (robot-rl camera list)",
-        )
-    several.refuse_shared(
-        "a name or device",
-        {name: sorted(set(several.absolute(own))) for name, own in plain.items()},
-        "write the name without its first /, relative to the arm's namespace, or set it in "
-        "actors.{name}",
-    )
+    double = (experiment.config.get("ros") or {}).get("double", False)
+    several.refuse_sharing(plain, opens_cameras=experiment.is_real and not double)
 
 
 def _check_described(experiment: Experiment, task: DescribedTask) -> None:
