@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 ACTOR = "actor-0"  # identity of this robot's rows in the store
 EXAM_RETRIES = 30  # aborted episodes of an exam that are run again
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
+FEWEST = 5  # of them, where several arms share the window
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
 FAILED_DEMOS = 25  # in a row: a poor operator succeeds now and then, with a broken reward nobody
@@ -141,10 +142,10 @@ class SessionProgress:
         """Success over the last `WINDOW` practice episodes."""
         return float(np.mean([s for s, _ in self.recent])) if self.recent else 0.0
 
-    @property
-    def autonomy(self) -> float:
-        """Share of the last `WINDOW` practice episodes that succeeded without a human step."""
-        return float(np.mean([s and r == 0.0 for s, r in self.recent])) if self.recent else 0.0
+    def autonomy(self, last: int = WINDOW) -> float:
+        """Share of the `last` practice episodes that succeeded without a human step."""
+        alone = [s and r == 0.0 for s, r in self.recent][-last:]
+        return float(np.mean(alone)) if alone else 0.0
 
     @property
     def intervention_rate(self) -> float:
@@ -208,6 +209,7 @@ class Session:
         stopping: non-empty reason = stop now (operator, SIGTERM); polled between episodes.
         store: holds the run's episodes; with a store, a restarted session goes on where it was.
         on_stuck: called with the error when a reset fails; returns True to try again.
+        arms: how many arms practise; one looks at its share of the run's newest episodes.
         others: asked for what the other arms on this learner have done.
     """
 
@@ -229,9 +231,10 @@ class Session:
         figures: Callable[[], dict[str, float]] = dict,
         on_stuck: Callable[[RobotRLError], bool] = lambda _error: False,
         stopping: Callable[[], str] = lambda: "",
+        arms: int = 1,
         others: Callable[[], Others] = Others,
     ) -> None:
-        self._others = others
+        self._others, self._window = others, max(WINDOW // arms, FEWEST)
         self.loop, self.reset, self.store, self.metrics = loop, reset, store, metrics
         self.train, self.seed, self.spec, self.limits_hash = train, seed, spec, limits_hash
         self.run_name, self.actor = run, actor
@@ -331,7 +334,8 @@ class Session:
             progress.env_steps += summary.steps
             progress.human_steps += summary.human_steps
             progress.recent.append((summary.success, summary.human_steps / max(summary.steps, 1)))
-            if self.env_steps >= progress.next_exam and progress.autonomy >= EXAM_AUTONOMY:
+            alone = progress.autonomy(self._window)
+            if self.env_steps >= progress.next_exam and alone >= EXAM_AUTONOMY:
                 self._exam()
             if self.store:
                 self.store.set_meta("session", {k: getattr(progress, k) for k in REMEMBERED})

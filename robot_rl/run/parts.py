@@ -83,6 +83,7 @@ def session_of(
         experiment.own_train,
         run=experiment.home.name,
         actor=experiment.actor,
+        arms=max(1, len(experiment.actors)),
         seed=experiment.draws_seed,
         spec=experiment.spec,
         limits_hash=experiment.limits.hash,
