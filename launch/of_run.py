@@ -116,11 +116,11 @@ def action_of(process, plan):
     }
     if process["parameters"] is None:
         command = [process["python"], *process["arguments"]]
-        return ExecuteProcess(cmd=command, name=process["name"], **common)
+        return ExecuteProcess(cmd=command, name=process["label"], **common)
     return Node(
         executable=process["python"],
         arguments=process["arguments"],
-        exec_name=process["name"],
+        exec_name=process["label"],
         name=process["name"],
         namespace=process["namespace"],
         parameters=[process["parameters"]],
@@ -140,9 +140,13 @@ class Ending:
         """End the launch when the work is done, or when a critical process cannot go on."""
         if context.is_shutdown:
             return None
-        name, code = self.process["name"], event.returncode
+        name, code = self.process["label"], event.returncode
         if code == 0 and self.process["finishes"]:
-            return [Shutdown(reason=f"{name} has finished")]
+            self.process["finished"] = True
+            left = [p for p in self.plan["processes"] if p["finishes"] and "finished" not in p]
+            if not left:
+                return [Shutdown(reason=f"{name} has finished")]
+            return [EmitEvent(event=ShutdownProcess(process_matcher=matches_action(event.action)))]
         if self.process["restart"] and not self.hopeless(code):
             return None
         if self.process["critical"]:  # an exception gives `ros2 launch` the exit code 1

@@ -20,6 +20,7 @@ Measure speed on this machine:
            doubles with kill -9 of it (a minute and a half)
   arms     what works with which arm, on its double: up, demos, learn, deploy, kill -9
            (about four minutes an arm)
+  actors   rows per second of 1 and 4 simulated actors paced at 10 Hz, and of 1 and 2 unpaced
   exam     how often the exam that ends practice decides wrongly, by simulation
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
   console  the operator's page and its targets: key to gate, server killed, video, memory, review
@@ -97,7 +98,14 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Targets by figure: the most that it may be, and whether the target is met."""
+    """Targets by figure: the most or the least that it may be, and whether the target is met."""
+    if what == "actors":
+        from robot_rl.bench.actors import TARGETS as least  # noqa: N811
+
+        return {
+            name: {"at_least": limit, "met": bool(figures[name] >= limit)}
+            for name, limit in least.items()
+        }
     if what == "console":
         from robot_rl.bench.console import TARGETS as limits  # noqa: N811
     elif what == "reward":
@@ -115,7 +123,9 @@ def _beside(target: Mapping[str, Any] | None) -> str:
     """Text that is printed behind a figure: its target and whether it is met, or ""."""
     if target is None:
         return ""
-    return f"   at most {target['at_most']:>7,g}  {'ok' if target['met'] else 'MISSED'}"
+    word, limit = next((key, value) for key, value in target.items() if key != "met")
+    met = "ok" if target["met"] else "MISSED"
+    return f"   {word.replace('_', ' ')} {limit:>7,g}  {met}"
 
 
 def _env(seconds: float) -> Mapping[str, Any]:
@@ -156,6 +166,7 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "loop": _from("robot_rl.bench.loop:bench"),
     "ik": _from("robot_rl.bench.ik:bench"),
     "arms": _from("robot_rl.bench.arms:bench"),
+    "actors": _from("robot_rl.bench.actors:bench"),
     "exam": _from("robot_rl.bench.exam:bench"),
     "reward": _from("robot_rl.bench.vlm:bench"),
     "console": _from("robot_rl.bench.console:bench"),

@@ -14,7 +14,7 @@ need an Origin of this page, and every request a host name under which the page 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI, HTTPException, Request
@@ -47,16 +47,19 @@ HEADERS = {
 }
 
 
-def make_app(console: Console) -> FastAPI:
-    """The application around a console."""
+def make_app(console: Console, *others: Console) -> FastAPI:
+    """The application around a console, or around those of several arms."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with console.feed.running():
+        async with AsyncExitStack() as stack:
+            for one in (console, *others):
+                stack.callback(one.records.close)
+                await stack.enter_async_context(one.feed.running())
             yield
-        console.records.close()
 
     app = guarded(console, "robot-rl console", "index.html", lifespan)
+    app.state.arms = {one.arm: one for one in (console, *others)}
     app.include_router(api.router)
     app.include_router(sockets.router)
     app.get("/review")(review)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from robot_rl.console.access import Access, PageSession, Role
 from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
+from robot_rl.errors import did_you_mean
 from robot_rl.system.audit import audit
 
 REFUSED = 4403  # close code of a socket that was not let in
@@ -58,6 +60,11 @@ class Console(Doors):
 
     feed: Feed
     records: Records
+    arm: str = ""  # which of several arms; "" = the only one
+
+    def who(self, session: PageSession) -> str:
+        """Who says something, and to which of several arms: for the audit log."""
+        return f"{session.name}, {self.arm}" if self.arm else session.name
 
 
 def doors_of(connection: HTTPConnection) -> Doors:
@@ -66,8 +73,16 @@ def doors_of(connection: HTTPConnection) -> Doors:
 
 
 def console_of(connection: HTTPConnection) -> Console:
-    """The console that this application is."""
-    return connection.app.state.doors
+    """The console that this application is; with several arms, of the one that `?arm=` names.
+
+    Raises:
+        HTTPException: there is no such arm.
+    """
+    arms: Mapping[str, Console] = connection.app.state.arms
+    name = connection.query_params.get("arm") or next(iter(arms))
+    if name not in arms:
+        raise HTTPException(404, f"no arm '{name}': {did_you_mean(name, arms)}")
+    return arms[name]
 
 
 def watcher(connection: HTTPConnection) -> PageSession:
@@ -90,6 +105,10 @@ async def accept(socket: WebSocket) -> PageSession | None:
     doors = doors_of(socket)
     session = doors.session(socket)
     refusal = doors.foreign(socket.headers.get("host", ""), socket.headers.get("origin", ""))
+    try:
+        console_of(socket)
+    except HTTPException as error:
+        refusal = refusal or str(error.detail)
     if session is None or refusal:
         audit.warning("socket refused: %s", refusal or "no session")
         await socket.close(REFUSED, refusal or "no session")

@@ -62,6 +62,7 @@ class Feed:
 
     Args:
         score: reads what the run's classifier says now.
+        home: folder of the learner, where it is another than the arm's.
 
     Attributes:
         about: what does not change while the run lasts (task, cameras, key map).
@@ -73,11 +74,12 @@ class Feed:
         run_dir: Path,
         about: Mapping[str, Any],
         score: Callable[[], dict[str, Any] | None] = lambda: None,
+        home: Path | None = None,
     ) -> None:
         self.about = dict(about)
         self._read_score, self._score = score, None
         self._run_dir = run_dir
-        self._figures = RunFigures(run_dir)
+        self._figures = RunFigures(run_dir, home or run_dir)
         self._learning = NOTHING_YET  # "learning" counts lines read: a slow reader misses none
         self._cameras: dict[str, _Camera] = {}
         self._values: dict[str, Any] = {"robot": {}}

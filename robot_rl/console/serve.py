@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,16 @@ SHUTDOWN_S = 1  # sockets of open pages do not keep the process alive
 MAX_MESSAGE = 4096  # bytes of one WebSocket message from a page
 
 
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What the page of one of several arms needs: its name, its folder; the rest as in `serve`."""
+
+    arm: str
+    run_dir: Path
+    about: Mapping[str, Any]
+    mirror: Callable[[], Any]
+
+
 def server_of(
     run_dir: Path,
     host: str,
@@ -31,21 +42,28 @@ def server_of(
     mirror: Callable[[], Any],
     *,
     certificate: PageCertificate | None = None,
+    arms: Sequence[Desk] = (),
 ) -> tuple[uvicorn.Server, Access]:
     """A server that is not running yet, and its `Access`. Arguments: see `serve`."""
-    access = Access(Seat(seat_file(run_dir)))
-    records = Records(run_dir, mirror)
-    feed = Feed(run_dir, about, records.score)
+    desks = arms or (Desk(arm="", run_dir=run_dir, about=about, mirror=mirror),)
     cookie = f"robot_rl_console_{port}"  # cookies ignore ports, and a host may have two consoles
-    console = Console(
-        feed=feed,
-        records=records,
-        access=access,
-        hosts=hosts_of(host, port, certificate),
-        cookie=cookie,
-        certificate=certificate,
-    )
-    return server_for(make_app(console), host, port, certificate), access
+    access = Access(Seat(seat_file(desks[0].run_dir)))
+    consoles = []
+    for desk in desks:
+        records = Records(desk.run_dir, desk.mirror, run_dir)
+        own = access.beside(Seat(seat_file(desk.run_dir))) if consoles else access
+        consoles.append(
+            Console(
+                feed=Feed(desk.run_dir, desk.about, records.score, run_dir),
+                records=records,
+                access=own,
+                hosts=hosts_of(host, port, certificate),
+                cookie=cookie,
+                arm=desk.arm,
+                certificate=certificate,
+            )
+        )
+    return server_for(make_app(*consoles), host, port, certificate), access
 
 
 def hosts_of(host: str, port: int, certificate: PageCertificate | None = None) -> frozenset[str]:
@@ -85,6 +103,7 @@ def serve(
     mirror: Callable[[], Any],
     started: Callable[[Any], None],
     certificate: PageCertificate | None = None,
+    arms: Sequence[Desk] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT. Every command of every session becomes a line of audit.log.
 
@@ -93,9 +112,12 @@ def serve(
         mirror: makes the mirror that draws a simulated run's scenes; called when somebody looks.
         started: gets a function that makes links (role -> token).
         certificate: serve over HTTPS; None = plain HTTP, for this machine only.
+        arms: of a run with several: each gets a tab, with its own seat.
     """
     audit_into(run_dir)
-    server, access = server_of(run_dir, host, port, about, mirror, certificate=certificate)
+    server, access = server_of(
+        run_dir, host, port, about, mirror, certificate=certificate, arms=arms
+    )
     started(lambda role: access.invite(Role(role)))
     gc.freeze()  # as the nodes do (ros.runtime)
     server.run()

@@ -19,7 +19,7 @@ from typing import Any
 
 from robot_rl.console.address import HOST, free_port
 from robot_rl.console.certificate import PageCertificate
-from robot_rl.console.serve import serve
+from robot_rl.console.serve import Desk, serve
 from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
 from robot_rl.system import priority
@@ -63,7 +63,9 @@ def about(experiment: Experiment) -> dict[str, Any]:
     shapes = {name: task.spec.observation[f"image/{name}"].shape for name in images}
     return {
         "task": task.name,
-        "run": experiment.run_dir.name,
+        "run": experiment.home.name,
+        "arm": experiment.arm,
+        "arms": list(experiment.actors),
         "cameras": [*images, "video"] if experiment.is_simulated else images,
         "seen": {name: [width, height] for name, (height, width, _) in shapes.items()},
         "control_hz": task.spec.control_hz,
@@ -87,7 +89,17 @@ def serve_run(
         mirror=experiment.mirror,
         started=started,
         certificate=certificate,
+        arms=desks(experiment),
     )
+
+
+def desks(experiment: Experiment) -> list[Desk]:
+    """A desk for each of several arms; none where there is one."""
+    return [
+        Desk(arm=arm.arm, run_dir=arm.run_dir, about=about(arm), mirror=arm.mirror)
+        for arm in experiment.arms
+        if arm.arm
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

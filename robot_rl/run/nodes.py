@@ -98,7 +98,7 @@ def _sim(shell: Shell) -> None:
         shell,
         experiment.task,
         experiment.robot,
-        experiment.seed,
+        experiment.draws_seed,
         cameras=experiment.graph_cameras,
         driver=experiment.spoken_driver,
     ).run()
