@@ -153,14 +153,13 @@ def test_several_arms_are_launched_together_and_end_together(tmp_path: Path) -> 
     asked = plan("sim", {"run_dir": str(run_dir)})
     labels = [process["label"] for process in asked["processes"]]
     assert labels[0] == "learner" and {"left-gate", "right-gate"} < set(labels)
-    clocks = {
-        p["namespace"]: p["remaps"].get("/clock") for p in asked["processes"] if p["namespace"]
-    }
+    nodes = [process for process in asked["processes"] if process["namespace"]]
+    clocks = {node["namespace"]: node["remaps"].get("/clock") for node in nodes}
     assert clocks == {"left": "/left/clock", "right": "/right/clock"}
     folders = {
         yaml.safe_load(Path(p["parameters"]).read_text())["/**"]["ros__parameters"].get("run_dir")
-        for p in asked["processes"]
-        if p["parameters"] and p["label"].startswith("left")
+        for p in nodes
+        if p["label"].startswith("left")
     }
     assert folders - {None} == {str(run_dir.resolve() / "arms" / "left")}
     actors = [p for p in asked["processes"] if p["finishes"]]
