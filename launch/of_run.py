@@ -35,6 +35,7 @@ ARGUMENTS = {
     "robot": "fr3, ur5e, ...: without run_dir:= a new run of this robot; else it must agree",
     "experiment": "what the new run is to learn",
     "operator": "who helps in the new run: gamepad, console, none, ...",
+    "actors": "arms of the new run that learn together: left,right",
     "learner": "false: it runs elsewhere (robot-rl learner RUN)",
     "console": "false: the page of a run with operator=console is served elsewhere",
     "with_actor": "false: it runs elsewhere (robot-rl actor RUN)",

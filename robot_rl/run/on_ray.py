@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+HERE = "127.0.0.1"
 LOST = 75  # exit code of a job whose machine or worker has gone: it may run elsewhere
 MAX_FAILURES = 20  # of an actor, while the run goes on
 CONNECT_S = 15.0  # to a cluster that is there
@@ -86,7 +87,7 @@ def cluster(address: str, cpus: int) -> Iterator[Any]:
         quiet["address"] = address
     else:
         quiet |= {
-            "_node_ip_address": "127.0.0.1",
+            "_node_ip_address": HERE,
             "include_dashboard": False,
             "num_cpus": max(cpus, os.cpu_count() or 1),
         }
@@ -95,11 +96,18 @@ def cluster(address: str, cpus: int) -> Iterator[Any]:
     except (OSError, RuntimeError, ValueError) as error:
         raise SetupError(
             "the Ray cluster does not let us in",
-            expected=f"a cluster at {address or '127.0.0.1'} with this version of Ray and Python",
+            expected=f"a cluster at {address or HERE} with this version of Ray and Python",
             got=str(error).strip().splitlines()[0],
             fix="ray status, on that machine; the versions on both sides have to be the same",
         ) from error
     try:
+        if not address and any(n["NodeManagerAddress"] != HERE for n in ray.nodes()):
+            raise SetupError(
+                "the Ray cluster of this machine would listen on its network",
+                expected=f"Ray on {HERE} only",
+                got="Ray was imported before robot-rl could tell it so",
+                fix="import nothing of Ray before; or name a cluster of yours: --ray HOST:PORT",
+            )
         there = int(ray.cluster_resources().get("CPU", 0))
         if there < cpus:
             raise SetupError(

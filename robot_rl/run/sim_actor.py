@@ -8,6 +8,7 @@ or on others. Its simulated time waits for the learner as time over ROS 2 does
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -139,7 +140,9 @@ def run(run_dir: Path, first_episode: int = 0) -> int:
     def stopping() -> str:
         return "asked to stop" if asked or orphaned(supervisor) else ""
 
-    return SimulatedActor(Experiment.load(run_dir), run_dir, stopping, first_episode).run()
+    actor = SimulatedActor(Experiment.load(run_dir), run_dir, stopping, first_episode)
+    gc.freeze()  # as the nodes do (ros.runtime): else each episode begins with half a second of it
+    return actor.run()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -64,7 +64,7 @@ def environment() -> dict[str, str]:
 
 def test_killing_an_arm_leaves_the_other_alone_and_both_teach_one_learner(tmp_path: Path) -> None:
     run, domain_id = tmp_path / "run", new_domain()
-    words = [*SHORT, "train.max_env_steps=300", f"run_dir={run}"]
+    words = [*SHORT, "train.max_env_steps=120", "train.eval_episodes=1", f"run_dir={run}"]
     words += [f"ros.domain_id={domain_id}", f"link.port={5700 + domain_id}"]
     training = subprocess.Popen([TOOL, "train", *words], env=environment())
     try:
@@ -82,12 +82,12 @@ def test_killing_an_arm_leaves_the_other_alone_and_both_teach_one_learner(tmp_pa
     for node in ("sim", "gate", "watchdog", "operator", "actor"):
         assert len(pids_of(run, "right", node)) == 1
     assert len(pids_of(run, "left", "gate")) == len(pids_of(run, "left", "actor")) == 2
-    assert min(steps(run, arm) for arm in ARMS) > 20
+    assert min(steps(run, arm) for arm in ARMS) > 5
     with Store(run / "learner.sqlite") as store:
         aborted = {e.id.actor for e in store.episode_summaries() if str(e.ending) == "aborted"}
     assert "actor-right" not in aborted
     result = json.loads((run / "eval.json").read_text())
-    assert result["deterministic"]["episodes"] == 4
+    assert result["deterministic"]["episodes"] == 2
 
 
 @pytest.mark.slow

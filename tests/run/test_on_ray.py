@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import socket
 import sys
@@ -21,7 +22,8 @@ from robot_rl.run.on_ray import LOST, RayActors, RayJobs, cluster, packed, unpac
 from robot_rl.run.study import VARIANTS, study
 from robot_rl.run.train import train
 
-pytest.importorskip("ray", reason="the fleet extra is not installed")
+if importlib.util.find_spec("ray") is None:  # it must not be imported before `cluster` does
+    pytest.skip("the fleet extra is not installed", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def ray() -> Iterator[Any]:
         yield connected
 
 
-def wait(job: Any, timeout_s: float = 60.0) -> int:
+def wait(job: Any, timeout_s: float = 100.0) -> int:
     """The exit code of a job."""
     deadline_s = time.monotonic() + timeout_s
     while (code := job.poll()) is None:
