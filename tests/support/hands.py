@@ -48,6 +48,8 @@ class LeaderHand(Teacher):
         joints: where the leader stands at first; brought: it has to stand like the robot.
     """
 
+    fastest_m_s = FASTEST_M_S
+
     def __init__(
         self, domain_id: int, run: Path, chain: Chain, joints: F64, *, brought: bool
     ) -> None:
@@ -60,7 +62,7 @@ class LeaderHand(Teacher):
         if self._brought and way_m is None:  # between episodes the person brings it back
             self._bring()
         if way_m is not None:
-            speed = np.clip(GAIN * way_m, -FASTEST_M_S, FASTEST_M_S)
+            speed = np.clip(GAIN * way_m, -self.fastest_m_s, self.fastest_m_s)
             if self.driven_s > 1.0:  # after the anchor stands
                 self.q = moved(self.chain, self.q, speed * TURN_S)
         self.tell(self.q)
