@@ -76,7 +76,9 @@ class Chain:
             return q
         found = f"position {goal.position_m.round(3).tolist()} m"
         if len(q) < 6 and float(np.abs(error[:3]).max()) < TOLERANCE:
-            found += f", {len(q)} joints: the tool's axis is {axis_error_rad(frames, goal):.2f} rad off"
+            found += (
+                f", {len(q)} joints: the tool's axis is {axis_error_rad(frames, goal):.2f} rad off"
+            )
         raise RobotRLError(
             "the start pose is out of the arm's reach",
             expected="a pose inside the joint limits",

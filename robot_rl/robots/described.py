@@ -6,7 +6,7 @@ A run stores the whole of it in its `config.yaml`, so the run folder explains it
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from robot_rl.config.registry import register
@@ -75,9 +75,9 @@ class Described(Robot):
     title: str
     joints: tuple[Joint, ...]
     foot: Inertial
-    flange: Placement = Placement()
+    flange: Placement = field(default_factory=Placement)
     home_rad: tuple[float, ...]
-    gripper: Gripper = bare_tool()
+    gripper: Gripper = field(default_factory=bare_tool)
     armature_kg_m2: float = 0.1
     damping_nms: float = 1.0
     workspace_min_m: Vec3
@@ -118,7 +118,10 @@ class Described(Robot):
             if not -math.inf < low < high < math.inf:
                 fix = "the lower end first, in rad"
                 raise _wrong(f"joints[{i}].range_rad", "low < high", joint.range_rad, fix)
-            for key, value in (("velocity_rad_s", joint.velocity_rad_s), ("torque_nm", joint.torque_nm)):
+            for key, value in (
+                ("velocity_rad_s", joint.velocity_rad_s),
+                ("torque_nm", joint.torque_nm),
+            ):
                 if not 0.0 < value < math.inf:
                     fix = f"what the data sheet says of {joint.name}"
                     raise _wrong(f"joints[{i}].{key}", "a number above 0", value, fix)
@@ -142,7 +145,9 @@ class Described(Robot):
         corners = zip(self.workspace_min_m, self.workspace_max_m, strict=True)
         if not all(-math.inf < a < b < math.inf for a, b in corners):
             fix = "the lower corner first: x, y, z in base (m)"
-            raise _wrong("workspace_min_m", f"below {self.workspace_max_m}", self.workspace_min_m, fix)
+            raise _wrong(
+                "workspace_min_m", f"below {self.workspace_max_m}", self.workspace_min_m, fix
+            )
         for i, c in enumerate(self.capsules):
             if not (0 <= c.link <= len(self.joints) + 1 and c.radius_m > 0.0):
                 fix = "link 0 = foot, 1 = behind the first joint ...; radius in m"

@@ -125,9 +125,10 @@ class Gripper:
 
     yaw_rad: of the hand on the flange. tcp_m: from the mounting face to between the fingertips.
     stroke_m: largest distance between the fingers. fingers: names of the two finger joints as the
-    driver publishes them; the width is their sum; () = a tool, whose stroke is 0. finger_mount_m: from the mounting face to the
-    finger's frame; the pad is a box in that frame, its face at y = 0. hull: half extents and centre
-    of the box that collides. wrist_camera: where it is and what it looks at, in the hand's frame.
+    driver publishes them; the width is their sum; () = a tool, whose stroke is 0. finger_mount_m:
+    from the mounting face to the finger's frame; the pad is a box in that frame, its face at y = 0.
+    hull: half extents and centre of the box that collides. wrist_camera: where it is and what it
+    looks at, in the hand's frame.
 
     Raises:
         ValueError: a stroke without fingers, or another number of fingers than two.
