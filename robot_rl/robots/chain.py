@@ -27,6 +27,7 @@ LIMIT_MARGIN_RAD = 1e-3
 DAMPING = 1e-6  # of the normal equations: the workspace has no singular pose, this is for safety
 LARGEST_STEP_RAD = 0.3
 ROUNDS = 100
+STUCK = 12  # rounds without progress: at the ends of the joints' ranges, or out of reach
 AXIS_RAD = 0.05  # fewer than six joints: so far may the tool's axis be from that of the goal
 
 
@@ -99,15 +100,19 @@ class Chain:
         few = len(start_rad) < 6
         low, high = self.low_rad + LIMIT_MARGIN_RAD, self.high_rad - LIMIT_MARGIN_RAD
         q, last = start_rad.copy(), math.inf
-        frames, error = self.frames(q), np.full(6, math.inf)
+        frames, error, least, since = self.frames(q), np.full(6, math.inf), math.inf, 0
         for _ in range(ROUNDS):
             here = _pose(frames[-1])
             error = np.concatenate((goal.position_m - here.position_m, rotation_error(goal, here)))
             if float(np.abs(error).max()) < TOLERANCE:
                 return q, frames, error, True
-            left = float(np.linalg.norm(error[3:]))
+            norm, left = float(np.linalg.norm(error)), float(np.linalg.norm(error[3:]))
+            since = 0 if norm < 0.98 * least else since + 1
+            least = min(norm, least)
             if few and float(np.abs(error[:3]).max()) < TOLERANCE and abs(last - left) < TOLERANCE:
                 return q, frames, error, axis_error_rad(frames, goal) < AXIS_RAD
+            if since > STUCK:
+                break
             last = left
             jacobian = self.jacobian(frames)
             step = _prioritised(jacobian, error) if few else _solved(jacobian, error)

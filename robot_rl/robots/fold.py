@@ -69,6 +69,8 @@ def fold(urdf: Urdf, called: str, wishes: Wishes) -> tuple[Described, list[str]]
     flange = compose(frames.tip, in_tip)
     parts = frames.parts(but=tool)
     hand = [(compose(inverse(flange), frames.places[name][1]), name) for name in tool]
+    sliding = {n for f in fingers for joint in f.joints for n in urdf.behind(joint.child)}
+    still = [(at, name) for at, name in hand if name not in sliding or not gripper.fingers]
     if not gripper.fingers and not wishes.tool_kg:
         gripper = replace(gripper, hand=inertial_of(hand, urdf, remarks) or gripper.hand)
     joints = frames.joints(lambda n, joint: massive(parts.get(n, []), urdf, joint, remarks))
@@ -85,7 +87,7 @@ def fold(urdf: Urdf, called: str, wishes: Wishes) -> tuple[Described, list[str]]
         workspace_max_m=(reach_m, reach_m, reach_m),
         base_frame=base,
         capsules=tuple(
-            capsules(urdf, frames, parts | {len(joints) + 1: hand}, wishes.find, remarks)
+            capsules(urdf, frames, parts | {len(joints) + 1: still}, wishes.find, remarks)
         ),
     )
     return found, remarks
