@@ -16,6 +16,8 @@ Measure speed on this machine:
   heads    time of one decision of each head, without its base policy, on one core
   link     steps per second and round trip of the encrypted link
   loop     jitter of the control loop in real time
+  ik       joint targets for an arm that takes no others: the solver alone, and the node on
+           doubles with kill -9 of it (a minute and a half)
   exam     how often the exam that ends practice decides wrongly, by simulation
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
   console  the operator's page and its targets: key to gate, server killed, video, memory, review
@@ -51,7 +53,8 @@ def run(argv: Sequence[str]) -> int:
         "--only",
         default="",
         metavar="PART,...",
-        help="some of key,hand,kill,server,video,memory,review (all)",
+        help="some of key,hand,kill,server,video,memory,review (all); of ik: alone,position,"
+        "velocity,trajectory",
     )
     for name, kind, default, text in CONSOLE:
         console.add_argument(
@@ -71,6 +74,7 @@ def run(argv: Sequence[str]) -> int:
             "peer_python": args.peer_python,
             "compiled": args.compile,
         },
+        "ik": {"only": args.only},
         "reward": {"frames": args.frames},
         "console": {name: getattr(args, name) for name in ("only", *(c[0] for c in CONSOLE))},
     }
@@ -143,6 +147,7 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "heads": _from("robot_rl.bench.heads:bench"),
     "link": _from("robot_rl.bench.link:bench"),
     "loop": _from("robot_rl.bench.loop:bench"),
+    "ik": _from("robot_rl.bench.ik:bench"),
     "exam": _from("robot_rl.bench.exam:bench"),
     "reward": _from("robot_rl.bench.vlm:bench"),
     "console": _from("robot_rl.bench.console:bench"),

@@ -141,11 +141,12 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             read_only=False,
         ),
     ),
+    "ik": (_RUN, _BASE),
     "watchdog": (
         Parameter(
             "silence_s",
             0.2,  # four missed beats at 20 Hz: hiccups of a busy PC pass, a dead gate does not
-            "gate silent this long (wall time): stop the controller",
+            "gate (or ik) silent this long (wall time): stop the controller",
             "s",
             0.05,
             5.0,
@@ -157,6 +158,11 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             "s",
             0.0,
             120.0,
+        ),
+        Parameter(
+            "with_ik",
+            False,
+            "the arm takes joint targets: silence of the ik node stops the controller as well",
         ),
         Parameter("stop_service", "controller/stop", "std_srvs/Trigger that stops the controller"),
         Parameter(

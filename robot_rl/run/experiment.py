@@ -23,7 +23,7 @@ from robot_rl.config.registry import build, resolve
 from robot_rl.control.session import TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
-from robot_rl.ports import FitsRobot, Mirrored
+from robot_rl.ports import FitsRobot, InverseKinematics, Mirrored
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
@@ -322,6 +322,33 @@ class Experiment:
 
         task: Any = self.task
         return Mirror(task, self.robot, camera, height, width)
+
+    def inverse_kinematics(self) -> InverseKinematics:
+        """From TCP targets to joint targets, for an arm whose driver takes no others.
+
+        Raises:
+            ConfigError: its time-out is shorter than the gate's, which would stop and go.
+            SetupError: mink, or MuJoCo, is not installed.
+        """
+        joints, gate_s = self.driver.joints, self.limits.command_timeout_s
+        if joints.is_used and joints.timeout_s <= gate_s:
+            raise ConfigError(
+                "driver.joints.timeout_s is shorter than the gate's own time-out",
+                expected=f"more than {gate_s:.3g} s ({self.limits.command_timeout_periods:g} "
+                "control periods)",
+                got=f"{joints.timeout_s:g} s",
+                fix=f"driver.joints.timeout_s={gate_s + 0.05:.2g}",
+            )
+        try:
+            from robot_rl_sim.inverse_kinematics import MinkKinematics
+        except ImportError as error:
+            raise SetupError(
+                "inverse kinematics needs mink and MuJoCo",
+                expected="packages mink, daqp and mujoco",
+                got=str(error),
+                fix="pip install 'robot-rl[ik]'",
+            ) from error
+        return MinkKinematics(self.robot, self.limits, joints.speed)
 
     @cached_property
     def learner(self) -> LearnerConfig:
