@@ -23,6 +23,7 @@ Rod = tuple[F64, F64, float]
 """Ends [3] m and radius m of a capsule."""
 
 RING = 24  # points around a cylinder; the radius is widened so that their polygon holds the circle
+SHORTEST_M = 1e-3
 MOST_MESH_BYTES = 100_000_000
 SAME = 1e-3  # m: two balls this close to the ends of a cylinder make it a capsule
 
@@ -58,7 +59,18 @@ def capsules_of(
         for i, a in enumerate(found)
         if not any(_inside(a, b, i > k) for k, b in enumerate(found) if k != i)
     ]
-    return [Capsule(link, _vec(a), _vec(b), round(r + 1e-4, 4)) for a, b, r in kept], missing
+    return [
+        Capsule(link, _vec(a), _vec(b), round(r + 1e-4, 4)) for a, b, r in map(_apart, kept)
+    ], missing
+
+
+def _apart(one: Rod) -> Rod:
+    """A ball as a capsule of at least `SHORTEST_M`: engines know none without a length."""
+    a, b, radius = one
+    if float(np.linalg.norm(b - a)) >= SHORTEST_M:
+        return one
+    half = np.array((0.0, 0.0, SHORTEST_M / 2))
+    return (a + b) / 2 - half, (a + b) / 2 + half, radius + SHORTEST_M / 2
 
 
 def rotated(at: Pose, point: Sequence[float]) -> F64:

@@ -30,7 +30,7 @@ MARGIN_RAD = 0.15  # of a home pose from the ends of the joint ranges; the gate 
 TIGHT_RAD = 0.1
 MARGIN_M = 0.015  # from the table and from itself; the gate keeps 0.010
 PLACES = (0.55, 0.45, 0.65, 0.35)  # of the reach: how far in front the home pose is looked for
-HEIGHTS = (0.3, 0.2, 0.1, 0.4)  # of the reach
+HEIGHTS = (0.3, 0.2, 0.1)  # of the reach
 MOST_M: tuple[Vec3, Vec3] = ((0.10, -0.40, 0.005), (0.85, 0.40, 0.60))
 """The box looked at: a table in front of the arm, 5 mm above its top (as the shipped robots')."""
 
@@ -153,7 +153,7 @@ def _turned(robot: Described) -> Described:
 def _home(
     robot: Described, chain: Chain, reach_m: float, rng: np.random.Generator
 ) -> tuple[float, F64] | None:
-    """(cost, pose): tool down in front, clear, joints near their middle, elbow up; None: nowhere."""
+    """(cost, pose): tool down, clear, joints near their middle, elbow up; None: nowhere."""
     low, high = _ranges(chain)
     clear = _clear(robot)
     best: tuple[float, F64] | None = None
@@ -196,7 +196,7 @@ def _nowhere(reach_m: float) -> ConfigError:
 
 
 def _relaxed(q: F64, chain: Chain, goal: Pose) -> F64:
-    """The same pose of the tool with the joints nearer to their middle, where seven have a choice."""
+    """The same pose of the tool, seven joints nearer to their middle."""
     if len(q) <= 6:
         return q
     low, high = _ranges(chain)
@@ -226,9 +226,7 @@ def _unwound(q: F64, chain: Chain) -> F64:
 
 
 def _inside(q: F64, chain: Chain, margin_rad: float) -> bool:
-    return bool(
-        (q > chain.low_rad + margin_rad).all() and (q < chain.high_rad - margin_rad).all()
-    )
+    return bool((q > chain.low_rad + margin_rad).all() and (q < chain.high_rad - margin_rad).all())
 
 
 def _workspace(
@@ -243,16 +241,15 @@ def _workspace(
     share = min(reach_m / MOST_M[1][0], 1.0)
     (x0, _, z0), (x1, y1, z1) = MOST_M[0], (share * value for value in MOST_M[1])
     xs, ys, zs = (
-        np.linspace(a, b, n) for a, b, n in ((x0, x1, FINE[0]), (0.0, y1, FINE[1]), (z0, z1, FINE[2]))
+        np.linspace(a, b, n)
+        for a, b, n in ((x0, x1, FINE[0]), (0.0, y1, FINE[1]), (z0, z1, FINE[2]))
     )
     reached = _Reached(chain, home, clear)
     good = np.zeros((len(xs), len(ys), len(zs)), bool)
     for i, x in enumerate(xs):
         for k, z in enumerate(zs):
             for j, y in enumerate(ys):
-                good[i, j, k] = all(
-                    reached(np.array((x, side * y, z))) for side in (1.0, -1.0)
-                )
+                good[i, j, k] = all(reached(np.array((x, side * y, z))) for side in (1.0, -1.0))
                 if not good[i, j, k]:
                     break  # further out is no better
         progress((i + 1) / len(xs))
@@ -273,7 +270,7 @@ def _workspace(
             "no box was found that the arm reaches with the tool down",
             expected=f"a box within {MOST_M[0]} to {MOST_M[1]} m",
             got=f"{int(good.sum())} of {good.size} points",
-            fix="--home 'ANGLES in rad' with the tool down in front of the arm; it starts from there",
+            fix="--home 'ANGLES in rad' with the tool down in front of the arm",
         )
     _, (i0, i1), j, (k0, k1) = best
     low, high = (xs[i0], -ys[j], zs[k0]), (xs[i1], ys[j], zs[k1])
@@ -295,7 +292,7 @@ def _corner(values: Sequence[float]) -> Vec3:
 
 
 class _Reached:
-    """Whether a place is reached with the tool down, by joint angles near those of places before."""
+    """Whether a place is reached with the tool down, starting from places reached before."""
 
     def __init__(self, chain: Chain, home: F64, clear: Callable[[F64], bool]) -> None:
         self._chain, self._clear = chain, clear

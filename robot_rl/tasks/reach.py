@@ -50,7 +50,7 @@ class ReachTask(SimTask):
         return (Part("target", "marker", (ball,)),)
 
     def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
-        """Start and goal in the middle of the box, within `range_m` of it, apart from each other."""
+        """Start and goal within `range_m` of the middle of the box, apart from each other."""
         low, high = np.array(self.workspace_min_m), np.array(self.workspace_max_m)
         half = (high - low) / 2
         most = np.minimum(self.range_m, np.maximum(half - EDGE_M, ROOMY * half))

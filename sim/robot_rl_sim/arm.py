@@ -104,7 +104,9 @@ def add_hand(last: Body, robot: Robot, *, moving: bool, width_m: float, friction
 
 
 def set_inertial(body: Body, inertial: Inertial) -> None:
-    """Give a body an explicit inertial: geoms add nothing to it."""
+    """Give a body an explicit inertial: geoms add nothing to it. Without mass it has none."""
+    if inertial.mass_kg == 0.0:
+        return
     body.explicitinertial = True
     body.mass = inertial.mass_kg
     body.ipos = inertial.centre_m
