@@ -23,7 +23,7 @@ ARMS = {
     "iiwa7": ("trajectory", "joint_trajectory_controller"),
     "so101": ("position", "forward_position_controller"),
 }
-"""URDF of ours -> joint targets that its driver takes, and the controller as its vendor calls it."""
+"""URDF of ours -> joint targets that its driver takes, and its vendor's name of the controller."""
 
 
 def described(name: str, folder: Path) -> str:
