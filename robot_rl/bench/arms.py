@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.bench.ik import STANDS_RAD_S, running
+from robot_rl.config.compose import options
 from robot_rl.config.run_folder import EVALUATION
 from robot_rl.console.address import HOST, probe
 from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
@@ -46,44 +47,57 @@ JOIN_S = 300.0  # wall; for one command
 FAILED = "FAILED"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Arm:
-    """One line of the table. words: robot, task and whatever the double needs besides."""
+    """One line of the table. words: profile, task and what differs; config_dir: of the profile."""
 
     words: tuple[str, ...]
+    config_dir: Path | None = None
+
+    def compose(self, *more: str) -> Experiment:
+        """The experiment with these words."""
+        return Experiment.compose([*self.words, *more], self.config_dir)
 
 
-ARMS: Mapping[str, Arm] = {
-    "ur5e_forward": Arm(words=("robot=ur5e_forward", "task=reach")),
-    "ur5e_velocity": Arm(
-        words=(
-            "robot=ur5e_forward",
-            "task=reach",
-            "driver.joints.kind=velocity",
-            "driver.topics.joint_target=forward_velocity_controller/commands",
-            "driver.controllers.cartesian=forward_velocity_controller",
-        )
+MORE = {
+    "ur5e_velocity": (
+        "robot=ur5e_forward",
+        "task=reach",
+        "driver.joints.kind=velocity",
+        "driver.topics.joint_target=forward_velocity_controller/commands",
+        "driver.controllers.cartesian=forward_velocity_controller",
     ),
-    "fr3_joint": Arm(words=("robot=fr3_joint", "task=reach")),
-    "ur5e_fzi": Arm(words=("robot=ur5e_fzi", "task=reach")),
-    "fr3_crisp": Arm(words=("robot=fr3_crisp", "task=reach")),
 }
+"""Lines of the table that have no profile of their own."""
 
 
-def bench(_: float, *, only: str = "", columns: str = "") -> dict[str, str]:
+def arms(config_dir: Path | None = None) -> dict[str, Arm]:
+    """Every arm with a driver: shipped profiles, and those of `config_dir`."""
+    lines = {name: Arm(words) for name, words in MORE.items()}
+    for name in options("robot", config_dir):
+        arm = Arm((f"robot={name}", "task=reach"), config_dir)
+        if arm.compose().driver.is_vendors:
+            lines[name] = arm
+    return lines
+
+
+def bench(
+    _: float, *, only: str = "", columns: str = "", config_dir: Path | None = None
+) -> dict[str, str]:
     """The table, as `arm/column` -> "ok ..." or "FAILED: why".
 
     Args:
-        only: some of `ARMS`; columns: some of `COLUMNS`.
+        only: some of `arms`; columns: some of `COLUMNS`.
 
     Raises:
         ConfigError: a name that is not there.
     """
     table: dict[str, str] = {}
-    for name in _chosen(only, ARMS, "arm"):
+    lines = arms(config_dir)
+    for name in _chosen(only, lines, "arm"):
         with tempfile.TemporaryDirectory(prefix="robot-rl-arms-") as folder:
             for column in _chosen(columns, COLUMNS, "column"):
-                table[f"{name}/{column}"] = _cell(column, ARMS[name], Path(folder))
+                table[f"{name}/{column}"] = _cell(column, lines[name], Path(folder))
                 log.warning("%s %s: %s", name, column, table[f"{name}/{column}"])
     return table
 
@@ -115,7 +129,7 @@ def _cell(column: str, arm: Arm, folder: Path) -> str:
 
 def up(arm: Arm, folder: Path) -> str:
     """The graph without an actor; the TCP goes one centimetre and stays."""
-    with running(*arm.words) as (person, _):
+    with running(arm.compose) as (person, _):
         person.wait_until(lambda: not person.why_not(), 60.0, "the graph is ready")
         person.arm("up")
         start = person.tcp()
@@ -133,10 +147,10 @@ def up(arm: Arm, folder: Path) -> str:
 
 def kill(arm: Arm, folder: Path) -> str:
     """Each process that has the arm in its hands, once."""
-    experiment = Experiment.compose([*arm.words, "operator=none"])
+    experiment = arm.compose("operator=none")
     victims = ["gate", "sim"]
     victims += ["ik"] if experiment.driver.joints.is_used else []
-    with running(*arm.words) as (person, supervisor):
+    with running(arm.compose) as (person, supervisor):
         for victim in victims:
             _kill(person, supervisor, victim, len(experiment.robot.joints))
     return ", ".join(victims)
@@ -212,10 +226,11 @@ def _helped(arm: Arm, folder: Path, verb: Sequence[str], given: Sequence[str]) -
 
     domain_id = free_domain()
     own = ["runtime=ros", "double=true", "operator=twist", f"ros.domain_id={domain_id}"]
-    words = [*arm.words, *own, f"run_dir={folder / 'run'}", *given]
-    experiment = Experiment.compose(words)
+    own += [f"run_dir={folder / 'run'}", *given]
+    experiment = arm.compose(*own)
     said = folder / f"{verb[0]}.log"
-    command = [sys.executable, "-m", "robot_rl.cli.main", *verb, *words]
+    command = [sys.executable, "-m", "robot_rl.cli.main", *verb, *arm.words, *own]
+    command += ["--config-dir", str(arm.config_dir)] if arm.config_dir else []
     with (
         said.open("w") as out,
         visitor("person", domain_id, remaps=experiment.driver.topics) as node,

@@ -12,7 +12,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -154,10 +154,10 @@ def there_and_back(solver: Any, home: F64, target: Pose, back: Pose) -> dict[str
 
 
 @contextmanager
-def running(*words: str) -> Iterator[tuple[Any, Any]]:
+def running(compose: Callable[..., Experiment]) -> Iterator[tuple[Any, Any]]:
     """A graph without an actor on its double, and a person; yields (person, supervisor).
 
-    words: robot, task and whatever else differs.
+    compose: of the robot and task, with the words that it is given besides.
     """
     from robot_rl.ros.graph import free_domain
     from robot_rl.ros.rehearse import Person
@@ -168,8 +168,7 @@ def running(*words: str) -> Iterator[tuple[Any, Any]]:
     need_ros()
     with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as folder:
         own = [f"run_dir={folder}/run", f"ros.domain_id={free_domain()}", "ros.with_actor=false"]
-        given = ["double=true", "operator=none", *words, *own]
-        experiment = Experiment.compose(given)
+        experiment = compose("double=true", "operator=none", *own)
         experiment.save()
         graph = graph_of(experiment)
         done = threading.Event()
@@ -193,7 +192,8 @@ def running(*words: str) -> Iterator[tuple[Any, Any]]:
 def on_double(kind: str, seconds: float, trials: int) -> dict[str, Any]:
     """Figures of one kind of joint target."""
     profile, words = PROFILES[kind]
-    with running(f"robot={profile}", "task=reach", *words) as (person, supervisor):
+    chosen = [f"robot={profile}", "task=reach", *words]
+    with running(lambda *more: Experiment.compose([*chosen, *more])) as (person, supervisor):
         person.wait_until(lambda: not person.why_not(), 60.0, "the graph is ready")
         figures = follow(person, seconds)
         kills = [kill(person, supervisor, f"kill{i}") for i in range(trials)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
@@ -55,6 +56,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--columns", default="", metavar="COLUMN,...", help="arms: up,demos,learn,deploy,kill (all)"
     )
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="arms: profiles of your own")
     console = parser.add_argument_group("console")
     console.add_argument(
         "--only",
@@ -82,7 +84,7 @@ def run(argv: Sequence[str]) -> int:
             "compiled": args.compile,
         },
         "ik": {"only": args.only},
-        "arms": {"only": args.only, "columns": args.columns},
+        "arms": {"only": args.only, "columns": args.columns, "config_dir": args.config_dir},
         "reward": {"frames": args.frames},
         "console": {name: getattr(args, name) for name in ("only", *(c[0] for c in CONSOLE))},
     }

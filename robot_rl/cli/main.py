@@ -41,6 +41,7 @@ VERBS = {
     "import": "import demonstrations of another program (LeRobot dataset) to learn from",
     "study": "learn a task with parts of the method left out: the ablation table",
     "task": "write a task for an arm by answering questions or by showing poses",
+    "robot": "an arm of your own from its URDF: write, show, list",
     "keys": "make the keys by which actor and learner recognise each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",

@@ -253,6 +253,8 @@ class Experiment:
         Raises:
             ConfigError: the limits are another robot's.
         """
+        from robot_rl.robots.described import Described
+        from robot_rl.safety.collision import introduce
         from robot_rl.safety.limits import Limits
 
         given = dict(self.config.get("safety") or {})
@@ -264,6 +266,8 @@ class Experiment:
                 got=f"safety.name={name}",
                 fix=f"robot={name} chooses the robot with its limits",
             )
+        if isinstance(self.robot, Described):
+            introduce(self.robot)
         derived = dataclasses.asdict(Limits.of(self.robot))
         return build(Limits, derived | given, "safety")
 

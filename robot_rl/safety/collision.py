@@ -68,9 +68,21 @@ class Nearest(NamedTuple):
     other: str
 
 
-@cache
+_INTRODUCED: dict[str, Arm] = {}
+
+
+def introduce(robot: Robot) -> None:
+    """Have this process know an arm that no file of `robot_rl.robots` describes: one from YAML."""
+    _INTRODUCED[robot.name] = arm_of(robot)
+
+
 def arm_called(name: str) -> Arm:
-    """The arm of the registered robot `name`. Raises `ConfigError` when there is none."""
+    """The arm of a robot that was introduced, or is registered. Raises `ConfigError` for others."""
+    return _INTRODUCED.get(name) or _registered(name)
+
+
+@cache
+def _registered(name: str) -> Arm:
     return arm_of(resolve("robot", {"name": name}))
 
 
@@ -81,9 +93,8 @@ def arm_of(robot: Robot) -> Arm:
     """
     n = len(robot.joints)
     joints = tuple((_columns(j.quaternion_xyzw), j.position_m) for j in robot.joints)
-    half_rad = robot.gripper.yaw_rad / 2
-    turn = (0.0, 0.0, math.sin(half_rad), math.cos(half_rad))
-    hand = (_columns(turn), (0.0, 0.0, robot.flange_m))
+    mount = robot.hand_in_last
+    hand = (_columns(_four(mount.quaternion_xyzw)), _three(mount.position_m))
     capsules = tuple((c.link, c.start_m, c.end_m, c.radius_m) for c in robot.capsules)
     links = [c.link for c in robot.capsules]
     pairs = tuple(
@@ -391,6 +402,16 @@ def _after(frame: Frame, fixed: Frame) -> Frame:
     (x, y, z), place = fixed
     turn: Frame = (frame[0], (0.0, 0.0, 0.0))
     return (_point(turn, x), _point(turn, y), _point(turn, z)), _point(frame, place)
+
+
+def _three(array: np.ndarray) -> Vec3:
+    x, y, z = array.tolist()
+    return (x, y, z)
+
+
+def _four(array: np.ndarray) -> Quat:
+    x, y, z, w = array.tolist()
+    return (x, y, z, w)
 
 
 def _columns(q: Quat) -> Matrix:

@@ -92,7 +92,8 @@ class Limits:
             raise ValueError("command_timeout_periods below 1 would hold between any two commands")
         _check_order("workspace", self.workspace_min_m, self.workspace_max_m)
         _check_order("joint", self.joint_min_rad, self.joint_max_rad)
-        _check_order("gripper", (self.gripper_min_m,), (self.gripper_max_m,))
+        if self.gripper_max_m != 0.0 or self.gripper_min_m != 0.0:  # 0, 0: a tool without fingers
+            _check_order("gripper", (self.gripper_min_m,), (self.gripper_max_m,))
         if self.gripper_min_m < 0.0:
             raise ValueError(f"gripper_min_m must not be negative, got {self.gripper_min_m}")
         if not 0.0 <= self.collision_margin_m <= 0.1:

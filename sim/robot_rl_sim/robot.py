@@ -19,11 +19,12 @@ from robot_rl.errors import RobotRLError
 from robot_rl.geometry import compose, pose
 from robot_rl.ports import Camera, ResetPlan
 from robot_rl.robots import Fr3, Robot
+from robot_rl.robots.chain import Chain
 from robot_rl.tasks.common import SimTask, tool_down
 from robot_rl.types import Command, Pose, RobotState
 from robot_rl_sim.arm import HAND
 from robot_rl_sim.builder import TARGET_BODY, TICK_S, build_model, drive
-from robot_rl_sim.kinematics import solve_ik, wxyz, xyzw
+from robot_rl_sim.kinematics import wxyz, xyzw
 
 POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
 POSTURE_NM_RAD = 10.0
@@ -106,7 +107,8 @@ class MujocoRobot:
         self._touched = False
         self._gripper_goal_m = task.gripper_start_m
         middle = (np.array(task.workspace_min_m) + np.array(task.workspace_max_m)) / 2
-        self._posture_rad = solve_ik(m, tool_down(middle), np.array(self.robot.home_rad))
+        self._chain = Chain(self.robot)
+        self._posture_rad = self._chain.solve(tool_down(middle), np.array(self.robot.home_rad))
         self._place_arm(self._posture_rad)
         self.place_objects(task.sample_reset(np.random.default_rng(0)))
 
@@ -129,8 +131,15 @@ class MujocoRobot:
         )
 
     def apply(self, command: Command) -> None:
-        """Set the impedance controller's goal; the target filter moves towards it from here on."""
-        self._set_goal(command.tcp_target_in_base)
+        """Set the impedance controller's goal; the target filter moves towards it from here on.
+
+        With fewer than six joints the goal becomes what they can reach of it (`robots.chain`):
+        springs that pull at the tool in a direction in which it cannot turn would move the TCP.
+        """
+        goal = command.tcp_target_in_base
+        if self._joints < 6:
+            goal = self._chain.nearest(goal, self.data.qpos[: self._joints].copy())
+        self._set_goal(goal)
         if command.gripper_width_m is not None and self._gripper is not None:
             self._gripper_goal_m = float(
                 np.clip(command.gripper_width_m, 0.0, self.robot.gripper.stroke_m)
@@ -194,7 +203,7 @@ class MujocoRobot:
         Raises:
             RobotRLError: the start pose is out of reach.
         """
-        self._place_arm(solve_ik(self.model, plan.tcp_in_base, self._posture_rad))
+        self._place_arm(self._chain.solve(plan.tcp_in_base, self._posture_rad))
         self._gripper_goal_m = plan.gripper_width_m
         if self._gripper is not None:
             self.data.qpos[self._joints : self._joints + 2] = plan.gripper_width_m / 2
