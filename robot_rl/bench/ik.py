@@ -133,13 +133,14 @@ def there_and_back(solver: Any, home: F64, target: Pose, back: Pose) -> dict[str
     """Eight seconds towards a target that cannot be reached, eight seconds back."""
     q, v = home.copy(), np.zeros_like(home)
     step_rad = change = 0.0
-    held, left = "", [0.0, 0.0]
+    held, left, step = "", [0.0, 0.0], None
     for turn, goal in enumerate((target, back)):
         for _ in range(round(8.0 / DT_S)):
             step = solver.step(q, v, goal, DT_S)
             step_rad = max(step_rad, float(np.abs(step.position_rad - q).max()))
             change = max(change, float(np.abs(step.velocity_rad_s - v).max()))
             q, v = step.position_rad, step.velocity_rad_s
+        assert step is not None
         held, left[turn] = held or step.held_by, 1e3 * step.left_m
     return {
         "held_by": held or "nothing",

@@ -38,6 +38,7 @@ def run(argv: Sequence[str]) -> int:
         parser.error("give a run folder, or --pair STRING")
     learn = engine("robot_rl.run.learner:main")  # a missing package shows before the string is used
     if not args.pair:
+        assert args.run is not None
         return int(learn(existing_run(args.run)) or 0)
     say("waiting for the robot's machine ...")
     folder = engine("robot_rl.run.pairing:pair")(args.pair, args.run, args.bind, say)

@@ -195,7 +195,7 @@ def _checked(name: str) -> str:
         f"'{name}' is not a name that a page can be served under",
         expected="a host name or an address of this machine",
         got=repr(name),
-        fix="e.g. robot-pc.local or 192.168.1.5; never 0.0.0.0",
+        fix="e.g. robot-pc.local or 192.168.1.5; an address that means all of them is none",
     )
 
 

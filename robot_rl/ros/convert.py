@@ -217,7 +217,7 @@ def trajectory_from(msg: JointTrajectory, names: Sequence[str]) -> tuple[F64, fl
             expected=f"at least one point of {list(names)}",
             got=f"{len(msg.points)} points of {list(msg.joint_names)}",
         )
-    last = msg.points[-1]
+    last = tuple(msg.points)[-1]
     if len(last.positions) != len(names):
         raise LinkError("a point without a position for each joint", got=str(last.positions))
     rows = [list(msg.joint_names).index(name) for name in names]
