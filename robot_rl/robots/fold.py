@@ -192,7 +192,7 @@ def _check(urdf: Urdf, base: str, tip: str, arm: Sequence[UrdfJoint]) -> None:
     if not FEWEST <= len(arm) <= MOST:
         names = [joint.name for joint in arm]
         bases = [j.parent for j in arm[max(len(arm) - MOST, 0) : len(arm) - FEWEST + 1]]
-        way = f"--base {', or '.join(bases[:1])}, or a nearer --tip; base could be: {', '.join(bases)}"
+        way = f"--base {', or --base '.join(bases)}; or a nearer --tip"
         raise ConfigError(
             f"{len(arm)} joints between {base} and {tip}",
             expected=f"{FEWEST} to {MOST} turning joints",

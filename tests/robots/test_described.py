@@ -101,7 +101,7 @@ def test_five_joints_reach_the_place_and_turn_as_far_as_they_can() -> None:
     here = chain.tcp_in_base(q)
     assert chain.solve(here, q + 0.05) == pytest.approx(q, abs=1e-5)
     lean = quat_multiply(quat_from_rotvec((0.3, 0.0, 0.0)), here.quaternion_xyzw)
-    goal = pose(here.position_m + (0.005, 0.0, 0.0), lean)
+    goal = pose(here.position_m + np.array((0.005, 0.0, 0.0)), lean)
     near = chain.nearest(goal, q)
     assert near.position_m == pytest.approx(goal.position_m, abs=1e-6)
     found, frames, _, there = chain.approach(goal, q)

@@ -190,8 +190,8 @@ def cut(text: str, start: str, end: str) -> str:
 
 def chained(count: int) -> str:
     links = "".join(
-        f'<link name="l{i}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/></inertial>'
-        f"</link>"
+        f'<link name="l{i}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"/>'
+        f"</inertial></link>"
         for i in range(count + 1)
     )
     joints = "".join(
