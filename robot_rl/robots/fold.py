@@ -150,9 +150,15 @@ def _tip(urdf: Urdf, base: str, fingers: Sequence[Fingers], remarks: list[str]) 
 def _ends(urdf: Urdf, base: str) -> dict[str, int]:
     """Link that carries nothing -> joints of the arm from `base` to it; no fingers, no mimics."""
     found: dict[str, int] = {}
+    fingers = {joint.name for pair in fingers_of(urdf) for joint in pair.joints}
+
+    def is_arm(joint: UrdfJoint) -> bool:
+        further = [j for n in urdf.behind(joint.child) for j in urdf.children[n] if j.moves]
+        follows = joint.mimic and all(j.mimic for j in further)
+        return not follows and joint.name not in fingers
 
     def walk(link: str, count: int) -> None:
-        carried = [j for j in urdf.children[link] if j.kind != "prismatic" and not j.mimic]
+        carried = [j for j in urdf.children[link] if is_arm(j)]
         if not carried:
             found[link] = count
         for joint in carried:
@@ -185,8 +191,8 @@ def _check(urdf: Urdf, base: str, tip: str, arm: Sequence[UrdfJoint]) -> None:
             )
     if not FEWEST <= len(arm) <= MOST:
         names = [joint.name for joint in arm]
-        bases = [arm[i].parent for i in range(max(len(arm) - MOST, 0), len(arm) - FEWEST + 1)]
-        way = f"--base {bases[0]}, or a nearer --tip; base could be: {', '.join(bases)}"
+        bases = [j.parent for j in arm[max(len(arm) - MOST, 0) : len(arm) - FEWEST + 1]]
+        way = f"--base {', or --base '.join(bases)}; or a nearer --tip"
         raise ConfigError(
             f"{len(arm)} joints between {base} and {tip}",
             expected=f"{FEWEST} to {MOST} turning joints",

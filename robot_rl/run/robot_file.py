@@ -163,8 +163,8 @@ def profile_of(robot: Described, controller: Controller) -> str:
         (
             "# @package _global_\n",
             f"# {robot.title} beside a driver that takes joint targets: the node `ik` makes them.\n"
-            "# Written by `robot-rl robot new`. NOT on the real arm: check every line; every key is\n"
-            "# explained in robot_rl/robots/driver.py.\n",
+            "# Written by `robot-rl robot new`. NOT on the real arm: check every line; every key\n"
+            "# is explained in robot_rl/robots/driver.py.\n",
             "defaults:\n",
             f"  - {robot.name} # the arm and its limits\n",
             "  - override /ros: real\n",
