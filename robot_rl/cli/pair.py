@@ -38,7 +38,9 @@ def run(argv: Sequence[str]) -> int:
         .with_run("run folder on this machine, the robot's")
         .read(argv)
     )
-    experiment = engine("robot_rl.run.experiment:Experiment").load(existing_run(args.run))
+    from robot_rl.run.experiment import Experiment
+
+    experiment = Experiment.load(existing_run(args.run))
     inviter = engine("robot_rl.run.pairing:invite")(experiment)
     _print(inviter)
     said = ""
