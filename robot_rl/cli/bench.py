@@ -15,6 +15,7 @@ Measure speed on this machine:
   learner  gradient updates per second
   heads    time of one decision of each head, without its base policy, on one core
   link     steps per second and round trip of the encrypted link
+  gate     time of one judgement of the gate, with the collision check
   loop     jitter of the control loop in real time
   exam     how often the exam that ends practice decides wrongly, by simulation
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
@@ -25,6 +26,7 @@ EXAMPLES = """
 robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
 robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
+robot-rl bench gate --seconds 20                         20 s for each of two arms
 robot-rl bench reward --frames 2000
 robot-rl bench console --only video,review --seconds 60
 robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
@@ -91,6 +93,8 @@ def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]
         from robot_rl.bench.console import TARGETS as limits  # noqa: N811
     elif what == "reward":
         from robot_rl.bench.vlm import TARGETS as limits  # noqa: N811
+    elif what == "gate":
+        from robot_rl.bench.gate import TARGETS as limits  # noqa: N811
     else:
         return {}
     return {
@@ -142,6 +146,7 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "learner": _from("robot_rl.bench.learner:bench"),
     "heads": _from("robot_rl.bench.heads:bench"),
     "link": _from("robot_rl.bench.link:bench"),
+    "gate": _from("robot_rl.bench.gate:bench"),
     "loop": _from("robot_rl.bench.loop:bench"),
     "exam": _from("robot_rl.bench.exam:bench"),
     "reward": _from("robot_rl.bench.vlm:bench"),
