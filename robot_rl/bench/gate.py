@@ -32,7 +32,9 @@ AROUND = {
     "wall": Obstacle(centre_in_base_m=(0.5, 0.45, 0.4), size_m=(0.9, 0.1, 0.8), yaw_rad=0.3),
     "post": Obstacle(centre_in_base_m=(0.65, -0.25, 0.3), size_m=(0.1, 0.1, 0.6), yaw_rad=0.8),
 }
-TARGETS = {f"{r}/judge_us_{n}": most for r in ROBOTS for n, most in (("p50", 150.0), ("p99", 500.0))}
+TARGETS = {
+    f"{r}/judge_us_{n}": most for r in ROBOTS for n, most in (("p50", 150.0), ("p99", 500.0))
+}
 
 
 def bench(seconds: float) -> dict[str, Any]:

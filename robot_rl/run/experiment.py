@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from robot_rl.spec import Spec
 
 RUNTIMES = ("lockstep", "ros")
+BOX = "safety.obstacles.wall={centre_in_base_m: [0, 1, 0.5], size_m: [2, 0.1, 1]}"
 
 GROUPS = (
     "robot",
@@ -194,6 +195,8 @@ class Experiment:
                 fix=f"robot={name} chooses the robot with its limits",
             )
         derived = dataclasses.asdict(Limits.of(self.robot))
+        boxes = _mapping(given.get("obstacles"), "safety.obstacles", BOX)
+        given["obstacles"] = derived["obstacles"] | dict(boxes)
         return build(Limits, derived | given, "safety")
 
     @cached_property
@@ -355,7 +358,10 @@ class Experiment:
 
         Raises:
             ConfigError, SpecError, CheckpointError: what does not fit, or is not there.
+            SafetyError: an obstacle stands where the arm is at home.
         """
+        from robot_rl.safety import collision
+
         if isinstance(self.task, DescribedTask):  # before `limits` intersects the boxes
             _check_described(self, self.task)
         for name in GROUPS:
@@ -365,6 +371,7 @@ class Experiment:
         if isinstance(self.task, GymTask):
             _check_gym(self)
         self.algorithm.make_actor(self.spec)
+        collision.check_home(self.robot_limits, self.robot.home_rad)
 
     def resolved(self) -> dict[str, Any]:
         """Every value that is in force, defaults included: a plain nested dict, fit for YAML."""
@@ -439,7 +446,10 @@ class Experiment:
                 got=_hash(config),
                 fix="restore config.yaml, or start a new run with the change as an override",
             )
-        return cls.from_dict(config | {"run_dir": str(run_dir)})
+        from robot_rl.safety.limits import as_recorded
+
+        safety = as_recorded(config.get("safety") or {})
+        return cls.from_dict(config | {"safety": safety, "run_dir": str(run_dir)})
 
     def _section(self, group: str) -> Any:
         return resolve(group, self.config.get(group) or {})

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from robot_rl.errors import SafetyError
 from robot_rl.safety.body import Body, Couple, Watched, body_called, watched
 from robot_rl.safety.distance import Segment, point_box, segment_box, segment_segment
 from robot_rl.safety.kinematics import Frame, frames, point, predict
@@ -52,6 +53,23 @@ def make_ready(limits: Limits) -> None:
         watched(limits)
 
 
+def check_home(limits: Limits, home_rad: Joints) -> None:
+    """Refuse a cell in which the arm at home is inside the margin: somewhere a number is wrong.
+
+    Raises:
+        SafetyError: names the two, and how far apart they are.
+    """
+    near = nearest(limits, home_rad) if limits.collision_arm else None
+    if near is not None and near.distance_m < limits.collision_margin_m:
+        raise SafetyError(
+            "at its home pose the arm would be inside the collision margin",
+            expected=f"{1e3 * limits.collision_margin_m:g} mm between any two",
+            got=str(near),
+            fix="correct safety.obstacles: centre_in_base_m is the middle of the box, size_m the "
+            "lengths of its edges, both in metres, in the base frame of the robot",
+        )
+
+
 def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
     """Why the arm must not go from where it was measured to `target`; "" when it may.
 
@@ -68,7 +86,9 @@ def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
         return ""
     body, q = body_called(limits.collision_arm), reading.joints_rad
     if len(q) != len(body.chain.joints):
-        return f"collision: {len(q)} joints, but {limits.collision_arm} has {len(body.chain.joints)}"
+        return (
+            f"collision: {len(q)} joints, but {limits.collision_arm} has {len(body.chain.joints)}"
+        )
     at = frames(body.chain, q)
     goal = predict(body.chain, q, at, reading.measured, target)
     if goal is None:

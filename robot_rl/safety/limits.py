@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from robot_rl.errors import SafetyError, did_you_mean
 from robot_rl.robots import Fr3, Robot
@@ -139,6 +140,14 @@ class Limits:
         return tuple((n, o.box, o.may_touch) for n, o in self.obstacles.items() if o is not None)
 
     @property
+    def surroundings(self) -> str:
+        """In words, what the arm is kept clear of, and what may touch it all the same."""
+        if not self.collision_arm:
+            return "nothing (no collision check)"
+        boxes = [f"{n} ({', '.join(may)} may touch it)" if may else n for n, _, may in self.boxes]
+        return ", ".join(("itself", *boxes))
+
+    @property
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 of the canonical JSON."""
         values = asdict(self)
@@ -198,6 +207,14 @@ class Limits:
             max_tilt_rad=min(self.max_tilt_rad, max_tilt_rad),
             max_yaw_rad=min(self.max_yaw_rad, max_yaw_rad),
         )
+
+
+def as_recorded(section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Section `safety` of a saved run; one from before there was a collision check has none.
+
+    A saved run states every limit, so what it does not state was not checked.
+    """
+    return section if "collision_arm" in section else {**section, "collision_arm": ""}
 
 
 def _numbers(value: object) -> tuple[float, ...]:

@@ -31,11 +31,11 @@ LOOKS = ("dark", "joint", "cover", "light_ring")
 class Found(NamedTuple):
     """What touches on a way, and how near the capsules come.
 
-    contacts: configurations in which covers touch. covers_m, capsules_m: least distance of each,
+    contacts: two that touch, once for each configuration in which their covers do. covers_m, capsules_m: least distance of each,
     as far as `Cell.see_m`; inf beyond.
     """
 
-    contacts: int
+    contacts: tuple[str, ...]
     covers_m: float
     capsules_m: float
 
@@ -75,13 +75,18 @@ class Cell:
         """Contacts where the joints are."""
         mujoco.mj_collision(self.model, self.data)
         if not self.data.ncon:
-            return Found(0, math.inf, math.inf)
+            return Found((), math.inf, math.inf)
         dist = self.data.contact.dist
         covers = self._is_cover[self.data.contact.geom].any(1)
         covers_m = float(np.min(dist, where=covers, initial=math.inf))
+        capsules_m = float(np.min(dist, where=~covers, initial=math.inf))
+        touch = self.data.contact.geom[covers & (dist < 0.0)]
         return Found(
-            int(covers_m < 0.0), covers_m, float(np.min(dist, where=~covers, initial=math.inf))
+            tuple(" and ".join(map(self._part, two)) for two in touch), covers_m, capsules_m
         )
+
+    def _part(self, geom: int) -> str:
+        return self.model.body(self.model.geom_bodyid[geom]).name
 
     def go(self, target: Pose, pieces: int) -> Iterator[F64]:
         """Joints [J] (rad) on the way to `target` on a straight line, by resolved rates.
