@@ -1,8 +1,8 @@
 """`robot-rl bench gate`: time of one call of the gate's `judge`, with every check, on one core.
 
-Each command is judged from a pose of its own, at rest: joints at random, so that the tool is in the
-robot's workspace or up to 0.1 m beside it, with a wall and a post on the table. The tilt and the workspace
-are not limited, or the collision check would hardly ever have the last word.
+The arm stands at random joints, with the tool in the robot's workspace or up to 0.1 m beside it, in
+a cell with a wall and a post on the table; from each place it is commanded in five directions. Tilt
+and workspace are not limited, or the collision check would hardly ever have the last word.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from robot_rl.config.registry import resolve
 from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_multiply
@@ -26,6 +26,7 @@ from robot_rl.types import Command, Driver, Outcome, Pose, RobotState
 
 F64 = NDArray[np.float64]
 
+STILL = np.zeros(3)
 ROBOTS = ("fr3", "ur5e")
 AROUND = {
     "table": TABLE,
@@ -113,7 +114,7 @@ def commands(
     state: RobotState,
     rng: np.random.Generator,
     count: int,
-    drift: ArrayLike = (0.0, 0.0, 0.0),
+    drift: F64 = STILL,
 ) -> Iterator[Command]:
     """Commands in random directions, up to what the gate lets through in one step from rest.
 

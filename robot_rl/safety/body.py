@@ -24,12 +24,15 @@ LOOKS = 400  # configurations that are looked at to find out how near two capsul
 ENOUGH_M = 0.1  # the largest margin; who stays further apart is not looked at more closely
 
 
+NO_BOX: Box = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
+
+
 class Couple(NamedTuple):
-    """Two that must keep apart: capsule `one`, and capsule `other` or a box (then other = -1)."""
+    """Two that must keep apart: capsule `one`, and capsule `other` or, with other = -1, a box."""
 
     one: int
     other: int
-    box: Box | None
+    box: Box
     radii_m: float
     names: tuple[str, str]
     number: int = -1  # among the pairs
@@ -87,7 +90,10 @@ def _registered(name: str) -> Body:
 
 
 def body_of(robot: Robot) -> Body:
-    """Prepare `robot`, which takes some 0.1 s. Links next to each other and its `neighbours` are not compared."""
+    """Prepare `robot`, which takes some 0.1 s.
+
+    Links next to each other are not compared, nor are its `neighbours`.
+    """
     n, chain = len(robot.joints), chain_of(robot)
     parts = ("foot", *(f"link{i}" for i in range(1, n + 1)), "hand")
     capsules = tuple((c.link, c.start_m, c.end_m, c.radius_m) for c in robot.capsules)
@@ -97,7 +103,7 @@ def body_of(robot: Robot) -> Body:
         for k, b in enumerate(links):
             if b - a > 1 and (a, b) not in robot.neighbours:
                 radii_m, names = capsules[i][3] + capsules[k][3], (parts[a], parts[b])
-                pairs.append(Couple(i, k, None, radii_m, names, len(pairs)))
+                pairs.append(Couple(i, k, NO_BOX, radii_m, names, len(pairs)))
     around_m = np.array([_around(chain, c) for c in robot.capsules]).reshape(-1, n)
     joints = np.arange(n)
     apart_m = np.zeros((len(pairs), n))
@@ -182,8 +188,9 @@ def _least(
 ) -> float:
     """A lower bound of the distance of two capsules in all configurations, by branch and bound.
 
-    -inf for two that are seen to overlap in one. In a cell of joint angles the distance is at least that in the middle, less what the joints
-    change it by on their way to the cell's border. The cell with the lowest bound is halved.
+    -inf for two that are seen to overlap in one. In a cell of joint angles the distance is at least
+    that in the middle, less what the joints change it by on their way to the cell's border. The
+    cell with the lowest bound is halved.
     """
     (a, p, q, _), (b, r, s, _) = capsules[pair.one], capsules[pair.other]
     slopes = apart_m.tolist()
@@ -197,8 +204,8 @@ def _least(
         way_m = sum(m * (high - low) / 2 for m, (low, high) in zip(slopes, cell, strict=True))
         return distance_m(tuple((low + high) / 2 for low, high in cell)) - way_m
 
-    rng = np.random.default_rng(0)
-    for angles in rng.uniform(*np.array(ranges_rad).T, (TRIES, len(slopes))).tolist():
+    rng, (low_rad, high_rad) = np.random.default_rng(0), np.array(ranges_rad).T
+    for angles in rng.uniform(low_rad, high_rad, (TRIES, len(slopes))).tolist():
         if distance_m(tuple(angles)) < 0.0:
             return -math.inf  # these two can meet
     cell = tuple(ends if m else (0.0, 0.0) for ends, m in zip(ranges_rad, slopes, strict=True))

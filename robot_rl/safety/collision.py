@@ -134,9 +134,9 @@ class Look:
     def distance_m(self, couple: Couple) -> float:
         """Between the surfaces of two; at most 0 when they overlap."""
         one, other, box, radii_m, _, _ = couple
-        if box is None:
-            return segment_segment(self.axis(one), self.axis(other)) - radii_m
-        return segment_box(self.axis(one), box) - radii_m
+        if other < 0:
+            return segment_box(self.axis(one), box) - radii_m
+        return segment_segment(self.axis(one), self.axis(other)) - radii_m
 
 
 class Way:

@@ -1,4 +1,4 @@
-"""Boxes around a robot that its arm must not touch: how a person writes them (`safety.obstacles`)."""
+"""Boxes that the arm must not touch, as a person writes them in `safety.obstacles`."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ EXTRA_M = 0.005  # commands that keep the margin and this much more ought to pas
 
 @pytest.mark.parametrize("robot", [Fr3(), Ur5e()], ids=lambda r: r.name)
 @pytest.mark.parametrize(
-    "count", [3_000, pytest.param(500_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
+    "count", [2_000, pytest.param(500_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
 )
 def test_what_passes_touches_nothing_and_what_is_clear_passes(
     robot: Robot, count: int, capsys: pytest.CaptureFixture[str]
@@ -76,10 +76,11 @@ def test_what_passes_touches_nothing_and_what_is_clear_passes(
             clear_passed, bare_passed = clear_passed + is_clear, bare_passed + is_bare
             q = reached
     with capsys.disabled():
+        keep = f"keep {1e3 * (margin_m + EXTRA_M):g} mm"
         sys.stdout.write(
             f"\n{robot.name}: {done} commands, {passed} passed, {held} held ({unknown} unknown), "
-            f"{near} near; {contacts.total()} contacts; of those that keep {1e3 * (margin_m + EXTRA_M):g} "
-            f"mm by capsules {clear_passed}/{clear} passed ({clear_passed / clear:.4f}), by covers "
+            f"{near} near; {contacts.total()} contacts; of those whose capsules {keep} "
+            f"{clear_passed}/{clear} passed ({clear_passed / clear:.4f}), of those whose covers do "
             f"{bare_passed}/{bare} ({bare_passed / bare:.4f}); {time.monotonic() - began_s:.0f} s\n"
         )
     assert not contacts, contacts

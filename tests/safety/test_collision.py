@@ -145,14 +145,14 @@ def test_pairs_that_are_not_looked_at_cannot_meet(robot: Robot) -> None:
 
 @pytest.mark.parametrize("robot", [Fr3(), Ur5e()], ids=lambda r: r.name)
 def test_a_way_keeps_the_margin_between_the_samples_too(robot: Robot) -> None:
-    """Straight ways in joint space against 60 samples of each, in both directions."""
+    """Straight ways in joint space against 40 samples of each."""
     limits, rng, body = cell(robot), np.random.default_rng(6), body_of(robot)
     margin_m, what = limits.collision_margin_m, watched(cell(robot))
     clear = passed = stopped = 0
-    for _ in range(250):
+    for _ in range(100):
         q = start(robot, limits, rng)
         goal = q + rng.normal(0.0, 0.12, len(q))
-        ways = [tuple((q + t * (goal - q)).tolist()) for t in np.linspace(0, 1, 61)]
+        ways = [tuple((q + t * (goal - q)).tolist()) for t in np.linspace(0, 1, 41)]
         looks = [collision.Look(body, x, frames(body.chain, x)) for x in ways]
         least_m = min(
             look.distance_m(couple) for look in looks for couple in (*what.pairs, *what.boxed)
@@ -162,7 +162,7 @@ def test_a_way_keeps_the_margin_between_the_samples_too(robot: Robot) -> None:
         if least_m >= margin_m + 0.005:
             clear, passed = clear + 1, passed + (found is None)
         stopped += found is not None
-    assert passed >= 0.95 * clear and stopped > 20, (clear, passed, stopped)
+    assert passed >= 0.95 * clear and stopped > 10, (clear, passed, stopped)
 
 
 @pytest.mark.parametrize("robot", [Fr3(), Ur5e(), FiveJoints()], ids=lambda r: r.name)

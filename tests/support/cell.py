@@ -31,8 +31,8 @@ LOOKS = ("dark", "joint", "cover", "light_ring")
 class Found(NamedTuple):
     """What touches on a way, and how near the capsules come.
 
-    contacts: two that touch, once for each configuration in which their covers do. covers_m, capsules_m: least distance of each,
-    as far as `Cell.see_m`; inf beyond.
+    contacts: two links that touch, once for each configuration in which covers of theirs do.
+    covers_m, capsules_m: least distance of each, as far as `Cell.see_m`; inf beyond.
     """
 
     contacts: tuple[str, ...]
@@ -112,7 +112,7 @@ class Cell:
     def travel(self, target: Pose, pieces: int) -> tuple[F64, Found]:
         """Go to `target`; where the joints are then, and the least of what was found."""
         q, found = self.data.qpos.copy(), self.look()
-        for q in self.go(target, pieces):
+        for q in self.go(target, pieces):  # noqa: B007 - the last one is returned
             now = self.look()
             found = Found(found.contacts + now.contacts, *map(min, found[1:], now[1:]))
         return q, found
