@@ -126,8 +126,20 @@ class Look:
 
     def all_axes(self) -> list[Segment]:
         """The axis of every capsule."""
-        at = self._at
-        found = [(point(at[i], start), point(at[i], end)) for i, start, end, _ in self._capsules]
+        found: list[Segment] = []
+        for link, (a, b, c), (d, e, f), _ in self._capsules:
+            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
+            start = (  # `point`, unrolled: it would be called 60 times for each command
+                p0 + a * x0 + b * y0 + c * z0,
+                p1 + a * x1 + b * y1 + c * z1,
+                p2 + a * x2 + b * y2 + c * z2,
+            )
+            end = (
+                p0 + d * x0 + e * y0 + f * z0,
+                p1 + d * x1 + e * y1 + f * z1,
+                p2 + d * x2 + e * y2 + f * z2,
+            )
+            found.append((start, end))
         self._axes = dict(enumerate(found))
         return found
 
@@ -211,8 +223,10 @@ class Way:
             i, _, box, radius_m, _, _ = couple
             middle, need_m = middles[i], moved_m[i] + margin_m
             far_m = outer_m[i] + need_m
-            above_m = abs(middle[2] - box[2]) - box[5]  # most are far above the table
-            if above_m < far_m and point_box(middle, box) < far_m:
+            if abs(middle[2] - box[2]) - box[5] >= far_m:
+                continue  # most are far above the table
+            away_m = abs(middle[0] - box[0]) + abs(middle[1] - box[1])  # at most 1.42 x straight
+            if away_m < 1.5 * (far_m + box[3] + box[4]) and point_box(middle, box) < far_m:
                 here_m = segment_box(axes[i], box) - radius_m
                 if here_m < need_m:
                     found.append((couple, here_m))
