@@ -12,7 +12,8 @@ pytest.importorskip("mink", reason="mink is not installed: pip install 'robot-rl
 from robot_rl.geometry import compose, pose, quat_from_rotvec
 from robot_rl.ports import InverseKinematics
 from robot_rl.robots import Fr3, Panda, Robot, Ur5e
-from robot_rl.safety.collision import arm_of, capsules_at, frames, nearest
+from robot_rl.safety.body import body_of
+from robot_rl.safety.collision import nearest_of
 from robot_rl.safety.limits import Limits
 from robot_rl.tasks import ReachTask
 from robot_rl.types import Pose
@@ -151,7 +152,7 @@ def test_a_joint_beyond_its_end_comes_back_and_goes_no_further() -> None:
 @pytest.mark.parametrize("robot", [Ur5e(), Fr3()], ids=lambda r: r.name)
 def test_the_arm_keeps_away_from_itself(robot: Robot) -> None:
     """Targets inside the arm; distances by the gate's own check, another implementation."""
-    walk, arm = Walk(robot), arm_of(robot)
+    walk, body = Walk(robot), body_of(robot)
     start, rng = walk.tcp, np.random.default_rng(2)
     least_m, held = 1.0, set()
     for _ in range(6):
@@ -160,8 +161,9 @@ def test_the_arm_keeps_away_from_itself(robot: Robot) -> None:
             for _ in range(20):
                 walk.to(goal, 0.12)
                 held.add(walk.held_by)
-                at = frames(arm, tuple(walk.q.tolist()))
-                least_m = min(least_m, nearest(arm, (), capsules_at(arm, at)).distance_m)
+                near = nearest_of(body, body.pairs, tuple(walk.q.tolist()))
+                assert near is not None
+                least_m = min(least_m, near.distance_m)
     assert least_m > walk.limits.collision_margin_m
     assert any(held)
 
