@@ -12,7 +12,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ F64 = NDArray[np.float64]
 
 ROBOTS = ("ur5e", "fr3")
 DT_S = 0.008
+ARM = 6  # joints that are looked at
 TICK_S = 0.1  # of the random targets
 STEP_M, BOX_M = 0.015, 0.06  # way of a target per tick; half of the box they stay in
 STEADY_M_S = 0.1  # of the motion in which `ik` is killed
@@ -132,13 +133,14 @@ def there_and_back(solver: Any, home: F64, target: Pose, back: Pose) -> dict[str
     """Eight seconds towards a target that cannot be reached, eight seconds back."""
     q, v = home.copy(), np.zeros_like(home)
     step_rad = change = 0.0
-    held, left = "", [0.0, 0.0]
+    held, left, step = "", [0.0, 0.0], None
     for turn, goal in enumerate((target, back)):
         for _ in range(round(8.0 / DT_S)):
             step = solver.step(q, v, goal, DT_S)
             step_rad = max(step_rad, float(np.abs(step.position_rad - q).max()))
             change = max(change, float(np.abs(step.velocity_rad_s - v).max()))
             q, v = step.position_rad, step.velocity_rad_s
+        assert step is not None
         held, left[turn] = held or step.held_by, 1e3 * step.left_m
     return {
         "held_by": held or "nothing",
@@ -153,8 +155,11 @@ def there_and_back(solver: Any, home: F64, target: Pose, back: Pose) -> dict[str
 
 
 @contextmanager
-def running(profile: str, *words: str) -> Iterator[tuple[Any, Any]]:
-    """The graph of a profile on its double, and a person; yields (person, supervisor)."""
+def running(compose: Callable[..., Experiment]) -> Iterator[tuple[Any, Any]]:
+    """A graph without an actor on its double, and a person; yields (person, supervisor).
+
+    compose: of the robot and task, with the words that it is given besides.
+    """
     from robot_rl.ros.graph import free_domain
     from robot_rl.ros.rehearse import Person
     from robot_rl.ros.runtime import visitor
@@ -164,8 +169,7 @@ def running(profile: str, *words: str) -> Iterator[tuple[Any, Any]]:
     need_ros()
     with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as folder:
         own = [f"run_dir={folder}/run", f"ros.domain_id={free_domain()}", "ros.with_actor=false"]
-        given = [f"robot={profile}", "double=true", "task=reach", "operator=none", *words, *own]
-        experiment = Experiment.compose(given)
+        experiment = compose("double=true", "operator=none", *own)
         experiment.save()
         graph = graph_of(experiment)
         done = threading.Event()
@@ -180,7 +184,7 @@ def running(profile: str, *words: str) -> Iterator[tuple[Any, Any]]:
             remaps = next(spec.remaps for spec in graph if spec.name == "gate")
             try:
                 with visitor("person", experiment.ros.domain_id, remaps=remaps) as node:
-                    yield Person(node, experiment.robot.base_frame), supervisor
+                    yield Person(node), supervisor
             finally:
                 done.set()
                 watcher.join()
@@ -189,7 +193,8 @@ def running(profile: str, *words: str) -> Iterator[tuple[Any, Any]]:
 def on_double(kind: str, seconds: float, trials: int) -> dict[str, Any]:
     """Figures of one kind of joint target."""
     profile, words = PROFILES[kind]
-    with running(profile, *words) as (person, supervisor):
+    chosen = [f"robot={profile}", "task=reach", *words]
+    with running(lambda *more: Experiment.compose([*chosen, *more])) as (person, supervisor):
         person.wait_until(lambda: not person.why_not(), 60.0, "the graph is ready")
         figures = follow(person, seconds)
         kills = [kill(person, supervisor, f"kill{i}") for i in range(trials)]
@@ -280,10 +285,10 @@ def kill(person: Any, supervisor: Any, lease: str) -> tuple[float, float]:
     while time.monotonic() - moved_s < 0.3:
         message = person.newest(topics.JOINT_STATES)
         wall_s = time.monotonic()
-        arm = range(6)
-        if max(abs(message.velocity[i]) for i in arm) > STANDS_RAD_S:
+        if person.joint_speed_rad_s(ARM) > STANDS_RAD_S:
             moved_s = wall_s
-        most_rad = max(most_rad, *(abs(message.position[i] - before.position[i]) for i in arm))
+        ways = (abs(message.position[i] - before.position[i]) for i in range(ARM))
+        most_rad = max(most_rad, *ways)
         time.sleep(0.002)
     return moved_s - killed_s, most_rad
 

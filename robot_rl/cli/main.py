@@ -21,13 +21,18 @@ VERBS = {
     "operator": "node: the person (or the script) who corrects",
     "actor": "process: control loop of one robot",
     "learner": "process: replay, gradient updates, weights",
+    "pair": "invite another machine to be the learner of a run",
     "console": "the operator's web page: watch, take over, label, stop, review",
     "review": "look through the episodes of a run on a web page, and label them",
     "devices": "gamepads and SpaceMice of this machine: list, watch, calibrate",
+    "leader": "a leader arm (GELLO, SO-101): find, watch, calibrate",
+    "keyboard": "drive from a terminal, on a machine without a browser",
     "camera": "cameras: what is connected, what the network sees of it, what is cut out",
+    "calibrate": "find where cameras are, how late they are, and where a gripper ends",
     "record": "record demonstrations",
     "serve-policy": "serve a base policy to other processes and machines",
-    "eval": "measure a trained policy: success with interval, cycle time, video",
+    "eval": "measure a trained policy, or compare several blindly on the arm",
+    "deploy": "let a trained policy work on the arm, for hours or for days",
     "replay": "play recorded episodes again in the simulator, through the gate",
     "report": "write report.html of a run",
     "export": "write episodes for other programs: LeRobot dataset, MCAP bags, Rerun",
@@ -40,7 +45,7 @@ VERBS = {
     "keys": "make the keys by which actor and learner recognise each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",
-    "bench": "measure speed: env, learner, heads, link, loop, exam, reward, console",
+    "bench": "measure speed: env, learner, heads, link, loop, actors, exam, reward, console",
 }
 
 HELP_HEAD = """\

@@ -217,7 +217,7 @@ def trajectory_from(msg: JointTrajectory, names: Sequence[str]) -> tuple[F64, fl
             expected=f"at least one point of {list(names)}",
             got=f"{len(msg.points)} points of {list(msg.joint_names)}",
         )
-    last = msg.points[-1]
+    last = tuple(msg.points)[-1]
     if len(last.positions) != len(names):
         raise LinkError("a point without a position for each joint", got=str(last.positions))
     rows = [list(msg.joint_names).index(name) for name in names]
@@ -368,12 +368,13 @@ def intrinsics_from(msg: CameraInfo) -> F64 | None:
 
 def joy_to(value: OperatorInput, call: int) -> Joy:
     """OperatorInput -> Joy: axes = action; buttons = driving, success (0 unset, 1 yes, 2 no),
-    abort, driver code, episode call (says which episode the input belongs to)."""
+    abort, driver code, episode call (says which episode the input belongs to), guided."""
     success = 0 if value.success is None else 1 if value.success else 2
     msg = Joy()
     msg.header.stamp = to_stamp(value.stamp_s)
     msg.axes = array.array("f", np.asarray(value.action, np.float32).tobytes())
     buttons = [value.driving, success, value.abort, DRIVERS.index(value.driver), call]
+    buttons.append(value.guided)
     msg.buttons = array.array("i", [int(b) for b in buttons])
     return msg
 
@@ -386,15 +387,16 @@ def joy_from(msg: Joy, action_size: int) -> tuple[OperatorInput, int]:
     """
     buttons = list(msg.buttons)
     action = np.array(msg.axes, np.float32)
-    known = len(buttons) == 5 and buttons[1] in (0, 1, 2) and 0 <= buttons[3] < len(DRIVERS)
+    known = len(buttons) == 6 and buttons[1] in (0, 1, 2) and 0 <= buttons[3] < len(DRIVERS)
     if not known or action.shape != (action_size,) or not np.isfinite(action).all():
         raise LinkError(
             "malformed operator/joy",
-            expected=f"{action_size} finite axes; buttons driving, success, abort, driver, call",
+            expected=f"{action_size} finite axes; buttons driving, success, abort, driver, call,"
+            " guided",
             got=f"{action.tolist()}, {buttons}"[:160],
             fix="drive through robot_rl.ros.operator_node of the same version",
         )
-    driving, success, abort, driver, call = buttons
+    driving, success, abort, driver, call, guided = buttons
     return OperatorInput(
         driving=bool(driving),
         action=np.clip(action, -1.0, 1.0),
@@ -402,4 +404,5 @@ def joy_from(msg: Joy, action_size: int) -> tuple[OperatorInput, int]:
         success=None if success == 0 else success == 1,
         abort=bool(abort),
         stamp_s=from_stamp(msg.header.stamp),
+        guided=bool(guided),
     ), call

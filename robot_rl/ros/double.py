@@ -305,6 +305,9 @@ class Double:
         if gripper.kind == "none":
             return []
         names = gripper.joints or self._robot.gripper.fingers
+        if len(self._injector.faults.gripper_ends) == 2:
+            opened, closed = self._injector.faults.gripper_ends
+            gripper = replace(gripper, opened_joints=opened, closed_joints=closed)
         total = gripper.joint_sum(state.gripper_width_m, self._robot.gripper.stroke_m)
         return [(name, total / len(names)) for name in names]
 

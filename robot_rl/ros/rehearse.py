@@ -47,18 +47,27 @@ HEARD = (
 )
 
 
+def target_of(node: Node) -> Callable[[], F64 | None]:
+    """Where the double's object `target` is, as a goal of a `Person`: its truth, which is tracked
+    for the person only."""
+    newest = Newest(node, topics.OBJECT.named(object="target"))
+
+    def where() -> F64 | None:
+        message = newest.read()
+        return None if message is None else convert.pose_from(message).position_m
+
+    return where
+
+
 class Person:
     """Call `turn` about 50 times a second. One thread.
 
     Args:
-        frame: of the arm's base.
         goal: where the hand steers to, in base; None = nowhere.
     """
 
-    def __init__(
-        self, node: Node, frame: str, goal: Callable[[], F64 | None] = lambda: None
-    ) -> None:
-        self.node, self._frame, self._goal = node, frame, goal
+    def __init__(self, node: Node, goal: Callable[[], F64 | None] = lambda: None) -> None:
+        self.node, self._goal = node, goal
         self._executor = SingleThreadedExecutor(context=node.context)
         self._executor.add_node(node)
         self._newest = {topic.name: Newest(node, topic) for topic in HEARD}
@@ -82,6 +91,11 @@ class Person:
         if message is None:
             raise LinkError("nobody tells the pose of the TCP")
         return convert.pose_from(message)
+
+    def joint_speed_rad_s(self, joints: int) -> float:
+        """Of the fastest of the first `joints` joints, as the driver tells it."""
+        message = self.newest(topics.JOINT_STATES)
+        return max(abs(value) for value in message.velocity[:joints])
 
     def mode(self) -> str:
         """The gate's mode, "" before the first report."""
@@ -138,7 +152,7 @@ class Person:
             speed_m_s = np.clip(GAIN_1_S * way_m, -FASTEST_M_S, FASTEST_M_S)
         self._enable.publish(message_type(ENABLE.type)(data=active))
         twist = np.concatenate((speed_m_s, np.zeros(3)))
-        self._twist.publish(convert.twist_to(twist, time.time(), self._frame))
+        self._twist.publish(convert.twist_to(twist, time.time(), TWIST.frame))
 
     def wait_until(self, done: Callable[[], Any], timeout_s: float, what: str) -> None:
         """Do what a person does until `done()`.

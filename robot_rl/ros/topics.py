@@ -132,7 +132,7 @@ IK_PROBLEM = Topic(
 OPERATOR_JOY = Topic(
     "operator/joy", "sensor_msgs/msg/Joy", "stream", "operator", ("gate", "actor", "view"),
     50, "tcp",
-    "axes: action [A]; buttons: driving, success, abort, driver, call",
+    "axes: action [A]; buttons: driving, success, abort, driver, call, guided",
 )  # fmt: skip
 OPERATOR_EPISODE = Topic(
     "operator/episode", _TEXT, "latched", "actor", ("operator", "view"), 0, "-",

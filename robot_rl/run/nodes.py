@@ -98,7 +98,7 @@ def _sim(shell: Shell) -> None:
         shell,
         experiment.task,
         experiment.robot,
-        experiment.seed,
+        experiment.draws_seed,
         cameras=experiment.graph_cameras,
         driver=experiment.spoken_driver,
     ).run()
@@ -174,6 +174,10 @@ def _actor(shell: Shell) -> int:
     experiment, run_dir = _experiment(shell), Path(shell.params["run_dir"])
     reader = _reader(shell, experiment)
     ports = actor_ports(shell, experiment.task, experiment.graph_cameras, reader)
+    if shell.params["deploys"]:
+        from robot_rl.run.deploy_actor import deploy_on
+
+        return deploy_on(experiment, ports)
     return Actor(experiment, ports, run_dir, demos_only=shell.params["demos_only"]).run()
 
 

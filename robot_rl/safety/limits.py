@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from robot_rl.errors import SafetyError
 from robot_rl.robots import Fr3, Robot
@@ -141,6 +142,22 @@ class Limits:
         """First 16 hex digits of the SHA-256 of the canonical JSON."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def within(self, other: Limits) -> Limits:
+        """Limits that are nowhere wider than these or the `other` ones, of the same robot.
+
+        Raises:
+            ValueError: nothing is allowed by both.
+        """
+        kept: dict[str, Any] = {}
+        for name, mine in asdict(self).items():
+            theirs = getattr(other, name)
+            pick = max if "_min_" in name or "margin" in name else min
+            if isinstance(mine, tuple):
+                kept[name] = tuple(pick(a, b) for a, b in zip(mine, theirs, strict=True))
+            elif name != "control_hz":
+                kept[name] = pick(mine, theirs)
+        return replace(self, **kept)
 
     def narrow_to(self, task: object) -> Limits:
         """`narrow` to as much of the pose box as `task` states."""

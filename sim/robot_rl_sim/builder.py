@@ -12,11 +12,13 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from robot_rl.calibrate.board import Board
 from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.robots import Robot
 from robot_rl.robots.robot import Gripper
 from robot_rl.tasks.common import Joint, Part, Primitive, SimTask
 from robot_rl_sim.arm import FIXED, FREE, HAND, ROBOT, TOUCHES, add_arm, add_hand
+from robot_rl_sim.board import add_board
 from robot_rl_sim.scene import MATERIALS, add_materials, add_scene, dress
 
 PAD_FRICTION = 1.0  # rubber on plastic
@@ -36,13 +38,19 @@ ROLES = {"held": ROBOT, "fixture": FIXED, "jointed": FREE, "free": FREE, "marker
 
 
 def build_model(
-    task: SimTask, robot: Robot, appearance: str = "fast", *, joint_control: bool = False
+    task: SimTask,
+    robot: Robot,
+    appearance: str = "fast",
+    board: tuple[Board, str] | None = None,
+    *,
+    joint_control: bool = False,
 ) -> mujoco.MjModel:
     """Compile the model of a task with a robot.
 
     Args:
         joint_control: a drive in each joint takes the place of the Cartesian impedance.
         appearance: "fast" (no shadows, no MSAA: 1.5 to 2 ms per 128 x 128 image) or "video" (both).
+        board: a board to calibrate cameras with, and which camera: at the "hand" or "beside".
 
     Raises:
         ValueError: unknown appearance.
@@ -65,6 +73,8 @@ def build_model(
     _add_table_contact(spec)
     for part in sorted(task.parts(), key=lambda part: part.joint is not None):  # fixtures first
         _add_part(spec, hand, part, task, robot)
+    if board is not None:
+        add_board(spec, *board, task, robot)
     _add_target(spec)
     if not joint_control:
         _add_impedance(spec, task)

@@ -209,7 +209,8 @@ class MinkKinematics:
             problem = mink.build_ik(self._configuration, tasks, dt_s, damping, limits)
             solution = qpsolvers.solve_problem(problem, solver=SOLVER)
             if solution.found and solution.x is not None and np.isfinite(solution.x).all():
-                return solution.x
+                low, high = self._box.bounds(self._configuration.q, dt_s)
+                return np.clip(solution.x, dt_s * low, dt_s * high)  # the solver is 1e-6 rad exact
         return None
 
     def _least_singular(self) -> float:

@@ -161,6 +161,14 @@ class MujocoRobot:
         assert self._drives is not None, "this arm has no drives: joint_control"
         return self.data.ctrl[self._drives].copy()
 
+    def push(self, force_n: Sequence[float]) -> None:
+        """Let a person push the hand with this force [3] in base, until told otherwise or `reset`.
+
+        As on an arm whose wrench sensor lies beyond the place that is pushed, the state's wrench
+        does not tell of it.
+        """
+        self.data.xfrc_applied[self._hand, :3] = force_n
+
     def now_s(self) -> float:
         """Simulated seconds since construction; a reset does not turn it back."""
         return self._steps * self.model.opt.timestep

@@ -115,7 +115,7 @@ def test_a_straight_arm_slows_down_and_comes_back(
     start = walk.tcp
     left_m, _ = walk.to(offset(start, *way), 8.0)
     assert left_m > 0.3 and walk.held_by
-    assert np.abs(walk.v).max() < 0.01  # it stands; it does not hunt
+    assert np.abs(walk.v).max() < 0.05  # it creeps to the nearest place; it does not hunt
     left_m, left_rad = walk.to(start, 8.0)
     assert left_m < 2e-3 and left_rad < 0.02 and not walk.held_by
 
