@@ -215,3 +215,14 @@ class Robot:
     def joint_max_rad(self) -> tuple[float, ...]:
         """Upper end of each joint's range."""
         return tuple(joint.range_rad[1] for joint in self.joints)
+
+    def box_within(self, low_m: Vec3, high_m: Vec3) -> tuple[Vec3, Vec3]:
+        """A box (two corners) moved into the workspace, and cut where it does not fit."""
+        spans = zip(low_m, high_m, self.workspace_min_m, self.workspace_max_m, strict=True)
+        x, y, z = (_within(*span) for span in spans)
+        return (x[0], y[0], z[0]), (x[1], y[1], z[1])
+
+
+def _within(low: float, high: float, least: float, most: float) -> tuple[float, float]:
+    shift = max(least - low, 0.0) or min(most - high, 0.0)
+    return max(low + shift, least), min(high + shift, most)

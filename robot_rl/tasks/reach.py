@@ -12,7 +12,14 @@ from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, rotate_inverse
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
-from robot_rl.tasks.common import TOOL_DOWN_XYZW, Part, Primitive, SimTask, tool_down, upright
+from robot_rl.tasks.common import (
+    TOOL_DOWN_XYZW,
+    Part,
+    Primitive,
+    SimTask,
+    tool_down,
+    upright,
+)
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand
 from robot_rl.types import Pose, RobotState
 
@@ -61,17 +68,8 @@ class ReachTask(SimTask):
 
     def with_robot(self, robot: Robot) -> Self:
         """See `SimTask`; the box moves into the workspace of a robot that does not reach it."""
-        task = super().with_robot(robot)
-        spans = zip(
-            self.workspace_min_m,
-            self.workspace_max_m,
-            robot.workspace_min_m,
-            robot.workspace_max_m,
-            strict=True,
-        )
-        moved = [_within(*span) for span in spans]
-        (x0, x1), (y0, y1), (z0, z1) = moved
-        return replace(task, workspace_min_m=(x0, y0, z0), workspace_max_m=(x1, y1, z1))
+        low, high = robot.box_within(self.workspace_min_m, self.workspace_max_m)
+        return replace(super().with_robot(robot), workspace_min_m=low, workspace_max_m=high)
 
     def goal_in_tcp(self, state: RobotState) -> NDArray[np.float64]:
         """Goal position [3] m seen from the TCP."""
@@ -105,12 +103,6 @@ class ReachTask(SimTask):
     def expert(self, skill: float) -> Expert:
         """Straight to the goal."""
         return ReachExpert(self, skill)
-
-
-def _within(low: float, high: float, least: float, most: float) -> tuple[float, float]:
-    """An interval moved between two ends, and cut where it does not fit."""
-    shift = max(least - low, 0.0) or min(most - high, 0.0)
-    return max(low + shift, least), min(high + shift, most)
 
 
 class ReachExpert:
