@@ -181,6 +181,8 @@ def _plain(value: Any) -> Any:
     """Dataclasses to mappings, tuples to lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _plain(v) for name, v in value.items()}
     return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
 
 
