@@ -41,9 +41,7 @@ class Walk:
         """Where the TCP is."""
         return self.solver.forward(self.q, self.v)[0]
 
-    def to(
-        self, target: Pose, seconds: float, *, brakes_hard: bool = False
-    ) -> tuple[float, float]:
+    def to(self, target: Pose, seconds: float, *, brakes_hard: bool = False) -> tuple[float, float]:
         """Walk; what is left (m, rad). brakes_hard: joints may, who keep the arm from itself."""
         left = (0.0, 0.0)
         margin = self.limits.joint_margin_rad
