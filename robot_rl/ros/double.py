@@ -322,4 +322,5 @@ def _first_states(driver: ArmDriver) -> dict[str, str]:
     """What is loaded: the cartesian controller and its companions run, the home one waits."""
     chosen = driver.controllers
     states = dict.fromkeys((chosen.cartesian, *chosen.beside), "active")
-    return states | ({chosen.home: "inactive"} if chosen.home else {})
+    waits = chosen.home and chosen.home != chosen.cartesian
+    return states | ({chosen.home: "inactive"} if waits else {})

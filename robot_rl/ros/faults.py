@@ -31,7 +31,8 @@ class Faults:
     -> what a readiness topic says instead. payload_kg: the mass that the driver compensates. tcp_m:
     the driver's TCP lies this much further out than the robot's. camera_delay_s: pictures are sent,
     and stamped, this much after they were taken. gripper_ends: sum of the finger joints when open
-    and when closed, in place of what the profile says; () = as it says.
+    and when closed, in place of what the profile says; () = as it says. push_n: no fault of the
+    driver: somebody pushes the hand with this force in base.
     """
 
     drop: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class Faults:
     tcp_m: float = 0.0
     camera_delay_s: float = 0.0
     gripper_ends: tuple[float, ...] = ()
+    push_n: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 def read(text: str) -> Faults:

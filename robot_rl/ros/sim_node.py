@@ -43,7 +43,7 @@ from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, rotation_er
 from robot_rl.observe.cameras import CameraConfig
 from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
-from robot_rl.robots.driver import ArmDriver
+from robot_rl.robots.driver import ArmDriver, JointDriver
 from robot_rl.ros import convert, faults, topics, wire
 from robot_rl.ros.cameras import image_topic, info_topic
 from robot_rl.ros.double import Double
@@ -51,6 +51,7 @@ from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.faults import Injector
 from robot_rl.ros.release import REAL_TIME, Release
 from robot_rl.ros.runtime import Pace, Shell
+from robot_rl.ros.servos import Servos
 from robot_rl.types import Command, Driver, Pose, RobotState
 from robot_rl_sim.builder import build_model
 from robot_rl_sim.camera import SceneCopy, place_cameras
@@ -81,7 +82,9 @@ class SimNode:
     ) -> None:
         self.shell, self.task, self._driver = shell, task, driver
         p = self.params = shell.params
-        self.robot = MujocoRobot(task, robot, self._model(task, robot, p["board"]))
+        joints = driver.joints if p["system_time"] else JointDriver()
+        model = self._model(task, robot, p["board"], joint_control=joints.is_used)
+        self.robot = MujocoRobot(task, robot, model, joint_control=joints.is_used)
         place_cameras(self.robot.model, cameras, robot)
         self.robot.reset(self._plan(seed))
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
@@ -92,13 +95,15 @@ class SimNode:
         self._ignored = self._taken = self._sequence = 0
         self._wall = (time.monotonic(), self.robot.now_s())
         node = shell.node
-        self._target = Newest(node, topics.TARGET_POSE)
+        self._servos = Servos(node, self.robot, joints) if joints.is_used else None
+        self._target = None if joints.is_used else Newest(node, topics.TARGET_POSE)
         own_grip = driver.gripper.kind == "width"
         self._gripper = Newest(node, topics.GRIPPER_COMMAND) if own_grip else None
         self._joints = publisher(node, topics.JOINT_STATES)
-        self._pose = publisher(node, topics.CURRENT_POSE)
-        self._twist = self._wrench = None
-        if driver.twist == "topic":
+        self._pose = self._twist = self._wrench = None
+        if not joints.is_used:  # such a driver knows no TCP
+            self._pose = publisher(node, topics.CURRENT_POSE)
+        if driver.twist == "topic" and not joints.is_used:
             self._twist = publisher(node, topics.CURRENT_TWIST)
         if driver.wrench == "topic":
             self._wrench = publisher(node, topics.WRENCH)
@@ -124,10 +129,11 @@ class SimNode:
         self._say_stopped()
 
     @staticmethod
-    def _model(task: Any, robot: Robot, board: str) -> Any:
+    def _model(task: Any, robot: Robot, board: str, *, joint_control: bool) -> Any:
         """The scene, perhaps with a board (parameter `board`). Raises `ConfigError`."""
         mount, _, words = board.partition(":")
-        return build_model(task, robot, board=(Board.from_words(words), mount) if board else None)
+        shown = (Board.from_words(words), mount) if board else None
+        return build_model(task, robot, board=shown, joint_control=joint_control)
 
     def _dress(self, robot: Robot) -> Double:
         """What a vendor's driver has beside its state topics."""
@@ -156,7 +162,9 @@ class SimNode:
     def take_commands(self) -> None:
         """Take up the newest target and gripper command, as the controller would."""
         self._glide()
-        targets = list(self._target.arrived())
+        if self._servos is not None and (wrong := self._servos.take(stopped=self._stopped)):
+            self.shell.diagnostics.error(wrong)
+        targets = list(self._target.arrived()) if self._target else []
         grips = list(self._gripper.arrived()) if self._gripper else []
         if not targets and not grips:
             return
@@ -207,6 +215,8 @@ class SimNode:
 
     def _go_home(self, duration_s: float) -> Callable[[], bool]:
         """As the driver's joint controller would; only the way differs (a straight one)."""
+        if self._servos is not None:
+            return self._servos.go(np.array(self.robot.robot.home_rad), duration_s)
         now_s = self.robot.now_s()
         home = self.robot.tcp_at(self.robot.robot.home_rad)
         self._home = (now_s, now_s + duration_s, self.robot.read().tcp_in_base, home)
@@ -230,7 +240,7 @@ class SimNode:
     def stop(self) -> str:
         """Protective stop of the controller: stay where the arm is, take no commands."""
         self._stopped = True
-        self._apply(self.robot.read().tcp_in_base, None)
+        self._stay()
         self._say_stopped()
         log.warning("controller stopped")
         return "stopped; target = measured pose"
@@ -240,10 +250,16 @@ class SimNode:
         self._home = None  # whoever takes over begins where the arm is
         self.take_commands()
         self._stopped = False
-        self._apply(self.robot.read().tcp_in_base, None)
+        self._stay()
         self._say_stopped()
         log.info("controller resumed")
         return "resumed"
+
+    def _stay(self) -> None:
+        """Command the pose in which the arm is."""
+        if self._servos is not None:
+            self._servos.stop()
+        self._apply(self.robot.read().tcp_in_base, None)
 
     def place_objects(self) -> str:
         """Put the objects where `reset_plan` says."""
@@ -273,6 +289,7 @@ class SimNode:
     def _inject(self, found: faults.Faults) -> None:
         """Be as broken as the parameter says, and in no other way."""
         self._faults.faults = found
+        self.robot.push(found.push_n)
         if self._cameras is not None:
             self._cameras.frozen = found.frozen_cameras
             self._cameras.delay_s = found.camera_delay_s
@@ -288,8 +305,9 @@ class SimNode:
         state = replace(self.robot.read(), stamp_s=now_s)
         base = p["base_frame"]
         self._send(topics.JOINT_STATES, self._joints, self._joint_states(state))
-        pose_msg = convert.pose_to(state.tcp_in_base, now_s, base)
-        self._send(topics.CURRENT_POSE, self._pose, pose_msg)
+        if self._pose is not None:
+            pose_msg = convert.pose_to(state.tcp_in_base, now_s, base)
+            self._send(topics.CURRENT_POSE, self._pose, pose_msg)
         if self._twist is not None:
             twist = convert.twist_to(state.tcp_twist_in_base, now_s, base)
             self._send(topics.CURRENT_TWIST, self._twist, twist)
