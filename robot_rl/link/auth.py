@@ -102,10 +102,14 @@ def ensure_keys(folder: Path | str, names: Sequence[str] = NAMES) -> Path:
     return folder
 
 
-def keys_for(config: LinkConfig, run_folder: Path | str, name: str) -> Keys:
+def keys_for(
+    config: LinkConfig, run_folder: Path | str, name: str, names: Sequence[str] = NAMES
+) -> Keys:
     """Keys from the configured folder, or those of the run: made here if both ends are here.
 
     On the robot's side of a pair, the learner's key may not be there yet.
+
+    names: of all key pairs of the run, which are made together.
 
     Raises:
         LinkError: the link leaves this machine and no key folder is configured, or a key is bad.
@@ -115,9 +119,9 @@ def keys_for(config: LinkConfig, run_folder: Path | str, name: str) -> Keys:
     require_key_folder(config)
     folder = run_keys(run_folder)
     if not config.paired:
-        ensure_keys(folder)
+        ensure_keys(folder, names)
     elif role_of(name) == "actor":
-        ensure_keys(folder, (name,))
+        ensure_keys(folder, [n for n in names if role_of(n) == "actor"])
     elif not (folder / f"{name}.secret").exists():
         raise LinkError(
             f"{run_folder} is not paired with a robot on this machine",

@@ -284,7 +284,7 @@ def tcp(wanted: Tcp, own: Pose, told: Pose) -> Finding:
 
 
 def _target(publishers: Sequence[str]) -> Finding:
-    others = [node for node in publishers if node != "gate"]
+    others = [node for node in publishers if node not in ("gate", "ik")]
     if others:
         text = f"{', '.join(others)} publishes targets, too: the arm would obey both, or nobody"
         return Finding("target_pose", "fail", text, "end that node")

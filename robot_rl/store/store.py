@@ -35,6 +35,7 @@ from robot_rl.store.rows import (
     FlatRow,
     Key,
     RowKind,
+    Value,
     check_against,
     flatten,
     restore,
@@ -217,10 +218,15 @@ class Store:
         """Labels of an episode, in commit order per author."""
         return self._of(RowKind.LABEL, id)
 
-    def all_labels(self, kinds: Sequence[str] = ()) -> list[Label]:
-        """Labels of all episodes in commit order; kinds: only these, () = all."""
+    def all_labels(self, kinds: Sequence[str] = (), after: int = 0) -> list[Label]:
+        """Labels of all episodes in commit order; kinds: only these, () = all; after: seq."""
         clause = f"kind IN ({', '.join('?' * len(kinds))})" if kinds else "1"
-        return self._rows(RowKind.LABEL, clause, tuple(kinds), "seq")
+        return self._rows(RowKind.LABEL, f"seq > ? AND {clause}", (after, *kinds), "seq")
+
+    def select(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """The result of one SELECT: for figures that need no observations (`store.cycles`)."""
+        with self._transaction("DEFERRED") as db:
+            return db.execute(sql, values).fetchall()
 
     def newest_score(self, source: str) -> Label | None:
         """The newest success score of a source, if it is among the newest rows of the store."""
