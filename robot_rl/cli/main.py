@@ -21,10 +21,14 @@ VERBS = {
     "operator": "node: the person (or the script) who corrects",
     "actor": "process: control loop of one robot",
     "learner": "process: replay, gradient updates, weights",
+    "pair": "invite another machine to be the learner of a run",
     "console": "the operator's web page: watch, take over, label, stop, review",
     "review": "look through the episodes of a run on a web page, and label them",
     "devices": "gamepads and SpaceMice of this machine: list, watch, calibrate",
+    "leader": "a leader arm (GELLO, SO-101): find, watch, calibrate",
+    "keyboard": "drive from a terminal, on a machine without a browser",
     "camera": "cameras: what is connected, what the network sees of it, what is cut out",
+    "calibrate": "find where cameras are, how late they are, and where a gripper ends",
     "record": "record demonstrations",
     "serve-policy": "serve a base policy to other processes and machines",
     "eval": "measure a trained policy, or compare several blindly on the arm",
@@ -37,10 +41,11 @@ VERBS = {
     "import": "import demonstrations of another program (LeRobot dataset) to learn from",
     "study": "learn a task with parts of the method left out: the ablation table",
     "task": "write a task for an arm by answering questions or by showing poses",
+    "robot": "an arm of your own from its URDF: write, show, list",
     "keys": "make the keys by which actor and learner recognise each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",
-    "bench": "measure speed: env, learner, heads, link, loop, exam, reward, console",
+    "bench": "measure speed: env, learner, heads, link, gate, loop, actors, exam, reward, console",
 }
 
 HELP_HEAD = """\

@@ -49,10 +49,13 @@ class Records:
     Args:
         mirror: makes the `robot_rl_sim.mirror.Mirror` that draws the scenes of a simulated run;
             None: they are not drawn.
+        home: folder of the learner, where it is another than the arm's.
     """
 
-    def __init__(self, run_dir: Path, mirror: Callable[[], Any] | None = None) -> None:
-        self._run_dir, self._make_mirror = run_dir, mirror
+    def __init__(
+        self, run_dir: Path, mirror: Callable[[], Any] | None = None, home: Path | None = None
+    ) -> None:
+        self._run_dir, self._make_mirror, self._home = run_dir, mirror, home or run_dir
         self._store: Store | None = None
         self._learner_store: Store | None = None
         self._frames = lru_cache(maxsize=KEPT)(self._read_frames)
@@ -86,7 +89,7 @@ class Records:
 
     def _learner_labels(self, read: Callable[[Store], list[Label]]) -> list[Label]:
         """Labels of the models that run beside the learner, in a run over ROS 2."""
-        path = self._run_dir / LEARNER_STORE
+        path = self._home / LEARNER_STORE
         if self._learner_store is None and self.store.path.name != LEARNER_STORE and path.is_file():
             self._learner_store = Store(path)
         if self._learner_store is None:

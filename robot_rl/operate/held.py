@@ -47,6 +47,14 @@ class WaitingSource(Source, Protocol):
         ...
 
 
+def wait_for_news(source: Source, timeout_s: float) -> bool:
+    """Sleep until a source has news, at most this long; True when it is known to have."""
+    if isinstance(source, WaitingSource):
+        return source.wait(timeout_s)
+    time.sleep(timeout_s)
+    return False
+
+
 class HeldDevice:
     """`InputDevice` of a source and a `Handset`: every device that a person holds.
 
@@ -128,10 +136,7 @@ class HeldDevice:
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until the source has news, at most this long; True when it is known to have."""
-        if isinstance(self.source, WaitingSource):
-            return self.source.wait(timeout_s)
-        time.sleep(timeout_s)
-        return False
+        return wait_for_news(self.source, timeout_s)
 
     def _tell(self, now_s: float) -> None:
         """Say in the log what keeps the device from driving, and when nothing does any more."""

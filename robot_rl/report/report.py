@@ -32,7 +32,8 @@ def render(run: RunData, again_s: float = 0.0) -> str:
     run = replace(run, going=again_s > 0)
     assets = files("robot_rl.report") / "assets"
     name = str(run.config.get("name") or run.folder.name)
-    parts = (page.headline, page.tiles, page.learning, page.diagnosis, deployment, page.panels)
+    parts = (page.headline, page.tiles, page.arms, page.learning, page.diagnosis, deployment)
+    parts += (page.panels,)
     if run.deployment and run.deployed_in == run.folder:  # of a policy at work, not of a training
         parts = (deployment, page.configuration, page.environment)
     else:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.run_folder import DEPLOYMENT, EVALUATION
+from robot_rl.config.run_folder import ARMS, DEPLOYMENT, EVALUATION, METRICS
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,14 @@ class RunData:
         """Metric lines of practice episodes."""
         return [r for r in self.rows if _is_number(r.get("episode/success"))]
 
+    def by_arm(self) -> dict[str, list[Mapping[str, Any]]]:
+        """Practice episodes of each of several arms; empty where there is one."""
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for row in self.rows:
+            if "arm" in row:
+                found.setdefault(row["arm"], []).append(row)
+        return {n: [r for r in rows if "episode/success" in r] for n, rows in found.items()}
+
     def total(self, key: str) -> float:
         """Sum of a per-episode metric; 0.0 when it never occurs."""
         return float(sum(r[key] for r in self.rows if _is_number(r.get(key))))
@@ -86,6 +94,8 @@ def read_run(folder: Path) -> RunData:
         config = yaml.safe_load((folder / "config.yaml").read_text()) or {}
     deployed = folder if (folder / DEPLOYMENT).is_file() else folder / "deploy"
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in _read_lines(path)]
+    for path in sorted((folder / ARMS).glob(f"*/{METRICS}")):
+        rows += [row | {"arm": path.parent.name} for row in _read_lines(path)]
     return RunData(
         folder=folder,
         config=config,

@@ -11,11 +11,12 @@ import contextlib
 import gc
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.config.run_folder import ACTOR_STORE, METRICS
-from robot_rl.control.session import ACTOR
+from robot_rl.config.run_folder import ACTOR_STORE, LINK, METRICS
+from robot_rl.control.session import Others
 from robot_rl.errors import LinkError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.link.auth import keys_for
@@ -58,13 +59,23 @@ class Actor:
         self._demos_only = demos_only
         task, spec = experiment.task, experiment.spec
         self.store = Store(run_dir / ACTOR_STORE, spec=spec)
-        self.store.recover(run_dir.name, ACTOR)
-        self.policy = policy_of(experiment, real_time=True)
+        self.store.recover(experiment.home.name, experiment.actor)
+        self.policy = policy_of(experiment, real_time=experiment.runtime == "ros")
         take_dataset(experiment, self.store, self.policy)
         scenes = scene_log(experiment)
         self.writer = StoreWriter(self.store, after=scenes.flush)
-        keys = keys_for(experiment.link, run_dir, experiment.link.actor_key)
-        self.link = LinkClient(experiment.link, keys, spec, run_dir / ACTOR_STORE)
+        link = experiment.link
+        read_keys = partial(
+            keys_for, link, experiment.home, experiment.key_name, experiment.key_names
+        )
+        self.link = LinkClient(
+            link,
+            read_keys(),
+            spec,
+            run_dir / ACTOR_STORE,
+            pairing=read_keys if link.paired else None,
+            status_file=run_dir / LINK if link.paired else None,
+        )
         self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
         self._adopted_s = time.monotonic()
         self.metrics = MetricSink(run_dir / METRICS)
@@ -88,6 +99,7 @@ class Actor:
             figures=self._figures,
             on_stuck=self._starts.retry,
             stopping=ports.stopping,
+            others=self._others,
         )
         ports.time_waits_for("learner", self._learner_keeps_up)
 
@@ -103,8 +115,10 @@ class Actor:
             self._hand_over()
             self._await_weights()
             session.practice()
+            self.link.tell(mastered=session.progress.mastered)
             if not self.ports.stopping():
-                finish(session, self.run_dir, runtime="ros", train_s=time.monotonic() - began_s)
+                train_s = time.monotonic() - began_s
+                finish(session, self.run_dir, runtime=self.experiment.runtime, train_s=train_s)
         finally:
             gc.enable()
             with contextlib.ExitStack() as stack:  # each of them, whatever the others raise
@@ -124,6 +138,14 @@ class Actor:
             "store/lag": float(self.writer.lag()),
             **self.ports.figures(),
         }
+
+    def _others(self) -> Others:
+        """What the learner last said of the whole run; nothing in a run with one arm."""
+        if not self.experiment.arm:
+            return Others()
+        learner = self.link.status()["learner"]
+        steps, mastered = learner.get("env_steps", 0), learner.get("mastered", False)
+        return Others(int(steps), bool(mastered))
 
     def _learner_keeps_up(self) -> bool:
         """Whether the learner has nearly done the updates that the steps so far pay for.
@@ -163,7 +185,8 @@ class Actor:
         If the learner refused the handshake, its error is raised here.
         """
         wanted = 0
-        if self.session.progress.demos or self.experiment.train.dataset:
+        train = self.experiment.train
+        if self.session.progress.demos or train.dataset or (self.experiment.arm and train.demos):
             wanted = self.experiment.learner.pretrain_updates
         before, deadline_s = -1, time.monotonic() + FIRST_WEIGHTS_S
         while not self.ports.stopping():
@@ -175,8 +198,10 @@ class Actor:
             if self.policy.version >= 0 and not (wanted and behind):
                 return
             done = learner.get("updates", 0)
-            if done != before:
+            if done != before or not learner.get("demonstrated", True):  # others still show it
                 before, deadline_s = done, time.monotonic() + FIRST_WEIGHTS_S
+            if self.experiment.link.paired and not self.link.status()["connected"]:
+                deadline_s = time.monotonic() + FIRST_WEIGHTS_S  # the other machine may come late
             if time.monotonic() > deadline_s:
                 raise LinkError(
                     "no weights from the learner",

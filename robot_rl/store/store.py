@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 RESERVE_BYTES = 2_000_000_000  # room to finish any running episode, checkpoints and logs
 RESERVE_VARIABLE = "ROBOT_RL_DISK_RESERVE_BYTES"
 ACKED = "acked_seq"  # meta key of the sent cursor
+RECEIVER = "receiver"  # meta key: to whom the cursor belongs
 EPISODE_ABORTED = "episode_aborted"  # event name: the process died before it ended the episode
 NEWEST_ROWS = 200  # how far back the newest score may lie: some seconds of a run
 
@@ -287,6 +288,17 @@ class Store:
             if acked > before:
                 schema.write_meta(db, ACKED, acked)
         self._acked_ahead = {seq for seq in ahead if seq > acked}
+
+    def send_to(self, receiver: str) -> None:
+        """Rows go to this receiver from now on; one that is new gets them all."""
+        with self._transaction() as db:
+            before = schema.read_meta(db, RECEIVER)
+            if before == receiver:
+                return
+            schema.write_meta(db, RECEIVER, receiver)
+            if before is not None:
+                schema.write_meta(db, ACKED, 0)
+        self._acked_ahead = set()
 
     def pending_count(self) -> int:
         """Rows that nobody has acknowledged."""
