@@ -49,7 +49,7 @@ def experiment_on(
             "a policy is deployed on one arm at a time",
             expected="words about that arm: robot=PROFILE ros.namespace=...",
             got=" ".join(words),
-            fix="give the command once for each arm, with --out FOLDER and ros.domain_id of its own",
+            fix="give the command once for each arm, each with its own --out and ros.domain_id",
         )
     for group in named & set(FIXED):
         raise ConfigError(

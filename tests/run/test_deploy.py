@@ -225,7 +225,13 @@ def test_a_run_with_several_arms_is_deployed_on_one(tmp_path: Path) -> None:
     assert experiment.actors == () and experiment.arms == (experiment,)
     with pytest.raises(ConfigError, match="one arm at a time"):
         experiment_on(tmp_path / "two", ["actors=left"], tmp_path / "d")
-    words = ["experiment=reach", "runtime=ros", "link=remote", f"run_dir={tmp_path / 'far'}"]
+    words = [
+        "experiment=reach",
+        "runtime=ros",
+        "link=remote",
+        "link.host=10.0.0.2",
+        f"run_dir={tmp_path / 'far'}",
+    ]
     Experiment.compose(words).save()
     assert not experiment_on(tmp_path / "far", ["runtime=lockstep"], tmp_path / "d").link.paired
 
