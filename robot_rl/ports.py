@@ -88,7 +88,8 @@ class OperatorInput:
 
     driving: the enabling device is held (hold-to-drive); action: float32 [A], policy units, TCP
     frame, used only while driving; driver: which kind of driving this is; success / abort: label
-    buttons; stamp_s: when the device was read (its heartbeat).
+    buttons; stamp_s: when the device was read (its heartbeat); guided: the person pushes the arm
+    itself, so what counts as their action is the motion that is measured.
     """
 
     driving: bool
@@ -97,6 +98,7 @@ class OperatorInput:
     success: bool | None = None
     abort: bool = False
     stamp_s: float = 0.0
+    guided: bool = False
 
 
 @runtime_checkable
@@ -104,7 +106,7 @@ class InputDevice(Protocol):
     """A person's hand on the robot: scripted expert, keyboard, gamepad, SpaceMouse, console."""
 
     def begin_episode(self, seed: int, purpose: str) -> None:
-        """Forget the last episode. purpose: train | demo (the person drives throughout) | eval."""
+        """Forget the last episode. purpose: as in `EpisodeStart`."""
         ...
 
     def poll(self, state: RobotState) -> OperatorInput:
@@ -265,6 +267,55 @@ class SimulatedRobot(RobotPort, Clock, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class JointStep:
+    """Where the joints are commanded next on their way to a TCP target.
+
+    position_rad, velocity_rad_s: float64 [J], next position and the velocity that leads there.
+    left_m, left_rad: from that TCP to the target. held_by: why the TCP does not come nearer
+    (a joint's limit, the arm itself, a singular pose, its reach); "" while it does or is there.
+    """
+
+    position_rad: NDArray[np.float64]
+    velocity_rad_s: NDArray[np.float64]
+    left_m: float
+    left_rad: float
+    held_by: str = ""
+
+
+@runtime_checkable
+class InverseKinematics(Protocol):
+    """From TCP targets to joint targets, one small step at a time; it keeps no state."""
+
+    def forward(
+        self, position_rad: NDArray[np.float64], velocity_rad_s: NDArray[np.float64]
+    ) -> tuple[Pose, NDArray[np.float64]]:
+        """Pose of the TCP in base, and its twist [6] in base (m/s, then rad/s)."""
+        ...
+
+    def step(
+        self,
+        position_rad: NDArray[np.float64],
+        velocity_rad_s: NDArray[np.float64],
+        target: Pose,
+        dt_s: float,
+    ) -> JointStep:
+        """One step of `dt_s` from the joints commanded last [J] towards the TCP target.
+
+        Joint ranges, velocities and accelerations are kept, and the arm's distance to itself.
+        """
+        ...
+
+    def brake(
+        self,
+        position_rad: NDArray[np.float64],
+        velocity_rad_s: NDArray[np.float64],
+        dt_s: float,
+    ) -> JointStep:
+        """One step of `dt_s` towards rest, as fast as the accelerations allow."""
+        ...
+
+
 @runtime_checkable
 class BringsSimulator(Protocol):
     """A task that brings its own simulation instead of the MuJoCo scene."""
@@ -303,6 +354,7 @@ class ActorPorts:
     clock: Clock
     operator: InputDevice
     place_objects: Callable[[ResetPlan], None]
+    ask: Callable[[str], None]  # show a person these words, and wait until they say "ready"
     announce: Callable[[EpisodeStart], None]  # tells the graph which episode begins
     time_waits_for: Callable[[str, Callable[[], bool]], None]  # of a simulated clock: see RosClock
     figures: Callable[[], dict[str, float]]  # of the runtime, for each episode's line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
@@ -15,7 +16,12 @@ Measure speed on this machine:
   learner  gradient updates per second
   heads    time of one decision of each head, without its base policy, on one core
   link     steps per second and round trip of the encrypted link
+  gate     time of one judgement of the gate, with the collision check
   loop     jitter of the control loop in real time
+  ik       joint targets for an arm that takes no others: the solver alone, and the node on
+           doubles with kill -9 of it (a minute and a half)
+  arms     what works with which arm, on its double: up, demos, learn, deploy, kill -9
+           (about four minutes an arm)
   actors   rows per second of 1 and 4 simulated actors paced at 10 Hz, and of 1 and 2 unpaced
   exam     how often the exam that ends practice decides wrongly, by simulation
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
@@ -26,7 +32,9 @@ EXAMPLES = """
 robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
 robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
+robot-rl bench gate --seconds 20                         20 s for each of two arms
 robot-rl bench reward --frames 2000
+robot-rl bench arms --only ur5e_forward,fr3_joint --columns up,kill
 robot-rl bench console --only video,review --seconds 60
 robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
 """
@@ -47,12 +55,17 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--frames", type=int, default=10_000, help="reward: frames; 0 = for --seconds (10000)"
     )
+    parser.add_argument(
+        "--columns", default="", metavar="COLUMN,...", help="arms: up,demos,learn,deploy,kill (all)"
+    )
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="arms: profiles of your own")
     console = parser.add_argument_group("console")
     console.add_argument(
         "--only",
         default="",
         metavar="PART,...",
-        help="some of key,hand,kill,server,video,memory,review (all)",
+        help="some of key,hand,kill,server,video,memory,review (all); of ik: alone,position,"
+        "velocity,trajectory; of arms: their names",
     )
     for name, kind, default, text in CONSOLE:
         console.add_argument(
@@ -72,6 +85,8 @@ def run(argv: Sequence[str]) -> int:
             "peer_python": args.peer_python,
             "compiled": args.compile,
         },
+        "ik": {"only": args.only},
+        "arms": {"only": args.only, "columns": args.columns, "config_dir": args.config_dir},
         "reward": {"frames": args.frames},
         "console": {name: getattr(args, name) for name in ("only", *(c[0] for c in CONSOLE))},
     }
@@ -99,6 +114,8 @@ def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]
         from robot_rl.bench.console import TARGETS as limits  # noqa: N811
     elif what == "reward":
         from robot_rl.bench.vlm import TARGETS as limits  # noqa: N811
+    elif what == "gate":
+        from robot_rl.bench.gate import TARGETS as limits  # noqa: N811
     else:
         return {}
     return {
@@ -152,7 +169,10 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "learner": _from("robot_rl.bench.learner:bench"),
     "heads": _from("robot_rl.bench.heads:bench"),
     "link": _from("robot_rl.bench.link:bench"),
+    "gate": _from("robot_rl.bench.gate:bench"),
     "loop": _from("robot_rl.bench.loop:bench"),
+    "ik": _from("robot_rl.bench.ik:bench"),
+    "arms": _from("robot_rl.bench.arms:bench"),
     "actors": _from("robot_rl.bench.actors:bench"),
     "exam": _from("robot_rl.bench.exam:bench"),
     "reward": _from("robot_rl.bench.vlm:bench"),

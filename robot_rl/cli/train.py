@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, experiment_from, say, write_json
+from robot_rl.cli.pair import inviting
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -28,6 +29,7 @@ robot-rl train experiment=reach runtime=ros actors=left,right     two arms, one 
 robot-rl train experiment=reach runtime=lockstep actors=4 --ray   four simulated actors
 robot-rl train experiment=lift operator=none train.demos=0      nobody helps
 robot-rl train experiment=lift --config                         every value in force
+robot-rl train experiment=reach link=remote link.host=10.0.0.9  the learner on another machine
 """
 
 
@@ -57,7 +59,8 @@ def train_with_dashboard(
     say(f"run folder  {experiment.run_dir}")
     drawn = experiment.is_simulated and not experiment.actors  # the scenes are in their folders
     live = Live(experiment.run_dir, experiment.mirror if drawn else None) if report else None
-    with Dashboard(f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})") as board:
+    title = f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})"
+    with inviting(experiment), Dashboard(title) as board:
 
         def watch(stats: dict[str, Any]) -> None:
             board.update(stats)

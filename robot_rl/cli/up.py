@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from robot_rl.cli.common import Parser, engine, experiment_from, say
+from robot_rl.cli.pair import inviting
 
 if TYPE_CHECKING:
     from robot_rl.ros.graph import Graph
@@ -55,8 +56,10 @@ def run(argv: Sequence[str]) -> int:
     experiment.save()
     for arm, findings in zip(experiment.arms, found, strict=True):
         engine("robot_rl.run.preflight:keep_findings")(findings, arm.run_dir)
-    say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
-    return _supervise(graph, experiment)
+    if not experiment.link.paired:
+        say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
+    with inviting(experiment):
+        return _supervise(graph, experiment)
 
 
 def _supervise(graph: Graph, experiment: Experiment) -> int:

@@ -91,6 +91,12 @@ def picture(camera: str, frame: int, id_: Which, console: TheConsole, _: Watcher
     return Response(console.records.picture(id_, frame, camera), media_type="image/jpeg")
 
 
+@router.get("/scene/{start}/{camera}")
+def scene(start: str, camera: str, console: TheConsole, _: Watcher) -> Response:
+    """How a scene looked when its start was used first (a comparison of policies), JPEG."""
+    return Response(console.records.scene(start, camera), media_type="image/jpeg")
+
+
 @router.post("/label")
 def label(
     console: TheConsole, session: Operator, said: Annotated[dict[str, Any], Body()]

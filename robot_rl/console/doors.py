@@ -11,6 +11,7 @@ from fastapi import Depends, HTTPException, WebSocket
 from fastapi.requests import HTTPConnection
 
 from robot_rl.console.access import Access, PageSession, Role
+from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
 from robot_rl.errors import did_you_mean
@@ -23,18 +24,28 @@ REFUSED = 4403  # close code of a socket that was not let in
 class Doors:
     """What every page of ours has.
 
-    hosts: `name:port` under which the page is served; cookie: name of its cookie.
+    hosts: `name:port` under which the page is served; cookie: name of its cookie; certificate: the
+    page is served over HTTPS.
     """
 
     access: Access
     hosts: frozenset[str]
     cookie: str
+    certificate: PageCertificate | None = None
+
+    @property
+    def scheme(self) -> str:
+        """http or https."""
+        return "https" if self.certificate else "http"
 
     def foreign(self, host: str | None, origin: str | None) -> str:
         """Why a request is not one of this page's own, or ""; a None is not checked."""
         if host is not None and host not in self.hosts:
             return f"unknown host '{host}'"
-        if origin is not None and urlsplit(origin).netloc not in self.hosts:
+        if origin is None:
+            return ""
+        parts = urlsplit(origin)
+        if parts.netloc not in self.hosts or parts.scheme != self.scheme:
             return f"foreign origin '{origin}'"
         return ""
 

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from robot_rl.console.access import Access, Role, Seat
 from robot_rl.console.app import make_app
+from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.doors import Console
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
@@ -40,6 +41,7 @@ def server_of(
     about: Mapping[str, Any],
     mirror: Callable[[], Any],
     *,
+    certificate: PageCertificate | None = None,
     arms: Sequence[Desk] = (),
 ) -> tuple[uvicorn.Server, Access]:
     """A server that is not running yet, and its `Access`. Arguments: see `serve`."""
@@ -55,22 +57,29 @@ def server_of(
                 feed=Feed(desk.run_dir, desk.about, records.score, run_dir),
                 records=records,
                 access=own,
-                hosts=hosts_of(host, port),
+                hosts=hosts_of(host, port, certificate),
                 cookie=cookie,
                 arm=desk.arm,
+                certificate=certificate,
             )
         )
-    return server_for(make_app(*consoles), host, port), access
+    return server_for(make_app(*consoles), host, port, certificate), access
 
 
-def hosts_of(host: str, port: int) -> frozenset[str]:
+def hosts_of(host: str, port: int, certificate: PageCertificate | None = None) -> frozenset[str]:
     """`name:port` under which a page that is served at this address may be asked for."""
     names = {host, "localhost"} if host in ("127.0.0.1", "::1") else {host}
+    names |= set(certificate.names) if certificate else set()
     return frozenset(f"[{n}]:{port}" if ":" in n else f"{n}:{port}" for n in names)
 
 
-def server_for(app: FastAPI, host: str, port: int) -> uvicorn.Server:
-    """A server of an application that is not running yet."""
+def server_for(
+    app: FastAPI, host: str, port: int, certificate: PageCertificate | None = None
+) -> uvicorn.Server:
+    """A server of an application that is not running yet; over HTTPS with a certificate."""
+    tls: dict[str, Any] = {}
+    if certificate is not None:
+        tls = {"ssl_certfile": certificate.chain, "ssl_keyfile": certificate.key}
     config = uvicorn.Config(
         app,
         host=host,
@@ -80,6 +89,7 @@ def server_for(app: FastAPI, host: str, port: int) -> uvicorn.Server:
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
         server_header=False,
+        **tls,
     )
     return uvicorn.Server(config)
 
@@ -92,6 +102,7 @@ def serve(
     about: Mapping[str, Any],
     mirror: Callable[[], Any],
     started: Callable[[Any], None],
+    certificate: PageCertificate | None = None,
     arms: Sequence[Desk] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT. Every command of every session becomes a line of audit.log.
@@ -100,10 +111,13 @@ def serve(
         about: what a page must know once: names, cameras, rates (`robot_rl.run.console.about`).
         mirror: makes the mirror that draws a simulated run's scenes; called when somebody looks.
         started: gets a function that makes links (role -> token).
+        certificate: serve over HTTPS; None = plain HTTP, for this machine only.
         arms: of a run with several: each gets a tab, with its own seat.
     """
     audit_into(run_dir)
-    server, access = server_of(run_dir, host, port, about, mirror, arms=arms)
+    server, access = server_of(
+        run_dir, host, port, about, mirror, certificate=certificate, arms=arms
+    )
     started(lambda role: access.invite(Role(role)))
     gc.freeze()  # as the nodes do (ros.runtime)
     server.run()

@@ -12,7 +12,19 @@ import math
 from dataclasses import dataclass
 
 from robot_rl.config.registry import register
-from robot_rl.robots.robot import Cover, Gripper, Inertial, Joint, Robot, Vec3, axle, box, drum, rod
+from robot_rl.robots.robot import (
+    Capsule,
+    Cover,
+    Gripper,
+    Inertial,
+    Joint,
+    Robot,
+    Vec3,
+    axle,
+    box,
+    drum,
+    rod,
+)
 
 DH = (
     (0.0, 0.333, 0.0),
@@ -124,6 +136,25 @@ COVERS: dict[int, tuple[Cover, ...]] = {
     ),
 }
 
+CAPSULES = (  # around COVERS and the hand; a test holds them to it
+    Capsule(0, (-0.0608, 0.0, 0.0177), (0.0001, 0.0, 0.0413), 0.1181),
+    Capsule(1, (0.0, 0.0, -0.0352), (0.0, 0.0, -0.1747), 0.0625),
+    Capsule(1, (0.0, -0.0435, 0.0), (0.0, 0.0435, 0.0), 0.0631),
+    Capsule(2, (0.0, -0.1505, 0.0), (0.0, -0.0004, 0.0), 0.062),
+    Capsule(3, (-0.0002, 0.0, -0.124), (0.0311, -0.0002, -0.0252), 0.0679),
+    Capsule(3, (0.0825, -0.0389, 0.0), (0.0825, 0.0389, 0.0), 0.0575),
+    Capsule(4, (-0.06, 0.075, 0.0), (0.0, 0.0, 0.0), 0.0546),
+    Capsule(4, (-0.0825, 0.1084, 0.0), (-0.0803, 0.0823, 0.0001), 0.0618),
+    Capsule(5, (0.0, 0.0, -0.1916), (0.0, 0.0, -0.2395), 0.0591),
+    Capsule(5, (-0.0001, 0.0208, -0.1847), (0.0, 0.0543, -0.0079), 0.0538),
+    Capsule(6, (0.0, 0.0, -0.0405), (0.0, 0.0, 0.0405), 0.0506),
+    Capsule(6, (0.088, 0.002, 0.0), (0.0457, 0.0013, 0.0003), 0.0713),
+    Capsule(7, (0.0, 0.0, 0.0679), (0.0, 0.0, 0.0757), 0.0513),
+    Capsule(8, (0.0, -0.0771, 0.0274), (0.0001, 0.0833, 0.0242), 0.0482),
+    Capsule(8, (0.03, 0.0, 0.022), (0.062, 0.0, 0.03), 0.0265),  # camera
+)
+NEIGHBOURS = ((6, 8),)  # joint 7 only turns the hand on the spot
+
 
 def franka_hand(prefix: str, hand: Inertial, finger: Inertial) -> Gripper:
     """The Franka Hand, with a camera on the side away from the elbow."""
@@ -206,4 +237,6 @@ class Fr3(Robot):
     )
     workspace_min_m = (0.25, -0.40, 0.005)  # floor: 5 mm above the table the arm is bolted to
     workspace_max_m = (0.80, 0.40, 0.60)  # FMB's box: 0.35..0.82, +-0.3, 0.02..0.4
+    capsules = CAPSULES
+    neighbours = NEIGHBOURS
     covers = COVERS

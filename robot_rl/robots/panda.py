@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robot_rl.config.registry import register
-from robot_rl.robots.fr3 import COVERS, FLANGE_M, franka_hand, franka_joints
+from robot_rl.robots.fr3 import CAPSULES, COVERS, FLANGE_M, NEIGHBOURS, franka_hand, franka_joints
 from robot_rl.robots.robot import Inertial, Robot
 
 RANGES_RAD = (
@@ -83,4 +83,6 @@ class Panda(Robot):
     )
     workspace_min_m = (0.25, -0.40, 0.005)
     workspace_max_m = (0.80, 0.40, 0.60)
+    capsules = CAPSULES
+    neighbours = NEIGHBOURS
     covers = COVERS

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from robot_rl.config.registry import register
 from robot_rl.robots.robot import (
     UPRIGHT,
+    Capsule,
     Cover,
     Gripper,
     Inertial,
@@ -141,6 +142,51 @@ COVERS: dict[int, tuple[Cover, ...]] = {
     6: (drum((0, 0, -0.045), (0, 0, 0.0), 0.0375, "joint"),),
 }
 
+CAPSULES = (  # around COVERS and the hand; a test holds them to it
+    Capsule(0, (0.0, 0.0, 0.0678), (0.0, 0.0, 0.0322), 0.0822),
+    Capsule(1, (0.0, 0.0, -0.0251), (0.0, 0.0, 0.0151), 0.0743),
+    Capsule(1, (0.0, -0.087, 0.0), (0.0, -0.033, 0.0), 0.0673),
+    Capsule(2, (0.0, 0.0, 0.1148), (0.0, 0.0, 0.1551), 0.0709),
+    Capsule(2, (-0.42, 0.0, 0.138), (-0.0049, 0.0, 0.138), 0.0528),
+    Capsule(2, (-0.425, 0.0, 0.094), (-0.425, 0.0, 0.176), 0.0587),
+    Capsule(3, (0.0, 0.0, -0.031), (0.0, 0.0, 0.051), 0.0587),
+    Capsule(3, (-0.3922, 0.0, 0.016), (0.0, 0.0, 0.016), 0.0425),
+    Capsule(3, (-0.3922, 0.0, -0.03), (-0.3922, 0.0, 0.05), 0.0425),
+    Capsule(4, (0.0, 0.0, -0.04), (0.0, 0.0, 0.04), 0.0442),
+    Capsule(4, (0.0, 0.0, 0.0), (0.0, -0.06, 0.0), 0.0405),
+    Capsule(5, (0.0, 0.0, -0.04), (0.0, 0.0, 0.04), 0.0442),
+    Capsule(5, (0.0, 0.0, 0.0), (0.0, 0.06, 0.0), 0.0405),
+    Capsule(6, (0.0, 0.0, -0.0196), (0.0, 0.0, -0.0254), 0.0429),
+    Capsule(7, (0.0, 0.0, 0.0399), (0.0, 0.0, 0.0541), 0.0714),
+    Capsule(7, (0.045, 0.0, 0.041), (0.069, 0.0, 0.048), 0.0265),  # camera
+)
+NEIGHBOURS = ((0, 2), (4, 6), (5, 7))  # each turns on the spot against the other
+
+ROBOTIQ_2F85 = Gripper(
+    name="Robotiq 2F-85",
+    yaw_rad=0.0,
+    tcp_m=TCP_M,
+    stroke_m=0.085,
+    force_n=70.0,  # it can do 20 to 235
+    speed_m_s=0.1,  # it can do 0.02 to 0.15
+    fingers=("robotiq_85_left_finger_joint", "robotiq_85_right_finger_joint"),
+    hand=Inertial(0.777, (0.0, 0.0, 0.04), (0.0010, 0.0010, 0.0007, 0.0, 0.0, 0.0)),
+    finger=Inertial(0.05, (0.0, 0.008, 0.03), (3.0e-5, 3.0e-5, 5.0e-6, 0.0, 0.0, 0.0)),
+    finger_mount_m=0.100,
+    pad_half_m=(0.011, 0.004, 0.01875),
+    pad_m=(0.0, 0.004, 0.045),
+    hull=((0.0375, 0.045, 0.047), (0.0, 0.0, 0.047)),
+    covers=(
+        drum((0, 0, 0), (0, 0, 0.012), 0.0375, "joint"),
+        box((0.0375, 0.045, 0.040), (0, 0, 0.052), "dark"),
+    ),
+    finger_covers=(
+        box((0.0110, 0.0090, 0.0180), (0, 0.0130, 0.010), "joint"),
+        box((0.0110, 0.0040, 0.01875), (0, 0.0040, 0.045), "dark"),
+    ),
+    wrist_camera=((0.075, 0.0, 0.060), (0.016, 0.0, TCP_M + 0.04)),
+)
+
 
 @register("robot", "ur5e")
 @dataclass(frozen=True, kw_only=True)
@@ -157,31 +203,10 @@ class Ur5e(Robot):
     foot = Inertial(4.0, (0.0, 0.0, 0.025), (0.00443333, 0.00443333, 0.0072, 0.0, 0.0, 0.0))
     flange_m = 0.0
     home_rad = (0.0, -TURN, TURN, -TURN, -TURN, 0.0)
-    gripper = Gripper(
-        name="Robotiq 2F-85",
-        yaw_rad=0.0,
-        tcp_m=TCP_M,
-        stroke_m=0.085,
-        force_n=70.0,  # it can do 20 to 235
-        speed_m_s=0.1,  # it can do 0.02 to 0.15
-        fingers=("robotiq_85_left_finger_joint", "robotiq_85_right_finger_joint"),
-        hand=Inertial(0.777, (0.0, 0.0, 0.04), (0.0010, 0.0010, 0.0007, 0.0, 0.0, 0.0)),
-        finger=Inertial(0.05, (0.0, 0.008, 0.03), (3.0e-5, 3.0e-5, 5.0e-6, 0.0, 0.0, 0.0)),
-        finger_mount_m=0.100,
-        pad_half_m=(0.011, 0.004, 0.01875),
-        pad_m=(0.0, 0.004, 0.045),
-        hull=((0.0375, 0.045, 0.047), (0.0, 0.0, 0.047)),
-        covers=(
-            drum((0, 0, 0), (0, 0, 0.012), 0.0375, "joint"),
-            box((0.0375, 0.045, 0.040), (0, 0, 0.052), "dark"),
-        ),
-        finger_covers=(
-            box((0.0110, 0.0090, 0.0180), (0, 0.0130, 0.010), "joint"),
-            box((0.0110, 0.0040, 0.01875), (0, 0.0040, 0.045), "dark"),
-        ),
-        wrist_camera=((0.075, 0.0, 0.060), (0.016, 0.0, TCP_M + 0.04)),
-    )
+    gripper = ROBOTIQ_2F85
     workspace_min_m = (0.25, -0.40, 0.02)
     workspace_max_m = (0.70, 0.40, 0.60)
     base_frame = "base_link"
+    capsules = CAPSULES
+    neighbours = NEIGHBOURS
     covers = COVERS

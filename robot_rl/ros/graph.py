@@ -315,9 +315,11 @@ def real_graph(
         add("sim", dress)
     if driver.is_vendors:
         add("arm", {"accept": list(config.accept) or [""]})  # ROS has no empty list of strings
+    if driver.joints.is_used:
+        add("ik", {})
     beats, silence = VENDOR_BEATS if driver.is_vendors else ({}, {})
     add("gate", {**beats, "needs_arm": True} if driver.is_vendors else {})
-    add("watchdog", {**silence, **_chain(config, driver)})
+    add("watchdog", {**silence, **_chain(config, driver), "with_ik": driver.joints.is_used})
     add("operator", {"unattended": False})
     for device in () if config.double else devices:
         add("camera", {"camera": device}, name=f"camera_{device}")
@@ -334,7 +336,7 @@ def _chain(config: RealGraphConfig, driver: ArmDriver) -> dict[str, Value]:
         moving = (driver.controllers.cartesian, driver.controllers.home)
         return {
             "manager": driver.controllers.manager,
-            "controllers": [name for name in moving if name],
+            "controllers": list(dict.fromkeys(name for name in moving if name)),
             "tells_stopped": True,
             "dry_run": True,
         }
@@ -349,7 +351,7 @@ def _chain(config: RealGraphConfig, driver: ArmDriver) -> dict[str, Value]:
 
 def stop_order(graph: Graph) -> list[NodeSpec]:
     """Nodes in the order to stop them: drivers first, watchdog before gate, the arm last."""
-    rank = {"actor": 0, "operator": 1, "watchdog": 2, "gate": 3, "arm": 4, "sim": 5}
+    rank = {"actor": 0, "operator": 1, "watchdog": 2, "gate": 3, "ik": 4, "arm": 5, "sim": 6}
     return sorted(graph, key=lambda spec: rank.get(spec.name, 1))
 
 

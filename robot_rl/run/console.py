@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.console.address import HOST, free_port
+from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.serve import Desk, serve
 from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
@@ -71,11 +72,25 @@ def about(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def serve_run(run_dir: Path, host: str, port: int, started: Callable[[Any], None]) -> None:
+def serve_run(
+    run_dir: Path,
+    host: str,
+    port: int,
+    started: Callable[[Any], None],
+    certificate: PageCertificate | None = None,
+) -> None:
     """Serve the console of a run; see `robot_rl.console.serve.serve`."""
     experiment = Experiment.load(run_dir)
-    mirror, arms = experiment.mirror, desks(experiment)
-    serve(run_dir, host, port, about=about(experiment), mirror=mirror, started=started, arms=arms)
+    serve(
+        run_dir,
+        host,
+        port,
+        about=about(experiment),
+        mirror=experiment.mirror,
+        started=started,
+        certificate=certificate,
+        arms=desks(experiment),
+    )
 
 
 def desks(experiment: Experiment) -> list[Desk]:

@@ -23,7 +23,7 @@ from robot_rl.config.registry import build, resolve
 from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
-from robot_rl.ports import FitsRobot, Mirrored
+from robot_rl.ports import FitsRobot, InverseKinematics, Mirrored
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.run import arms as several
 from robot_rl.tasks.described import DescribedTask
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 RUNTIMES = ("lockstep", "ros")
 SEVERAL = ("actors", "arm", "pace_hz")  # keys of several arms; left out where there is one
 ARM_SEEDS = 100_000  # between the draws of two arms: seeds of a study stay below
+BOX = "safety.obstacles.wall={centre_in_base_m: [0, 1, 0.5], size_m: [2, 0.1, 1]}"
 
 GROUPS = (
     "robot",
@@ -253,6 +254,8 @@ class Experiment:
         Raises:
             ConfigError: the limits are another robot's.
         """
+        from robot_rl.robots.described import Described
+        from robot_rl.safety.body import introduce
         from robot_rl.safety.limits import Limits
 
         given = dict(self.config.get("safety") or {})
@@ -264,7 +267,11 @@ class Experiment:
                 got=f"safety.name={name}",
                 fix=f"robot={name} chooses the robot with its limits",
             )
+        if isinstance(self.robot, Described):
+            introduce(self.robot)
         derived = dataclasses.asdict(Limits.of(self.robot))
+        boxes = _mapping(given.get("obstacles"), "safety.obstacles", BOX)
+        given["obstacles"] = derived["obstacles"] | dict(boxes)
         return build(Limits, derived | given, "safety")
 
     @cached_property
@@ -390,6 +397,33 @@ class Experiment:
         task: Any = self.task
         return Mirror(task, self.robot, camera, height, width)
 
+    def inverse_kinematics(self) -> InverseKinematics:
+        """From TCP targets to joint targets, for an arm whose driver takes no others.
+
+        Raises:
+            ConfigError: its time-out is shorter than the gate's, which would stop and go.
+            SetupError: mink, or MuJoCo, is not installed.
+        """
+        joints, gate_s = self.driver.joints, self.limits.command_timeout_s
+        if joints.is_used and joints.timeout_s <= gate_s:
+            raise ConfigError(
+                "driver.joints.timeout_s is shorter than the gate's own time-out",
+                expected=f"more than {gate_s:.3g} s ({self.limits.command_timeout_periods:g} "
+                "control periods)",
+                got=f"{joints.timeout_s:g} s",
+                fix=f"driver.joints.timeout_s={gate_s + 0.05:.2g}",
+            )
+        try:
+            from robot_rl_sim.inverse_kinematics import MinkKinematics
+        except ImportError as error:
+            raise SetupError(
+                "inverse kinematics needs mink and MuJoCo",
+                expected="packages mink, daqp and mujoco",
+                got=str(error),
+                fix="pip install 'robot-rl[ik]'",
+            ) from error
+        return MinkKinematics(self.robot, self.limits, joints.speed)
+
     @cached_property
     def learner(self) -> LearnerConfig:
         """Update budget, batch, checkpoints. Imports torch."""
@@ -426,17 +460,28 @@ class Experiment:
 
         Raises:
             ConfigError, SpecError, CheckpointError: what does not fit, or is not there.
+            SafetyError: an obstacle stands where the arm is at home.
         """
+        from robot_rl.safety import collision
+
         if isinstance(self.task, DescribedTask):  # before `limits` intersects the boxes
             _check_described(self, self.task)
         for name in GROUPS:
             self.section(name)
         if self.runtime == "ros":
             self.refuse_script_on_a_real_arm()
+        if self.link.paired and self.runtime != "ros":
+            raise ConfigError(
+                "link=remote puts the learner on another machine, and lockstep has one process",
+                expected="runtime=ros",
+                got=f"runtime={self.runtime} link=remote",
+                fix="add runtime=ros, or leave link=remote out",
+            )
         if isinstance(self.task, GymTask):
             _check_gym(self)
         _check_several(self)
         self.algorithm.make_actor(self.spec)
+        collision.check_home(self.robot_limits, self.robot.home_rad)
 
     def resolved(self) -> dict[str, Any]:
         """Every value that is in force, defaults included: a plain nested dict, fit for YAML."""
@@ -457,7 +502,7 @@ class Experiment:
     @property
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 over `resolved()`."""
-        return _hash(self.resolved())
+        return config_hash(self.resolved())
 
     def save(self, run_dir: Path | None = None) -> Path:
         """Write config.yaml, limits.yaml and run.json (hash, git, versions); return the folder.
@@ -465,9 +510,12 @@ class Experiment:
         Raises:
             ConfigError: the folder already belongs to another experiment.
         """
+        return self.keep(self.resolved(), run_dir)
+
+    def keep(self, resolved: Mapping[str, Any], run_dir: Path | None = None) -> Path:
+        """`save` for values in force that were resolved elsewhere. Raises the same."""
         folder = run_dir or self.run_dir
-        resolved = self.resolved()
-        digest = _hash(resolved)
+        digest = config_hash(resolved)
         before = saved_hash(folder)
         if before not in ("", digest):
             raise ConfigError(
@@ -512,14 +560,17 @@ class Experiment:
                 got=str(error),
                 fix="give the folder that `robot-rl train` printed",
             ) from error
-        if _hash(config) != record["config_hash"]:
+        if config_hash(config) != record["config_hash"]:
             raise ConfigError(
                 f"the configuration of {run_dir} was changed after the run began",
                 expected=f"config hash {record['config_hash']}",
-                got=_hash(config),
+                got=config_hash(config),
                 fix="restore config.yaml, or start a new run with the change as an override",
             )
-        return cls.from_dict(config | {"run_dir": str(run_dir)})
+        from robot_rl.safety.limits import as_recorded
+
+        safety = as_recorded(config.get("safety") or {})
+        return cls.from_dict(config | {"safety": safety, "run_dir": str(run_dir)})
 
     def _section(self, group: str) -> Any:
         return resolve(group, self.config.get(group) or {})
@@ -652,7 +703,8 @@ def saved_hash(run_dir: Path) -> str:
     return json.loads(path.read_text())["config_hash"] if path.exists() else ""
 
 
-def _hash(resolved: Mapping[str, Any]) -> str:
+def config_hash(resolved: Mapping[str, Any]) -> str:
+    """First 16 hex digits of the SHA-256 over every value in force."""
     text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

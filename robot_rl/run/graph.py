@@ -10,7 +10,9 @@ import dataclasses
 import importlib
 import json
 import logging
+import math
 import os
+import re
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.link.panel import link_file
+from robot_rl.operate.devices import AtPage
 from robot_rl.ros.graph import (
     Graph,
     NodeSpec,
@@ -28,7 +31,9 @@ from robot_rl.ros.graph import (
     real_graph,
     sim_graph,
 )
+from robot_rl.ros.parameters import Value
 from robot_rl.ros.supervise import Exit, Supervisor
+from robot_rl.run.pairing import link_state
 from robot_rl.run.pooled import pool
 from robot_rl.run.preflight import keep_findings, refuse_unready
 from robot_rl.system.files import Tail
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
+LOOK_S = 1.0  # between two looks at the link to another machine
 FRAMES_PER_TICK = 2  # of simulated cameras by default: pictures are half a control period old
 
 
@@ -82,7 +88,7 @@ def console_spec(run_dir: Path) -> NodeSpec:
 
 def with_console(experiment: Experiment) -> bool:
     """Whether a person works at the page."""
-    return any(arm.config["operator"]["name"] == "console" for arm in experiment.arms)
+    return any(isinstance(arm.operator, AtPage) and arm.operator.at_page for arm in experiment.arms)
 
 
 def graph_of(experiment: Experiment, **given: Any) -> Graph:
@@ -116,7 +122,7 @@ def _one_arm(experiment: Experiment, **given: Any) -> Graph:
             cameras=bool(experiment.cameras or experiment.task.spec.cameras),
             devices=list(experiment.devices),
         )
-    if with_console(experiment) and not experiment.operator.with_script:
+    if with_console(experiment) and not getattr(experiment.operator, "with_script", False):
         config = dataclasses.replace(config, unattended=False)  # a person is there to look
     if not config.camera_hz and experiment.task.spec.cameras:
         rate_hz = FRAMES_PER_TICK * experiment.task.spec.control_hz
@@ -129,11 +135,12 @@ def system_of(
 ) -> Graph:
     """All processes of a run: learner, nodes, and the page where a person works at it.
 
-    learner, console: False = it runs elsewhere; given: values that override its `ros` section.
+    learner, console: False = it runs elsewhere, as a learner does with link=remote; given: values
+    that override its `ros` section.
     """
     run_dir = experiment.run_dir.resolve()
     graph = graph_of(experiment, **given)
-    if learner:
+    if learner and not experiment.link.paired:
         ros = dataclasses.replace(experiment.ros, **given)
         released = isinstance(ros, SimGraphConfig) and ros.real_time_factor == 0.0
         graph = (learner_spec(run_dir, released=released), *graph)
@@ -233,13 +240,32 @@ def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) 
     """
     need_ros()
     look_at_arms(experiment)
-    graph = tuple(
-        dataclasses.replace(spec, params={**spec.params, "demos_only": True})
+    run(experiment, _without_learner(experiment, demos_only=True), watch)
+
+
+def deploy_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
+    """Run the system without a learner, until a deployment or a comparison has ended.
+
+    Beside a double the objects are put where the plan says; a person is asked all the same.
+
+    Raises:
+        SetupError, RobotRLError: see `train_ros`.
+    """
+    need_ros()
+    look_at_arms(experiment)
+    ros = experiment.ros
+    places = {"sim_name": "sim"} if isinstance(ros, RealGraphConfig) and ros.double else {}
+    run(experiment, _without_learner(experiment, deploys=True, **places), watch)
+
+
+def _without_learner(experiment: Experiment, **params: Value) -> Graph:
+    """The processes of a run that learns nothing; params: of its actors."""
+    return tuple(
+        dataclasses.replace(spec, params={**spec.params, **params})
         if spec.name == "actor"
         else spec
         for spec in system_of(experiment, learner=False)
     )
-    run(experiment, graph, watch)
 
 
 def look_at_arms(experiment: Experiment) -> None:
@@ -264,6 +290,7 @@ def run(
     run_dir = experiment.run_dir.resolve()
     link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
     link, left = "", {spec.label for spec in graph if spec.finishes} | beside.labels
+    remote = _Remote(experiment, watch) if experiment.link.paired else None
     files = [run_dir / LEARNER_METRICS, *(arm.run_dir / METRICS for arm in experiment.arms)]
     tails = [Tail(path, new_only=True) for path in files]
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
@@ -275,8 +302,30 @@ def run(
             for tail in tails:
                 for line in tail.lines():
                     watch(line)
+            if remote is not None:
+                remote.look()
             link = _tell(link_file(run_dir), link)
             time.sleep(POLL_S)
+
+
+class _Remote:
+    """Shows the link to a learner on another machine, and that learner's figures."""
+
+    def __init__(self, experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
+        self._experiment, self._watch = experiment, watch
+        self._looked_s, self._said = -math.inf, ""
+
+    def look(self) -> None:
+        """Read the state of the link, once a second; what changes more than a number is logged."""
+        now_s = time.monotonic()
+        if now_s < self._looked_s + LOOK_S:
+            return
+        self._looked_s = now_s
+        state, figures = link_state(self._experiment)
+        self._watch({"detail": state, **figures})
+        if (kind := re.sub(r"\d+", "", state)) != self._said:
+            self._said = kind
+            log.warning("%s", state)
 
 
 def _tell(path: Path, before: str) -> str:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from robot_rl.config.run_folder import LEARNER_STORE
@@ -23,6 +24,7 @@ from robot_rl.learn.learner import Learner
 from robot_rl.link.auth import keys_for
 from robot_rl.link.server import LinkServer
 from robot_rl.run.experiment import Experiment, TrainConfig
+from robot_rl.run.pairing import listening
 from robot_rl.run.parts import learner_of
 from robot_rl.store.store import Store
 from robot_rl.system.supervised import orphaned, supervisor_pid
@@ -54,8 +56,9 @@ def run(run_dir: Path) -> None:
         with Store(run_dir / LEARNER_STORE, spec=spec) as store, ExitStack() as stack:
             server = None
             if ranks.rank() == 0:
-                keys = keys_for(experiment.link, run_dir, "learner", experiment.key_names)
-                server = stack.enter_context(LinkServer(experiment.link, keys, spec, store))
+                link = replace(experiment.link, host=listening(experiment.link, run_dir))
+                keys = keys_for(link, run_dir, "learner", experiment.key_names)
+                server = stack.enter_context(LinkServer(link, keys, spec, store))
             trouble = stack.enter_context(experiment.reward.beside(store))
             learner = learner_of(experiment, store, trouble)
             stack.callback(learner.close)

@@ -35,12 +35,13 @@ from robot_rl.errors import ConfigError, SetupError
 from robot_rl.ros.supervise import BACKOFF_MAX_S, BACKOFF_MIN_S, EXIT_SETUP, Exit
 from robot_rl.run.arms import folder_of
 from robot_rl.run.jobs import Job
-from robot_rl.run.sim_actor import LIFE
 from robot_rl.store.store import Store
 from robot_rl.system.supervised import SUPERVISOR_PID
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
+
+LIFE = 1_000_000  # episodes between two lives of an actor that begins with an empty store
 
 log = logging.getLogger(__name__)
 
@@ -265,7 +266,7 @@ class RayActors:
     """The simulated actors of a run, each a job on the cluster; watched like processes.
 
     An actor whose machine has gone begins anew elsewhere, with an empty store: its rows are at the
-    learner, and new ones have other numbers (`sim_actor.LIFE`).
+    learner, and new ones have other numbers (`LIFE`).
     """
 
     def __init__(self, ray: Any, experiment: Experiment) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from robot_rl.config.run_folder import POLICY
 from robot_rl.control.statistics import wilson
-from robot_rl.run.evaluate import write_eval
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -43,6 +42,8 @@ def pool(experiment: Experiment, results: Mapping[str, dict[str, Any]]) -> dict[
         "weights_version": results[newest]["weights_version"],
         "arms": dict(results),
     }
+    from robot_rl.run.evaluate import write_eval  # brings torch
+
     write_eval(experiment.run_dir, pooled)
     return pooled
 

@@ -29,7 +29,6 @@ from robot_rl.types import EpisodeStart
 log = logging.getLogger(__name__)
 
 EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
-LIFE = 1_000_000  # episodes between two lives of an actor that begins with an empty store
 LOOK_S = 0.002  # wall; between two looks whether the learner has caught up
 
 
@@ -102,6 +101,7 @@ class SimulatedActor(Actor):
             clock=clock,
             operator=loop.operator,
             place_objects=rig.robot.reset,
+            ask=lambda _words: None,  # nobody is there, and every scene is in order
             announce=lambda _start: None,
             time_waits_for=clock.wait_for,
             figures=dict,

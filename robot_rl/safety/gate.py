@@ -2,7 +2,7 @@
 
 Nothing here reads a clock, a topic or a global: the ROS node and the lockstep runtime call the same
 functions. A command passes the checks in the order finite, age, sequence, lease, state, box, step,
-speed, acceleration, force, operator, joint. The verdict is one of
+speed, acceleration, force, operator, joint, collision. The verdict is one of
 
 * pass / clipped: the target satisfies *every* limit, against the robot and the targets sent before;
 * hold, because the command is unsafe or its driver must not drive now: the robot keeps the pose
@@ -21,6 +21,7 @@ import math
 from typing import NamedTuple
 
 from robot_rl.errors import SafetyError
+from robot_rl.safety import collision
 from robot_rl.safety.clip import Clip, Conflict, Motion, clip_target, within_step
 from robot_rl.safety.limits import Limits, Vec3
 from robot_rl.safety.readings import ArmReading, Placement, read_pose, read_state, write_pose
@@ -80,7 +81,12 @@ class GateState(NamedTuple):
 
 
 def initial(limits: Limits) -> GateState:
-    """A gate in HOLD that nobody has armed."""
+    """A gate in HOLD that nobody has armed.
+
+    Raises:
+        ConfigError: the limits name an arm for the collision check that there is not.
+    """
+    collision.make_ready(limits)
     return GateState(
         mode=Mode.HOLD,
         reason="not armed",
@@ -284,7 +290,10 @@ def _unsafe(
         return Request.PAUSE, "operator: a person's command without the device held"
     if isinstance(clip, Conflict):
         return Request.PAUSE, f"{clip.check}: no target satisfies every limit"
-    return (Request.PAUSE, _JOINT) if reading.ahead_rad > gate.joint_depth_rad else None
+    if reading.ahead_rad > gate.joint_depth_rad:
+        return Request.PAUSE, _JOINT
+    touch = collision.check(limits, reading, clip.target)
+    return (Request.PAUSE, touch) if touch else None
 
 
 def _in_hard_contact(limits: Limits, reading: ArmReading) -> bool:

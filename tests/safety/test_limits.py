@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 
@@ -23,11 +24,12 @@ from robot_rl.safety.limits import Limits
         {"command_timeout_periods": 0.9},
         {"operator_timeout_s": 100.0},  # ms typed as s
         {"workspace_min_m": (0.9, -0.4, 0.0)},
-        {"gripper_max_m": 0.0},
+        {"gripper_min_m": 0.08},  # as wide as the widest; 0 and 0 is a tool without fingers
         {"gripper_min_m": -0.01},
         {"joint_min_rad": (0.0,) * 6},
         {"joint_margin_rad": 2.0},
         {"joint_margin_rad": -0.1},
+        {"collision_margin_m": 5.0},  # mm typed as m
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(wrong: dict) -> None:
@@ -42,15 +44,22 @@ def test_a_wrong_value_in_yaml_is_a_config_error_that_names_it() -> None:
         build(Limits, {"max_forse_n": 20.0}, "safety")
 
 
+def nudge(value: Any, scale: float = 1.001) -> Any:
+    """A little different."""
+    if isinstance(value, str):
+        return value + "2"
+    if isinstance(value, tuple):
+        return tuple(nudge(v, 0.999) for v in value)
+    if isinstance(value, dict):
+        return {name: dataclasses.replace(box, yaw_rad=0.1) for name, box in value.items()}
+    return value * scale + 1e-5
+
+
 def test_every_field_changes_the_hash() -> None:
     base = Limits()
     for field in dataclasses.fields(Limits):
         value = getattr(base, field.name)
-        nudged = (
-            tuple(v * 0.999 + 1e-5 for v in value)
-            if isinstance(value, tuple)
-            else value * 1.001 + 1e-5
-        )
+        nudged = nudge(value)
         if field.name in ("max_speed_m_s", "max_yaw_rad"):
             nudged = 0.2  # the default is the ceiling, or nearly
         assert dataclasses.replace(base, **{field.name: nudged}).hash != base.hash, field.name

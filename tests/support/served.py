@@ -182,7 +182,7 @@ def write_figures(run_dir: Path, episodes: int = 40) -> None:
 class Served:
     """A console that runs. url; invite(role) makes a link; console: what its routes share."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, certificate: Any = None) -> None:
         from robot_rl.console.access import Role
         from robot_rl.console.serve import server_of
         from robot_rl.run.console import about, desks
@@ -194,9 +194,15 @@ class Served:
         os.environ["ROBOT_RL_DISK_RESERVE_BYTES"] = "0"
         run = Experiment.load(run_dir)
         self.server, self.access = server_of(
-            run_dir, "127.0.0.1", port, about(run), run.mirror, arms=desks(run)
+            run_dir,
+            "127.0.0.1",
+            port,
+            about(run),
+            run.mirror,
+            certificate=certificate,
+            arms=desks(run),
         )
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
         self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
             f"{self.url}/enter?token={self.access.invite(Role(role))}"
         )

@@ -3,6 +3,7 @@
 import { drawArms, holdAll } from "./arms.js";
 import { Control, KEYS } from "./control.js";
 import { curve, smooth } from "./curves.js";
+import { drawDeployment, drawScene } from "./deploy.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
 import { at, connect, post } from "./socket.js";
 import { toast } from "./toast.js";
@@ -149,8 +150,10 @@ function onTelemetry(text) {
   drawLease(now.lease, now.robot.device_problem ?? "");
   page.robot = now.robot;
   const listed = drawReadiness(now.robot.ready ?? null, now.lease.mine, doing);
-  $("learning").hidden = listed || now.word === "RESET?"; // a list takes its place
-  $("why").hidden = listed;
+  const working = drawDeployment(page.figures ?? now.figures, page.about, listed || now.word === "RESET?");
+  $("learning").hidden = working || listed || now.word === "RESET?"; // a list takes its place
+  $("why").hidden = working || listed;
+  drawScene(now.word === "RESET?" ? now.figures.scene : "", page.about);
   $("go").hidden = !now.robot.gate?.waits || now.word === "PROTECTIVE STOP" || page.about?.role !== "operator";
   if (now.learning !== page.learning) { // a slow page misses messages, but not that this count has changed
     page.learning = now.learning;

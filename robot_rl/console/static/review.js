@@ -251,6 +251,12 @@ const ACTIONS = {
   KeyS: () => say("shows"), KeyB: () => say("shows_not"), BracketLeft: () => say("keep_from"), BracketRight: () => say("keep_to"), KeyU: () => say("undo"),
 };
 
+function asked() { // #run=...&actor=...&episode=...: the episode that a link names
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  const at = page.shown.findIndex((e) => ["run", "actor", "episode"].every((k) => String(e[k]) === wanted.get(k)));
+  return Math.max(at, 0);
+}
+
 async function start() {
   try {
     [page.about, page.list] = await Promise.all([get("/api/about"), get("/api/episodes")]);
@@ -273,7 +279,7 @@ async function start() {
       open(0);
     };
   });
-  await open(0);
+  await open(asked());
   globalThis.robotRL = page;
 }
 start();
