@@ -17,7 +17,7 @@ from robot_rl.store.store import Store
 from tests.support.ros import new_domain, wait_for
 
 pytest.importorskip("rclpy", reason="needs ROS 2 (make setup)")
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.slow]  # make soak: 5 minutes
 log = logging.getLogger(__name__)
 REPO = Path(__file__).resolve().parents[2]
 TOOL = str(Path(sys.executable).with_name("robot-rl"))
@@ -94,7 +94,6 @@ def test_killing_an_arm_leaves_the_other_alone_and_both_teach_one_learner(tmp_pa
     assert result["deterministic"]["episodes"] == 2
 
 
-@pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.timeout(400)
 def test_two_doubles_in_real_time_with_a_person_at_each(tmp_path: Path) -> None:
