@@ -25,6 +25,7 @@ from robot_rl_hardware.reader import FoundDevice, pick
 PERIOD_S = 0.012  # between two readings of all servos
 TRIES = 3  # before a servo counts as silent
 OPEN_S = 1.5  # servos that have just been powered need a moment
+WAIT_S = 0.002  # for bytes of an answer, at a time
 MISSES = 8  # readings that fail in a row: the line is lost
 TICKS = 4096  # of one turn, in both families
 PORTS = Path("/dev/serial/by-id")
@@ -115,6 +116,7 @@ class ServoLine:
                 got=str(baud),
                 fix="set operator.baud to what the servos are set to",
             )
+        self._port.ser.timeout = WAIT_S  # else the library spins until a late answer is there
         self._packets = sdk.PacketHandler(family.protocol)
         self._group = sdk.GroupSyncRead(self._port, self._packets, family.address, family.length)
         for number in self.ids:

@@ -131,7 +131,7 @@ class DynamixelBus(Bus):
         return what[4:], int.from_bytes(what[2:4], "little")
 
     def _status(self, number: int, body: bytes) -> bytes:
-        inner = bytes((STATUS, 0)) + body
+        inner = (bytes((STATUS, 0)) + body).replace(b"\xff\xff\xfd", b"\xff\xff\xfd\xfd")
         packet = self.head + bytes((number,)) + (len(inner) + 2).to_bytes(2, "little") + inner
         return packet + crc16(packet).to_bytes(2, "little")
 
