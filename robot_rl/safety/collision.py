@@ -22,6 +22,7 @@ import numpy as np
 
 from robot_rl.config.registry import resolve
 from robot_rl.robots import Robot
+from robot_rl.robots.chain import prioritised
 from robot_rl.safety.limits import Limits, Vec3
 from robot_rl.safety.readings import ArmReading, Placement, Quat
 
@@ -33,6 +34,7 @@ Box = tuple[float, ...]  # centre x y z, half sizes x y z (m), yaw about base z 
 FAR_M = 0.15  # distances beyond are not told apart: no step is that long
 TOLERANCE = 2e-4  # m and rad: a prediction this close has converged
 ROUNDS = 6  # of the prediction; from a healthy pose two are enough
+SETTLED_RAD = 1e-3  # fewer than six joints: a step this small gains nothing more
 DAMPING = 1e-6  # of the normal equations
 MOST_RAD = 0.8  # turn of one joint in one step; beyond, the arm stands next to a singular pose
 FINEST_M = 0.004  # a piece of the path on which nothing moves further is not halved again
@@ -177,6 +179,8 @@ def predict(
 ) -> tuple[float, ...] | None:
     """Joint angles (rad) after the tool has moved by the way from `measured` to `target`.
 
+    Fewer than six joints put the TCP there and turn the tool as far as they can (`robots.chain`).
+
     Returns:
         None when this does not converge, or asks one joint for more than `MOST_RAD`.
     """
@@ -186,8 +190,8 @@ def predict(
     turn = _columns(_between(measured.quaternion, target.quaternion))
     zero: Vec3 = (0.0, 0.0, 0.0)
     facing = [_point((turn, zero), axis) for axis in at[-1][0]]
-    new = np.array(q)
-    for _ in range(ROUNDS):
+    new, few = np.array(q), len(q) < 6
+    for _ in range(2 * ROUNDS if few else ROUNDS):
         here = tcp_at(arm, at)
         wx = wy = wz = 0.0  # half the sum of cross products: the rotation left, for small ones
         for (a, b, c), (d, e, f) in zip(at[-1][0], facing, strict=True):
@@ -196,9 +200,15 @@ def predict(
         if max(map(abs, left)) < TOLERANCE:
             return tuple(new.tolist())
         j = jacobian(arm, at)
-        square = j @ j.T
-        square.flat[::7] += DAMPING
-        new = new + j.T @ np.linalg.solve(square, np.array(left))
+        if few:
+            step = prioritised(j, np.array(left))
+            if max(map(abs, left[:3])) < TOLERANCE and np.abs(step).max() < SETTLED_RAD:
+                return tuple(new.tolist())
+        else:
+            square = j @ j.T
+            square.flat[::7] += DAMPING
+            step = j.T @ np.linalg.solve(square, np.array(left))
+        new = new + step
         if not np.abs(new - q).max() <= MOST_RAD:
             return None
         at = frames(arm, tuple(new.tolist()))
