@@ -34,8 +34,8 @@ check: setup ## lint, format, types, and every experiment's configuration
 	@.venv/bin/pyright
 	@$(RL) check
 
-bench: setup ## speed of environment, learner, link and control loop
-	@$(RL) bench env && $(RL) bench learner && $(RL) bench link && $(RL) bench loop
+bench: setup ## speed of environment, learner, link, gate and control loop
+	@$(RL) bench env && $(RL) bench learner && $(RL) bench link && $(RL) bench gate && $(RL) bench loop
 
 soak: setup ## the long runs: learning to the target, kills during training
 	@$(PY) -m pytest -q -m slow --timeout 3600

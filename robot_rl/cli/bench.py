@@ -16,6 +16,7 @@ Measure speed on this machine:
   learner  gradient updates per second
   heads    time of one decision of each head, without its base policy, on one core
   link     steps per second and round trip of the encrypted link
+  gate     time of one judgement of the gate, with the collision check
   loop     jitter of the control loop in real time
   ik       joint targets for an arm that takes no others: the solver alone, and the node on
            doubles with kill -9 of it (a minute and a half)
@@ -31,6 +32,7 @@ EXAMPLES = """
 robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
 robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
+robot-rl bench gate --seconds 20                         20 s for each of two arms
 robot-rl bench reward --frames 2000
 robot-rl bench arms --only ur5e_forward,fr3_joint --columns up,kill
 robot-rl bench console --only video,review --seconds 60
@@ -112,6 +114,8 @@ def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]
         from robot_rl.bench.console import TARGETS as limits  # noqa: N811
     elif what == "reward":
         from robot_rl.bench.vlm import TARGETS as limits  # noqa: N811
+    elif what == "gate":
+        from robot_rl.bench.gate import TARGETS as limits  # noqa: N811
     else:
         return {}
     return {
@@ -165,6 +169,7 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "learner": _from("robot_rl.bench.learner:bench"),
     "heads": _from("robot_rl.bench.heads:bench"),
     "link": _from("robot_rl.bench.link:bench"),
+    "gate": _from("robot_rl.bench.gate:bench"),
     "loop": _from("robot_rl.bench.loop:bench"),
     "ik": _from("robot_rl.bench.ik:bench"),
     "arms": _from("robot_rl.bench.arms:bench"),

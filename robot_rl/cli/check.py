@@ -89,6 +89,7 @@ def describe(experiment: Experiment) -> str:
             f"{train.demos} demonstrations, then at most {train.max_env_steps} steps or "
             f"{train.max_minutes:g} min, until {100 * train.target_success:g} % "
             f"({train.eval_episodes} evaluation episodes)",
+            f"kept clear of: {experiment.limits.surroundings}",
             f"set here: {_settings(experiment) or 'nothing'}",
             f"spec {spec.hash}, limits {experiment.limits.hash}",
         )

@@ -34,14 +34,14 @@ def run(argv: Sequence[str]) -> int:
     args = parser.read(argv)
     if args.bind and not args.pair:
         parser.error("--bind goes with --pair (a run remembers its address)")
-    if args.run is None and not args.pair:
-        parser.error("give a run folder, or --pair STRING")
+    run = args.run
+    if not args.pair:
+        run = existing_run(run or parser.error("give a run folder, or --pair STRING"))
     learn = engine("robot_rl.run.learner:main")  # a missing package shows before the string is used
     if not args.pair:
-        assert args.run is not None
-        return int(learn(existing_run(args.run)) or 0)
+        return int(learn(run) or 0)
     say("waiting for the robot's machine ...")
-    folder = engine("robot_rl.run.pairing:pair")(args.pair, args.run, args.bind, say)
+    folder = engine("robot_rl.run.pairing:pair")(args.pair, run, args.bind, say)
     say(f"paired. run folder {folder}; it learns as rows arrive, Ctrl-C ends it safely")
     say(f"the learner's key is {engine('robot_rl.run.pairing:learner_fingerprint')(folder)}")
     say(f"start it again with: robot-rl learner {folder}")

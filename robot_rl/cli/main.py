@@ -45,7 +45,7 @@ VERBS = {
     "keys": "make the keys by which actor and learner recognise each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",
-    "bench": "measure speed: env, learner, heads, link, loop, actors, exam, reward, console",
+    "bench": "measure speed: env, learner, heads, link, gate, loop, actors, exam, reward, console",
 }
 
 HELP_HEAD = """\

@@ -39,6 +39,7 @@ MAX_OFFER = 4 << 20  # bytes; a configuration is some 10 kB
 MAX_ANSWER = 1 << 16
 HINT_S = 20.0  # the learner says what may be wrong when nobody has come by then
 PROBE_S = 2.0
+CONFIRM_S = 30.0  # for the last two messages; without them the pair is complete, too
 
 
 class Inviter:
@@ -83,12 +84,12 @@ class Inviter:
             if isinstance(accepted, Accepted):
                 self._adopt(accepted.learner, accepted.machine)
                 self.paired, self.state = True, f"paired with {accepted.machine}"
-                self._until(Paired, Paired(accepted.learner))
+                self._confirm(Paired(accepted.learner))
             elif not self._stopping.is_set():
                 self.state = "the invitation has expired"
-        except RobotRLError as error:
-            log.error("%s", error)
-            self.state = error.summary
+        except (RobotRLError, OSError) as error:  # a damaged key, a full disk
+            log.error("pairing: %s", error)
+            self.state = str(error).partition("\n")[0]
         finally:
             self.over = True
 
@@ -104,6 +105,13 @@ class Inviter:
             elif reply is None:
                 self._say(self._unreachable())
         return None
+
+    def _confirm(self, message: Paired) -> None:
+        """Let the learner's machine stop waiting; it does so by itself when this is lost."""
+        end_s = time.monotonic() + CONFIRM_S
+        while not self._stopping.is_set() and time.monotonic() < end_s:
+            if isinstance(self._ask(message), Paired):
+                return
 
     def _ask(self, message: Message) -> Message | None:
         """One connection, one question; None without an answer that can be read."""
@@ -192,12 +200,15 @@ def _serve(
     hint: Callable[[str], None],
     lasts_s: float,
 ) -> Offer:
-    began_s, hinted = time.monotonic(), False
+    began_s = offered_s = time.monotonic()
+    hinted = False
     taken: tuple[Offer, Accepted] | None = None
     while (waited_s := time.monotonic() - began_s) < lasts_s:
         if taken is None and not hinted and waited_s > HINT_S:
             hinted = True
             hint(_nobody(invitation))
+        if taken is not None and time.monotonic() - offered_s > CONFIRM_S:
+            return taken[0]  # the offers have ended, so the answer has arrived
         if not router.poll(100):
             continue
         routing, *frames = router.recv_multipart()
@@ -210,6 +221,7 @@ def _serve(
             _reply(router, routing, Refused("protocol", str(error)), 0)
             raise
         if isinstance(message, Offer):
+            offered_s = time.monotonic()
             try:
                 taken = taken or (message, take(message))
             except RobotRLError as error:

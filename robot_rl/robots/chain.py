@@ -115,7 +115,7 @@ class Chain:
                 break
             last = left
             jacobian = self.jacobian(frames)
-            step = prioritised(jacobian, error) if few else _solved(jacobian, error)
+            step = _prioritised(jacobian, error) if few else _solved(jacobian, error)
             q = np.clip(q + np.clip(step, -LARGEST_STEP_RAD, LARGEST_STEP_RAD), low, high)
             frames = self.frames(q)
         return q, frames, error, False
@@ -133,7 +133,7 @@ def _solved(jacobian: F64, error: F64) -> F64:
     return jacobian.T @ np.linalg.solve(square, error)
 
 
-def prioritised(jacobian: F64, error: F64) -> F64:
+def _prioritised(jacobian: F64, error: F64) -> F64:
     """A step [J] rad: first the place of the TCP, then its turn with what is left of the joints.
 
     jacobian [6, J] and error [6] in base: m, then rad.

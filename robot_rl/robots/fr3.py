@@ -151,6 +151,7 @@ CAPSULES = (  # around COVERS and the hand; a test holds them to it
     Capsule(6, (0.088, 0.002, 0.0), (0.0457, 0.0013, 0.0003), 0.0713),
     Capsule(7, (0.0, 0.0, 0.0679), (0.0, 0.0, 0.0757), 0.0513),
     Capsule(8, (0.0, -0.0771, 0.0274), (0.0001, 0.0833, 0.0242), 0.0482),
+    Capsule(8, (0.03, 0.0, 0.022), (0.062, 0.0, 0.03), 0.0265),  # camera
 )
 NEIGHBOURS = ((6, 8),)  # joint 7 only turns the hand on the spot
 

@@ -158,6 +158,7 @@ CAPSULES = (  # around COVERS and the hand; a test holds them to it
     Capsule(5, (0.0, 0.0, 0.0), (0.0, 0.06, 0.0), 0.0405),
     Capsule(6, (0.0, 0.0, -0.0196), (0.0, 0.0, -0.0254), 0.0429),
     Capsule(7, (0.0, 0.0, 0.0399), (0.0, 0.0, 0.0541), 0.0714),
+    Capsule(7, (0.045, 0.0, 0.041), (0.069, 0.0, 0.048), 0.0265),  # camera
 )
 NEIGHBOURS = ((0, 2), (4, 6), (5, 7))  # each turns on the spot against the other
 

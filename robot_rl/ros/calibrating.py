@@ -23,7 +23,7 @@ from robot_rl.control.arbiter import Arbiter
 from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.reset import ResetMotion
 from robot_rl.control.takeover import ArbiterConfig
-from robot_rl.errors import SetupError
+from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.observe.cameras import CameraConfig
 from robot_rl.ports import Clock, RewardResult, Task
 from robot_rl.robots import Robot
@@ -35,9 +35,10 @@ from robot_rl.ros.endpoints import Caller, Newest
 from robot_rl.ros.graph import IMAGE_PROFILE
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell, visitor
-from robot_rl.types import Driver, EpisodeId, EpisodeStart, Observation, Pose, RobotState
+from robot_rl.types import Driver, EpisodeId, EpisodeStart, Observation, Outcome, Pose, RobotState
 
 LOOK_S = 0.005  # wall; what has arrived is looked at this often
+HELD_TICKS = 5  # so long a hold is no moment's
 BEAT_S = 0.1  # wall
 ARM_S = 40.0  # wall; the gate grants the right to drive within this time, or says why not
 GENTLE_M, GENTLE_RAD = 0.006, 0.03  # steps of a motion: 0.06 m/s and 0.3 rad/s at 10 Hz
@@ -59,6 +60,10 @@ class Place:
     driver: ArmDriver
     cameras: Mapping[str, CameraConfig]
     arbiter: ArbiterConfig
+
+
+class HeldError(RobotRLError):
+    """The gate has held the arm for a while; trying again may help."""
 
 
 class Looking:
@@ -261,16 +266,31 @@ class Station:
         self, target: Callable[[float], tuple[Pose, float | None]], seconds: float,
         done: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """Ask the gate for `target(seconds since now)`, TCP and finger distance, every tick."""
+        """Ask the gate for `target(seconds since now)`, TCP and finger distance, every tick.
+
+        Raises:
+            HeldError: the gate holds the arm; it says why.
+        """
+        gate, held, reason = self._ports.gate, 0, ""
         began_s = tick_s = self.clock.now_s()
         period_s = 1.0 / self._place.task.spec.control_hz
         while self.clock.now_s() - began_s < seconds and not done() and not self._ports.stopping():
             wanted, width_m = target(self.clock.now_s() - began_s)
-            state = self._ports.robot.read()
             command = self.loop.command_to(wanted, width_m, Driver.RESET)
-            self._ports.gate.request(command, state)
+            gate.request(command, self._ports.robot.read())
             tick_s = max(tick_s + period_s, self.clock.now_s())
             self.clock.sleep_until_s(tick_s)
+            verdict = gate.verdict(command.sequence)
+            is_held = verdict is None or verdict.outcome is Outcome.HOLD
+            held = held + 1 if is_held else 0
+            reason = verdict.reason if verdict else "no verdict from the gate"
+            if held >= HELD_TICKS:
+                raise HeldError(
+                    "the gate holds the arm",
+                    expected="an arm that may move as it is asked to",
+                    got=reason,
+                    fix="clear the cause (docs/ros.md); further from the ends of the workspace?",
+                )
 
     def let_drive(self, stopping: Callable[[], str], ask: Ask) -> None:
         """A person drives with their device until `stopping` gives a reason, or they say success.

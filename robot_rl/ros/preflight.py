@@ -313,4 +313,4 @@ def _picture(camera: str, seen: Seen, needed: Needed) -> Finding:
 def _learner(why: str) -> Finding:
     if why:
         return Finding("learner", "fail", why, "start robot-rl learner RUN there; open the port")
-    return Finding("learner", "ok", "reachable, or started with the run")
+    return Finding("learner", "ok", "reachable, or the run begins without it")

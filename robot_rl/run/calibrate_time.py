@@ -20,12 +20,14 @@ from robot_rl.calibrate.latency import (
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.run.at_the_arm import How, at_the_arm, first_picture, keep_json
 from robot_rl.run.cameras import known_camera
-from robot_rl.types import Pose, RobotState
+from robot_rl.types import Pose
 
 if TYPE_CHECKING:
+    from robot_rl.ros.calibrating import Station
     from robot_rl.run.experiment import Experiment
 
 WIGGLE_M = 0.02
+TRIES = 4  # a driver or a camera may be silent for a moment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +57,7 @@ def calibrate_time(
             got="neither",
             fix=f"first: robot-rl calibrate camera {name}, with the same words",
         )
-    states: list[tuple[float, Pose]] = []
-    film: list[tuple[float, NDArray[np.uint8]]] = []
+    recording = _Recording()
     with at_the_arm(experiment, how, name, f"{config.mount}:{board.words}") as arm:
         assert arm.camera is not None
         lens = arm.camera.calibration(*first_picture(arm))
@@ -68,32 +69,23 @@ def calibrate_time(
                 fix=f"robot-rl calibrate camera {name} finds them as well",
             )
 
-        def saw(state: RobotState) -> None:
-            states.append((state.stamp_s, state.tcp_in_base))
-
         if how.auto:
-            how.agree(
-                f"the arm swings by {1e3 * WIGGLE_M:.0f} mm to either side for {seconds:.0f} s; "
-                "Enter = go: "
-            )
-            arm.arm(how.agree)
-        else:
-            how.tell(f"filming for {seconds:.0f} s: swing the arm by 2 cm, once in 2 s, all along")
-        arm.on_state, arm.on_picture = saw, lambda stamp_s, rgb: film.append((stamp_s, rgb))
-        arm.targets.clear()
-        end_s = arm.clock.now_s() + seconds
-        start = arm.tcp_in_base
-        if how.auto:
-            arm.follow(lambda at_s: (wiggle(start, at_s, WIGGLE_M), None), seconds)
+            _swing(arm, how, recording, seconds)
         elif experiment.config["operator"]["name"] == "none":
+            how.tell(_swing_it(seconds))
+            recording.begin(arm)
             arm.watch(seconds)
         else:
+            arm.arm(how.agree)
+            how.tell(_swing_it(seconds))
+            recording.begin(arm)
+            end_s = arm.clock.now_s() + seconds
             arm.let_drive(lambda: "filmed" if arm.clock.now_s() > end_s else "", how.agree)
-    taken_s, corners, problem = _found(film, board)
+    taken_s, corners, problem = _found(recording.film, board)
     if not corners and problem is not None:
         raise problem
     known = Geometry(board=board, mount=config.mount, camera_in_mount=where, lens=lens)
-    track = _track(states, "states of the arm")
+    track = _track(recording.states, "states of the arm")
     camera = camera_lateness(track, taken_s, corners, known)
     followed = None
     if how.auto and len(arm.targets) > 1:
@@ -105,6 +97,45 @@ def calibrate_time(
         "arm_behind_targets_s": None if followed is None else followed.latency_s,
     })  # fmt: skip
     return found
+
+
+class _Recording:
+    """What is seen while the arm swings: (stamp_s, TCP in base), (stamp_s, picture)."""
+
+    def __init__(self) -> None:
+        self.states: list[tuple[float, Pose]] = []
+        self.film: list[tuple[float, NDArray[np.uint8]]] = []
+
+    def begin(self, arm: Station) -> None:
+        """Forget what there is, and record from now on."""
+        self.states.clear()
+        self.film.clear()
+        arm.targets.clear()
+        arm.on_state = lambda state: self.states.append((state.stamp_s, state.tcp_in_base))
+        arm.on_picture = lambda stamp_s, rgb: self.film.append((stamp_s, rgb))
+
+
+def _swing_it(seconds: float) -> str:
+    return f"filming for {seconds:.0f} s: swing the arm by 2 cm, once in 2 s, all along"
+
+
+def _swing(arm: Station, how: How, recording: _Recording, seconds: float) -> None:
+    """The arm swings, once the person has agreed; again, if the gate has held it meanwhile."""
+    from robot_rl.ros.calibrating import HeldError
+
+    words = f"the arm swings by {1e3 * WIGGLE_M:.0f} mm to either side for {seconds:.0f} s"
+    for left in reversed(range(TRIES)):
+        how.agree(f"{words}; Enter = go: ")
+        arm.arm(how.agree)
+        recording.begin(arm)
+        start = arm.tcp_in_base
+        try:
+            arm.follow(lambda at_s, start=start: (wiggle(start, at_s, WIGGLE_M), None), seconds)
+            return
+        except HeldError as error:
+            if not left:
+                raise
+            how.tell(f"  {error.summary}: {error.got}; once more")
 
 
 def _track(stamped: list[tuple[float, Pose]], what: str) -> PoseTrack:

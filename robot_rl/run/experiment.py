@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 RUNTIMES = ("lockstep", "ros")
 SEVERAL = ("actors", "arm", "pace_hz")  # keys of several arms; left out where there is one
 ARM_SEEDS = 100_000  # between the draws of two arms: seeds of a study stay below
+BOX = "safety.obstacles.wall={centre_in_base_m: [0, 1, 0.5], size_m: [2, 0.1, 1]}"
 
 GROUPS = (
     "robot",
@@ -254,7 +255,7 @@ class Experiment:
             ConfigError: the limits are another robot's.
         """
         from robot_rl.robots.described import Described
-        from robot_rl.safety.collision import introduce
+        from robot_rl.safety.body import introduce
         from robot_rl.safety.limits import Limits
 
         given = dict(self.config.get("safety") or {})
@@ -269,6 +270,8 @@ class Experiment:
         if isinstance(self.robot, Described):
             introduce(self.robot)
         derived = dataclasses.asdict(Limits.of(self.robot))
+        boxes = _mapping(given.get("obstacles"), "safety.obstacles", BOX)
+        given["obstacles"] = derived["obstacles"] | dict(boxes)
         return build(Limits, derived | given, "safety")
 
     @cached_property
@@ -457,7 +460,10 @@ class Experiment:
 
         Raises:
             ConfigError, SpecError, CheckpointError: what does not fit, or is not there.
+            SafetyError: an obstacle stands where the arm is at home.
         """
+        from robot_rl.safety import collision
+
         if isinstance(self.task, DescribedTask):  # before `limits` intersects the boxes
             _check_described(self, self.task)
         for name in GROUPS:
@@ -475,6 +481,7 @@ class Experiment:
             _check_gym(self)
         _check_several(self)
         self.algorithm.make_actor(self.spec)
+        collision.check_home(self.robot_limits, self.robot.home_rad)
 
     def resolved(self) -> dict[str, Any]:
         """Every value that is in force, defaults included: a plain nested dict, fit for YAML."""
@@ -560,7 +567,10 @@ class Experiment:
                 got=config_hash(config),
                 fix="restore config.yaml, or start a new run with the change as an override",
             )
-        return cls.from_dict(config | {"run_dir": str(run_dir)})
+        from robot_rl.safety.limits import as_recorded
+
+        safety = as_recorded(config.get("safety") or {})
+        return cls.from_dict(config | {"safety": safety, "run_dir": str(run_dir)})
 
     def _section(self, group: str) -> Any:
         return resolve(group, self.config.get(group) or {})

@@ -323,7 +323,7 @@ class _Remote:
         self._looked_s = now_s
         state, figures = link_state(self._experiment)
         self._watch({"detail": state, **figures})
-        if (kind := re.sub(r"\d+ (rows|ms)\b", r"\1", state)) != self._said:
+        if (kind := re.sub(r"\d+", "", state)) != self._said:
             self._said = kind
             log.warning("%s", state)
 

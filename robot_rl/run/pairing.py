@@ -28,7 +28,7 @@ from robot_rl.link.auth import (
     role_of,
     run_keys,
 )
-from robot_rl.link.config import LinkConfig
+from robot_rl.link.config import WILDCARDS, LinkConfig
 from robot_rl.link.frames import Accepted, Offer
 from robot_rl.link.invitation import Invitation, new_invitation, read_invitation
 from robot_rl.link.pairing import LASTS_S, Inviter, await_robot
@@ -112,7 +112,9 @@ def link_state(experiment: Experiment) -> tuple[str, Mapping[str, Any]]:
     if status.get("connected"):
         round_trip = status.get("round_trip_ms")
         took = f", {round_trip:.0f} ms there and back" if round_trip else ""
-        return f"{where}: connected, {rows}{took}", learner
+        done = learner.get("learner/updates")
+        learned = f", {done} updates" if done is not None else ""
+        return f"{where}: connected, {rows}{took}{learned}", learner
     why = str(status.get("refused") or "not reached").partition("\n")[0]
     return f"{where}: {why}, {rows}; the robot goes on", learner
 
@@ -176,6 +178,8 @@ def _take(
         raise _misfit("the actors' keys are not as expected", ACTOR.pattern, ", ".join(actors)[:80])
     run_dir = folder or Path("runs") / name / offer.run
     experiment = Experiment.from_dict(config | {"run_dir": str(run_dir)})
+    for section in ("task", "reward", "base", "algo", "learner", "link"):
+        experiment.section(section)  # a missing package is one error, with its extra
     _same_spec(experiment, offer, invitation)
     experiment.algorithm.make_actor(experiment.spec)  # its files are here, its network fits
     experiment.keep(config)
@@ -232,6 +236,8 @@ def _own_address(address: str, *, given: bool) -> str:
     Many machines know their own name as 127.0.1.1, where nobody else reaches them.
     """
     try:
+        if address in WILDCARDS:
+            raise OSError("it opens every network")
         number = socket.gethostbyname(address)
         if number.startswith("127.") and address not in (number, "localhost"):
             raise OSError(f"here that is {number}, which no other machine reaches")

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.robots.chain import Chain, axis_error_rad
 from robot_rl.robots.described import Described
-from robot_rl.safety.collision import Arm, arm_of, capsules_at, frames, nearest, segment_segment
-from robot_rl.safety.limits import TABLE
+from robot_rl.safety.body import Body, body_of, boxed_with
+from robot_rl.safety.collision import look_at, nearest_of
+from robot_rl.safety.obstacles import TABLE
 from robot_rl.tasks.common import tool_down
 from robot_rl.types import Pose
 
@@ -68,7 +69,7 @@ def guess(
     low, high = _ranges(chain)
     poses = rng.uniform(low, high, (SAMPLES, len(low)))
     reach_m = _reach_m(chain, poses)
-    robot = replace(robot, neighbours=_neighbours(arm_of(robot), poses))
+    robot = replace(robot, neighbours=_neighbours(body_of(robot), poses))
     progress(0.2)
     if home_rad is None:
         found = _home(robot, chain, reach_m, rng)
@@ -85,7 +86,6 @@ def guess(
         home = np.array(home_rad, float)
         robot = replace(robot, home_rad=tuple(home.tolist()))  # checks them
     robot = replace(robot, home_rad=tuple((home.round(4) + 0.0).tolist()))
-    robot = replace(robot, neighbours=_touching_at(robot, home))
     progress(0.4)
     box = _workspace(robot, chain, home, reach_m, lambda x: progress(0.4 + 0.6 * x))
     remarks.append(
@@ -108,40 +108,34 @@ def _reach_m(chain: Chain, poses: F64) -> float:
     return float(np.quantile(np.linalg.norm(places[:, :2], axis=1), 0.99))
 
 
-def _neighbours(arm: Arm, poses: F64) -> tuple[tuple[int, int], ...]:
+def _neighbours(body: Body, poses: F64) -> tuple[tuple[int, int], ...]:
     """Pairs of links that touch nearly always: their shapes overlap around a joint."""
     counts: dict[tuple[int, int], int] = {}
     looked = poses[: SAMPLES // 3]
     for q in looked:
-        for pair in _touching(arm, q, MARGIN_M):
+        for pair in _touching(body, q, MARGIN_M):
             counts[pair] = counts.get(pair, 0) + 1
     return tuple(sorted(p for p, n in counts.items() if n >= ALWAYS * len(looked)))
 
 
-def _touching(arm: Arm, q: F64, margin_m: float) -> set[tuple[int, int]]:
-    axes = capsules_at(arm, frames(arm, tuple(q.tolist())))
+def _touching(body: Body, q: F64) -> set[tuple[int, int]]:
+    """Pairs of links that are inside the margin at joint angles q."""
+    look = look_at(body, tuple(q.tolist()))
     return {
-        (arm.capsules[i][0], arm.capsules[k][0])
-        for i, k in arm.pairs
-        if segment_segment(axes[i], axes[k]) < arm.capsules[i][3] + arm.capsules[k][3] + margin_m
+        (body.capsules[pair.one][0], body.capsules[pair.other][0])
+        for pair in body.pairs
+        if look.distance_m(pair) < MARGIN_M
     }
 
 
-def _touching_at(robot: Described, home: F64) -> tuple[tuple[int, int], ...]:
-    """`neighbours`, and the pairs within two joints of each other that touch in the home pose.
-
-    A person has given such a pose, or nothing better was found: it is no collision.
-    """
-    near = {(a, b) for a, b in _touching(arm_of(robot), home, MARGIN_M) if b - a == 2}
-    return tuple(sorted({*robot.neighbours, *near}))
-
-
 def _clear(robot: Described) -> Callable[[F64], bool]:
-    arm = arm_of(robot)
+    """Whether the arm keeps the margin from itself and the table at joint angles [J] rad."""
+    body = body_of(robot)
+    couples = (*body.pairs, *boxed_with(body, "table", TABLE.box))
 
     def check(q: F64) -> bool:
-        axes = capsules_at(arm, frames(arm, tuple(q.tolist())))
-        return nearest(arm, (TABLE,), axes).distance_m > MARGIN_M
+        near = nearest_of(body, couples, tuple(q.tolist()))
+        return near is None or near.distance_m > MARGIN_M
 
     return check
 

@@ -2,125 +2,80 @@
 
 The arm is capsules on its links, the surroundings are boxes in base, and d(q) is the least distance
 between two of them that may not touch. A command says where the tool goes, not the joints: `check`
-predicts the joints from the measured ones (damped least squares on the geometric Jacobian, Wampler
-1986), and asks that d(q) keeps the margin along the straight line between both in joint space.
+predicts the joints from the measured ones (`kinematics.predict`), and asks that d(q) keeps the
+margin along the straight line between both in joint space.
 
 Between two configurations d is bounded from below: a point moves by at most the chord between its
-two places, plus what it bulges from the chord. Where this bound is below the margin the piece is
-halved, as in continuous collision detection by conservative advancement (Mirtich 1996).
-
-Plain floats, as in `readings`: single small matrices are faster in Python than in numpy.
+two places, plus what it bulges from the chord. So most couples of capsules, or of a capsule and a
+box, are dismissed at once; for the rest the way is halved until the bound suffices, as in
+continuous collision detection by conservative advancement (Mirtich 1996).
 """
 
 from __future__ import annotations
 
 import math
-from functools import cache
+from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-
-from robot_rl.config.registry import resolve
-from robot_rl.robots import Robot
-from robot_rl.robots.chain import prioritised
+from robot_rl.errors import SafetyError
+from robot_rl.safety.body import Body, Couple, Watched, body_called, watched
+from robot_rl.safety.distance import Segment, point_box, segment_box, segment_segment
+from robot_rl.safety.kinematics import Frame, frames, point, predict
 from robot_rl.safety.limits import Limits, Vec3
-from robot_rl.safety.readings import ArmReading, Placement, Quat
+from robot_rl.safety.readings import ArmReading, Placement
 
-Matrix = tuple[Vec3, Vec3, Vec3]  # columns
-Frame = tuple[Matrix, Vec3]
-Segment = tuple[Vec3, Vec3]
-Box = tuple[float, ...]  # centre x y z, half sizes x y z (m), yaw about base z (rad)
+Joints = tuple[float, ...]
 
-FAR_M = 0.15  # distances beyond are not told apart: no step is that long
-TOLERANCE = 2e-4  # m and rad: a prediction this close has converged
-ROUNDS = 6  # of the prediction; from a healthy pose two are enough
-SETTLED_RAD = 1e-3  # fewer than six joints: a step this small gains nothing more
-DAMPING = 1e-6  # of the normal equations
-MOST_RAD = 0.8  # turn of one joint in one step; beyond, the arm stands next to a singular pose
 FINEST_M = 0.004  # a piece of the path on which nothing moves further is not halved again
 STILL_M = 1e-5  # a way out of the margin may lose this much to rounding
 DETOUR_M = 1e-3  # ... and this much on the way
 UNKNOWN = "collision: the joints' way cannot be predicted here (singular pose)"
 
 
-class Arm(NamedTuple):
-    """What the checks need of a robot, prepared once.
-
-    joints: rotation and place of each joint's frame in the one before it; hand: of the hand in the
-    last one. capsules: (frame, start, end, radius); frame 0 = base, J + 1 = hand. free: numbers of
-    the capsules that are compared with the boxes; pairs: of those compared with each other.
-    reaches_m: of each joint; no capsule's axis behind it has a point further from it.
-    """
-
-    names: tuple[str, ...]
-    joints: tuple[Frame, ...]
-    hand: Frame
-    tcp_m: float
-    capsules: tuple[tuple[int, Vec3, Vec3, float], ...]
-    free: tuple[int, ...]
-    pairs: tuple[tuple[int, int], ...]
-    reaches_m: tuple[float, ...]
-
-
-class Nearest(NamedTuple):
-    """The least distance (at most `FAR_M`) and the two that have it."""
+class Near(NamedTuple):
+    """The distance of a couple (m); negative or 0 when they overlap."""
 
     distance_m: float
-    one: str
-    other: str
+    couple: Couple
+
+    def __str__(self) -> str:
+        """Both by name, and how far apart they are."""
+        one, other = self.couple.names
+        return f"{one} and {other}, {1e3 * self.distance_m:.0f} mm"
 
 
-_INTRODUCED: dict[str, Arm] = {}
+def make_ready(limits: Limits) -> None:
+    """Do what the first `check` of these limits would otherwise do, which takes some 0.1 s.
 
-
-def introduce(robot: Robot) -> None:
-    """Have this process know an arm that no file of `robot_rl.robots` describes: one from YAML."""
-    _INTRODUCED[robot.name] = arm_of(robot)
-
-
-def arm_called(name: str) -> Arm:
-    """The arm of a robot that was introduced, or is registered. Raises `ConfigError` for others."""
-    return _INTRODUCED.get(name) or _registered(name)
-
-
-@cache
-def _registered(name: str) -> Arm:
-    return arm_of(resolve("robot", {"name": name}))
-
-
-def arm_of(robot: Robot) -> Arm:
-    """Prepare `robot`.
-
-    The foot and the first link are not compared with boxes: they stand on one and stay in place.
+    Raises:
+        ConfigError: `collision_arm` names no robot.
     """
-    n = len(robot.joints)
-    joints = tuple((_columns(j.quaternion_xyzw), j.position_m) for j in robot.joints)
-    mount = robot.hand_in_last
-    hand = (_columns(_four(mount.quaternion_xyzw)), _three(mount.position_m))
-    capsules = tuple((c.link, c.start_m, c.end_m, c.radius_m) for c in robot.capsules)
-    links = [c.link for c in robot.capsules]
-    pairs = tuple(
-        (i, k)
-        for i, a in enumerate(links)
-        for k, b in enumerate(links)
-        if b - a > 1 and (a, b) not in robot.neighbours
-    )
-    longest_m = max(
-        (math.hypot(*p) for c in robot.capsules for p in (c.start_m, c.end_m)), default=0
-    )
-    steps_m = [math.hypot(*place) for _, place in (*joints, hand)]
-    reaches_m = tuple(sum(steps_m[i + 1 :]) + longest_m for i in range(n))
-    names = ("foot", *(f"link{i}" for i in range(1, n + 1)), "hand")
-    free = tuple(i for i, link in enumerate(links) if link > 1)
-    tcp_m = robot.gripper.tcp_m
-    return Arm(names, joints, hand, tcp_m, capsules, free, pairs, reaches_m)
+    if limits.collision_arm:
+        watched(limits)
+
+
+def check_home(limits: Limits, home_rad: Joints) -> None:
+    """Refuse a cell in which the arm at home is inside the margin: somewhere a number is wrong.
+
+    Raises:
+        SafetyError: names the two, and how far apart they are.
+    """
+    near = nearest(limits, home_rad) if limits.collision_arm else None
+    if near is not None and near.distance_m < limits.collision_margin_m:
+        raise SafetyError(
+            "at its home pose the arm would be inside the collision margin",
+            expected=f"{1e3 * limits.collision_margin_m:g} mm between any two",
+            got=str(near),
+            fix="correct safety.obstacles: centre_in_base_m is the middle of the box, size_m the "
+            "lengths of its edges, both in metres, in the base frame of the robot",
+        )
 
 
 def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
     """Why the arm must not go from where it was measured to `target`; "" when it may.
 
-    An arm that is already inside the margin may move if d(q) does not shrink, or nobody could free
-    it.
+    Two that are already inside the margin may move if they do not come nearer to each other, or
+    nobody could free the arm.
 
     Args:
         limits: `collision_arm` names the arm ("" = no check), `collision_margin_m`, `obstacles`.
@@ -130,317 +85,185 @@ def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
     """
     if not limits.collision_arm:
         return ""
-    arm, q = arm_called(limits.collision_arm), reading.joints_rad
-    if len(q) != len(arm.joints):
-        return f"collision: {len(q)} joints, but {limits.collision_arm} has {len(arm.joints)}"
-    start = frames(arm, q)
-    goal = predict(arm, q, start, reading.measured, target)
+    body, q = body_called(limits.collision_arm), reading.joints_rad
+    if len(q) != len(body.chain.joints):
+        return (
+            f"collision: {len(q)} joints, but {limits.collision_arm} has {len(body.chain.joints)}"
+        )
+    at = frames(body.chain, q)
+    goal = predict(body.chain, q, at, reading.measured, target)
     if goal is None:
         return UNKNOWN
-    found = _on_the_way(arm, limits, q, start, goal)
-    if found is None:
-        return ""
-    return f"collision: {found.one} and {found.other}, {1e3 * found.distance_m:.0f} mm"
+    way = Way(body, watched(limits), Look(body, q, at), Look(body, *goal))
+    found = way.too_near(limits.collision_margin_m)
+    return f"collision: {found}" if found else ""
 
 
-def frames(arm: Arm, q: tuple[float, ...]) -> list[Frame]:
-    """Base, the frame behind each joint at angles `q` (rad), and the hand, all in base."""
-    found: list[Frame] = [(((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)), (0.0, 0.0, 0.0))]
-    for fixed, angle in zip(arm.joints, q, strict=True):
-        (x, y, z), place = _after(found[-1], fixed)
-        c, s = math.cos(angle), math.sin(angle)
-        turned = (
-            (c * x[0] + s * y[0], c * x[1] + s * y[1], c * x[2] + s * y[2]),
-            (c * y[0] - s * x[0], c * y[1] - s * x[1], c * y[2] - s * x[2]),
-            z,
-        )
-        found.append((turned, place))
-    found.append(_after(found[-1], arm.hand))
-    return found
+def nearest(limits: Limits, q: Joints) -> Near | None:
+    """The two that are nearest at joint angles `q` (rad); None when there are no two."""
+    body = body_called(limits.collision_arm)
+    return nearest_of(body, (*body.pairs, *watched(limits).boxed), q)
 
 
-def tcp_at(arm: Arm, at: list[Frame]) -> Vec3:
-    """Place of the TCP in base (m)."""
-    return _point(at[-1], (0.0, 0.0, arm.tcp_m))
+def nearest_of(body: Body, couples: Iterable[Couple], q: Joints) -> Near | None:
+    """Of some couples, the two that are nearest at joint angles `q` (rad); None without any."""
+    look = look_at(body, q)
+    return min((Near(look.distance_m(c), c) for c in couples), default=None)
 
 
-def jacobian(arm: Arm, at: list[Frame]) -> np.ndarray:
-    """Geometric Jacobian of the TCP in base [6, J]: m/rad, then rad/rad."""
-    px, py, pz = tcp_at(arm, at)
-    columns = []
-    for (_, _, (ax, ay, az)), (ox, oy, oz) in at[1:-1]:
-        x, y, z = px - ox, py - oy, pz - oz
-        columns.append((ay * z - az * y, az * x - ax * z, ax * y - ay * x, ax, ay, az))
-    return np.array(columns).T
+def look_at(body: Body, q: Joints) -> Look:
+    """The arm at joint angles `q` (rad)."""
+    return Look(body, q, frames(body.chain, q))
 
 
-def predict(
-    arm: Arm, q: tuple[float, ...], at: list[Frame], measured: Placement, target: Placement
-) -> tuple[float, ...] | None:
-    """Joint angles (rad) after the tool has moved by the way from `measured` to `target`.
+class Look:
+    """The arm at joint angles `q` (rad); where a capsule is is computed when it is asked for."""
 
-    Fewer than six joints put the TCP there and turn the tool as far as they can (`robots.chain`).
+    __slots__ = ("_at", "_axes", "_capsules", "q")
 
-    Returns:
-        None when this does not converge, or asks one joint for more than `MOST_RAD`.
-    """
-    x0, y0, z0 = tcp_at(arm, at)
-    (x1, y1, z1), (x2, y2, z2) = target.position, measured.position
-    want = (x0 + x1 - x2, y0 + y1 - y2, z0 + z1 - z2)
-    turn = _columns(_between(measured.quaternion, target.quaternion))
-    zero: Vec3 = (0.0, 0.0, 0.0)
-    facing = [_point((turn, zero), axis) for axis in at[-1][0]]
-    new, few = np.array(q), len(q) < 6
-    for _ in range(2 * ROUNDS if few else ROUNDS):
-        here = tcp_at(arm, at)
-        wx = wy = wz = 0.0  # half the sum of cross products: the rotation left, for small ones
-        for (a, b, c), (d, e, f) in zip(at[-1][0], facing, strict=True):
-            wx, wy, wz = wx + b * f - c * e, wy + c * d - a * f, wz + a * e - b * d
-        left = (*(w - h for w, h in zip(want, here, strict=True)), wx / 2, wy / 2, wz / 2)
-        if max(map(abs, left)) < TOLERANCE:
-            return tuple(new.tolist())
-        j = jacobian(arm, at)
-        if few:
-            step = prioritised(j, np.array(left))
-            if max(map(abs, left[:3])) < TOLERANCE and np.abs(step).max() < SETTLED_RAD:
-                return tuple(new.tolist())
-        else:
-            square = j @ j.T
-            square.flat[::7] += DAMPING
-            step = j.T @ np.linalg.solve(square, np.array(left))
-        new = new + step
-        if not np.abs(new - q).max() <= MOST_RAD:
-            return None
-        at = frames(arm, tuple(new.tolist()))
-    return None
+    def __init__(self, body: Body, q: Joints, at: list[Frame]) -> None:
+        self.q, self._at, self._capsules = q, at, body.capsules
+        self._axes: dict[int, Segment] = {}
 
+    def axis(self, number: int) -> Segment:
+        """The axis of a capsule in base (m)."""
+        found = self._axes.get(number)
+        if found is None:
+            link, start, end, _ = self._capsules[number]
+            frame = self._at[link]
+            found = self._axes[number] = (point(frame, start), point(frame, end))
+        return found
 
-def capsules_at(arm: Arm, at: list[Frame]) -> list[Segment]:
-    """The axis of every capsule in base (m)."""
-    return [(_point(at[i], a), _point(at[i], b)) for i, a, b, _ in arm.capsules]
+    def all_axes(self) -> list[Segment]:
+        """The axis of every capsule."""
+        found: list[Segment] = []
+        for link, (a, b, c), (d, e, f), _ in self._capsules:
+            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
+            start = (  # `point`, unrolled: it would be called 60 times for each command
+                p0 + a * x0 + b * y0 + c * z0,
+                p1 + a * x1 + b * y1 + c * z1,
+                p2 + a * x2 + b * y2 + c * z2,
+            )
+            end = (
+                p0 + d * x0 + e * y0 + f * z0,
+                p1 + d * x1 + e * y1 + f * z1,
+                p2 + d * x2 + e * y2 + f * z2,
+            )
+            found.append((start, end))
+        self._axes = dict(enumerate(found))
+        return found
 
-
-def nearest(arm: Arm, obstacles: tuple[Box, ...], axes: list[Segment]) -> Nearest:
-    """The least distance of the arm to itself and to the boxes; negative or 0 = overlap."""
-    best = Nearest(FAR_M, "", "")
-    middles = [_middle(axis) for axis in axes]
-    for number, box in enumerate(obstacles):
-        for i in arm.free:
-            link, _, _, radius_m = arm.capsules[i]
-            middle, half_m = middles[i]
-            reach_m = best.distance_m + radius_m
-            if _point_box(middle, box) - half_m >= reach_m:
-                continue
-            distance_m = segment_box(axes[i], box)
-            if distance_m < reach_m:
-                other = "the table" if number == 0 else f"obstacle {number}"
-                best = Nearest(distance_m - radius_m, arm.names[link], other)
-    for i, k in arm.pairs:
-        radii_m = arm.capsules[i][3] + arm.capsules[k][3]
-        (p, p_half_m), (q, q_half_m) = middles[i], middles[k]
-        reach_m = best.distance_m + radii_m
-        if math.dist(p, q) - p_half_m - q_half_m >= reach_m:
-            continue
-        distance_m = segment_segment(axes[i], axes[k])
-        if distance_m < reach_m:
-            one, other = arm.names[arm.capsules[i][0]], arm.names[arm.capsules[k][0]]
-            best = Nearest(distance_m - radii_m, one, other)
-    return best
+    def distance_m(self, couple: Couple) -> float:
+        """Between the surfaces of two; at most 0 when they overlap."""
+        one, other, box, radii_m, _, _ = couple
+        if other < 0:
+            return segment_box(self.axis(one), box) - radii_m
+        return segment_segment(self.axis(one), self.axis(other)) - radii_m
 
 
-def segment_segment(one: Segment, other: Segment) -> float:
-    """Distance of two segments (m): Ericson, Real-Time Collision Detection (2005), 5.1.9."""
-    (p, p2), (q, q2) = one, other
-    ux, uy, uz = p2[0] - p[0], p2[1] - p[1], p2[2] - p[2]
-    vx, vy, vz = q2[0] - q[0], q2[1] - q[1], q2[2] - q[2]
-    wx, wy, wz = p[0] - q[0], p[1] - q[1], p[2] - q[2]
-    a, e = ux * ux + uy * uy + uz * uz, vx * vx + vy * vy + vz * vz
-    f, c = vx * wx + vy * wy + vz * wz, ux * wx + uy * wy + uz * wz
-    b = ux * vx + uy * vy + uz * vz
-    tiny = 1e-12  # m2: a point
-    if a <= tiny:
-        s, t = 0.0, _unit(f / e) if e > tiny else 0.0
-    elif e <= tiny:
-        s, t = _unit(-c / a), 0.0
-    else:
-        across = a * e - b * b
-        s = _unit((b * f - c * e) / across) if across > tiny * a * e else 0.0
-        t = (b * s + f) / e
-        if not 0.0 <= t <= 1.0:
-            t = _unit(t)
-            s = _unit((b * t - c) / a)
-    x, y, z = wx + s * ux - t * vx, wy + s * uy - t * vy, wz + s * uz - t * vz
-    return math.sqrt(x * x + y * y + z * z)
+class Way:
+    """From one configuration to another on a straight line in joint space."""
 
+    def __init__(self, body: Body, what: Watched, start: Look, goal: Look) -> None:
+        self._body, self._what, self._start, self._goal = body, what, start, goal
+        turns = [abs(b - a) for a, b in zip(start.q, goal.q, strict=True)]
+        # A point strays from its chord by at most an eighth of its second derivative, and that by
+        # two joints is no longer than the point's distance from the axis of the outer one.
+        before, weights = 0.0, []
+        for turn in turns:
+            weights.append(turn * (turn + 2 * before) / 8)
+            before += turn
+        self._bulge_m: list[float] = (body.around_m @ weights).tolist()
+        self._apart_m: list[float] = (what.apart_m @ turns).tolist()
 
-def segment_box(axis: Segment, box: Box) -> float:
-    """Distance of a segment and a box (m); 0 when they overlap.
-
-    The squared distance to a box is convex along a segment, and its slope is made of straight
-    pieces: the zero of the slope is enclosed by halving, then taken from the last straight piece.
-    """
-    p, q = _in_box(axis[0], box), _in_box(axis[1], box)
-    d = (q[0] - p[0], q[1] - p[1], q[2] - p[2])
-    half = (box[3], box[4], box[5])
-
-    def slope(t: float) -> float:
-        total = 0.0
-        for x, v, h in zip(p, d, half, strict=True):
-            y = x + t * v
-            if y > h:
-                total += (y - h) * v
-            elif y < -h:
-                total += (y + h) * v
-        return total
-
-    low, high = 0.0, 1.0
-    at_low, at_high = slope(low), slope(high)
-    if at_low >= 0.0:
-        t = 0.0
-    elif at_high <= 0.0:
-        t = 1.0
-    else:
-        for _ in range(10):
-            t = (low + high) / 2
-            at_t = slope(t)
-            if at_t > 0.0:
-                high, at_high = t, at_t
+    def too_near(self, margin_m: float) -> Near | None:
+        """What comes nearer than the margin; None when nothing does."""
+        open_ = []
+        for couple, here_m in self._candidates(margin_m):
+            if here_m >= margin_m:
+                open_.append((couple, here_m))
             else:
-                low, at_low = t, at_t
-        t = low - at_low * (high - low) / (at_high - at_low)
-    x, y, z = (max(abs(a + t * b) - h, 0.0) for a, b, h in zip(p, d, half, strict=True))
-    return math.sqrt(x * x + y * y + z * z)
+                worse = self._nearer(couple, here_m)
+                if worse is not None:
+                    return worse
+        pieces = [(self._start, self._goal, 1.0, open_)] if open_ else []
+        while pieces:
+            one, other, share, some = pieces.pop()
+            left: list[tuple[Couple, float]] = []
+            for couple, d0 in some:
+                d1 = other.distance_m(couple)
+                if d1 < margin_m:
+                    return Near(d1, couple)
+                moved_m = self._moved_m(couple, one, other, share)
+                if d0 + d1 - moved_m >= 2 * margin_m:
+                    continue
+                if moved_m <= 2 * FINEST_M:
+                    return Near(min(d0, d1), couple)
+                left.append((couple, d0))
+            if left:
+                middle = self._between(one, other, 0.5)
+                pieces.append((one, middle, share / 2, left))
+                halves = [(couple, middle.distance_m(couple)) for couple, _ in left]
+                pieces.append((middle, other, share / 2, halves))
+        return None
+
+    def _candidates(self, margin_m: float) -> list[tuple[Couple, float]]:
+        """Those that could come nearer than the margin, with their distance at the start.
+
+        Judged by the spheres that hold the capsules first, which is quick.
+        """
+        dist, outer_m = math.dist, self._body.outer_m
+        axes = self._start.all_axes()
+        middles: list[Vec3] = []
+        moved_m: list[float] = []
+        for (a, b), (c, d), bulge_m in zip(axes, self._goal.all_axes(), self._bulge_m, strict=True):
+            middles.append(((a[0] + b[0]) / 2, (a[1] + b[1]) / 2, (a[2] + b[2]) / 2))
+            first_m, second_m = dist(a, c), dist(b, d)
+            moved_m.append((first_m if first_m > second_m else second_m) + bulge_m)
+        found: list[tuple[Couple, float]] = []
+        for couple, apart_m in zip(self._what.pairs, self._apart_m, strict=True):
+            i, k, _, radii_m, _, _ = couple
+            need_m = moved_m[i] + moved_m[k]
+            need_m = (apart_m if apart_m < need_m else need_m) + margin_m
+            if dist(middles[i], middles[k]) < outer_m[i] + outer_m[k] + need_m:
+                here_m = segment_segment(axes[i], axes[k]) - radii_m
+                if here_m < need_m:
+                    found.append((couple, here_m))
+        for couple in self._what.boxed:
+            i, _, box, radius_m, _, _ = couple
+            middle, need_m = middles[i], moved_m[i] + margin_m
+            far_m = outer_m[i] + need_m
+            if abs(middle[2] - box[2]) - box[5] >= far_m:
+                continue  # most are far above the table
+            away_m = abs(middle[0] - box[0]) + abs(middle[1] - box[1])  # at most 1.42 x straight
+            if away_m < 1.5 * (far_m + box[3] + box[4]) and point_box(middle, box) < far_m:
+                here_m = segment_box(axes[i], box) - radius_m
+                if here_m < need_m:
+                    found.append((couple, here_m))
+        return found
+
+    def _moved_m(self, couple: Couple, one: Look, other: Look, share: float) -> float:
+        """How far the two move at most against each other on a piece of the way."""
+        i, k = couple.one, couple.other
+        moved_m = _chord_m(one.axis(i), other.axis(i)) + self._bulge_m[i] * share * share
+        if k < 0:
+            return moved_m
+        moved_m += _chord_m(one.axis(k), other.axis(k)) + self._bulge_m[k] * share * share
+        return min(moved_m, self._apart_m[couple.number] * share)
+
+    def _nearer(self, couple: Couple, here_m: float) -> Near | None:
+        """Of two inside the margin: where they come nearer to each other; None if nowhere."""
+        for share, less_m in ((1.0, STILL_M), (0.25, DETOUR_M), (0.5, DETOUR_M), (0.75, DETOUR_M)):
+            distance_m = self._between(self._start, self._goal, share).distance_m(couple)
+            if distance_m < here_m - less_m:
+                return Near(distance_m, couple)
+        return None
+
+    def _between(self, one: Look, other: Look, share: float) -> Look:
+        q = tuple(a + share * (b - a) for a, b in zip(one.q, other.q, strict=True))
+        return Look(self._body, q, frames(self._body.chain, q))
 
 
-def _on_the_way(
-    arm: Arm, limits: Limits, q: tuple[float, ...], start: list[Frame], goal: tuple[float, ...]
-) -> Nearest | None:
-    """What comes too near between two configurations; None when nothing does."""
-    margin_m, obstacles = limits.collision_margin_m, limits.obstacles
-    bulge_m = _bulge(arm, q, goal)
-
-    def look(t: float) -> tuple[list[Segment], Nearest]:
-        angles = tuple(a + t * (b - a) for a, b in zip(q, goal, strict=True))
-        axes = capsules_at(arm, frames(arm, angles))
-        return axes, nearest(arm, obstacles, axes)
-
-    axes = capsules_at(arm, start)
-    first = nearest(arm, obstacles, axes)
-    end = look(1.0)
-    if first.distance_m < margin_m:  # only the way out
-        if end[1].distance_m < first.distance_m - STILL_M:
-            return end[1]
-        middle = (look(0.25)[1], look(0.5)[1], look(0.75)[1])
-        return next((m for m in middle if m.distance_m < first.distance_m - DETOUR_M), None)
-    pieces = [(0.0, (axes, first), 1.0, end)]
-    while pieces:
-        t0, one, t1, other = pieces.pop()
-        nearer = min(one[1], other[1])
-        if nearer.distance_m < margin_m:
-            return nearer
-        moved_m = 2 * (
-            _chord(one[0], other[0]) + bulge_m * (t1 - t0) ** 2
-        )  # of two links against each other
-        if one[1].distance_m + other[1].distance_m - moved_m >= 2 * margin_m:
-            continue
-        if moved_m <= 2 * FINEST_M:
-            return nearer
-        t = (t0 + t1) / 2
-        between = look(t)
-        pieces += [(t0, one, t, between), (t, between, t1, other)]
-    return None
-
-
-def _bulge(arm: Arm, q: tuple[float, ...], goal: tuple[float, ...]) -> float:
-    """How far a point of the arm strays from its chord at most (m).
-
-    The second derivative of a point's place by two joints is no longer than its distance from the
-    outer one of them, and a curve strays by an eighth of its second derivative.
-    """
-    total = before = 0.0
-    for a, b, reach_m in zip(q, goal, arm.reaches_m, strict=True):
-        turn = abs(b - a)
-        total += reach_m * turn * (turn + 2 * before)
-        before += turn
-    return total / 8
-
-
-def _chord(one: list[Segment], other: list[Segment]) -> float:
-    """How far the end of a capsule's axis moves at most, straight (m)."""
-    dist = math.dist
-    return max(max(dist(a, c), dist(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
-
-
-def _unit(t: float) -> float:
-    return 0.0 if t < 0.0 else min(t, 1.0)
-
-
-def _middle(axis: Segment) -> tuple[Vec3, float]:
-    """The middle of a segment and half its length (m)."""
-    (a, b, c), (d, e, f) = axis
-    return ((a + d) / 2, (b + e) / 2, (c + f) / 2), math.dist(*axis) / 2
-
-
-def _in_box(p: Vec3, box: Box) -> Vec3:
-    """`p` in the frame of the box."""
-    x, y, z = p[0] - box[0], p[1] - box[1], p[2] - box[2]
-    if box[6] == 0.0:
-        return (x, y, z)
-    c, s = math.cos(box[6]), math.sin(box[6])
-    return (c * x + s * y, c * y - s * x, z)
-
-
-def _point_box(p: Vec3, box: Box) -> float:
-    x, y, z = _in_box(p, box)
-    x, y, z = max(abs(x) - box[3], 0.0), max(abs(y) - box[4], 0.0), max(abs(z) - box[5], 0.0)
-    return math.sqrt(x * x + y * y + z * z)
-
-
-def _point(frame: Frame, p: Vec3) -> Vec3:
-    """`p` of a frame in base."""
-    (x, y, z), o = frame
-    a, b, c = p
-    return (
-        o[0] + a * x[0] + b * y[0] + c * z[0],
-        o[1] + a * x[1] + b * y[1] + c * z[1],
-        o[2] + a * x[2] + b * y[2] + c * z[2],
-    )
-
-
-def _after(frame: Frame, fixed: Frame) -> Frame:
-    """The frame that stands at `fixed` in `frame`."""
-    (x, y, z), place = fixed
-    turn: Frame = (frame[0], (0.0, 0.0, 0.0))
-    return (_point(turn, x), _point(turn, y), _point(turn, z)), _point(frame, place)
-
-
-def _three(array: np.ndarray) -> Vec3:
-    x, y, z = array.tolist()
-    return (x, y, z)
-
-
-def _four(array: np.ndarray) -> Quat:
-    x, y, z, w = array.tolist()
-    return (x, y, z, w)
-
-
-def _columns(q: Quat) -> Matrix:
-    """Rotation matrix of a unit quaternion xyzw, by columns."""
-    x, y, z, w = q
-    return (
-        (1 - 2 * (y * y + z * z), 2 * (x * y + z * w), 2 * (x * z - y * w)),
-        (2 * (x * y - z * w), 1 - 2 * (x * x + z * z), 2 * (y * z + x * w)),
-        (2 * (x * z + y * w), 2 * (y * z - x * w), 1 - 2 * (x * x + y * y)),
-    )
-
-
-def _between(a: Quat, b: Quat) -> Quat:
-    """The rotation that turns `a` into `b`: b times the inverse of a."""
-    x, y, z, w = b
-    i, j, k, r = -a[0], -a[1], -a[2], a[3]
-    return (
-        w * i + x * r + y * k - z * j,
-        w * j - x * k + y * r + z * i,
-        w * k + x * j - y * i + z * r,
-        w * r - x * i - y * j - z * k,
-    )
+def _chord_m(one: Segment, other: Segment) -> float:
+    """How far the end of a capsule's axis is from its other place."""
+    return max(math.dist(one[0], other[0]), math.dist(one[1], other[1]))

@@ -81,7 +81,12 @@ class GateState(NamedTuple):
 
 
 def initial(limits: Limits) -> GateState:
-    """A gate in HOLD that nobody has armed."""
+    """A gate in HOLD that nobody has armed.
+
+    Raises:
+        ConfigError: the limits name an arm for the collision check that there is not.
+    """
+    collision.make_ready(limits)
     return GateState(
         mode=Mode.HOLD,
         reason="not armed",

@@ -10,16 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
-from robot_rl.errors import SafetyError
+from robot_rl.errors import SafetyError, did_you_mean
 from robot_rl.robots import Fr3, Robot
+from robot_rl.safety.obstacles import TABLE, Box, Obstacle, Vec3
 
-Vec3 = tuple[float, float, float]
 FR3 = Fr3()
-TABLE = (0.0, 0.0, -0.5, 3.0, 3.0, 0.5, 0.0)  # its top is the height of the arm's foot
+
+COLLISION = ("collision_arm", "collision_margin_m", "obstacles")
+"""The fields of the collision check."""
 
 _CEILINGS = {
     # beyond these a value is a typo, not a limit (Franka: 1.7 m/s, 13 m/s2, 2.5 rad/s)
@@ -46,8 +49,8 @@ class Limits:
     Poses are `tcp_in_base`. "Step" is the lead: target against the *measured* pose. "Speed" and
     "acceleration" are target against the targets sent before. Tilt is the angle between the tool's
     z axis (out of the fingers) and straight down (-z of base). Empty joint tuples switch the joint
-    check off; an empty `collision_arm` does so with the collision check. An obstacle is a box in
-    base: centre x y z (m), half sizes x y z (m), yaw about z (rad); the first one is the table.
+    check off; an empty `collision_arm` does so with the collision check. `obstacles` have names;
+    None takes one away that would otherwise be there, e.g. the table of an arm on a pedestal.
 
     Raises:
         ValueError: a value is not finite, not positive, above what is physically sensible, or a
@@ -75,7 +78,7 @@ class Limits:
     state_timeout_s: float = 0.05  # five missed 100 Hz readings
     collision_arm: str = FR3.name  # whose capsules are kept clear; "" = no check
     collision_margin_m: float = 0.01  # the predicted joints of a step differ from the real ones
-    obstacles: tuple[tuple[float, float, float, float, float, float, float], ...] = (TABLE,)
+    obstacles: Mapping[str, Obstacle | None] = field(default_factory=lambda: {"table": TABLE})
     control_hz: float = 10.0  # rate at which commands are expected
 
     def __post_init__(self) -> None:
@@ -99,12 +102,7 @@ class Limits:
         if not 0.0 <= self.collision_margin_m <= 0.1:
             got = self.collision_margin_m
             raise ValueError(f"collision_margin_m must lie in [0, 0.1], got {got}")
-        for box in self.obstacles:
-            if len(box) != 7 or min(box[3:6]) <= 0.0:
-                raise ValueError(
-                    "obstacles must be centre x y z, half sizes x y z above 0 (m), yaw (rad);"
-                    f" got {box}"
-                )
+        self._check_touching()
         spans = zip(self.joint_min_rad, self.joint_max_rad, strict=True)
         narrowest_rad = min((high - low for low, high in spans), default=math.inf)
         if not 0.0 <= self.joint_margin_rad < narrowest_rad / 2:
@@ -137,27 +135,60 @@ class Limits:
         """Age at which a command is stale, and silence after which the gate holds."""
         return self.command_timeout_periods / self.control_hz
 
+    @cached_property
+    def boxes(self) -> tuple[tuple[str, Box, tuple[str, ...]], ...]:
+        """Name, numbers and `may_touch` of every obstacle that there is."""
+        return tuple((n, o.box, o.may_touch) for n, o in self.obstacles.items() if o is not None)
+
+    @property
+    def surroundings(self) -> str:
+        """In words, what the arm is kept clear of, and what may touch it all the same."""
+        if not self.collision_arm:
+            return "nothing (no collision check)"
+        boxes = [f"{n} ({', '.join(may)} may touch it)" if may else n for n, _, may in self.boxes]
+        return ", ".join(("itself", *boxes))
+
     @property
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 of the canonical JSON."""
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = asdict(self)
+        if not self.collision_arm:  # no check: as the limits of runs from before there was one
+            values = {k: v for k, v in values.items() if k not in COLLISION}
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def within(self, other: Limits) -> Limits:
         """Limits that are nowhere wider than these or the `other` ones, of the same robot.
 
+        An obstacle of either stays; where both know one by the same name, this one's box counts.
+
         Raises:
             ValueError: nothing is allowed by both.
         """
         kept: dict[str, Any] = {}
-        for name, mine in asdict(self).items():
-            theirs = getattr(other, name)
+        for item in fields(self):
+            name, mine, theirs = item.name, getattr(self, item.name), getattr(other, item.name)
             pick = max if "_min_" in name or "margin" in name else min
-            if isinstance(mine, tuple):
+            if name == "collision_arm":
+                kept[name] = mine or theirs
+            elif name == "obstacles":
+                there = {n: box for n, box in theirs.items() if box is not None}
+                kept[name] = {**there, **{n: b or there.get(n) for n, b in mine.items()}}
+            elif isinstance(mine, tuple):
                 kept[name] = tuple(pick(a, b) for a, b in zip(mine, theirs, strict=True))
             elif name != "control_hz":
                 kept[name] = pick(mine, theirs)
         return replace(self, **kept)
+
+    def _check_touching(self) -> None:
+        """Refuse parts of the arm that it does not have."""
+        count = len(self.joint_min_rad)
+        known = ("foot", *(f"link{i}" for i in range(1, count + 1)), "hand")
+        for name, obstacle in self.obstacles.items():
+            for part in obstacle.may_touch if obstacle is not None and count else ():
+                if part not in known:
+                    hint = did_you_mean(part, known)
+                    raise ValueError(f"obstacles.{name}.may_touch: no part '{part}' ({hint})")
 
     def narrow_to(self, task: object) -> Limits:
         """`narrow` to as much of the pose box as `task` states."""
@@ -202,11 +233,19 @@ class Limits:
         )
 
 
-def _numbers(value: object) -> list[float]:
-    """Every number of a value or of nested tuples; none of a word."""
+def as_recorded(section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Section `safety` of a saved run; one from before there was a collision check has none.
+
+    A saved run states every limit, so what it does not state was not checked.
+    """
+    return section if "collision_arm" in section else {**section, "collision_arm": ""}
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    """Every number of a value; none of a word, nor of obstacles, which check their own."""
     if isinstance(value, tuple):
-        return [number for part in value for number in _numbers(part)]
-    return [value] if isinstance(value, float | int) else []
+        return value
+    return (value,) if isinstance(value, float | int) else ()
 
 
 def _check_order(name: str, low: Sequence[float], high: Sequence[float]) -> None:

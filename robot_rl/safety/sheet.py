@@ -36,13 +36,18 @@ def sheet(robot: Robot) -> str:
     lines = ["# @package _global_", *(f"# {line}" for line in textwrap.wrap(head, 96))]
     lines += ["robot:", f"  name: {robot.name}", "safety:", f"  name: {robot.name}"]
     for key, value in asdict(Limits.of(robot)).items():
-        lines.append(f"  {key}: {_written(value)}")
+        if key == "obstacles":
+            lines += [f"  {key}:", *(f"    {n}: {_written(box)}" for n, box in value.items())]
+        else:
+            lines.append(f"  {key}: {_written(value)}")
     return "\n".join(lines) + "\n"
 
 
 def _written(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(_written(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_written(v)}" for k, v in value.items()) + "}"
     return repr(value)
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from robot_rl.geometry import rotation_error, step_towards
 from robot_rl.ports import JointStep
 from robot_rl.robots import Robot
-from robot_rl.safety.collision import arm_of
+from robot_rl.safety.body import body_of
 from robot_rl.safety.limits import Limits
 from robot_rl.types import Pose
 from robot_rl_sim.arm import HAND, add_arm, add_hand, link
@@ -135,7 +135,7 @@ class MinkKinematics:
             np.array(limits.joint_max_rad or robot.joint_max_rad) - margin,
             speed * np.array([joint.velocity_rad_s for joint in robot.joints]),
         )
-        pairs = [((_capsule(i),), (_capsule(k),)) for i, k in arm_of(robot).pairs]
+        pairs = [((_capsule(i),), (_capsule(k),)) for i, k, *_ in body_of(robot).pairs]
         self._clearance = (
             mink.CollisionAvoidanceLimit(
                 self.model,

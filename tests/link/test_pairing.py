@@ -95,6 +95,27 @@ def test_an_answer_that_is_lost_comes_again_and_the_run_is_taken_once(
     assert len(dropped) == 2 and len(taken) == 1 and len(robot.kept) == 1
 
 
+def test_the_last_two_messages_may_be_lost_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    robot, reply = Robot(tmp_path / "keys"), pairing._reply
+
+    def lossy(router: object, routing: bytes, message: Message, sequence: int) -> None:
+        if not isinstance(message, Paired):
+            reply(router, routing, message, sequence)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pairing, "_reply", lossy)
+    monkeypatch.setattr(pairing, "CONFIRM_S", 1.0)
+    with robot.inviter:
+        assert learner(robot.invitation) == robot.offer
+        until(lambda: robot.inviter.over)
+    assert robot.inviter.paired and robot.inviter.state == "paired with gpu-box"
+    silent = Robot(tmp_path / "silent")
+    monkeypatch.setattr(Inviter, "_confirm", lambda *_: None)
+    with silent.inviter:
+        assert learner(silent.invitation) == silent.offer and silent.inviter.paired
+
+
 def test_a_machine_that_cannot_take_the_run_says_why_on_both_sides(tmp_path: Path) -> None:
     robot = Robot(tmp_path / "keys")
 

@@ -98,7 +98,9 @@ def test_a_described_arm_agrees_with_the_shipped_one(name: str, shipped: Robot) 
 
 
 def test_the_franka_capsules_come_back_from_cylinders_with_balls() -> None:
-    mine, theirs = arm_of("fr3").capsules, Fr3().capsules
+    mine = arm_of("fr3").capsules
+    theirs = [c for c in Fr3().capsules if c.radius_m != 0.0265]  # the description has no camera
+    assert len(theirs) == len(Fr3().capsules) - 1
     for capsule in theirs:
         near = min(
             np.abs(np.subtract(c.start_m + c.end_m, capsule.start_m + capsule.end_m)).max()

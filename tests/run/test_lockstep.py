@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from robot_rl.report.report import write_report
 from robot_rl.run.evaluate import evaluate
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import forget, policy_of
 from robot_rl.run.train import train
+from robot_rl.safety.limits import COLLISION
 from robot_rl.store.store import Store
 
 SMALL = [
@@ -64,6 +69,34 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert [number for number, _, _ in after] == list(range(len(after)))
     assert sum(purpose == "demo" for _, purpose, _ in after) == 3
     assert json.loads((tmp_path / "c" / "eval.json").read_text())["env_steps"] >= 150
+
+
+def test_a_run_from_before_the_collision_check_is_evaluated_under_its_own_limits(
+    tmp_path: Path,
+) -> None:
+    first, folder = run(tmp_path / "old", "robot=ur5e"), tmp_path / "old"
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    limits = {k: v for k, v in config["safety"].items() if k not in COLLISION}
+    text = yaml.safe_dump(config | {"safety": limits}, sort_keys=False)
+    (folder / "config.yaml").write_text(text)
+    record = json.loads((folder / "run.json").read_text())
+    record["config_hash"] = digest(config | {"safety": limits})
+    (folder / "run.json").write_text(json.dumps(record))
+
+    loaded = Experiment.load(folder)
+    assert loaded.limits.collision_arm == ""
+    stated = dataclasses.asdict(loaded.limits)
+    assert loaded.limits.hash == digest({k: v for k, v in stated.items() if k not in COLLISION})
+    assert Experiment.compose(["robot=ur5e"]).limits.collision_arm == "ur5e"
+    again = evaluate(folder, episodes=3, video=False)
+    assert again["deterministic"] == first["deterministic"]
+    assert write_report(folder).is_file()
+
+
+def digest(values: dict[str, Any]) -> str:
+    """Hash of an experiment or of limits, as every version has made it."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def test_a_period_that_is_no_multiple_of_the_physics_step_ends() -> None:

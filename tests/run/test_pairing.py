@@ -316,6 +316,7 @@ def test_bad_words_are_one_error_with_the_fix(
     elsewhere = said(["learner", "--pair", text], capsys)
     assert "203.0.113.7 is not an address of this machine" in elsewhere and "--bind" in elsewhere
     assert "--bind" in said(["learner", "--pair", text, "--bind", "203.0.113.8"], capsys)
+    assert "every network" in said(["learner", "--pair", text, "--bind", "0.0.0.0"], capsys)
     assert "give a run folder" in said(["learner"], capsys)
     assert "--bind goes with --pair" in said(["learner", ".", "--bind", "127.0.0.1"], capsys)
     assert "no run in" in said(["pair", "nowhere"], capsys)

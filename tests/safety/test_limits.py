@@ -24,13 +24,12 @@ from robot_rl.safety.limits import Limits
         {"command_timeout_periods": 0.9},
         {"operator_timeout_s": 100.0},  # ms typed as s
         {"workspace_min_m": (0.9, -0.4, 0.0)},
-        {"gripper_max_m": 0.0},
+        {"gripper_min_m": 0.08},  # as wide as the widest; 0 and 0 is a tool without fingers
         {"gripper_min_m": -0.01},
         {"joint_min_rad": (0.0,) * 6},
         {"joint_margin_rad": 2.0},
         {"joint_margin_rad": -0.1},
         {"collision_margin_m": 5.0},  # mm typed as m
-        {"obstacles": ((0.5, 0.0, 0.1, 0.1, 0.1, 0.0, 0.0),)},  # no height
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(wrong: dict) -> None:
@@ -51,6 +50,8 @@ def nudge(value: Any, scale: float = 1.001) -> Any:
         return value + "2"
     if isinstance(value, tuple):
         return tuple(nudge(v, 0.999) for v in value)
+    if isinstance(value, dict):
+        return {name: dataclasses.replace(box, yaw_rad=0.1) for name, box in value.items()}
     return value * scale + 1e-5
 
 

@@ -1,0 +1,228 @@
+"""What the collision check needs of a robot, prepared once: capsules, and which can meet at all."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from robot_rl.config.registry import resolve
+from robot_rl.robots import Robot
+from robot_rl.robots.robot import Capsule
+from robot_rl.safety.distance import segment_segment
+from robot_rl.safety.kinematics import Chain, Frame, chain_of, frames, point
+from robot_rl.safety.limits import Limits, Vec3
+from robot_rl.safety.obstacles import Box
+
+BEYOND_RAD = 0.2  # an arm may stand this far outside the range of a joint
+TRIES = 200  # configurations at random in which two capsules that overlap are found out
+LOOKS = 400  # configurations that are looked at to find out how near two capsules can come
+ENOUGH_M = 0.1  # the largest margin; who stays further apart is not looked at more closely
+
+
+NO_BOX: Box = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
+
+
+class Couple(NamedTuple):
+    """Two that must keep apart: capsule `one`, and capsule `other` or, with other = -1, a box."""
+
+    one: int
+    other: int
+    box: Box
+    radii_m: float
+    names: tuple[str, str]
+    number: int = -1  # among the pairs
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Body:
+    """The capsules of a robot.
+
+    Attributes:
+        parts: names of the links: foot, link1 ..., hand.
+        capsules: (link, start, end, radius); link 0 = foot, J + 1 = hand.
+        outer_m: half length plus radius of each.
+        pairs: those that must keep apart, whatever stands around; least_m: a lower bound of
+            the distance of each pair, in all configurations.
+        around_m: [capsule, joint], how far a point of the capsule's axis can be from the joint's
+            axis; 0 where the joint does not move the capsule.
+        apart_m: [pair, joint], by how much the distance of two changes at most per radian.
+    """
+
+    chain: Chain
+    parts: tuple[str, ...]
+    capsules: tuple[tuple[int, Vec3, Vec3, float], ...]
+    outer_m: tuple[float, ...]
+    pairs: tuple[Couple, ...]
+    least_m: tuple[float, ...]
+    around_m: np.ndarray
+    apart_m: np.ndarray
+
+
+class Watched(NamedTuple):
+    """What one check looks at: pairs of capsules (with their `Body.apart_m`), and boxes."""
+
+    pairs: tuple[Couple, ...]
+    apart_m: np.ndarray
+    boxed: tuple[Couple, ...]
+
+
+_INTRODUCED: dict[str, Body] = {}
+
+
+def introduce(robot: Robot) -> None:
+    """Have this process know the capsules of a robot that its name alone does not describe."""
+    _INTRODUCED[robot.name] = body_of(robot)
+
+
+def body_called(name: str) -> Body:
+    """Of a robot that was introduced, or is registered. Raises `ConfigError` for others."""
+    return _INTRODUCED.get(name) or _registered(name)
+
+
+@cache
+def _registered(name: str) -> Body:
+    return body_of(resolve("robot", {"name": name}))
+
+
+def body_of(robot: Robot) -> Body:
+    """Prepare `robot`, which takes some 0.1 s.
+
+    Links next to each other are not compared, nor are its `neighbours`.
+    """
+    n, chain = len(robot.joints), chain_of(robot)
+    parts = ("foot", *(f"link{i}" for i in range(1, n + 1)), "hand")
+    capsules = tuple((c.link, c.start_m, c.end_m, c.radius_m) for c in robot.capsules)
+    links = [c.link for c in robot.capsules]
+    pairs: list[Couple] = []
+    for i, a in enumerate(links):
+        for k, b in enumerate(links):
+            if b - a > 1 and (a, b) not in robot.neighbours:
+                radii_m, names = capsules[i][3] + capsules[k][3], (parts[a], parts[b])
+                pairs.append(Couple(i, k, NO_BOX, radii_m, names, len(pairs)))
+    around_m = np.array([_around(chain, c) for c in robot.capsules]).reshape(-1, n)
+    joints = np.arange(n)
+    apart_m = np.zeros((len(pairs), n))
+    for number, p in enumerate(pairs):
+        between = (joints >= links[p.one]) & (joints < links[p.other])
+        apart_m[number] = np.minimum(around_m[p.one], around_m[p.other]) * between
+    ranges = [(j.range_rad[0] - BEYOND_RAD, j.range_rad[1] + BEYOND_RAD) for j in robot.joints]
+    return Body(
+        chain=chain,
+        parts=parts,
+        capsules=capsules,
+        outer_m=tuple(math.dist(a, b) / 2 + radius_m for _, a, b, radius_m in capsules),
+        pairs=tuple(pairs),
+        least_m=tuple(_least(chain, capsules, ranges, p, apart_m[p.number]) for p in pairs),
+        around_m=around_m * (joints < np.array(links)[:, None]),
+        apart_m=apart_m,
+    )
+
+
+def watched(limits: Limits) -> Watched:
+    """What the check of these limits looks at."""
+    return _watched(body_called(limits.collision_arm), limits.collision_margin_m, limits.boxes)
+
+
+@lru_cache(maxsize=16)
+def _watched(
+    body: Body, margin_m: float, boxes: tuple[tuple[str, Box, tuple[str, ...]], ...]
+) -> Watched:
+    """The foot and the first link stand on a box and stay in place: boxes are nothing to them."""
+    kept = [p for p in body.pairs if body.least_m[p.number] < margin_m]
+    pairs = tuple(p._replace(number=i) for i, p in enumerate(kept))
+    boxed = tuple(couple for box in boxes for couple in boxed_with(body, *box))
+    return Watched(pairs, body.apart_m[[p.number for p in kept]], boxed)
+
+
+def boxed_with(
+    body: Body, name: str, box: Box, may_touch: tuple[str, ...] = ()
+) -> tuple[Couple, ...]:
+    """The capsules that must keep apart from a box: all but the foot's and the first link's."""
+    return tuple(
+        Couple(i, -1, box, radius_m, (body.parts[link], name))
+        for i, (link, _, _, radius_m) in enumerate(body.capsules)
+        if link > 1 and body.parts[link] not in may_touch
+    )
+
+
+def _around(chain: Chain, capsule: Capsule) -> list[float]:
+    """How far the capsule's axis can be at most from the axis of each joint, in any configuration.
+
+    Exact for the joints on either end of its link; then it grows by the links between.
+    """
+    n, link = len(chain.joints), capsule.link
+    ends = (capsule.start_m, capsule.end_m)
+    found = [0.0] * n
+    near_m = 0.0
+    if link > n:  # the hand stands still in the frame of the last joint
+        ends = tuple(point(chain.hand, end) for end in ends)
+        link = n
+    if link > 0:
+        found[link - 1] = max(math.hypot(x, y) for x, y, _ in ends)
+        near_m = max(math.hypot(*end) for end in ends)
+    for joint in reversed(range(link - 1)):
+        x, y, z = chain.joints[joint + 1][9:]
+        found[joint] = math.hypot(x, y) + near_m
+        near_m += math.hypot(x, y, z)
+    if link < n:
+        frame = chain.joints[link]
+        found[link] = max(_off_axis(end, frame) for end in ends)
+        near_m = max(math.dist(end, frame[9:]) for end in ends)
+    for joint in range(link + 1, n):
+        near_m += math.hypot(*chain.joints[joint][9:])
+        found[joint] = near_m
+    return found
+
+
+def _off_axis(p: Vec3, frame: Frame) -> float:
+    """Distance of a point from the z axis of a frame; both are in the same frame."""
+    away = np.array(p) - frame[9:]
+    return float(np.linalg.norm(away - (away @ frame[6:9]) * np.array(frame[6:9])))
+
+
+def _least(
+    chain: Chain,
+    capsules: tuple[tuple[int, Vec3, Vec3, float], ...],
+    ranges_rad: list[tuple[float, float]],
+    pair: Couple,
+    apart_m: np.ndarray,
+) -> float:
+    """A lower bound of the distance of two capsules in all configurations, by branch and bound.
+
+    -inf for two that are seen to overlap in one. In a cell of joint angles the distance is at least
+    that in the middle, less what the joints change it by on their way to the cell's border. The
+    cell with the lowest bound is halved.
+    """
+    (a, p, q, _), (b, r, s, _) = capsules[pair.one], capsules[pair.other]
+    slopes = apart_m.tolist()
+
+    def distance_m(angles: tuple[float, ...]) -> float:
+        at = frames(chain, angles)
+        one, other = (point(at[a], p), point(at[a], q)), (point(at[b], r), point(at[b], s))
+        return segment_segment(one, other) - pair.radii_m
+
+    def bound(cell: tuple[tuple[float, float], ...]) -> float:
+        way_m = sum(m * (high - low) / 2 for m, (low, high) in zip(slopes, cell, strict=True))
+        return distance_m(tuple((low + high) / 2 for low, high in cell)) - way_m
+
+    rng, (low_rad, high_rad) = np.random.default_rng(0), np.array(ranges_rad).T
+    for angles in rng.uniform(low_rad, high_rad, (TRIES, len(slopes))).tolist():
+        if distance_m(tuple(angles)) < 0.0:
+            return -math.inf  # these two can meet
+    cell = tuple(ends if m else (0.0, 0.0) for ends, m in zip(ranges_rad, slopes, strict=True))
+    heap = [(bound(cell), cell)]
+    for _ in range(LOOKS // 2):
+        if heap[0][0] > ENOUGH_M:
+            break
+        _, cell = heapq.heappop(heap)
+        widest = max(range(len(cell)), key=lambda j: slopes[j] * (cell[j][1] - cell[j][0]))
+        low, high = cell[widest]
+        for half in ((low, (low + high) / 2), ((low + high) / 2, high)):
+            part = (*cell[:widest], half, *cell[widest + 1 :])
+            heapq.heappush(heap, (bound(part), part))
+    return heap[0][0]

@@ -1,0 +1,210 @@
+"""Where the links of an arm are, and where its joints go when the tool moves. Pure functions.
+
+Plain floats and unrolled products, as in `readings`: for single small matrices numpy would mostly
+be call overhead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from robot_rl.robots import Robot
+from robot_rl.safety.limits import Vec3
+from robot_rl.safety.readings import Placement, Quat
+
+Frame = tuple[float, ...]
+"""Twelve numbers: the axes x, y, z of a frame in base, then its origin (m)."""
+
+TOLERANCE = 2e-4  # m and rad: a prediction this close has converged
+ROUNDS = 6  # of the prediction; from a healthy pose two are enough
+DAMPING = 1e-6 * np.eye(6)  # of the normal equations
+TURN_M = 0.05  # what a rad counts in the error of an arm with fewer than six joints
+PLACE_M = 1e-3  # its place has converged this far ...
+SETTLED_RAD = 1e-3  # ... when its joints do not move further
+MOST_RAD = 0.8  # turn of one joint in one step; beyond, the arm stands next to a singular pose
+BASE: Frame = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
+
+
+class Chain(NamedTuple):
+    """The kinematics of a robot, prepared once.
+
+    joints: each joint's frame at angle 0 in the frame behind the joint before it. hand: in the
+    frame behind the last joint; tcp_m: along the hand's z.
+    """
+
+    joints: tuple[Frame, ...]
+    hand: Frame
+    tcp_m: float
+
+
+def chain_of(robot: Robot) -> Chain:
+    """Prepare the kinematics of `robot`."""
+    mount = robot.hand_in_last
+    return Chain(
+        joints=tuple((*axes(j.quaternion_xyzw), *j.position_m) for j in robot.joints),
+        hand=(*axes(tuple(mount.quaternion_xyzw.tolist())), *mount.position_m.tolist()),
+        tcp_m=robot.gripper.tcp_m,
+    )
+
+
+def frames(chain: Chain, q: tuple[float, ...]) -> list[Frame]:
+    """Base, the frame behind each joint at angles `q` (rad), and the hand: number of joints + 2."""
+    found = [BASE]
+    at = BASE
+    for fixed, angle in zip(chain.joints, q, strict=True):
+        x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = at
+        a0, a1, a2, b0, b1, b2, c0, c1, c2, d0, d1, d2 = fixed
+        c, s = math.cos(angle), math.sin(angle)
+        if a0 == 1.0:  # turned about x only, as nearly every joint is
+            e0, e1, e2 = x0, x1, x2
+            f0, f1, f2 = b1 * y0 + b2 * z0, b1 * y1 + b2 * z1, b1 * y2 + b2 * z2
+            g0, g1, g2 = c1 * y0 + c2 * z0, c1 * y1 + c2 * z1, c1 * y2 + c2 * z2
+        else:
+            e0, e1, e2 = turned(at, (a0, a1, a2))
+            f0, f1, f2 = turned(at, (b0, b1, b2))
+            g0, g1, g2 = turned(at, (c0, c1, c2))
+        at = (
+            c * e0 + s * f0,
+            c * e1 + s * f1,
+            c * e2 + s * f2,
+            c * f0 - s * e0,
+            c * f1 - s * e1,
+            c * f2 - s * e2,
+            g0,
+            g1,
+            g2,
+            p0 + x0 * d0 + y0 * d1 + z0 * d2,
+            p1 + x1 * d0 + y1 * d1 + z1 * d2,
+            p2 + x2 * d0 + y2 * d1 + z2 * d2,
+        )
+        found.append(at)
+    h = chain.hand
+    if h[0] == 1.0:  # as it stands in the frame of the last joint
+        found.append((*at[:9], *point(at, h[9:])))
+    else:
+        x, y, z = turned(at, h[:3]), turned(at, h[3:6]), turned(at, h[6:9])
+        found.append((*x, *y, *z, *point(at, h[9:])))
+    return found
+
+
+def tcp_at(chain: Chain, at: list[Frame]) -> Vec3:
+    """Place of the TCP in base (m)."""
+    _, _, _, _, _, _, z0, z1, z2, p0, p1, p2 = at[-1]
+    m = chain.tcp_m
+    return (p0 + m * z0, p1 + m * z1, p2 + m * z2)
+
+
+def jacobian(chain: Chain, at: list[Frame]) -> np.ndarray:
+    """Geometric Jacobian of the TCP in base [6, J]: m/rad, then rad/rad."""
+    px, py, pz = tcp_at(chain, at)
+    columns = []
+    for _, _, _, _, _, _, ax, ay, az, ox, oy, oz in at[1:-1]:
+        x, y, z = px - ox, py - oy, pz - oz
+        columns.append((ay * z - az * y, az * x - ax * z, ax * y - ay * x, ax, ay, az))
+    return np.array(columns).T
+
+
+class Predicted(NamedTuple):
+    """Joint angles (rad), and the frames there."""
+
+    joints_rad: tuple[float, ...]
+    at: list[Frame]
+
+
+def predict(
+    chain: Chain, q: tuple[float, ...], at: list[Frame], measured: Placement, target: Placement
+) -> Predicted | None:
+    """Where the joints are after the tool has moved by the way from `measured` to `target`.
+
+    Damped least squares on the geometric Jacobian (Wampler 1986): of all ways of a redundant arm
+    the one that turns the joints least, so the elbow stays where it was measured. An arm with fewer
+    than six joints brings the TCP to its place and turns the tool as far as the joints can.
+
+    Args:
+        at: `frames` at the measured joints `q` (rad).
+
+    Returns:
+        None when this does not converge, or asks one joint for more than `MOST_RAD`.
+    """
+    x0, y0, z0 = tcp_at(chain, at)
+    (x1, y1, z1), (x2, y2, z2) = target.position, measured.position
+    wx, wy, wz = x0 + x1 - x2, y0 + y1 - y2, z0 + z1 - z2
+    hand = at[-1]
+    turn = axes(_between(measured.quaternion, target.quaternion))
+    facing = (*turned(turn, hand[:3]), *turned(turn, hand[3:6]), *turned(turn, hand[6:9]))
+    a0, a1, a2, b0, b1, b2, c0, c1, c2 = facing
+    start = np.array(q)
+    new = start
+    few, settled = len(q) < 6, False
+    for _ in range(ROUNDS):
+        hx, hy, hz = tcp_at(chain, at)
+        d0, d1, d2, e0, e1, e2, f0, f1, f2 = at[-1][:9]
+        left = (  # the rotation: half the sum of the axes' cross products, for small ones
+            wx - hx,
+            wy - hy,
+            wz - hz,
+            (d1 * a2 - d2 * a1 + e1 * b2 - e2 * b1 + f1 * c2 - f2 * c1) / 2,
+            (d2 * a0 - d0 * a2 + e2 * b0 - e0 * b2 + f2 * c0 - f0 * c2) / 2,
+            (d0 * a1 - d1 * a0 + e0 * b1 - e1 * b0 + f0 * c1 - f1 * c0) / 2,
+        )
+        if max(left) < TOLERANCE and min(left) > -TOLERANCE:
+            return Predicted(tuple(new.tolist()), at)
+        j = jacobian(chain, at)
+        if few:
+            if settled and max(map(abs, left[:3])) < PLACE_M:
+                return Predicted(tuple(new.tolist()), at)
+            left = (*left[:3], *(TURN_M * turn for turn in left[3:]))
+            j[3:] *= TURN_M
+        step = np.linalg.solve(j @ j.T + DAMPING, left) @ j
+        settled = few and float(np.abs(step).max()) < SETTLED_RAD
+        new = new + step
+        if not max(map(abs, (new - start).tolist())) <= MOST_RAD:
+            return None
+        at = frames(chain, tuple(new.tolist()))
+    return None
+
+
+def turned(frame: Frame, v: tuple[float, ...]) -> Vec3:
+    """A direction of a frame, in base."""
+    a, b, c = v
+    return (
+        a * frame[0] + b * frame[3] + c * frame[6],
+        a * frame[1] + b * frame[4] + c * frame[7],
+        a * frame[2] + b * frame[5] + c * frame[8],
+    )
+
+
+def point(frame: Frame, p: tuple[float, ...]) -> Vec3:
+    """A point of a frame, in base (m)."""
+    x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = frame
+    a, b, c = p
+    return (
+        p0 + a * x0 + b * y0 + c * z0,
+        p1 + a * x1 + b * y1 + c * z1,
+        p2 + a * x2 + b * y2 + c * z2,
+    )
+
+
+def axes(q: Quat) -> tuple[float, ...]:
+    """The axes x, y, z [9] that a unit quaternion xyzw turns to."""
+    x, y, z, w = q
+    return (
+        *(1 - 2 * (y * y + z * z), 2 * (x * y + z * w), 2 * (x * z - y * w)),
+        *(2 * (x * y - z * w), 1 - 2 * (x * x + z * z), 2 * (y * z + x * w)),
+        *(2 * (x * z + y * w), 2 * (y * z - x * w), 1 - 2 * (x * x + y * y)),
+    )
+
+
+def _between(a: Quat, b: Quat) -> Quat:
+    """The rotation that turns `a` into `b`: b times the inverse of a."""
+    x, y, z, w = b
+    i, j, k, r = -a[0], -a[1], -a[2], a[3]
+    return (
+        w * i + x * r + y * k - z * j,
+        w * j - x * k + y * r + z * i,
+        w * k + x * j - y * i + z * r,
+        w * r - x * i - y * j - z * k,
+    )
