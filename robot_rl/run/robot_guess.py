@@ -113,7 +113,7 @@ def _neighbours(body: Body, poses: F64) -> tuple[tuple[int, int], ...]:
     counts: dict[tuple[int, int], int] = {}
     looked = poses[: SAMPLES // 3]
     for q in looked:
-        for pair in _touching(body, q, MARGIN_M):
+        for pair in _touching(body, q):
             counts[pair] = counts.get(pair, 0) + 1
     return tuple(sorted(p for p, n in counts.items() if n >= ALWAYS * len(looked)))
 
