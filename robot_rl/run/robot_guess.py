@@ -240,33 +240,42 @@ def _workspace(
     share = min(reach_m / MOST_M[1][0], 1.0)
     (x0, _, z0), (x1, y1, z1) = MOST_M[0], (share * value for value in MOST_M[1])
     spans = [(x0, x1), (0.0, y1), (z0, z1)]
-    for turn in range(2):
-        xs, ys, zs = (np.linspace(a, b, n) for (a, b), n in zip(spans, FINE, strict=True))
-        good = np.zeros(FINE, bool)
-        for i, x in enumerate(xs):
-            for k, z in enumerate(zs):
-                for j, y in enumerate(ys):
-                    good[i, j, k] = all(reached(np.array((x, s * y, z))) for s in (1.0, -1.0))
-                    if not good[i, j, k]:
-                        break  # further out is no better
-            progress((turn + (i + 1) / len(xs)) / 2)
-        best = _largest(good, (xs, ys, zs))
-        if not good.any() or best[0] >= FINE_ENOUGH:
-            break
+    good, at = _grid(reached, spans, lambda x: progress(x / 2))
+    side, best = _largest(good, at)
+    if good.any() and side < FINE_ENOUGH:
         cells = [np.flatnonzero(good.any(axis=tuple({0, 1, 2} - {a}))) for a in range(3)]
         spans = [
-            (float(at[max(cell[0] - 1, 0)]), float(at[min(cell[-1] + 1, len(at) - 1)]))
-            for at, cell in zip((xs, ys, zs), cells, strict=True)
+            (float(along[max(cell[0] - 1, 0)]), float(along[min(cell[-1] + 1, len(along) - 1)]))
+            for along, cell in zip(at, cells, strict=True)
         ]
+        good, at = _grid(reached, spans, lambda x: progress((1 + x) / 2))
+        _, best = _largest(good, at)
     progress(1.0)
-    if best[1] is None:
+    if best is None:
         raise ConfigError(
             "no box was found that the arm reaches with the tool down",
             expected=f"a box within {MOST_M[0]} to {MOST_M[1]} m",
             got=f"{int(good.sum())} of {good.size} points",
             fix="--home 'ANGLES in rad' with the tool down in front of the arm",
         )
-    return best[1]
+    return best
+
+
+def _grid(
+    reached: _Reached, spans: Sequence[tuple[float, float]], progress: Callable[[float], object]
+) -> tuple[NDArray[np.bool_], list[F64]]:
+    """(which points of a grid are reached to the left and right, its x, y >= 0 and z)."""
+    at = [np.linspace(a, b, n) for (a, b), n in zip(spans, FINE, strict=True)]
+    xs, ys, zs = at
+    good = np.zeros(FINE, bool)
+    for i, x in enumerate(xs):
+        for k, z in enumerate(zs):
+            for j, y in enumerate(ys):
+                good[i, j, k] = all(reached(np.array((x, s * y, z))) for s in (1.0, -1.0))
+                if not good[i, j, k]:
+                    break  # further out is no better
+        progress((i + 1) / len(xs))
+    return good, at
 
 
 def _largest(good: NDArray[np.bool_], at: Sequence[F64]) -> tuple[int, tuple[Vec3, Vec3] | None]:
