@@ -200,8 +200,12 @@ def learn(arm: Arm, folder: Path) -> str:
 
 
 def deploy(arm: Arm, folder: Path) -> str:
-    """Left to the verb that deploys; "-" = this column is not filled in."""
-    return "- not filled in"
+    """`robot-rl deploy`: the policy works, and the person may take over."""
+    said = folder / "deployed.json"
+    verb = ["deploy", str(folder / "run"), "--episodes", str(DEMOS), "--stop-after", "0"]
+    _helped(arm, folder, [*verb, "--json", str(said)], ())
+    figures = json.loads(said.read_text())
+    return f"{figures['episodes']} episodes"
 
 
 COLUMNS: dict[str, Callable[[Arm, Path], str]] = {
@@ -226,7 +230,7 @@ def _helped(arm: Arm, folder: Path, verb: Sequence[str], given: Sequence[str]) -
 
     domain_id = free_domain()
     own = ["runtime=ros", "double=true", "operator=twist", f"ros.domain_id={domain_id}"]
-    own += [f"run_dir={folder / 'run'}", *given]
+    own += given if verb[0] == "deploy" else [f"run_dir={folder / 'run'}", *given]
     experiment = arm.compose(*own)
     said = folder / f"{verb[0]}.log"
     command = [sys.executable, "-m", "robot_rl.cli.main", *verb, *arm.words, *own]

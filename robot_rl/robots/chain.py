@@ -11,6 +11,7 @@ moving the TCP (task priority: Nakamura, Hanafusa & Yoshikawa 1987).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,20 @@ class Chain:
         self._places = [_matrix(pose(j.position_m, j.quaternion_xyzw)) for j in robot.joints]
         tcp_in_hand = pose((0.0, 0.0, robot.gripper.tcp_m))
         self._tool = _matrix(compose(robot.hand_in_last, tcp_in_hand))
+
+    @classmethod
+    def of(cls, places: Sequence[Pose], tool: Pose) -> Chain:
+        """A chain that is no robot of ours, such as a leader arm; its joints have no ends.
+
+        Args:
+            places: frame of each joint [J] in the frame behind the joint before it, at angle 0.
+            tool: TCP in the frame behind the last joint.
+        """
+        found = cls.__new__(cls)
+        found.low_rad, found.high_rad = np.full((2, len(places)), math.inf)
+        found.low_rad = -found.low_rad
+        found._places, found._tool = [_matrix(place) for place in places], _matrix(tool)
+        return found
 
     def frames(self, q_rad: F64) -> F64:
         """Frame behind each joint, then the TCP, in base [J + 1, 4, 4], at angles [J] rad."""

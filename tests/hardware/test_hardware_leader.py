@@ -230,9 +230,9 @@ def test_a_leader_that_is_pulled_out_is_told_with_the_fix_and_found_again(
 def test_the_leader_of_an_so101_points_forward_and_its_first_joint_turns_about_the_vertical() -> (
     None
 ):
-    ahead = SO101.tcp(np.zeros(5))
+    ahead = SO101.tcp_in_base(np.zeros(5))
     assert ahead.position_m[0] > 0.3 and abs(ahead.position_m[1]) < 0.03
-    turned = SO101.tcp((0.3, 0.0, 0.0, 0.0, 0.0))
+    turned = SO101.tcp_in_base(np.array((0.3, 0.0, 0.0, 0.0, 0.0)))
     assert turned.position_m[2] == pytest.approx(ahead.position_m[2], abs=1e-4)
     assert abs(turned.position_m[1]) > 0.08
 

@@ -67,7 +67,7 @@ def test_two_machines_become_a_pair_whoever_is_first(first: str, tmp_path: Path)
             time.sleep(1.0)
             assert "nobody listens" in robot.inviter.state
             waiting.start()
-        waiting.join(10.0)
+        waiting.join(30.0)
         until(lambda: robot.inviter.over)
     assert got == [robot.offer] and robot.kept == [(LEARNER.decode(), "gpu-box")]
     assert robot.inviter.paired and robot.inviter.state == "paired with gpu-box"
@@ -173,7 +173,7 @@ def test_strangers_get_nothing_from_either_side(tmp_path: Path) -> None:
     for keys, server in ((stranger, robot.invitation.public), (None, None)):
         assert ask(robot.invitation, keys, server, encode(forged)) is None
     with robot.inviter:
-        thread.join(10.0)
+        thread.join(30.0)
     assert seen == ["run-1"]
 
     another = Robot(tmp_path / "second")
@@ -211,7 +211,7 @@ def test_nonsense_of_the_robots_key_is_dropped_and_the_pairing_goes_on(tmp_path:
     for frames in ((b"",), (b"\x80\x04\x95",), (hello,), (hello, hello), (encode(Paired("x")),)):
         assert ask(robot.invitation, robot.keys, robot.invitation.public, *frames) is None
     with robot.inviter:
-        thread.join(10.0)
+        thread.join(30.0)
         until(lambda: robot.inviter.over)
     assert robot.inviter.paired
 

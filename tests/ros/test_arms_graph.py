@@ -84,8 +84,12 @@ def test_killing_an_arm_leaves_the_other_alone_and_both_teach_one_learner(tmp_pa
     assert len(pids_of(run, "left", "gate")) == len(pids_of(run, "left", "actor")) == 2
     assert min(steps(run, arm) for arm in ARMS) > 5
     with Store(run / "learner.sqlite") as store:
-        aborted = {e.id.actor for e in store.episode_summaries() if str(e.ending) == "aborted"}
-    assert "actor-right" not in aborted
+        aborted = [
+            (e.id.episode, e.purpose, e.steps, [event.detail for event in store.events(e.id)])
+            for e in store.episode_summaries()
+            if e.id.actor == "actor-right" and str(e.ending) == "aborted"
+        ]
+    assert not aborted, last_words(run)
     result = json.loads((run / "eval.json").read_text())
     assert result["deterministic"]["episodes"] == 2
 

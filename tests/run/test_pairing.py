@@ -407,6 +407,6 @@ def test_the_command_prints_what_the_other_one_reads(
     started: list[Path] = []
     monkeypatch.setattr("robot_rl.run.learner.main", lambda run: started.append(run) or 0)
     assert robot_rl(["learner", "--pair", word, str(machines.learner)]) == 0
-    thread.join(10.0)
+    thread.join(30.0)
     assert done == [0] and started == [machines.learner]
     assert "paired with" in printed + capsys.readouterr().out

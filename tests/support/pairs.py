@@ -13,7 +13,7 @@ def free_port(host: str = "127.0.0.1") -> int:
         return server.getsockname()[1]
 
 
-def until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+def until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
     """Wait for a condition; fail after `timeout_s`."""
     end_s = time.monotonic() + timeout_s
     while not condition():

@@ -13,6 +13,7 @@ import select
 import threading
 import tty
 from collections.abc import Iterable
+from contextlib import suppress
 
 PING, READ, SYNC_READ, STATUS = 0x01, 0x02, 0x82, 0x55
 BROADCAST = 0xFE
@@ -49,6 +50,8 @@ class Bus:
             os.close(self._master)
 
     def _serve(self) -> None:
+        with suppress(PermissionError):  # servos answer at once, however busy this machine is
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -15)
         waiting = b""
         while self._going:
             if not select.select([self._master], [], [], 0.02)[0]:
