@@ -75,8 +75,8 @@ class Chain:
 
     def jacobian(self, frames: F64) -> F64:
         """Geometric Jacobian [6, J] of the TCP in base: m/rad, then rad/rad."""
-        axes, places = frames[:-1, :3, 2], frames[:-1, :3, 3]
-        return np.vstack((np.cross(axes, frames[-1, :3, 3] - places).T, axes.T))
+        (ax, ay, az), (x, y, z) = frames[:-1, :3, 2].T, (frames[-1, :3, 3] - frames[:-1, :3, 3]).T
+        return np.array((ay * z - az * y, az * x - ax * z, ax * y - ay * x, ax, ay, az))
 
     def solve(self, goal: Pose, start_rad: F64) -> F64:
         """Joint angles [J] that put the TCP at `goal`, by damped Gauss-Newton from `start_rad`.
@@ -149,7 +149,10 @@ def _solved(jacobian: F64, error: F64) -> F64:
 
 
 def _prioritised(jacobian: F64, error: F64) -> F64:
-    """First the place of the TCP, then its turn with what that leaves of the joints."""
+    """A step [J] rad: first the place of the TCP, then its turn with what is left of the joints.
+
+    jacobian [6, J] and error [6] in base: m, then rad.
+    """
     move, turn = jacobian[:3], jacobian[3:]
     back = move.T @ np.linalg.inv(move @ move.T + DAMPING * np.eye(3))
     first = back @ error[:3]
