@@ -7,6 +7,7 @@ motion, from wherever both are.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,13 +16,14 @@ from typing import Any, ClassVar
 
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, LinkError
-from robot_rl.geometry import pose
-from robot_rl.operate.chain import Chain, chain_from, quat_from_rpy
+from robot_rl.geometry import compose, pose
 from robot_rl.operate.devices import need_real_time, run_of
 from robot_rl.operate.leader import Joints, Leading, led_by, robot_of
 from robot_rl.operate.remote import page_of
 from robot_rl.ports import InputDevice, Task
 from robot_rl.robots import Robot
+from robot_rl.robots.chain import Chain
+from robot_rl.robots.urdf import quat_from_rpy
 from robot_rl_hardware.leader_map import LeaderMap, load
 from robot_rl_hardware.reader import Watcher
 from robot_rl_hardware.servos import DYNAMIXEL, FEETECH, Family, ServoLine
@@ -33,17 +35,17 @@ GELLO_SIGNS = {
 }
 """Which way the servos of the printed arms turn: gello/agents/gello_agent.py of wuphilipp's
 gello_software. A GELLO of another build: `robot-rl leader gello --calibrate --signs`."""
-HALF = 1.5708
-SO101 = chain_from(
-    (
-        ((0.0207909, -0.0230745, 0.0948817), (-2 * HALF, 0.0, HALF)),
-        ((-0.0303992, -0.0182778, -0.0542), (-HALF, -HALF, 0.0)),
-        ((-0.11257, -0.028, 0.0), (0.0, 0.0, HALF)),
-        ((-0.1349, 0.0052, 0.0), (0.0, 0.0, -HALF)),
-        ((0.0, -0.0611, 0.0181), (HALF, 0.0, 2 * HALF)),
-    ),
-    tool=pose((-0.0079, -0.000218, -0.0981274), quat_from_rpy((HALF, 0.0, HALF))),
-    foot=pose((0.0, 0.0, 0.0), quat_from_rpy((0.0, 0.0, HALF))),  # the URDF looks along -y
+HALF = math.pi / 2
+FOOT = pose((0.0, 0.0, 0.0), quat_from_rpy(0.0, 0.0, HALF))  # the URDF looks along -y
+SO101_PLACES = (
+    compose(FOOT, pose((0.0207909, -0.0230745, 0.0948817), quat_from_rpy(-math.pi, 0.0, HALF))),
+    pose((-0.0303992, -0.0182778, -0.0542), quat_from_rpy(-HALF, -HALF, 0.0)),
+    pose((-0.11257, -0.028, 0.0), quat_from_rpy(0.0, 0.0, HALF)),
+    pose((-0.1349, 0.0052, 0.0), quat_from_rpy(0.0, 0.0, -HALF)),
+    pose((0.0, -0.0611, 0.0181), quat_from_rpy(HALF, 0.0, math.pi)),
+)
+SO101 = Chain.of(
+    SO101_PLACES, pose((-0.0079, -0.000218, -0.0981274), quat_from_rpy(HALF, 0.0, HALF))
 )
 """Joint origins of Simulation/SO101/so101_new_calib.urdf in TheRobotStudio/SO-ARM100 (Apache 2.0);
 all angles are zero in the middle of their ranges."""
@@ -125,7 +127,7 @@ class So101Config(SerialLeading):
 
     def joints(self, robot: Robot) -> int:
         """Five, whatever the robot has."""
-        return len(SO101.links)
+        return len(SO101_PLACES)
 
     def chain(self, robot: Robot) -> Chain | None:
         """Its own."""
@@ -133,7 +135,7 @@ class So101Config(SerialLeading):
 
     def known_pose(self, robot: Robot) -> tuple[Sequence[float], Sequence[int], str]:
         """All joints in the middle of their ranges."""
-        n = len(SO101.links)
+        n = len(SO101_PLACES)
         return (0.0,) * n, (1,) * n, "with every joint in the middle of its range"
 
 

@@ -23,7 +23,9 @@ from robot_rl.errors import SetupError
 from robot_rl_hardware.reader import FoundDevice, pick
 
 PERIOD_S = 0.012  # between two readings of all servos
-TRIES = 3  # before a servo counts as silent: a busy machine may answer late
+TRIES = 3  # before a servo counts as silent
+OPEN_S = 1.5  # servos that have just been powered need a moment
+WAIT_S = 0.002  # for bytes of an answer, at a time
 MISSES = 8  # readings that fail in a row: the line is lost
 TICKS = 4096  # of one turn, in both families
 PORTS = Path("/dev/serial/by-id")
@@ -114,12 +116,16 @@ class ServoLine:
                 got=str(baud),
                 fix="set operator.baud to what the servos are set to",
             )
+        self._port.ser.timeout = WAIT_S  # else the library spins until a late answer is there
         self._packets = sdk.PacketHandler(family.protocol)
         self._group = sdk.GroupSyncRead(self._port, self._packets, family.address, family.length)
         for number in self.ids:
             self._group.addParam(number)
         self._misses, self._due_s = 0, 0.0
-        if all(self.ticks() is None for _ in range(TRIES)):
+        give_up_s = time.monotonic() + OPEN_S
+        while (found := self._asked()) is None and time.monotonic() < give_up_s:
+            pass
+        if found is None:
             silent = self._silent()
             self.close()
             raise _silence(self, baud, silent)
@@ -134,15 +140,18 @@ class ServoLine:
         """
         time.sleep(max(0.0, self._due_s - time.monotonic()))
         self._due_s = time.monotonic() + PERIOD_S
+        found = self._asked()
+        self._misses = self._misses + 1 if found is None else 0
+        if self._misses >= MISSES:
+            raise OSError(f"{self.name}: no proper answer from servo {self._silent()}")
+        return found
+
+    def _asked(self) -> Mapping[int, int] | None:
+        """One request for all positions; None when an answer was late, damaged or missing."""
         family = self.family
         with _lost(self._port):
-            done = self._group.txRxPacket() == 0
-        if not done:
-            self._misses += 1
-            if self._misses >= MISSES:
-                raise OSError(f"{self.name}: no proper answer from servo {self._silent()}")
-            return None
-        self._misses = 0
+            if self._group.txRxPacket() != 0:
+                return None
         return {
             number: family.ticks(self._group.getData(number, family.address, family.length))
             for number in self.ids

@@ -39,6 +39,7 @@ from robot_rl.store.store import Store
 
 log = logging.getLogger(__name__)
 
+TASK = "task=reach"
 MOVES_M = 0.01  # the TCP must follow this far
 STANDS_S = 1.0  # wall; after a kill, with the time in which the machine starts the process again
 DEMOS = 2
@@ -49,20 +50,19 @@ FAILED = "FAILED"
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One line of the table. words: profile, task and what differs; config_dir: of the profile."""
+    """One line of the table. words: profile and what differs; config_dir: of the profile."""
 
     words: tuple[str, ...]
     config_dir: Path | None = None
 
     def compose(self, *more: str) -> Experiment:
         """The experiment with these words."""
-        return Experiment.compose([*self.words, *more], self.config_dir)
+        return Experiment.compose([*self.words, TASK, *more], self.config_dir)
 
 
 MORE = {
     "ur5e_velocity": (
         "robot=ur5e_forward",
-        "task=reach",
         "driver.joints.kind=velocity",
         "driver.topics.joint_target=forward_velocity_controller/commands",
         "driver.controllers.cartesian=forward_velocity_controller",
@@ -75,7 +75,7 @@ def arms(config_dir: Path | None = None) -> dict[str, Arm]:
     """Every arm with a driver: shipped profiles, and those of `config_dir`."""
     lines = {name: Arm(words) for name, words in MORE.items()}
     for name in options("robot", config_dir):
-        arm = Arm((f"robot={name}", "task=reach"), config_dir)
+        arm = Arm((f"robot={name}",), config_dir)
         if arm.compose().driver.is_vendors:
             lines[name] = arm
     return lines
@@ -170,14 +170,14 @@ def _kill(person: Any, supervisor: Any, victim: str, joints: int) -> None:
     time.sleep(STANDS_S)
     if victim != "sim" and (speed := person.joint_speed_rad_s(joints)) > STANDS_RAD_S:
         raise RobotRLError(f"the arm moves after kill -9 of {victim}", got=f"{speed:.2f} rad/s")
-    if person.mode() == "run":
-        raise RobotRLError(f"the gate lets the arm move after kill -9 of {victim}", got="run")
+    if not person.why_not():  # nobody has looked yet
+        raise RobotRLError(f"nothing holds the arm after kill -9 of {victim}", got=person.mode())
     person.wait_until(lambda: not person.why_not(), 60.0, f"a person gets it going after {victim}")
 
 
 def demos(arm: Arm, folder: Path) -> str:
     """`robot-rl record`, and a person beside it."""
-    _helped(arm, folder, ["record", "--demos", str(DEMOS)], ())
+    _helped(arm, folder, ["record", "--demos", str(DEMOS), *_run(folder)])
     with Store(folder / "run" / "actor.sqlite") as store:
         found = [e for e in store.episode_summaries() if e.purpose == "demo" and e.success]
     if len(found) < DEMOS:
@@ -187,10 +187,7 @@ def demos(arm: Arm, folder: Path) -> str:
 
 def learn(arm: Arm, folder: Path) -> str:
     """`robot-rl train` goes on with the demonstrations."""
-    given = (f"train.demos={DEMOS}", "train.min_env_steps=20", f"train.max_env_steps={STEPS}",
-             "train.eval_episodes=1", "train.stochastic_eval_episodes=0", "train.video=false",
-             f"link.port={probe(HOST, 0)}")  # fmt: skip
-    _helped(arm, folder, ["train"], given)
+    _helped(arm, folder, ["train", *_run(folder)])
     evaluated = json.loads((folder / "run" / EVALUATION).read_text())
     with Store(folder / "run" / "actor.sqlite") as store:
         steps = sum(e.steps for e in store.episode_summaries() if e.purpose == "train")
@@ -200,8 +197,12 @@ def learn(arm: Arm, folder: Path) -> str:
 
 
 def deploy(arm: Arm, folder: Path) -> str:
-    """Left to the verb that deploys; "-" = this column is not filled in."""
-    return "- not filled in"
+    """`robot-rl deploy`: the policy works, and the person may take over."""
+    said = folder / "deployed.json"
+    verb = ["deploy", str(folder / "run"), "--episodes", str(DEMOS), "--stop-after", "0"]
+    _helped(arm, folder, [*verb, "--json", str(said)])
+    figures = json.loads(said.read_text())
+    return f"{figures['episodes']} episodes"
 
 
 COLUMNS: dict[str, Callable[[Arm, Path], str]] = {
@@ -214,19 +215,39 @@ COLUMNS: dict[str, Callable[[Arm, Path], str]] = {
 """Column -> what fills it: from an arm and its folder, in this order; "-..." = not applicable."""
 
 
-def _helped(arm: Arm, folder: Path, verb: Sequence[str], given: Sequence[str]) -> None:
+def _run(folder: Path) -> list[str]:
+    """Words of the run, the same for demonstrations and practice: it is one run."""
+    kept = folder / "words.json"
+    if not kept.is_file():
+        words = [TASK, f"run_dir={folder / 'run'}", f"train.demos={DEMOS}",
+                 "train.min_env_steps=20", f"train.max_env_steps={STEPS}", "train.eval_episodes=1",
+                 "train.stochastic_eval_episodes=0", "train.video=false", "runtime=ros",
+                 f"link.port={probe(HOST, 0)}"]  # fmt: skip
+        kept.write_text(json.dumps(words))
+    return json.loads(kept.read_text())
+
+
+def _domain(folder: Path) -> int:
+    """The ROS domain of all commands of a run."""
+    from robot_rl.ros.graph import free_domain
+
+    kept = folder / "domain.json"
+    if not kept.is_file():
+        kept.write_text(str(free_domain()))
+    return int(kept.read_text())
+
+
+def _helped(arm: Arm, folder: Path, verb: Sequence[str]) -> None:
     """Run a command of ours while a person drives the arm to the target.
 
     Raises:
         RobotRLError: the command failed, or did not end.
     """
-    from robot_rl.ros.graph import free_domain
     from robot_rl.ros.rehearse import Person, target_of
     from robot_rl.ros.runtime import visitor
 
-    domain_id = free_domain()
-    own = ["runtime=ros", "double=true", "operator=twist", f"ros.domain_id={domain_id}"]
-    own += [f"run_dir={folder / 'run'}", *given]
+    domain_id = _domain(folder)
+    own = ["double=true", "operator=twist", f"ros.domain_id={domain_id}"]
     experiment = arm.compose(*own)
     said = folder / f"{verb[0]}.log"
     command = [sys.executable, "-m", "robot_rl.cli.main", *verb, *arm.words, *own]

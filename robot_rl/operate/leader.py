@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import resolve
 from robot_rl.errors import ConfigError
-from robot_rl.operate.chain import Chain, chain_of
 from robot_rl.operate.following import FollowConfig, Following
 from robot_rl.operate.handset import DeviceReading, HandsetConfig
 from robot_rl.operate.held import HeldDevice, Source, WaitingSource, hand_on
 from robot_rl.ports import Task
 from robot_rl.robots import Robot
+from robot_rl.robots.chain import Chain
 from robot_rl.types import RobotState
 
 F64 = NDArray[np.float64]
@@ -112,7 +112,7 @@ class LeaderSource:
             problem = "nobody is at the buttons: take the seat on the page, or: robot-rl keyboard"
         problem = problem or (self._mismatch(joints, state) if not self._engaged else "")
         self._engaged = "drive" in held and not problem
-        hand = self._chain.tcp(joints.position_rad)
+        hand = self._chain.tcp_in_base(joints.position_rad)
         return DeviceReading(
             stamp_s, np.zeros(6), held, problem=problem, hand=hand, trigger=joints.trigger
         )
@@ -163,7 +163,7 @@ def led_by(
             fix="set operator.match_rad=null",
         )
     match = None if config.match_rad is None else (robot.joint_names, config.match_rad)
-    own = chain or chain_of(robot)
+    own = chain or Chain(robot)
     source = LeaderSource(leader, buttons, own, match, config.handset.input_timeout_s)
     absolute = match is not None
     following = Following(source, task.spec.pose_action, config.follow, absolute=absolute)

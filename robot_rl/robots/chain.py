@@ -11,6 +11,7 @@ moving the TCP (task priority: Nakamura, Hanafusa & Yoshikawa 1987).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,20 @@ class Chain:
         tcp_in_hand = pose((0.0, 0.0, robot.gripper.tcp_m))
         self._tool = _matrix(compose(robot.hand_in_last, tcp_in_hand))
 
+    @classmethod
+    def of(cls, places: Sequence[Pose], tool: Pose) -> Chain:
+        """A chain that is no robot of ours, such as a leader arm; its joints have no ends.
+
+        Args:
+            places: frame of each joint [J] in the frame behind the joint before it, at angle 0.
+            tool: TCP in the frame behind the last joint.
+        """
+        found = cls.__new__(cls)
+        found.low_rad, found.high_rad = np.full((2, len(places)), math.inf)
+        found.low_rad = -found.low_rad
+        found._places, found._tool = [_matrix(place) for place in places], _matrix(tool)
+        return found
+
     def frames(self, q_rad: F64) -> F64:
         """Frame behind each joint, then the TCP, in base [J + 1, 4, 4], at angles [J] rad."""
         here, found = np.eye(4), []
@@ -60,8 +75,8 @@ class Chain:
 
     def jacobian(self, frames: F64) -> F64:
         """Geometric Jacobian [6, J] of the TCP in base: m/rad, then rad/rad."""
-        axes, places = frames[:-1, :3, 2], frames[:-1, :3, 3]
-        return np.vstack((np.cross(axes, frames[-1, :3, 3] - places).T, axes.T))
+        (ax, ay, az), (x, y, z) = frames[:-1, :3, 2].T, (frames[-1, :3, 3] - frames[:-1, :3, 3]).T
+        return np.array((ay * z - az * y, az * x - ax * z, ax * y - ay * x, ax, ay, az))
 
     def solve(self, goal: Pose, start_rad: F64) -> F64:
         """Joint angles [J] that put the TCP at `goal`, by damped Gauss-Newton from `start_rad`.
@@ -134,7 +149,10 @@ def _solved(jacobian: F64, error: F64) -> F64:
 
 
 def _prioritised(jacobian: F64, error: F64) -> F64:
-    """First the place of the TCP, then its turn with what that leaves of the joints."""
+    """A step [J] rad: first the place of the TCP, then its turn with what is left of the joints.
+
+    jacobian [6, J] and error [6] in base: m, then rad.
+    """
     move, turn = jacobian[:3], jacobian[3:]
     back = move.T @ np.linalg.inv(move @ move.T + DAMPING * np.eye(3))
     first = back @ error[:3]

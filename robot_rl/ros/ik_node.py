@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from std_msgs.msg import UInt64
 
 from robot_rl.errors import ConfigError, LinkError, did_you_mean
-from robot_rl.ports import InverseKinematics
 from robot_rl.robots import Robot
 from robot_rl.robots.driver import ArmDriver
+from robot_rl.robots.ik import InverseKinematics
 from robot_rl.ros import convert, topics
 from robot_rl.ros.endpoints import Newest, publisher
 from robot_rl.ros.joint_motion import OLD_S, Commanded, Doing, JointMotion, Measured

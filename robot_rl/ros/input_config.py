@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robot_rl.config.registry import register, resolve
-from robot_rl.errors import did_you_mean
-from robot_rl.operate.chain import chain_of
+from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.operate.devices import need_real_time, run_of
 from robot_rl.operate.handset import HandsetConfig
 from robot_rl.operate.held import hand_on
@@ -15,6 +14,7 @@ from robot_rl.operate.leader import Leading, led_by, robot_of
 from robot_rl.operate.mapping import JOY_LAYOUTS, InputMap, check_map
 from robot_rl.operate.remote import page_of
 from robot_rl.ports import InputDevice, Task
+from robot_rl.robots.chain import Chain
 
 
 @register("operator", "joy")
@@ -111,10 +111,18 @@ class LeaderConfig(Leading):
 
         robot = robot_of(run_of(node))
         other = resolve("robot", {"name": self.arm}) if self.arm not in ("", robot.name) else None
-        names = self.joints or (other or robot).joint_names
+        arm = other or robot
+        names = self.joints or arm.joint_names
+        if len(names) != len(arm.joints):
+            raise ConfigError(
+                "these are not the joints of the leader",
+                expected=f"{len(arm.joints)} names, as {arm.title} has joints",
+                got=", ".join(names),
+                fix="name them from foot to tool in operator.joints, or the leader in operator.arm",
+            )
         trigger = (self.trigger, self.trigger_open, self.trigger_closed) if self.trigger else None
         leader = JointStateSource(node, self.topic, names, trigger)
         buttons = EnableSource(node, self.enable_topic) if self.enable_topic else page_of(node)
-        chain = None if other is None else chain_of(other)
+        chain = None if other is None else Chain(other)
         name = f"leader on {self.topic}"
         return led_by(task, self, leader, buttons, name, robot=robot, chain=chain)

@@ -16,8 +16,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.ports import InverseKinematics
 from robot_rl.robots.driver import JointDriver
+from robot_rl.robots.ik import InverseKinematics
 from robot_rl.types import Pose
 
 F64 = NDArray[np.float64]

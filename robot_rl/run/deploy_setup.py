@@ -13,7 +13,7 @@ from robot_rl.config.compose import SHORT, compose, groups
 from robot_rl.config.registry import build
 from robot_rl.config.run_folder import POLICY
 from robot_rl.errors import CheckpointError, ConfigError, SpecError
-from robot_rl.run.experiment import GROUPS, Experiment
+from robot_rl.run.experiment import GROUPS, SEVERAL, Experiment
 from robot_rl.safety.limits import Limits
 from robot_rl.spec import diff
 from robot_rl.tasks.gym import GymTask
@@ -40,9 +40,17 @@ def experiment_on(
         SpecError: what the policy would see or do differs from what it was trained on.
     """
     trained = Experiment.load(run)
-    config = copy.deepcopy(dict(trained.config))
+    config = copy.deepcopy({k: v for k, v in trained.config.items() if k not in SEVERAL})
+    config["link"] = {"name": "local"}  # no learner, on whichever machine it was
     choices, values = _split(words, extra_dir)
     named = {word.partition("=")[0] for word in choices}
+    if any(word.partition("=")[0].partition(".")[0] in SEVERAL for word in values):
+        raise ConfigError(
+            "a policy is deployed on one arm at a time",
+            expected="words about that arm: robot=PROFILE ros.namespace=...",
+            got=" ".join(words),
+            fix="give the command once for each arm, each with its own --out and ros.domain_id",
+        )
     for group in named & set(FIXED):
         raise ConfigError(
             f"{group}= cannot be chosen for a policy that is there already",

@@ -23,8 +23,9 @@ from robot_rl.config.registry import build, resolve
 from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
-from robot_rl.ports import FitsRobot, InverseKinematics, Mirrored
+from robot_rl.ports import FitsRobot, Mirrored
 from robot_rl.robots.driver import ArmDriver
+from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
 from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask

@@ -179,6 +179,8 @@ def profile_of(robot: Described, controller: Controller) -> str:
 
 def _plain(value: Any) -> Any:
     """Dataclasses to mappings, tuples to lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -219,9 +221,7 @@ def write(texts: Mapping[str, str], config_dir: Path) -> list[Path]:
             with path.open("x") as file:
                 file.write(texts[name])
         for name in paths:
-            experiment = Experiment.compose([f"robot={name}", "task=reach"], config_dir)
-            for section in ("robot", "safety", "driver"):
-                experiment.section(section)
+            Experiment.compose([f"robot={name}", "experiment=reach"], config_dir).check()
     except RobotRLError:
         for path in paths.values():
             path.unlink(missing_ok=True)

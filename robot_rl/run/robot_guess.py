@@ -5,6 +5,7 @@ Guesses, made by sampling with a fixed seed, and told as such; a person changes 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from robot_rl.robots.chain import Chain, axis_error_rad
 from robot_rl.robots.described import Described
 from robot_rl.safety.body import Body, body_of, boxed_with
 from robot_rl.safety.collision import look_at, nearest_of
-from robot_rl.safety.limits import TABLE
+from robot_rl.safety.obstacles import TABLE
 from robot_rl.tasks.common import tool_down
 from robot_rl.types import Pose
 
@@ -25,7 +26,7 @@ F64 = NDArray[np.float64]
 Vec3 = tuple[float, float, float]
 
 SAMPLES = 600  # poses, drawn evenly from the joint ranges
-TRIES = 60  # starts of the search for a home pose
+TRIES = 30  # starts of the search for a home pose
 ALWAYS = 0.9  # links that touch in so many of the poses cannot help it
 MARGIN_RAD = 0.15  # of a home pose from the ends of the joint ranges; the gate keeps 0.1
 TIGHT_RAD = 0.1
@@ -35,10 +36,11 @@ HEIGHTS = (0.3, 0.2, 0.1)  # of the reach
 MOST_M: tuple[Vec3, Vec3] = ((0.10, -0.40, 0.005), (0.85, 0.40, 0.60))
 """The box looked at: a table in front of the arm, 5 mm above its top (as the shipped robots')."""
 
-TASKS_M: tuple[Vec3, Vec3] = ((0.35, 0.25, 0.01), (0.65, 0.25, 0.40))
-"""Where the shipped tasks work: x, half of y, z."""
+TASKS_M: tuple[Vec3, Vec3] = ((0.35, -0.25, 0.01), (0.65, 0.25, 0.40))
+"""Where the shipped tasks work."""
 
-FINE = (16, 5, 12)  # points along x, y >= 0, z
+FINE_ENOUGH = 3  # cells along each side of the box
+FINE = (12, 4, 14)  # points along x, y >= 0, z
 TURN_GAIN = 0.3  # of the cost: half a turn of the tool must be worth it
 RELAXING = 20  # steps of a seventh joint towards the middle of the ranges
 WINDING = 2 * math.pi
@@ -84,7 +86,6 @@ def guess(
         home = np.array(home_rad, float)
         robot = replace(robot, home_rad=tuple(home.tolist()))  # checks them
     robot = replace(robot, home_rad=tuple((home.round(4) + 0.0).tolist()))
-    robot = replace(robot, neighbours=_touching_at(robot, home))
     progress(0.4)
     box = _workspace(robot, chain, home, reach_m, lambda x: progress(0.4 + 0.6 * x))
     remarks.append(
@@ -112,30 +113,23 @@ def _neighbours(body: Body, poses: F64) -> tuple[tuple[int, int], ...]:
     counts: dict[tuple[int, int], int] = {}
     looked = poses[: SAMPLES // 3]
     for q in looked:
-        for pair in _touching(body, q, MARGIN_M):
+        for pair in _touching(body, q):
             counts[pair] = counts.get(pair, 0) + 1
     return tuple(sorted(p for p, n in counts.items() if n >= ALWAYS * len(looked)))
 
 
-def _touching(body: Body, q: F64, margin_m: float) -> set[tuple[int, int]]:
+def _touching(body: Body, q: F64) -> set[tuple[int, int]]:
+    """Pairs of links that are inside the margin at joint angles q."""
     look = look_at(body, tuple(q.tolist()))
     return {
-        (body.capsules[p.one][0], body.capsules[p.other][0])
-        for p in body.pairs
-        if look.distance_m(p) < margin_m
+        (body.capsules[pair.one][0], body.capsules[pair.other][0])
+        for pair in body.pairs
+        if look.distance_m(pair) < MARGIN_M
     }
 
 
-def _touching_at(robot: Described, home: F64) -> tuple[tuple[int, int], ...]:
-    """`neighbours`, and the pairs within two joints of each other that touch in the home pose.
-
-    A person has given such a pose, or nothing better was found: it is no collision.
-    """
-    near = {(a, b) for a, b in _touching(body_of(robot), home, MARGIN_M) if b - a == 2}
-    return tuple(sorted({*robot.neighbours, *near}))
-
-
 def _clear(robot: Described) -> Callable[[F64], bool]:
+    """Whether the arm keeps the margin from itself and the table at joint angles [J] rad."""
     body = body_of(robot)
     couples = (*body.pairs, *boxed_with(body, "table", TABLE.box))
 
@@ -238,54 +232,70 @@ def _workspace(
     reach_m: float,
     progress: Callable[[float], object],
 ) -> tuple[Vec3, Vec3]:
-    """The largest box, the same to the left and right, that is reached with the tool down."""
-    clear = _clear(robot)
+    """The largest box, the same to the left and right, that is reached with the tool down.
+
+    Looked for on a grid; where the arm reaches little of it, again on a finer one around that.
+    """
+    reached = _Reached(chain, home, _clear(robot))
     share = min(reach_m / MOST_M[1][0], 1.0)
     (x0, _, z0), (x1, y1, z1) = MOST_M[0], (share * value for value in MOST_M[1])
-    xs, ys, zs = (
-        np.linspace(a, b, n)
-        for a, b, n in ((x0, x1, FINE[0]), (0.0, y1, FINE[1]), (z0, z1, FINE[2]))
-    )
-    reached = _Reached(chain, home, clear)
-    good = np.zeros((len(xs), len(ys), len(zs)), bool)
-    for i, x in enumerate(xs):
-        for k, z in enumerate(zs):
-            for j, y in enumerate(ys):
-                good[i, j, k] = all(reached(np.array((x, side * y, z))) for side in (1.0, -1.0))
-                if not good[i, j, k]:
-                    break  # further out is no better
-        progress((i + 1) / len(xs))
-    best = (0.0, (0, 0), 0, (0, 0))
-    for i0 in range(len(xs)):
-        for i1 in range(i0 + 1, len(xs)):
-            for k0 in range(len(zs)):
-                for k1 in range(k0 + 1, len(zs)):
-                    rows = good[i0 : i1 + 1, :, k0 : k1 + 1].all(axis=(0, 2))
-                    j = int(np.argmin(rows)) - 1 if not rows.all() else len(ys) - 1
-                    if j < 1:
-                        continue
-                    size = _worth((xs[i0], ys[j], zs[k0]), (xs[i1], ys[j], zs[k1]))
-                    if size > best[0]:
-                        best = (size, (i0, i1), j, (k0, k1))
-    if best[0] == 0.0:
+    spans = [(x0, x1), (0.0, y1), (z0, z1)]
+    good, at = _grid(reached, spans, lambda x: progress(x / 2))
+    side, best = _largest(good, at)
+    if good.any() and side < FINE_ENOUGH:
+        cells = [np.flatnonzero(good.any(axis=tuple({0, 1, 2} - {a}))) for a in range(3)]
+        spans = [
+            (float(along[max(cell[0] - 1, 0)]), float(along[min(cell[-1] + 1, len(along) - 1)]))
+            for along, cell in zip(at, cells, strict=True)
+        ]
+        good, at = _grid(reached, spans, lambda x: progress((1 + x) / 2))
+        _, best = _largest(good, at)
+    progress(1.0)
+    if best is None:
         raise ConfigError(
             "no box was found that the arm reaches with the tool down",
             expected=f"a box within {MOST_M[0]} to {MOST_M[1]} m",
             got=f"{int(good.sum())} of {good.size} points",
             fix="--home 'ANGLES in rad' with the tool down in front of the arm",
         )
-    _, (i0, i1), j, (k0, k1) = best
-    low, high = (xs[i0], -ys[j], zs[k0]), (xs[i1], ys[j], zs[k1])
-    return _corner(low), _corner(high)
+    return best
+
+
+def _grid(
+    reached: _Reached, spans: Sequence[tuple[float, float]], progress: Callable[[float], object]
+) -> tuple[NDArray[np.bool_], list[F64]]:
+    """(which points of a grid are reached to the left and right, its x, y >= 0 and z)."""
+    at = [np.linspace(a, b, n) for (a, b), n in zip(spans, FINE, strict=True)]
+    xs, ys, zs = at
+    good = np.zeros(FINE, bool)
+    for i, x in enumerate(xs):
+        for k, z in enumerate(zs):
+            for j, y in enumerate(ys):
+                good[i, j, k] = all(reached(np.array((x, s * y, z))) for s in (1.0, -1.0))
+                if not good[i, j, k]:
+                    break  # further out is no better
+        progress((i + 1) / len(xs))
+    return good, at
+
+
+def _largest(good: NDArray[np.bool_], at: Sequence[F64]) -> tuple[int, tuple[Vec3, Vec3] | None]:
+    """(cells along the shortest side, corners) of the best box of a grid; None: there is none."""
+    xs, ys, zs = at
+    most, found, side = 0.0, None, 0
+    for i0, i1 in itertools.combinations(range(len(xs)), 2):
+        for k0, k1 in itertools.combinations(range(len(zs)), 2):
+            rows = good[i0 : i1 + 1, :, k0 : k1 + 1].all(axis=(0, 2))
+            j = len(ys) - 1 if rows.all() else int(np.argmin(rows)) - 1
+            low, high = (xs[i0], -ys[max(j, 0)], zs[k0]), (xs[i1], ys[max(j, 0)], zs[k1])
+            if j > 0 and (worth := _worth(low, high)) > most:
+                most, found, side = worth, (_corner(low), _corner(high)), min(i1 - i0, k1 - k0)
+    return side, found
 
 
 def _worth(low: Sequence[float], high: Sequence[float]) -> float:
     """Volume of a box (m3); what the shipped tasks work in counts tenfold."""
-    (x0, y, z0), (x1, _, z1) = low, high
-    (a0, b, c0), (a1, _, c1) = TASKS_M
-    inner = [min(x1, a1) - max(x0, a0), min(y, b), min(z1, c1) - max(z0, c0)]
-    common = float(np.prod(np.maximum(inner, 0.0)))
-    return (x1 - x0) * y * (z1 - z0) + 10.0 * common
+    common = np.minimum(high, TASKS_M[1]) - np.maximum(low, TASKS_M[0])
+    return float(np.prod(np.subtract(high, low)) + 10.0 * np.prod(np.maximum(common, 0.0)))
 
 
 def _corner(values: Sequence[float]) -> Vec3:
@@ -297,17 +307,18 @@ class _Reached:
     """Whether a place is reached with the tool down, starting from places reached before."""
 
     def __init__(self, chain: Chain, home: F64, clear: Callable[[F64], bool]) -> None:
-        self._chain, self._clear = chain, clear
-        self._home, self._known = home, [(chain.frames(home)[-1, :3, 3], home)]
+        self._chain, self._clear, self._home = chain, clear, home
+        self._places, self._angles = [chain.frames(home)[-1, :3, 3]], [home]
 
     def __call__(self, place: F64) -> bool:
-        away = [float(np.linalg.norm(place - known)) for known, _ in self._known]
-        for start in (self._home, self._known[int(np.argmin(away))][1]):
+        away = np.square(np.array(self._places) - place).sum(1)
+        for start in (self._angles[int(np.argmin(away))], self._home):
             try:
                 q = self._chain.solve(tool_down(place), start)
             except RobotRLError:
                 continue
             if _inside(q, self._chain, TIGHT_RAD) and self._clear(q):
-                self._known.append((place, q))
+                self._places.append(place)
+                self._angles.append(q)
                 return True
         return False

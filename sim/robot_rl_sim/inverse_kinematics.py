@@ -21,8 +21,8 @@ import qpsolvers
 from numpy.typing import NDArray
 
 from robot_rl.geometry import rotation_error, step_towards
-from robot_rl.ports import JointStep
 from robot_rl.robots import Robot
+from robot_rl.robots.ik import JointStep
 from robot_rl.safety.body import body_of
 from robot_rl.safety.limits import Limits
 from robot_rl.types import Pose
@@ -110,7 +110,7 @@ class _Step(NamedTuple):
 
 
 class MinkKinematics:
-    """`ports.InverseKinematics` of a robot within its limits. Not thread-safe.
+    """`robots.ik.InverseKinematics` of a robot within its limits. Not thread-safe.
 
     Args:
         limits: the gate's: joint ranges and margin, speeds of the TCP, collision margin.
@@ -153,7 +153,7 @@ class MinkKinematics:
         return self._clearance is not None
 
     def forward(self, position_rad: F64, velocity_rad_s: F64) -> tuple[Pose, F64]:
-        """See `ports.InverseKinematics`."""
+        """See `robots.ik.InverseKinematics`."""
         self._configuration.update(position_rad)
         jacobian = np.zeros((6, self.model.nv))
         mujoco.mj_jacSite(
@@ -162,7 +162,7 @@ class MinkKinematics:
         return self._pose(), jacobian @ velocity_rad_s
 
     def step(self, position_rad: F64, velocity_rad_s: F64, target: Pose, dt_s: float) -> JointStep:
-        """See `ports.InverseKinematics`."""
+        """See `robots.ik.InverseKinematics`."""
         self._configuration.update(position_rad)
         here, limits = self._pose(), self._limits
         aim = step_towards(
@@ -187,7 +187,7 @@ class MinkKinematics:
         return JointStep(after, found / dt_s, left_m, left_rad, why)
 
     def brake(self, position_rad: F64, velocity_rad_s: F64, dt_s: float) -> JointStep:
-        """See `ports.InverseKinematics`."""
+        """See `robots.ik.InverseKinematics`."""
         less = self._box.acceleration_rad_s2 * dt_s
         slower = np.sign(velocity_rad_s) * np.maximum(np.abs(velocity_rad_s) - less, 0.0)
         return JointStep(position_rad + slower * dt_s, slower, 0.0, 0.0, "no solution")

@@ -66,9 +66,7 @@ class MujocoRobot:
         joint_control: bool = False,
     ) -> None:
         self.task, self.robot = task, robot or Fr3()
-        if model is None:
-            model = build_model(task, self.robot, joint_control=joint_control)
-        self.model = model
+        self.model = model or build_model(task, self.robot, joint_control=joint_control)
         self.data = mujoco.MjData(self.model)
         m = self.model
         self._substeps = max(1, round(TICK_S / m.opt.timestep))

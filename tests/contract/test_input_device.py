@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from robot_rl.errors import ConfigError
-from robot_rl.operate.chain import chain_of
 from robot_rl.operate.devices import make_operator
 from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.held import HeldDevice
@@ -98,8 +97,6 @@ class Pushed(Held):
 
 class Led(Held):
     """A person who moves a leader arm, and holds a button."""
-
-    CHAIN = chain_of(Fr3())
 
     def __init__(self) -> None:
         super().__init__()

@@ -64,6 +64,24 @@ def test_all_servos_are_read_with_one_request(kind: str, bus: Bus) -> None:
     opened.close()
 
 
+def test_a_line_that_is_silent_costs_no_processor_time(kind: str, bus: Bus) -> None:
+    opened = line(kind, bus)
+    bus.silent = True
+    began_s = time.thread_time()
+    assert [opened.ticks() for _ in range(5)] == [None] * 5  # about 0.2 s
+    assert time.thread_time() - began_s < 0.05
+    opened.close()
+
+
+def test_a_position_that_looks_like_the_head_of_a_packet_is_read() -> None:
+    bus = DynamixelBus(IDS)
+    opened = line("gello", bus)
+    bus.ticks[2] = int.from_bytes(b"\xff\xff\xfd\xff", "little", signed=True)
+    assert opened.ticks()[2] == bus.ticks[2]
+    opened.close()
+    bus.unplug()
+
+
 def test_nothing_is_ever_written_to_a_servo(kind: str, bus: Bus) -> None:
     opened = line(kind, bus)
     for _ in range(5):
@@ -230,9 +248,9 @@ def test_a_leader_that_is_pulled_out_is_told_with_the_fix_and_found_again(
 def test_the_leader_of_an_so101_points_forward_and_its_first_joint_turns_about_the_vertical() -> (
     None
 ):
-    ahead = SO101.tcp(np.zeros(5))
+    ahead = SO101.tcp_in_base(np.zeros(5))
     assert ahead.position_m[0] > 0.3 and abs(ahead.position_m[1]) < 0.03
-    turned = SO101.tcp((0.3, 0.0, 0.0, 0.0, 0.0))
+    turned = SO101.tcp_in_base(np.array((0.3, 0.0, 0.0, 0.0, 0.0)))
     assert turned.position_m[2] == pytest.approx(ahead.position_m[2], abs=1e-4)
     assert abs(turned.position_m[1]) > 0.08
 

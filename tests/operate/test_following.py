@@ -7,9 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from robot_rl.errors import ConfigError, LinkError, SpecError
+from robot_rl.errors import ConfigError, LinkError
 from robot_rl.geometry import compose, pose, quat_from_rotvec, rotation_error
-from robot_rl.operate.chain import chain_of
 from robot_rl.operate.following import FollowConfig, Following
 from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.held import HeldDevice
@@ -17,6 +16,7 @@ from robot_rl.operate.leader import Joints, LeaderSource, Leading, led_by
 from robot_rl.operate.remote import parse
 from robot_rl.ports import OperatorInput
 from robot_rl.robots import Fr3, Ur5e
+from robot_rl.robots.chain import Chain
 from robot_rl.tasks import PegInsertTask
 from robot_rl.types import Pose, RobotState
 
@@ -25,7 +25,7 @@ ACTION = TASK.spec.pose_action
 TICK_S = 0.02
 LIMIT_M, LIMIT_RAD = 0.001, np.radians(0.5)
 ROBOT = Fr3()
-CHAIN = chain_of(ROBOT)
+CHAIN = Chain(ROBOT)
 HOME = np.array(ROBOT.home_rad)
 
 
@@ -34,7 +34,7 @@ class World:
 
     def __init__(self, absolute: bool = False, config: FollowConfig | None = None) -> None:
         self.now_s = 100.0
-        self.tcp, self.twist = CHAIN.tcp(HOME), np.zeros(6)
+        self.tcp, self.twist = CHAIN.tcp_in_base(HOME), np.zeros(6)
         self.hand = self.tcp if absolute else pose((1.0, 2.0, 3.0))
         self.held: frozenset[str] = frozenset()
         self.trigger: float | None = None
@@ -329,18 +329,3 @@ def test_a_leader_of_another_kind_cannot_be_matched() -> None:
     assert "match_rad=null" in told.value.fix
     with pytest.raises(ValueError, match="scale 1"):
         Leading(follow=FollowConfig(scale=0.5))
-    with pytest.raises(SpecError, match="not the joints"):
-        CHAIN.tcp(np.zeros(6))
-
-
-@pytest.mark.parametrize("robot", [Fr3(), Ur5e()])
-def test_the_kinematics_are_those_of_the_simulated_arm(robot: Fr3 | Ur5e) -> None:
-    mujoco_robot = pytest.importorskip("robot_rl_sim.robot", reason="the sim extra is missing")
-    task = TASK.with_robot(robot)
-    arm = mujoco_robot.MujocoRobot(task, robot)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        q = np.array(robot.home_rad) + rng.uniform(-0.5, 0.5, len(robot.joints))
-        mine, theirs = chain_of(robot).tcp(q), arm.tcp_at(q)
-        assert mine.position_m == pytest.approx(theirs.position_m, abs=1e-9)
-        assert np.linalg.norm(rotation_error(mine, theirs)) < 1e-9

@@ -15,6 +15,8 @@ from robot_rl.robots import Described
 from robot_rl.robots.chain import AXIS_RAD, Chain, axis_error_rad
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.robot_file import text_of, write
+from robot_rl.safety.kinematics import chain_of, frames, predict
+from robot_rl.safety.readings import read_pose
 from robot_rl.tasks.common import tool_down
 from robot_rl.tasks.lift import LiftTask
 from robot_rl.tasks.reach import ReachTask
@@ -108,6 +110,26 @@ def test_five_joints_reach_the_place_and_turn_as_far_as_they_can() -> None:
     assert not there and axis_error_rad(frames, goal) > AXIS_RAD
     with pytest.raises(RobotRLError, match="5 joints: the tool's axis is"):
         chain.solve(goal, found)
+
+
+def test_the_gate_predicts_five_joints_as_the_arm_moves_them() -> None:
+    robot = arm_of("so101")
+    chain, known, rng = Chain(robot), chain_of(robot), np.random.default_rng(0)
+    home = np.array((0.0, 0.1, 0.2, 1.2, 0.0))
+    for _ in range(50):
+        q = home + rng.uniform(-0.2, 0.2, 5)
+        here = chain.tcp_in_base(q)
+        turn = quat_from_rotvec(rng.uniform(-0.1, 0.1, 3))
+        goal = pose(
+            here.position_m + rng.uniform(-0.02, 0.02, 3), quat_multiply(turn, here.quaternion_xyzw)
+        )
+        measured, target = read_pose(here), read_pose(goal)
+        assert measured is not None and target is not None
+        angles = tuple(q.tolist())
+        found = predict(known, angles, frames(known, angles), measured, target)
+        assert found is not None
+        near, _, _, _ = chain.approach(goal, q)
+        assert found.joints_rad == pytest.approx(near, abs=0.02)  # 1 mm of the place, and its turn
 
 
 def test_a_place_that_is_out_of_reach_is_an_error() -> None:

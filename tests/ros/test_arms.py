@@ -24,12 +24,14 @@ ARMS = {
     "so101": ("position", "forward_position_controller"),
 }
 """URDF of ours -> joint targets that its driver takes, and its vendor's name of the controller."""
+TIPS = {"so101": "gripper_frame_link"}
 
 
 def described(name: str, folder: Path) -> str:
     """Write robot and profile as a person would; returns the profile's name."""
     kind, controller = ARMS[name]
     words = ["--kind", kind, "--controller", controller, "--gripper", "none"]
+    words += ["--tip", TIPS[name]] if name in TIPS else []
     given = ["robot", "new", str(URDFS / f"{name}.urdf"), "--name", f"my_{name}", *words]
     assert main([*given, "--config-dir", str(folder)]) == 0
     return f"my_{name}_{kind}"

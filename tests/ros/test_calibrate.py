@@ -25,6 +25,7 @@ from robot_rl.geometry import pose
 from robot_rl.robots.ur5e import Ur5e
 from robot_rl.ros.runtime import visitor
 from robot_rl.tasks.reach import ReachTask
+from robot_rl.types import Pose
 from robot_rl_sim.robot import MujocoRobot
 from tests.support.boards import apart, camera_in_mount
 from tests.support.ros import new_domain
@@ -56,6 +57,18 @@ def config_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def truth(camera: str, mount: str) -> Pose:
+    """Where the double's camera is."""
+    return camera_in_mount(MujocoRobot(ReachTask().with_robot(Ur5e()), Ur5e()), camera, mount)
+
+
+def known_wrist() -> list[str]:
+    """The same as words."""
+    x = truth("wrist", "hand")
+    numbers = ",".join(f"{v:.6f}" for v in (*x.position_m, *x.quaternion_xyzw))
+    return ["cameras.wrist.mount=hand", f"cameras.wrist.pose=[{numbers}]"]
+
+
 def calibrate(run: Path, config_dir: Path, *words: str) -> dict[str, Any]:
     """Run the verb on a double of a UR5e; what it has found."""
     found = run.with_suffix(".json")
@@ -74,8 +87,7 @@ def test_the_camera_is_where_the_double_has_it(
 ) -> None:
     words = ["camera", camera, "--mount", mount, "experiment=mine", "--auto"]
     found = calibrate(tmp_path / "run", config_dir, *words)
-    truth = camera_in_mount(MujocoRobot(ReachTask().with_robot(Ur5e()), Ur5e()), camera, mount)
-    off_m, off_rad = apart(pose(found["pose"][:3], found["pose"][3:]), truth)
+    off_m, off_rad = apart(pose(found["pose"][:3], found["pose"][3:]), truth(camera, mount))
     log.info("%s: off by %.3f mm, %.4f degrees", mount, 1e3 * off_m, math.degrees(off_rad))
     assert off_m < 0.001 and math.degrees(off_rad) < 0.1
     assert found["rms_px"] < 0.5 and len(found["used"]) >= 10
@@ -93,7 +105,7 @@ def test_the_lateness_is_what_the_double_was_told(
 ) -> None:
     fault = f"ros.nodes.sim.fault='{{\"camera_delay_s\": {delay_s}}}'"
     found = calibrate(tmp_path / "run", config_dir, "time", "wrist", "experiment=mine", "--auto",
-                      fault)  # fmt: skip
+                      fault, *known_wrist())  # fmt: skip
     log.info("%.0f ms: found %.1f ms", 1e3 * delay_s, 1e3 * found["latency_s"])
     assert abs(found["latency_s"] - delay_s) < 0.005
     assert 0.0 < found["arm_behind_targets_s"] < 0.4
@@ -126,17 +138,18 @@ class Hand:
             began_s = time.monotonic()
             while not self._done.wait(0.02):
                 at_s = time.monotonic() - began_s
-                enable.publish(Bool(data=at_s % 30.0 > 1.0))  # at rest first, and now and then
+                holds = at_s % 4.0 > 1.0  # lets go of everything now and then: at rest first
+                enable.publish(Bool(data=holds))
                 message = TwistStamped()
                 message.header.frame_id = "base"
-                message.twist.linear.y = 0.06 * math.sin(2 * math.pi * 0.5 * at_s)
+                message.twist.linear.y = 0.06 * math.cos(math.pi * at_s) if holds else 0.0
                 twists.publish(message)
 
 
 def test_a_person_may_swing_the_arm(config_dir: Path, tmp_path: Path) -> None:
     domain_id = new_domain()
     words = ["time", "wrist", "experiment=mine", "operator=twist", f"ros.domain_id={domain_id}",
-             "--seconds", "14"]  # fmt: skip
+             "--seconds", "14", *known_wrist()]  # fmt: skip
     with Hand(domain_id):
         found = calibrate(tmp_path / "run", config_dir, *words)
     log.info("a person: found %.1f ms", 1e3 * found["latency_s"])

@@ -78,12 +78,14 @@ def stands(world: World, within_s: float) -> float:
 def test_kill_9_of_ik_stops_the_arm_until_a_person_resumes(world: World) -> None:
     moving(world, "first")
     os.kill(world.supervisor.pids()["ik"], signal.SIGKILL)
+    poses = len(world.probe.heard["current_pose"])  # nobody tells any more before ik is back
     assert stands(world, 2.0) < 1.0  # 0.2 s, and the window in which speed is measured
     log = world.run_dir / "logs" / "watchdog.log"
     wait_for(lambda: "ik silent for" in log.read_text(), 5.0, "the watchdog says who is silent")
     wait_for(lambda: "the ik is back" in log.read_text(), 20.0, "ik is started again")
-    where = world.probe.tcp().position_m if world.probe.stopped() else None
-    assert where is not None, "the controller stays stopped until a person resumes"
+    wait_for(lambda: len(world.probe.heard["current_pose"]) > poses + 20, 10.0, "it tells the pose")
+    assert world.probe.stopped(), "the controller stays stopped until a person resumes"
+    where = world.probe.tcp().position_m
     wait_for(lambda: ready(world), 40.0, lambda: f"ready; arm: {problem(world)!r}")
     time.sleep(0.5)
     assert np.linalg.norm(world.probe.tcp().position_m - where) < 0.002  # no old target

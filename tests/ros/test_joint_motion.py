@@ -9,8 +9,8 @@ import pytest
 
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import pose
-from robot_rl.ports import JointStep
 from robot_rl.robots.driver import JointDriver
+from robot_rl.robots.ik import JointStep
 from robot_rl.ros.joint_motion import OLD_S, Doing, JointMotion, Measured
 from robot_rl.types import Pose
 
@@ -103,7 +103,8 @@ def test_after_a_pause_it_goes_on_from_where_it_was_commanded() -> None:
         arm.tick(AWAY)
     arm.blocked = True
     for _ in range(10):
-        stays = arm.tick(None)
+        arm.tick(None)
+    stays = arm.tick(None)
     arm.q = stays.position_rad - 0.05
     assert np.abs(arm.tick(AWAY).position_rad - stays.position_rad).max() < 0.02
 
@@ -114,7 +115,8 @@ def test_a_blocked_arm_winds_up_no_further_than_allowed_and_does_not_jump() -> N
     arm.blocked = True
     before = arm.q.copy()
     for _ in range(500):
-        found = arm.tick(AWAY)
+        arm.tick(AWAY)
+    found = arm.tick(AWAY)
     assert np.abs(found.position_rad - before).max() <= 0.1 + SPEED * DT_S + 1e-9
     assert (found.velocity_rad_s <= 1.0).all()
     arm.blocked = False

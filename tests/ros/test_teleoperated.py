@@ -25,8 +25,8 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-
 
 from robot_rl.geometry import rotation_error
 from robot_rl.link.panel import link_file
-from robot_rl.operate.chain import chain_of
 from robot_rl.robots import Ur5e
+from robot_rl.robots.chain import Chain
 from robot_rl.store.store import Store
 from robot_rl.tasks import ReachTask
 from robot_rl.types import Driver
@@ -49,7 +49,7 @@ pytestmark = [pytest.mark.ros, pytest.mark.slow, pytest.mark.alone]
 
 log = logging.getLogger(__name__)
 ROBOT = Ur5e()
-CHAIN = chain_of(ROBOT)
+CHAIN = Chain(ROBOT)
 HOME = np.array(ROBOT.home_rad)
 ACTION = ReachTask().spec.pose_action
 FIRST_M, FIRST_RAD = 0.001, np.radians(0.5)

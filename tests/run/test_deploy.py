@@ -217,6 +217,25 @@ def test_a_profile_of_the_same_arm_fits_and_widens_nothing(good: Path, tmp_path:
     assert experiment_on(slow, more, tmp_path / "f").robot_limits.max_speed_m_s == 0.05
 
 
+def test_a_run_with_several_arms_is_deployed_on_one(tmp_path: Path) -> None:
+    """And one whose learner was on another machine needs none here."""
+    words = ["experiment=reach", "actors=left,right", f"run_dir={tmp_path / 'two'}"]
+    Experiment.compose(words).save()
+    experiment = experiment_on(tmp_path / "two", [], tmp_path / "d")
+    assert experiment.actors == () and experiment.arms == (experiment,)
+    with pytest.raises(ConfigError, match="one arm at a time"):
+        experiment_on(tmp_path / "two", ["actors=left"], tmp_path / "d")
+    words = [
+        "experiment=reach",
+        "runtime=ros",
+        "link=remote",
+        "link.host=10.0.0.2",
+        f"run_dir={tmp_path / 'far'}",
+    ]
+    Experiment.compose(words).save()
+    assert not experiment_on(tmp_path / "far", ["runtime=lockstep"], tmp_path / "d").link.paired
+
+
 def test_limits_within_others_are_the_narrower_ones() -> None:
     a = Limits(max_speed_m_s=0.1, workspace_min_m=(0.3, -0.1, 0.0))
     b = Limits(max_force_n=9.0, workspace_min_m=(0.2, 0.0, 0.01), joint_margin_rad=0.2)

@@ -29,6 +29,7 @@ def open_files() -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_six_hundred_episodes_over_five_days(tmp_path: Path) -> None:
     run, folder = trained(tmp_path / "run"), tmp_path / "d"
     seen: list[tuple[float, int]] = []

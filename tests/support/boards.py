@@ -18,7 +18,7 @@ from robot_rl.tasks.reach import ReachTask
 from robot_rl.types import Pose
 from robot_rl_sim.builder import build_model
 from robot_rl_sim.camera import MujocoCamera
-from robot_rl_sim.kinematics import solve_ik, xyzw
+from robot_rl_sim.kinematics import xyzw
 from robot_rl_sim.robot import MujocoRobot
 
 SIZE = (480, 640)
@@ -62,7 +62,7 @@ class Scene:
 
     def at(self, tcp: Pose) -> Sample:
         """A picture with the TCP there. Raises `RobotRLError` out of reach, or without a board."""
-        self.robot._place_arm(solve_ik(self.robot.model, tcp, np.array(self.robot.robot.home_rad)))
+        self.robot._place_arm(self.robot._chain.solve(tcp, np.array(self.robot.robot.home_rad)))
         return Sample(self.robot.read().tcp_in_base, self.board.find(self.eye.read()[1]))
 
     def samples(self, count: int, tilt_deg: float = 22.0) -> list[Sample]:

@@ -19,7 +19,7 @@ from sensor_msgs.msg import JointState
 
 from robot_rl.geometry import rotation_error
 from robot_rl.link.panel import ControlSender
-from robot_rl.operate.chain import Chain
+from robot_rl.robots.chain import Chain
 from robot_rl.ros import topics
 from tests.support.rehearsal import Teacher
 from tests.support.servos import Bus
@@ -31,10 +31,10 @@ BRING_RAD_S = 1.0
 
 def moved(chain: Chain, q: F64, step_m: F64) -> F64:
     """Joints that move the tool by `step_m` and turn it as little as they can (damped Newton)."""
-    here = chain.tcp(q)
+    here = chain.tcp_in_base(q)
     jacobian = np.zeros((6, len(q)))
     for i in range(len(q)):
-        there = chain.tcp(q + 1e-5 * np.eye(len(q))[i])
+        there = chain.tcp_in_base(q + 1e-5 * np.eye(len(q))[i])
         jacobian[:3, i] = (there.position_m - here.position_m) / 1e-5
         jacobian[3:, i] = 0.1 * rotation_error(there, here) / 1e-5
     wanted = np.concatenate((step_m, np.zeros(3)))

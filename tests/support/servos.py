@@ -13,6 +13,7 @@ import select
 import threading
 import tty
 from collections.abc import Iterable
+from contextlib import suppress
 
 PING, READ, SYNC_READ, STATUS = 0x01, 0x02, 0x82, 0x55
 BROADCAST = 0xFE
@@ -49,6 +50,8 @@ class Bus:
             os.close(self._master)
 
     def _serve(self) -> None:
+        with suppress(PermissionError):  # servos answer at once, however busy this machine is
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -15)
         waiting = b""
         while self._going:
             if not select.select([self._master], [], [], 0.02)[0]:
@@ -128,7 +131,7 @@ class DynamixelBus(Bus):
         return what[4:], int.from_bytes(what[2:4], "little")
 
     def _status(self, number: int, body: bytes) -> bytes:
-        inner = bytes((STATUS, 0)) + body
+        inner = (bytes((STATUS, 0)) + body).replace(b"\xff\xff\xfd", b"\xff\xff\xfd\xfd")
         packet = self.head + bytes((number,)) + (len(inner) + 2).to_bytes(2, "little") + inner
         return packet + crc16(packet).to_bytes(2, "little")
 
