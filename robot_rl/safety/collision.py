@@ -25,6 +25,7 @@ from robot_rl.safety.readings import ArmReading, Placement
 
 Joints = tuple[float, ...]
 
+COAST_S = 0.065  # an arm goes on for so long: our impedance control (45 ms), its filter (20 ms)
 FINEST_M = 0.004  # a piece of the path on which nothing moves further is not halved again
 STILL_M = 1e-5  # a way out of the margin may lose this much to rounding
 DETOUR_M = 1e-3  # ... and this much on the way
@@ -93,7 +94,7 @@ def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
     goal = predict(body.chain, q, at, reading.measured, target)
     if goal is None:
         return UNKNOWN
-    way = Way(body, watched(limits), Look(body, q, at), Look(body, *goal))
+    way = Way(body, watched(limits), Look(body, q, at), Look(body, *goal), reading.speeds_rad_s)
     found = way.too_near(limits.collision_margin_m)
     return f"collision: {found}" if found else ""
 
@@ -152,10 +153,17 @@ class Look:
 
 
 class Way:
-    """From one configuration to another on a straight line in joint space."""
+    """From one configuration to another on a straight line in joint space.
 
-    def __init__(self, body: Body, what: Watched, start: Look, goal: Look) -> None:
+    speeds_rad_s: of the joints at the start. The arm must keep clear of what it would come near if
+    it went on at this speed for `COAST_S`, too: no controller turns it at once.
+    """
+
+    def __init__(
+        self, body: Body, what: Watched, start: Look, goal: Look, speeds_rad_s: Joints = ()
+    ) -> None:
         self._body, self._what, self._start, self._goal = body, what, start, goal
+        self._coast_rad = [COAST_S * speed for speed in speeds_rad_s or (0.0,) * len(start.q)]
         turns = [abs(b - a) for a, b in zip(start.q, goal.q, strict=True)]
         # A point strays from its chord by at most an eighth of its second derivative, and that by
         # two joints is no longer than the point's distance from the axis of the outer one.
@@ -164,7 +172,10 @@ class Way:
             weights.append(turn * (turn + 2 * before) / 8)
             before += turn
         self._bulge_m: list[float] = (body.around_m @ weights).tolist()
-        self._apart_m: list[float] = (what.apart_m @ turns).tolist()
+        coasts = [abs(turn) for turn in self._coast_rad]
+        most = [a if a > b else b for a, b in zip(turns, coasts, strict=True)]
+        self._apart_m: list[float] = (what.apart_m @ most).tolist()
+        self._coast_m: list[float] = (body.around_m @ coasts).tolist()
 
     def too_near(self, margin_m: float) -> Near | None:
         """What comes nearer than the margin; None when nothing does."""
@@ -176,6 +187,13 @@ class Way:
                 worse = self._nearer(couple, here_m)
                 if worse is not None:
                     return worse
+        if open_ and max(self._coast_m) > STILL_M:
+            q = tuple(a + b for a, b in zip(self._start.q, self._coast_rad, strict=True))
+            ahead = Look(self._body, q, frames(self._body.chain, q))
+            for couple, _ in open_:
+                ahead_m = ahead.distance_m(couple)
+                if ahead_m < margin_m:
+                    return Near(ahead_m, couple)
         pieces = [(self._start, self._goal, 1.0, open_)] if open_ else []
         while pieces:
             one, other, share, some = pieces.pop()
@@ -206,10 +224,13 @@ class Way:
         axes = self._start.all_axes()
         middles: list[Vec3] = []
         moved_m: list[float] = []
-        for (a, b), (c, d), bulge_m in zip(axes, self._goal.all_axes(), self._bulge_m, strict=True):
+        goals = self._goal.all_axes()
+        rest = zip(self._bulge_m, self._coast_m, strict=True)
+        for (a, b), (c, d), (bulge_m, coast_m) in zip(axes, goals, rest, strict=True):
             middles.append(((a[0] + b[0]) / 2, (a[1] + b[1]) / 2, (a[2] + b[2]) / 2))
             first_m, second_m = dist(a, c), dist(b, d)
-            moved_m.append((first_m if first_m > second_m else second_m) + bulge_m)
+            own_m = (first_m if first_m > second_m else second_m) + bulge_m
+            moved_m.append(own_m if own_m > coast_m else coast_m)
         found: list[tuple[Couple, float]] = []
         for couple, apart_m in zip(self._what.pairs, self._apart_m, strict=True):
             i, k, _, radii_m, _, _ = couple
