@@ -21,7 +21,7 @@ from robot_rl.safety.obstacles import Box
 BEYOND_RAD = 0.2  # an arm may stand this far outside the range of a joint
 TRIES = 200  # configurations at random in which two capsules that overlap are found out
 LOOKS = 400  # configurations that are looked at to find out how near two capsules can come
-ENOUGH_M = 0.1  # the largest margin; who stays further apart is not looked at more closely
+NEVER_M = 0.005  # two that stay this far apart in every configuration cannot meet
 
 
 NO_BOX: Box = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
@@ -125,15 +125,13 @@ def body_of(robot: Robot) -> Body:
 
 def watched(limits: Limits) -> Watched:
     """What the check of these limits looks at."""
-    return _watched(body_called(limits.collision_arm), limits.collision_margin_m, limits.boxes)
+    return _watched(body_called(limits.collision_arm), limits.boxes)
 
 
 @lru_cache(maxsize=16)
-def _watched(
-    body: Body, margin_m: float, boxes: tuple[tuple[str, Box, tuple[str, ...]], ...]
-) -> Watched:
+def _watched(body: Body, boxes: tuple[tuple[str, Box, tuple[str, ...]], ...]) -> Watched:
     """The foot and the first link stand on a box and stay in place: boxes are nothing to them."""
-    kept = [p for p in body.pairs if body.least_m[p.number] < margin_m]
+    kept = [p for p in body.pairs if body.least_m[p.number] < NEVER_M]
     pairs = tuple(p._replace(number=i) for i, p in enumerate(kept))
     boxed = tuple(
         Couple(i, -1, box, radius_m, (body.parts[link], name))
@@ -211,7 +209,7 @@ def _least(
     cell = tuple(ends if m else (0.0, 0.0) for ends, m in zip(ranges_rad, slopes, strict=True))
     heap = [(bound(cell), cell)]
     for _ in range(LOOKS // 2):
-        if heap[0][0] > ENOUGH_M:
+        if heap[0][0] > NEVER_M:
             break
         _, cell = heapq.heappop(heap)
         widest = max(range(len(cell)), key=lambda j: slopes[j] * (cell[j][1] - cell[j][0]))

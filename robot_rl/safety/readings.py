@@ -76,7 +76,9 @@ def read_state(limits: Limits, state: RobotState) -> ArmReading | None:
         torque_nm = math.sqrt(tx * tx + ty * ty + tz * tz)
     except (TypeError, ValueError, AttributeError):
         return None
-    return ArmReading(measured, depth_rad, ahead_rad, force_n, torque_nm, tuple(joints), tuple(speeds))
+    return ArmReading(
+        measured, depth_rad, ahead_rad, force_n, torque_nm, tuple(joints), tuple(speeds)
+    )
 
 
 def _margin_use(limits: Limits, joints: list[float], speeds: list[float]) -> tuple[float, float]:

@@ -157,7 +157,7 @@ def test_a_way_keeps_the_margin_between_the_samples_too(robot: Robot) -> None:
         least_m = min(
             look.distance_m(couple) for look in looks for couple in (*what.pairs, *what.boxed)
         )
-        found = collision.Way(body, what, looks[0], looks[-1]).too_near(margin_m)
+        found = collision.Way(body, what, [looks[0], looks[-1]]).too_near(margin_m)
         assert found is not None or least_m >= margin_m
         if least_m >= margin_m + 0.005:
             clear, passed = clear + 1, passed + (found is None)
