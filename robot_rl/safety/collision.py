@@ -209,7 +209,7 @@ class Way:
         self, body: Body, what: Watched, looks: list[Look], speeds_rad_s: Joints = ()
     ) -> None:
         self._body, self._what, self._start = body, what, looks[0]
-        self._coast_rad = [COAST_S * speed for speed in speeds_rad_s]
+        self._coast_rad = [COAST_S * speed for speed in speeds_rad_s if any(speeds_rad_s)]
         self._legs = [self._leg(one, other) for one, other in pairwise(looks)]
 
     def too_near(self, margin_m: float) -> Near | None:
@@ -267,18 +267,20 @@ class Way:
                 continue  # most are far above the table
             away_m = abs(middle[0] - box[0]) + abs(middle[1] - box[1])  # at most 1.42 x straight
             if away_m < 1.5 * (far_m + box[3] + box[4]) and point_box(middle, box) < far_m:
-                here_m = segment_box(axes[i], box) - radius_m
+                here_m = segment_box(axes[i], box, need_m + radius_m) - radius_m
                 if here_m < need_m:
                     found.append((couple, here_m))
         return found
 
     def _moved(self) -> tuple[list[float], list[float]]:
         """How far each capsule, and the two of each pair against each other, move at most."""
-        moved_m, apart_m = [0.0] * len(self._body.capsules), [0.0] * len(self._what.pairs)
+        moved_m: list[float] = []
+        apart_m: list[float] = []
         for one, other, bulge_m, leg_apart_m in self._legs:
-            chords = map(_chord_m, one.all_axes(), other.all_axes())
-            moved_m = [m + c + b for m, c, b in zip(moved_m, chords, bulge_m, strict=True)]
-            apart_m = list(map(add, apart_m, leg_apart_m))
+            ways = zip(one.all_axes(), other.all_axes(), bulge_m, strict=True)
+            leg_m = [_chord_m(a, b) + stray_m for a, b, stray_m in ways]
+            moved_m = list(map(add, moved_m, leg_m)) if moved_m else leg_m
+            apart_m = list(map(add, apart_m, leg_apart_m)) if apart_m else leg_apart_m
         if self._coast_rad:
             turns = [abs(turn) for turn in self._coast_rad]
             moved_m = list(map(max, moved_m, (self._body.around_m @ turns).tolist()))
