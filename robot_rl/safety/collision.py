@@ -133,7 +133,8 @@ def nearest(limits: Limits, q: Joints) -> Near | None:
     """The two that are nearest at joint angles `q` (rad); None when there are no two."""
     body = body_called(limits.collision_arm)
     look = Look(body, q, frames(body.chain, q))
-    couples = (*body.pairs, *watched(limits).boxed)
+    what = watched(limits)
+    couples = (*what.pairs, *what.boxed)
     return min((Near(look.distance_m(c), c) for c in couples), default=None)
 
 
