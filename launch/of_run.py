@@ -35,6 +35,7 @@ ARGUMENTS = {
     "robot": "fr3, ur5e, ...: without run_dir:= a new run of this robot; else it must agree",
     "experiment": "what the new run is to learn",
     "operator": "who helps in the new run: gamepad, console, none, ...",
+    "actors": "arms of the new run that learn together: left,right",
     "learner": "false: it runs elsewhere (robot-rl learner RUN)",
     "console": "false: the page of a run with operator=console is served elsewhere",
     "with_actor": "false: it runs elsewhere (robot-rl actor RUN)",
@@ -116,11 +117,11 @@ def action_of(process, plan):
     }
     if process["parameters"] is None:
         command = [process["python"], *process["arguments"]]
-        return ExecuteProcess(cmd=command, name=process["name"], **common)
+        return ExecuteProcess(cmd=command, name=process["label"], **common)
     return Node(
         executable=process["python"],
         arguments=process["arguments"],
-        exec_name=process["name"],
+        exec_name=process["label"],
         name=process["name"],
         namespace=process["namespace"],
         parameters=[process["parameters"]],
@@ -140,9 +141,13 @@ class Ending:
         """End the launch when the work is done, or when a critical process cannot go on."""
         if context.is_shutdown:
             return None
-        name, code = self.process["name"], event.returncode
+        name, code = self.process["label"], event.returncode
         if code == 0 and self.process["finishes"]:
-            return [Shutdown(reason=f"{name} has finished")]
+            self.process["finished"] = True
+            left = [p for p in self.plan["processes"] if p["finishes"] and "finished" not in p]
+            if not left:
+                return [Shutdown(reason=f"{name} has finished")]
+            return [EmitEvent(event=ShutdownProcess(process_matcher=matches_action(event.action)))]
         if self.process["restart"] and not self.hopeless(code):
             return None
         if self.process["critical"]:  # an exception gives `ros2 launch` the exit code 1

@@ -57,6 +57,22 @@ def quat_to_matrix(q: F64) -> F64:
     )
 
 
+def quat_from_matrix(matrix: F64) -> F64:
+    """Unit quaternion xyzw of a rotation matrix [3, 3] (Shepperd 1978), w >= 0."""
+    m = matrix
+    squares = np.array((m[0, 0], m[1, 1], m[2, 2], np.trace(m)))
+    i = int(np.argmax(squares))  # the largest component divides the others
+    if i == 3:
+        q = np.array((m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1], 1.0 + squares[3]))
+    else:
+        j, k = (i + 1) % 3, (i + 2) % 3
+        q = np.empty(4)
+        q[i] = 1.0 + m[i, i] - m[j, j] - m[k, k]
+        q[j], q[k], q[3] = m[j, i] + m[i, j], m[k, i] + m[i, k], m[k, j] - m[j, k]
+    q /= math.sqrt(float(q @ q))
+    return q if q[3] >= 0.0 else -q
+
+
 def quat_from_rotvec(rotvec_rad: ArrayLike) -> F64:
     """Unit quaternion xyzw of a rotation vector [3] (axis times angle)."""
     x, y, z = np.asarray(rotvec_rad, np.float64).tolist()

@@ -88,7 +88,8 @@ class OperatorInput:
 
     driving: the enabling device is held (hold-to-drive); action: float32 [A], policy units, TCP
     frame, used only while driving; driver: which kind of driving this is; success / abort: label
-    buttons; stamp_s: when the device was read (its heartbeat).
+    buttons; stamp_s: when the device was read (its heartbeat); guided: the person pushes the arm
+    itself, so what counts as their action is the motion that is measured.
     """
 
     driving: bool
@@ -97,6 +98,7 @@ class OperatorInput:
     success: bool | None = None
     abort: bool = False
     stamp_s: float = 0.0
+    guided: bool = False
 
 
 @runtime_checkable
@@ -104,7 +106,7 @@ class InputDevice(Protocol):
     """A person's hand on the robot: scripted expert, keyboard, gamepad, SpaceMouse, console."""
 
     def begin_episode(self, seed: int, purpose: str) -> None:
-        """Forget the last episode. purpose: train | demo (the person drives throughout) | eval."""
+        """Forget the last episode. purpose: as in `EpisodeStart`."""
         ...
 
     def poll(self, state: RobotState) -> OperatorInput:
@@ -303,6 +305,7 @@ class ActorPorts:
     clock: Clock
     operator: InputDevice
     place_objects: Callable[[ResetPlan], None]
+    ask: Callable[[str], None]  # show a person these words, and wait until they say "ready"
     announce: Callable[[EpisodeStart], None]  # tells the graph which episode begins
     time_waits_for: Callable[[str, Callable[[], bool]], None]  # of a simulated clock: see RosClock
     figures: Callable[[], dict[str, float]]  # of the runtime, for each episode's line

@@ -120,9 +120,16 @@ class EpisodeId:
     episode: int
 
 
+HELPED = ("train", "deploy")
+"""Purposes of episodes in which a person may take over from the policy."""
+
+
 @dataclass(frozen=True, slots=True)
 class EpisodeStart:
-    """Header row of an episode, before its first frame. purpose: train | demo | eval | data."""
+    """Header row of an episode, before its first frame.
+
+    purpose: train | deploy (the policy drives, a person may help) | demo | eval | data.
+    """
 
     id: EpisodeId
     purpose: str

@@ -1,4 +1,4 @@
-"""Reads one held device in a thread: the newest reading is always at hand, nobody ever waits.
+"""Reads one device in a thread: the newest reading is always at hand, nobody ever waits.
 
 A device that is pulled out is gone at once (`read` gives None) and looked for again every second.
 A radio that is lost is worse: the kernel goes on telling the last deflection as if it were new, and
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -64,63 +64,97 @@ class Handle(Protocol):
         ...
 
 
-class Reader:
-    """`Source` of a device: opens it now, reads it in a daemon thread, finds it again when lost.
+class Named(Protocol):
+    """An open device of any kind."""
+
+    name: str
+
+    def close(self) -> None:
+        """Give the device back."""
+        ...
+
+
+H = TypeVar("H", bound=Named)
+R = TypeVar("R")
+
+
+class Watcher(Generic[H, R]):
+    """Opens a device now, reads it in a daemon thread, finds it again when lost.
 
     Args:
         connect: opens the device; called again after it was lost.
+
+    Attributes:
+        lost: why the device is gone, "" while it is not.
 
     Raises:
         SetupError: it is not there, or may not be read.
     """
 
-    def __init__(self, connect: Callable[[], Handle]) -> None:
+    def __init__(self, connect: Callable[[], H]) -> None:
         handle = connect()
-        self.name, self.inputs = handle.name, handle.inputs
+        self.name = handle.name
+        self.lost = ""
         self._connect = connect
-        self._newest: DeviceReading | None = None
+        self._newest: R | None = None
+        self._begin(handle)  # its map is known before its first reading
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=self._run, args=(handle,), name=f"read {self.name}", daemon=True
         )
         self._thread.start()
 
-    def read(self, state: RobotState | None = None) -> DeviceReading | None:
-        """The newest reading; None while the device is gone."""
-        return self._newest
-
     def close(self) -> None:
         """End the thread and give the device back."""
         self._stop.set()
         self._thread.join(timeout=1.0)
 
-    def _run(self, first: Handle) -> None:
-        handle: Handle | None = first
+    def _run(self, first: H) -> None:
+        handle: H | None = first
         while not self._stop.is_set():
             try:
-                self._follow(handle or self._connect())
+                handle = handle or self._connect()
+                log.info("%s: connected", handle.name)
+                self.lost = ""
+                self._begin(handle)
+                try:
+                    while not self._stop.is_set():
+                        self._newest = self._look(handle)
+                finally:
+                    handle.close()
             except (OSError, ValueError, RobotRLError) as error:  # ValueError: hidapi, not open
                 if self._newest is not None:
                     log.warning("%s is gone: %s", self.name, str(error).splitlines()[0])
-                self._newest, handle = None, None
+                self._newest, handle, self.lost = None, None, str(error)
                 self._stop.wait(RETRY_S)
         self._newest = None
 
-    def _follow(self, handle: Handle) -> None:
-        """Read until the device is gone."""
-        log.info("%s: connected", handle.name)
-        spoke_s = time.monotonic()
-        try:
-            while not self._stop.is_set():
-                values, spoke = handle.read()
-                now_s = time.monotonic()
-                spoke_s = now_s if spoke else spoke_s
-                reading = handle.inputs.reading(values, now_s)
-                if now_s - spoke_s > handle.quiet_s and np.abs(reading.axes).max() > OUT:
-                    reading = handle.inputs.reading(values, spoke_s)
-                self._newest = reading
-        finally:
-            handle.close()
+    def _begin(self, handle: H) -> None:
+        """A device has been opened, for the first time or again."""
+
+    def _look(self, handle: H) -> R:
+        """Wait for the next reading, 20 ms at most, and return it."""
+        raise NotImplementedError
+
+
+class Reader(Watcher[Handle, DeviceReading]):
+    """`Source` of a gamepad or a SpaceMouse."""
+
+    def read(self, state: RobotState | None = None) -> DeviceReading | None:
+        """The newest reading; None while the device is gone."""
+        return self._newest
+
+    def _begin(self, handle: Handle) -> None:
+        self.inputs, self._spoke_s = handle.inputs, time.monotonic()
+
+    def _look(self, handle: Handle) -> DeviceReading:
+        values, spoke = handle.read()
+        now_s = time.monotonic()
+        self._spoke_s = now_s if spoke else self._spoke_s
+        reading = handle.inputs.reading(values, now_s)
+        if now_s - self._spoke_s > handle.quiet_s and np.abs(reading.axes).max() > OUT:
+            reading = handle.inputs.reading(values, self._spoke_s)
+        return reading
 
 
 def held_device(connect: Callable[[], Handle], config: HandsetConfig, task: Task) -> HeldDevice:

@@ -83,7 +83,7 @@ class RealSenseCamera:
         kinds += [(rs.stream.depth, rs.format.z16)] if config.depth else []
         streams = [self._stream(device, *kind) for kind in kinds]
         self._colour, profile = streams[0]
-        self.calibration = _calibration(profile.get_intrinsics())
+        self.calibration = config.calibration or _calibration(profile.get_intrinsics())
         self._syncer = rs.syncer() if config.depth else None
         self._align = rs.align(rs.stream.color) if config.depth else None
         self._queue = rs.frame_queue(KEPT)

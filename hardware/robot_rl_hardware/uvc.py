@@ -19,7 +19,7 @@ import numpy as np
 
 from robot_rl.config.registry import register
 from robot_rl.errors import SetupError
-from robot_rl.observe.cameras import Calibration, Shot
+from robot_rl.observe.cameras import Shot
 from robot_rl_hardware.camera import SETTLE_S, ClockMap, DeviceCameraConfig, Gaps
 from robot_rl_hardware.reader import FoundDevice, pick
 
@@ -34,31 +34,16 @@ NEAR_S = 5.0  # stamps this close to a clock of the system are that clock's
 @register("camera", "uvc")
 @dataclass(frozen=True, kw_only=True)
 class UvcConfig(DeviceCameraConfig):
-    """A camera on USB that the kernel's driver serves (`/dev/video*`), or a film.
-
-    k: fx, fy, cx, cy in pixels from a calibration of the whole picture; () = nobody measured them.
-    """
+    """A camera on USB that the kernel's driver serves (`/dev/video*`), or a film."""
 
     device: str = ""  # /dev/v4l/by-id/... (stays the same), part of its name, a film; "" = only one
     fourcc: str = ""  # e.g. MJPG, which many cameras need for 30 Hz; "" = the driver's choice
-    k: tuple[float, ...] = ()
-    distortion: tuple[float, ...] = ()  # k1, k2, p1, p2, k3 of the same calibration
 
     def __post_init__(self) -> None:
         """Check lengths."""
         super().__post_init__()
-        if len(self.k) not in (0, 4) or len(self.distortion) not in (0, 5):
-            raise ValueError("k is fx, fy, cx, cy; distortion is k1, k2, p1, p2, k3; or neither")
         if len(self.fourcc) not in (0, 4):
             raise ValueError(f"fourcc has four letters, e.g. MJPG, got '{self.fourcc}'")
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """What `k` and `distortion` say."""
-        if not self.k:
-            return None
-        fx, fy, cx, cy = self.k
-        return Calibration(np.array(((fx, 0, cx), (0, fy, cy), (0, 0, 1.0))), self.distortion)
 
     def connect(self) -> UvcCamera:
         """See `Device`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
@@ -17,6 +18,11 @@ Measure speed on this machine:
   link     steps per second and round trip of the encrypted link
   gate     time of one judgement of the gate, with the collision check
   loop     jitter of the control loop in real time
+  ik       joint targets for an arm that takes no others: the solver alone, and the node on
+           doubles with kill -9 of it (a minute and a half)
+  arms     what works with which arm, on its double: up, demos, learn, deploy, kill -9
+           (about four minutes an arm)
+  actors   rows per second of 1 and 4 simulated actors paced at 10 Hz, and of 1 and 2 unpaced
   exam     how often the exam that ends practice decides wrongly, by simulation
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
   console  the operator's page and its targets: key to gate, server killed, video, memory, review
@@ -28,6 +34,7 @@ robot-rl bench learner --seconds 20 --json learner.json
 robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
 robot-rl bench gate --seconds 20                         20 s for each of two arms
 robot-rl bench reward --frames 2000
+robot-rl bench arms --only ur5e_forward,fr3_joint --columns up,kill
 robot-rl bench console --only video,review --seconds 60
 robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
 """
@@ -48,12 +55,17 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--frames", type=int, default=10_000, help="reward: frames; 0 = for --seconds (10000)"
     )
+    parser.add_argument(
+        "--columns", default="", metavar="COLUMN,...", help="arms: up,demos,learn,deploy,kill (all)"
+    )
+    parser.add_argument("--config-dir", type=Path, metavar="DIR", help="arms: profiles of your own")
     console = parser.add_argument_group("console")
     console.add_argument(
         "--only",
         default="",
         metavar="PART,...",
-        help="some of key,hand,kill,server,video,memory,review (all)",
+        help="some of key,hand,kill,server,video,memory,review (all); of ik: alone,position,"
+        "velocity,trajectory; of arms: their names",
     )
     for name, kind, default, text in CONSOLE:
         console.add_argument(
@@ -73,6 +85,8 @@ def run(argv: Sequence[str]) -> int:
             "peer_python": args.peer_python,
             "compiled": args.compile,
         },
+        "ik": {"only": args.only},
+        "arms": {"only": args.only, "columns": args.columns, "config_dir": args.config_dir},
         "reward": {"frames": args.frames},
         "console": {name: getattr(args, name) for name in ("only", *(c[0] for c in CONSOLE))},
     }
@@ -88,7 +102,14 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Targets by figure: the most that it may be, and whether the target is met."""
+    """Targets by figure: the most or the least that it may be, and whether the target is met."""
+    if what == "actors":
+        from robot_rl.bench.actors import TARGETS as least  # noqa: N811
+
+        return {
+            name: {"at_least": limit, "met": bool(figures[name] >= limit)}
+            for name, limit in least.items()
+        }
     if what == "console":
         from robot_rl.bench.console import TARGETS as limits  # noqa: N811
     elif what == "reward":
@@ -108,7 +129,9 @@ def _beside(target: Mapping[str, Any] | None) -> str:
     """Text that is printed behind a figure: its target and whether it is met, or ""."""
     if target is None:
         return ""
-    return f"   at most {target['at_most']:>7,g}  {'ok' if target['met'] else 'MISSED'}"
+    word, limit = next((key, value) for key, value in target.items() if key != "met")
+    met = "ok" if target["met"] else "MISSED"
+    return f"   {word.replace('_', ' ')} {limit:>7,g}  {met}"
 
 
 def _env(seconds: float) -> Mapping[str, Any]:
@@ -148,6 +171,9 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "link": _from("robot_rl.bench.link:bench"),
     "gate": _from("robot_rl.bench.gate:bench"),
     "loop": _from("robot_rl.bench.loop:bench"),
+    "ik": _from("robot_rl.bench.ik:bench"),
+    "arms": _from("robot_rl.bench.arms:bench"),
+    "actors": _from("robot_rl.bench.actors:bench"),
     "exam": _from("robot_rl.bench.exam:bench"),
     "reward": _from("robot_rl.bench.vlm:bench"),
     "console": _from("robot_rl.bench.console:bench"),

@@ -36,6 +36,7 @@ EXTRAS = {
     "hidraw": "hardware",
     "fastapi": "console",
     "uvicorn": "console",
+    "ray": "fleet",
 }
 """Import name -> the extra of this project that installs the package."""
 
@@ -86,6 +87,18 @@ class Parser(argparse.ArgumentParser):
     def with_json(self) -> Parser:
         """Add `--json PATH`."""
         self.add_argument("--json", type=Path, metavar="PATH", help="also save the figures here")
+        return self
+
+    def with_ray(self) -> Parser:
+        """Add `--ray [ADDRESS]`."""
+        self.add_argument(
+            "--ray",
+            nargs="?",
+            const="",
+            metavar="HOST:PORT",
+            help="run on the Ray cluster at this address; without one, on a cluster of this "
+            "machine (extra 'fleet')",
+        )
         return self
 
     def with_run(self, help_text: str = "run folder, as `robot-rl train` printed it") -> Parser:

@@ -7,6 +7,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, existing_run, say
@@ -21,6 +22,7 @@ a link that only lets a person watch.
 EXAMPLES = """
 robot-rl console runs/peg_insert/20260101-120000-s0
 robot-rl console RUN --port 8088 --no-browser
+robot-rl console RUN --tls ~/.config/robot-rl/page --host robot-pc.local    for a headset or a phone
 ssh -L 8080:127.0.0.1:8080 robot-pc          from another machine; then open the link there
 """
 
@@ -41,13 +43,19 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
         SetupError: the port is taken, or the console extra is not installed.
     """
     page_options(parser.with_run(), any_port=bool(page))
+    parser.add_argument(
+        "--tls", type=Path, metavar="FOLDER", help="serve over HTTPS (robot-rl keys FOLDER --page)"
+    )
     args = parser.read(argv)
     run_dir = existing_run(args.run)
-    port = port_of(args, any_port=bool(page))
+    certificate = None
+    if args.tls is not None:
+        certificate = engine("robot_rl.console.certificate:load")(args.tls.expanduser())
+    port = port_of(args, any_port=bool(page), certificate=certificate)
     serve = engine("robot_rl.run.console:serve_run")
-    serve(
-        run_dir, args.host, port, link_teller(args, port, f"{page or 'console'} of {run_dir}", page)
-    )
+    title = f"{page or 'console'} of {run_dir}"
+    started = link_teller(args, port, title, page, certificate)
+    serve(run_dir, args.host, port, started, certificate)
     return 0
 
 
@@ -55,13 +63,20 @@ def page_options(parser: Parser, *, any_port: bool) -> None:
     """Add `--port`, `--host`, `--no-browser`. any_port: the default is the first free port."""
     default = "default: the first free port from" if any_port else "default:"
     parser.add_argument("--port", type=int, metavar="N", help=f"{default} {FIRST_PORT}")
-    parser.add_argument("--host", default=HOST, help="a loopback address (default)")
+    parser.add_argument(
+        "--host",
+        default=HOST,
+        help="a loopback address (default); with --tls a name of this machine",
+    )
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
 
 
-def port_of(args: argparse.Namespace, *, any_port: bool) -> int:
+def port_of(args: argparse.Namespace, *, any_port: bool, certificate: Any = None) -> int:
     """The port to serve at; raises like `serve_page`."""
-    check_loopback(args.host)
+    if certificate is None:
+        check_loopback(args.host)
+    else:
+        engine("robot_rl.console.certificate:check_host")(certificate, args.host)
     port: int | None = args.port
     if port is None:
         port = free_port() if any_port else FIRST_PORT
@@ -70,17 +85,21 @@ def port_of(args: argparse.Namespace, *, any_port: bool) -> int:
 
 
 def link_teller(
-    args: argparse.Namespace, port: int, title: str, page: str = ""
+    args: argparse.Namespace, port: int, title: str, page: str = "", certificate: Any = None
 ) -> Callable[[Callable[[str], str]], None]:
     """A function that prints and opens links to a server that has started, given what makes tokens.
 
     page: where the links lead (`app.PAGES`).
     """
     host = f"[{args.host}]" if ":" in args.host else args.host
-    link = f"http://{host}:{port}/enter?{f'page={page}&' if page else ''}token="
+    root = f"{'https' if certificate else 'http'}://{host}:{port}"
+    link = f"{root}/enter?{f'page={page}&' if page else ''}token="
 
     def started(invite: Callable[[str], str]) -> None:
         say(f"{title}\n  {link}{invite('operator')}")
+        if certificate:
+            say(f"headset or phone\n  {root}/enter?page=xr&token={invite('operator')}")
+            say(f"once for each device\n  {root}/trust   fingerprint {certificate.fingerprint}")
         if not args.no_browser:
             webbrowser.open(link + invite("operator"))
         if sys.stdin.isatty():

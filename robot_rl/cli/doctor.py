@@ -100,7 +100,11 @@ def _robot(words: Sequence[str], config_dir: Path | None) -> list[CheckResult]:
     experiment.check()
     engine("rclpy:init")
     say("listening to the driver for some seconds; nothing moves")
-    return [CheckResult(f.name, f.status, f.text, f.fix) for f in preflight(experiment)]
+    return [
+        CheckResult(f"{arm.arm} {f.name}".strip(), f.status, f.text, f.fix)
+        for arm in experiment.arms
+        for f in preflight(arm)
+    ]
 
 
 def examine(name: str, check: Check) -> CheckResult:

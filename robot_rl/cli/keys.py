@@ -1,4 +1,4 @@
-"""`robot-rl keys`: CURVE key pairs for the actor-learner link."""
+"""`robot-rl keys`: CURVE key pairs for the actor-learner link, and the page's certificate."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ Make key pairs for the learner, for the policy server (`robot-rl serve-policy`) 
 The learner accepts every actor whose public key lies in its folder. Secret keys are readable by you
 alone. Copy an actor's pair and the learner's public key to the robot PC and set link.key_folder
 there. Runs on one machine make their own keys.
+
+With --page: make a certificate for the operator's page instead, so that a headset or a phone can
+open it over HTTPS (`robot-rl console RUN --tls FOLDER`). It is for this machine's names and
+addresses, and for those that you name.
 """
 EXAMPLES = """
 robot-rl keys ~/.config/robot-rl/keys
 robot-rl keys keys --actors left right
+robot-rl keys ~/.config/robot-rl/page --page
+robot-rl keys ~/.config/robot-rl/page --page robot-pc.lab.example 10.0.0.5 --force
 """
 
 
@@ -24,9 +30,14 @@ def run(argv: Sequence[str]) -> int:
     parser = Parser("keys", TEXT, EXAMPLES)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--actors", nargs="+", default=["actor"], metavar="NAME")
-    parser.add_argument("--force", action="store_true", help="replace keys that exist")
+    parser.add_argument(
+        "--page", nargs="*", metavar="NAME", help="the page's certificate, also for these names"
+    )
+    parser.add_argument("--force", action="store_true", help="replace what exists")
     args = parser.read(argv)
     folder = args.folder.expanduser()
+    if args.page is not None:
+        return _page(folder, args.page, force=args.force)
     names = [
         "learner",
         "policy",
@@ -37,4 +48,17 @@ def run(argv: Sequence[str]) -> int:
     say(f"\neach robot PC: link.key_folder={folder} and")
     for name in names[2:]:
         say(f"  link.actor_key={name}")
+    return 0
+
+
+def _page(folder: Path, names: Sequence[str], *, force: bool) -> int:
+    """Make the page's certificate; say how it is used."""
+    own = engine("robot_rl.console.certificate:own_names")()
+    made = engine("robot_rl.console.certificate:make")(folder, [*own, *names], force=force)
+    outside = [name for name in made.names if name not in ("localhost", "127.0.0.1", "::1")]
+    host = next((n for n in reversed(outside) if n not in names), "NAME")  # an address, if any
+    say(f"certificate of the page, valid for {made.days} days, for:\n  {', '.join(made.names)}")
+    say(f"its authority has the fingerprint (SHA-256)\n  {made.fingerprint}")
+    say(f"\n  robot-rl console RUN --tls {folder} --host {host}")
+    say("then open /trust there on the device: it explains how to trust this page")
     return 0

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, experiment_from, say, write_json
+from robot_rl.cli.pair import inviting
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -16,50 +17,57 @@ Train an experiment: demonstrations, practice with corrections, evaluation, repo
 runtime=ros runs the whole system as the ROS 2 graph (simulated or real arm, gate, watchdog, actor,
 and the learner beside it); runtime=lockstep runs simulator, actor and learner in one process, as
 fast as they go. The same command with the same run_dir goes on where the run stopped.
+
+actors=left,right teaches one skill with several arms; with runtime=lockstep they are simulated
+actors beside one learner, on this machine or, with --ray, on a Ray cluster (docs/several_arms.md).
 """
 EXAMPLES = """
 robot-rl train experiment=peg_insert
 robot-rl train experiment=peg_insert runtime=lockstep seed=1 algo.gamma=0.98
 robot-rl train experiment=reach train.max_minutes=5 --json result.json
+robot-rl train experiment=reach runtime=ros actors=left,right     two arms, one learner
+robot-rl train experiment=reach runtime=lockstep actors=4 --ray   four simulated actors
 robot-rl train experiment=lift operator=none train.demos=0      nobody helps
 robot-rl train experiment=lift --config                         every value in force
+robot-rl train experiment=reach runtime=ros link=remote link.host=10.0.0.9    learner elsewhere
 """
 
 
 def run(argv: Sequence[str]) -> int:
     """Train; return 0 after the evaluation, whatever the success rate, which the figures tell."""
-    args = Parser("train", TEXT, EXAMPLES).with_overrides().with_json().read(argv)
+    parser = Parser("train", TEXT, EXAMPLES).with_overrides().with_json().with_ray()
+    args = parser.read(argv)
     experiment = experiment_from(args)
     if experiment is None:
         return 0
-    result = train_with_dashboard(experiment)
+    result = train_with_dashboard(experiment, ray=args.ray)
     write_json(args.json, result)
     return 0
 
 
-def train_with_dashboard(experiment: Experiment, *, report: bool = True) -> dict[str, Any]:
+def train_with_dashboard(
+    experiment: Experiment, *, report: bool = True, ray: str | None = None
+) -> dict[str, Any]:
     """Train with the dashboard on, print the outcome and return the figures.
 
-    report: write report.html at the end, and regularly while the run goes on.
+    report: write report.html at the end, and regularly while the run goes on; ray: see `train`.
     """
     from robot_rl.report.dashboard import Dashboard
     from robot_rl.report.live import Live
 
     train = engine("robot_rl.run.train:train")
     say(f"run folder  {experiment.run_dir}")
-    live = (
-        Live(experiment.run_dir, experiment.mirror if experiment.is_simulated else None)
-        if report
-        else None
-    )
-    with Dashboard(f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})") as board:
+    drawn = experiment.is_simulated and not experiment.actors  # the scenes are in their folders
+    live = Live(experiment.run_dir, experiment.mirror if drawn else None) if report else None
+    title = f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})"
+    with inviting(experiment), Dashboard(title) as board:
 
         def watch(stats: dict[str, Any]) -> None:
             board.update(stats)
             if live is not None:
                 live.update(stats)
 
-        result = train(experiment, watch)
+        result = train(experiment, watch, **({} if ray is None else {"ray": ray}))
     say(summary(result))
     if live is not None:
         say(f"report      {live.write()}")

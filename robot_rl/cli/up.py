@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from robot_rl.cli.common import Parser, engine, experiment_from, say
+from robot_rl.cli.pair import inviting
 
 if TYPE_CHECKING:
     from robot_rl.ros.graph import Graph
@@ -21,6 +22,7 @@ EXAMPLES = """
 robot-rl up experiment=peg_insert
 robot-rl up ros=real robot=fr3 operator=gamepad                beside a real arm's own driver
 robot-rl up ros=real ros.double=true robot=ur5e operator=none   the same graph, a simulated driver
+robot-rl up actors=left,right operator=console                 two arms (docs/several_arms.md)
 robot-rl up ros.with_actor=false                the actor in a terminal of its own
 robot-rl up experiment=peg_insert --print       show the graph, start nothing (needs no ROS)
 """
@@ -40,20 +42,24 @@ def run(argv: Sequence[str]) -> int:
     graph = graph_of(experiment)
     if args.print:
         ros = experiment.ros
-        say(f"ROS domain {ros.domain_id}, namespace /{ros.namespace.strip('/')}")
+        spaces = dict.fromkeys(f"/{spec.namespace.strip('/')}" for spec in graph)
+        say(f"ROS domain {ros.domain_id}, namespace {', '.join(spaces)}")
         for spec in graph:
-            say(f"{spec.name:<10} python {' '.join(module_of(spec))}")
+            say(f"{spec.label:<10} python {' '.join(module_of(spec))}")
             for key, value in sorted(spec.params.items()):
                 say(f"           {key} = {value}")
             for ours, theirs in spec.remaps.items():
                 say(f"           {ours} is {theirs}")
         return 0
     engine("rclpy:init")  # a missing ROS is an error here, not five nodes that restart in a loop
-    found = engine("robot_rl.run.preflight:refuse_unready")(experiment)
+    found = [engine("robot_rl.run.preflight:refuse_unready")(arm) for arm in experiment.arms]
     experiment.save()
-    engine("robot_rl.run.preflight:keep_findings")(found, experiment.run_dir)
-    say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
-    return _supervise(graph, experiment)
+    for arm, findings in zip(experiment.arms, found, strict=True):
+        engine("robot_rl.run.preflight:keep_findings")(findings, arm.run_dir)
+    if not experiment.link.paired:
+        say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
+    with inviting(experiment):
+        return _supervise(graph, experiment)
 
 
 def _supervise(graph: Graph, experiment: Experiment) -> int:

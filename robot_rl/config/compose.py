@@ -16,6 +16,9 @@ from robot_rl.errors import ConfigError, SetupError, did_you_mean
 SHORT = {"double": "ros.double"}
 """What may be written on the command line for a longer key."""
 
+LISTS = ("actors",)
+"""Keys whose value may be written as a list without brackets: actors=left,right."""
+
 
 def config_dir() -> Path:
     """Folder of the shipped YAML files. Raises as `shipped`."""
@@ -71,7 +74,9 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    words = [_friendly(word, extra_dir) for word in overrides]
+    # a list first: actors.left.operator.name=... adds to what actors=left,right says
+    ordered = sorted(overrides, key=lambda word: word.lstrip("+").split("=")[0] not in LISTS)
+    words = [_friendly(word, extra_dir) for word in ordered]
     if extra_dir:
         words.append(f"hydra.searchpath=[file://{extra_dir.resolve()}]")
     GlobalHydra.instance().clear()  # a caller may have used Hydra for itself
@@ -103,6 +108,9 @@ def _friendly(word: str, extra_dir: Path | None) -> str:
             got=word,
             fix="quote values with spaces or brackets: 'key=\"a b\"'",
         ) from error
+    key = override.key_or_group
+    if key in LISTS:
+        return f"++{key}={_sections(override, word)}"
     if override.is_sweep_override():
         raise ConfigError(
             f"'{word}' names several values",
@@ -110,13 +118,25 @@ def _friendly(word: str, extra_dir: Path | None) -> str:
             got=word,
             fix="start one run per value; a shell loop does it",
         )
-    key = override.key_or_group
     if key in groups(extra_dir):
         _check_option(key, override.value(), extra_dir)
         return word
     if key in SHORT:
         word = SHORT[key] + word.removeprefix(key)
     return word if word[0] in "+~" else "++" + word
+
+
+def _sections(override: Any, word: str) -> str:
+    """`left,right` as Hydra writes two empty sections, which later words may fill."""
+    text = word.partition("=")[2].strip()
+    if isinstance(override.value(), Mapping) or not text:
+        return text or "null"
+    names = text.removeprefix("[").removesuffix("]").split(",")
+    if len(names) == 1 and names[0].strip().isdecimal():
+        return text  # how many
+    if len(set(names)) < len(names):
+        return f"[{','.join(names)}]"  # an error, which a list of sections would hide
+    return "{" + ",".join(f"{name.strip()}:{{}}" for name in names) + "}"
 
 
 def _check_option(group: str, value: Any, extra_dir: Path | None) -> None:

@@ -14,7 +14,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
@@ -95,6 +95,10 @@ class Access:
         session = PageSession(secrets.token_urlsafe(32), role, name)
         self._sessions[session.cookie] = session
         return session
+
+    def beside(self, seat: Seat) -> Access:
+        """The same links and sessions, and a lease of its own: of another arm of the run."""
+        return replace(self, seat=seat, holder=None)
 
     def session(self, cookie: str | None) -> PageSession | None:
         """The session that a cookie belongs to, or None."""

@@ -11,7 +11,7 @@ HOST, FIRST_PORT, PORTS = "127.0.0.1", 8080, 20
 
 
 def check_loopback(host: str) -> None:
-    """Refuse to listen to the network: the page is plain HTTP and moves a robot.
+    """Refuse to listen to the network: a page over plain HTTP would move a robot.
 
     Raises:
         ConfigError: `host` is not a loopback address.
@@ -25,7 +25,8 @@ def check_loopback(host: str) -> None:
             "the console listens to this machine only",
             expected="127.0.0.1, ::1 or localhost",
             got=host,
-            fix="from another machine: ssh -L 8080:127.0.0.1:8080 robot-pc, then open the link",
+            fix="from another machine: ssh -L 8080:127.0.0.1:8080 robot-pc, then open the link; a"
+            " headset needs HTTPS: robot-rl keys FOLDER --page, then --tls FOLDER",
         )
 
 

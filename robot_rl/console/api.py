@@ -1,4 +1,7 @@
-"""Lease, stops, labels, review. Commands are written to the audit log; no GET changes anything."""
+"""Lease, stops, labels, review. Commands are written to the audit log; no GET changes anything.
+
+With several arms, `?arm=NAME` says which one is meant.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ async def lease(verb: str, console: TheConsole, session: Operator) -> dict[str, 
     refusal = console.access.claim(session) if verb == "claim" else ""
     if verb == "release":
         console.access.release(session)
-    audit.info("%s: lease %s%s", session.name, verb, f" refused: {refusal}" if refusal else "")
+    audit.info(
+        "%s: lease %s%s", console.who(session), verb, f" refused: {refusal}" if refusal else ""
+    )
     if refusal:
         raise HTTPException(409, refusal)
     return {"holder": console.access.holder.name if console.access.holder else None}
@@ -48,7 +53,7 @@ async def command(verb: str, console: TheConsole, session: Watcher) -> dict[str,
         operator(session)
     if verb in SEATED and not console.access.hears(session):
         raise HTTPException(409, "take the seat first: press T")
-    audit.info("%s: %s", session.name, verb)
+    audit.info("%s: %s", console.who(session), verb)
     answer, _ = await console.feed.panel.ask("command", verb=verb)
     return dict(answer)
 
@@ -63,7 +68,7 @@ async def accept(
         raise HTTPException(422, 'expected {"name": an item of the readiness list, "on": flag}')
     if not console.access.hears(session):
         raise HTTPException(409, "take the seat first: press T")
-    audit.info("%s: %s %s", session.name, "accepts" if on else "takes back", name)
+    audit.info("%s: %s %s", console.who(session), "accepts" if on else "takes back", name)
     answer, _ = await console.feed.panel.ask("accept", name=name, on=on)
     return dict(answer)
 
@@ -86,11 +91,17 @@ def picture(camera: str, frame: int, id_: Which, console: TheConsole, _: Watcher
     return Response(console.records.picture(id_, frame, camera), media_type="image/jpeg")
 
 
+@router.get("/scene/{start}/{camera}")
+def scene(start: str, camera: str, console: TheConsole, _: Watcher) -> Response:
+    """How a scene looked when its start was used first (a comparison of policies), JPEG."""
+    return Response(console.records.scene(start, camera), media_type="image/jpeg")
+
+
 @router.post("/label")
 def label(
     console: TheConsole, session: Operator, said: Annotated[dict[str, Any], Body()]
 ) -> dict[str, Any]:
     """Append a label; {"kind": "undo", "value": number} takes one back."""
     answer = console.records.label(said, author=session.name)
-    audit.info("%s: label %s", session.name, answer["said"])
+    audit.info("%s: label %s", console.who(session), answer["said"])
     return answer

@@ -1,21 +1,23 @@
 """The console's server, a process of its own: the page, its sockets, its commands.
 
     GET  /enter?token=...      a one-time link becomes a strict cookie; &page=review: leads there
-    GET  /  /review            the pages; everything they need is served from here, offline
+    GET  /  /review  /xr       the pages; everything they need is served from here, offline
+    GET  /trust  /ca.crt       over HTTPS: how a device learns to trust this page
     WS   /ws/...               `sockets.py`
     GET, POST  /api/...        `api.py`
 
-Everything but /enter and the static files needs the cookie; sockets and POST also need an Origin of
-this page, and every request a host name under which the page is served (`doors.py`).
+Everything but /enter, /trust, /ca.crt and the static files needs the cookie; sockets and POST also
+need an Origin of this page, and every request a host name under which the page is served
+(`doors.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
@@ -26,7 +28,11 @@ from robot_rl.system.audit import audit
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 STATIC = Path(__file__).with_name("static")
-PAGES = {"": "/", "review": "/review"}  # where a link may lead; never an address that a link names
+PAGES = {
+    "": "/",
+    "review": "/review",
+    "xr": "/xr",
+}  # where a link may lead; never an address that a link names
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -41,19 +47,25 @@ HEADERS = {
 }
 
 
-def make_app(console: Console) -> FastAPI:
-    """The application around a console."""
+def make_app(console: Console, *others: Console) -> FastAPI:
+    """The application around a console, or around those of several arms."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with console.feed.running():
+        async with AsyncExitStack() as stack:
+            for one in (console, *others):
+                stack.callback(one.records.close)
+                await stack.enter_async_context(one.feed.running())
             yield
-        console.records.close()
 
     app = guarded(console, "robot-rl console", "index.html", lifespan)
+    app.state.arms = {one.arm: one for one in (console, *others)}
     app.include_router(api.router)
     app.include_router(sockets.router)
     app.get("/review")(review)
+    app.get("/xr")(headset)
+    app.get("/trust")(trust)
+    app.get("/ca.crt")(authority)
     return app
 
 
@@ -87,13 +99,33 @@ async def enter(doors: TheDoors, token: str = "", page: str = "") -> Response:
         return FileResponse(STATIC / "refused.html", 403)
     audit.info("%s entered", session.name)
     response = RedirectResponse(PAGES.get(page, PAGES[""]), 303)
-    response.set_cookie(doors.cookie, session.cookie, httponly=True, samesite="strict")
+    secure = doors.certificate is not None
+    response.set_cookie(
+        doors.cookie, session.cookie, httponly=True, samesite="strict", secure=secure
+    )
     return response
 
 
 async def review(_: Watcher) -> Response:
     """The review page."""
     return FileResponse(STATIC / "review.html")
+
+
+async def headset(_: Watcher) -> Response:
+    """The page of headsets and phones."""
+    return FileResponse(STATIC / "xr.html")
+
+
+async def trust() -> Response:
+    """How a device learns to trust this page; it holds nothing of the run."""
+    return FileResponse(STATIC / "trust.html")
+
+
+async def authority(doors: TheDoors) -> Response:
+    """The public certificate that a device installs."""
+    if doors.certificate is None:
+        raise HTTPException(404, "this page is not served over HTTPS: robot-rl console --tls")
+    return FileResponse(doors.certificate.ca, media_type="application/x-x509-ca-cert")
 
 
 async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:

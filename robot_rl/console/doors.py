@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -10,8 +11,10 @@ from fastapi import Depends, HTTPException, WebSocket
 from fastapi.requests import HTTPConnection
 
 from robot_rl.console.access import Access, PageSession, Role
+from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
+from robot_rl.errors import did_you_mean
 from robot_rl.system.audit import audit
 
 REFUSED = 4403  # close code of a socket that was not let in
@@ -21,18 +24,28 @@ REFUSED = 4403  # close code of a socket that was not let in
 class Doors:
     """What every page of ours has.
 
-    hosts: `name:port` under which the page is served; cookie: name of its cookie.
+    hosts: `name:port` under which the page is served; cookie: name of its cookie; certificate: the
+    page is served over HTTPS.
     """
 
     access: Access
     hosts: frozenset[str]
     cookie: str
+    certificate: PageCertificate | None = None
+
+    @property
+    def scheme(self) -> str:
+        """http or https."""
+        return "https" if self.certificate else "http"
 
     def foreign(self, host: str | None, origin: str | None) -> str:
         """Why a request is not one of this page's own, or ""; a None is not checked."""
         if host is not None and host not in self.hosts:
             return f"unknown host '{host}'"
-        if origin is not None and urlsplit(origin).netloc not in self.hosts:
+        if origin is None:
+            return ""
+        parts = urlsplit(origin)
+        if parts.netloc not in self.hosts or parts.scheme != self.scheme:
             return f"foreign origin '{origin}'"
         return ""
 
@@ -47,6 +60,11 @@ class Console(Doors):
 
     feed: Feed
     records: Records
+    arm: str = ""  # which of several arms; "" = the only one
+
+    def who(self, session: PageSession) -> str:
+        """Who says something, and to which of several arms: for the audit log."""
+        return f"{session.name}, {self.arm}" if self.arm else session.name
 
 
 def doors_of(connection: HTTPConnection) -> Doors:
@@ -55,8 +73,16 @@ def doors_of(connection: HTTPConnection) -> Doors:
 
 
 def console_of(connection: HTTPConnection) -> Console:
-    """The console that this application is."""
-    return connection.app.state.doors
+    """The console that this application is; with several arms, of the one that `?arm=` names.
+
+    Raises:
+        HTTPException: there is no such arm.
+    """
+    arms: Mapping[str, Console] = connection.app.state.arms
+    name = connection.query_params.get("arm") or next(iter(arms))
+    if name not in arms:
+        raise HTTPException(404, f"no arm '{name}': {did_you_mean(name, arms)}")
+    return arms[name]
 
 
 def watcher(connection: HTTPConnection) -> PageSession:
@@ -79,6 +105,10 @@ async def accept(socket: WebSocket) -> PageSession | None:
     doors = doors_of(socket)
     session = doors.session(socket)
     refusal = doors.foreign(socket.headers.get("host", ""), socket.headers.get("origin", ""))
+    try:
+        console_of(socket)
+    except HTTPException as error:
+        refusal = refusal or str(error.detail)
     if session is None or refusal:
         audit.warning("socket refused: %s", refusal or "no session")
         await socket.close(REFUSED, refusal or "no session")

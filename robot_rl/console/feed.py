@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import zmq
-
 from robot_rl.console.telemetry import RunFigures, word_of
 from robot_rl.errors import LinkError, RobotRLError
-from robot_rl.link.panel import Panel, socket_address
+from robot_rl.link.panel import ControlSender, Panel, socket_address
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +62,7 @@ class Feed:
 
     Args:
         score: reads what the run's classifier says now.
+        home: folder of the learner, where it is another than the arm's.
 
     Attributes:
         about: what does not change while the run lasts (task, cameras, key map).
@@ -75,11 +74,12 @@ class Feed:
         run_dir: Path,
         about: Mapping[str, Any],
         score: Callable[[], dict[str, Any] | None] = lambda: None,
+        home: Path | None = None,
     ) -> None:
         self.about = dict(about)
         self._read_score, self._score = score, None
         self._run_dir = run_dir
-        self._figures = RunFigures(run_dir)
+        self._figures = RunFigures(run_dir, home or run_dir)
         self._learning = NOTHING_YET  # "learning" counts lines read: a slow reader misses none
         self._cameras: dict[str, _Camera] = {}
         self._values: dict[str, Any] = {"robot": {}}
@@ -90,11 +90,7 @@ class Feed:
     async def running(self) -> AsyncIterator[None]:
         """Keeps the feed alive inside the `async with`."""
         self.panel = Panel(socket_address(self._run_dir, "view"))
-        self._control = zmq.Context.instance().socket(zmq.PUSH)
-        self._control.setsockopt(zmq.LINGER, 0)
-        self._control.setsockopt(zmq.SNDHWM, 4)  # old input is worth nothing
-        self._control.setsockopt(zmq.IMMEDIATE, 1)
-        self._control.connect(socket_address(self._run_dir, "control"))
+        self._control = ControlSender(self._run_dir)
         own = [asyncio.create_task(work) for work in (self._gather(), self._watch_score())]
         try:
             yield
@@ -108,8 +104,7 @@ class Feed:
 
     def send_control(self, text: str) -> None:
         """Pass the driver's input on; dropped when the robot side is away."""
-        with suppress(zmq.Again):
-            self._control.send_string(text, zmq.NOBLOCK)
+        self._control.send(text)
 
     async def newest(self, seen: int) -> tuple[int, dict[str, Any]]:
         """(count, telemetry) as soon as there is another than `seen`; a slow reader misses some."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, SCENE_PICTURES, STORE
 from robot_rl.errors import StoreError
 from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
@@ -38,6 +39,7 @@ STORES = (ACTOR_STORE, STORE)  # of a run over ROS 2; of a lockstep run
 LEARNER_SOURCES = ("vlm", "progress", "preference")  # of labels that stay in the learner's store
 KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through them
 CLASSIFIER = "classifier"  # source of its scores
+START = re.compile(r"start-\d{3,6}")  # name of a start of a comparison
 LONGEST_S = 60.0  # what may be labelled at once
 
 
@@ -47,10 +49,13 @@ class Records:
     Args:
         mirror: makes the `robot_rl_sim.mirror.Mirror` that draws the scenes of a simulated run;
             None: they are not drawn.
+        home: folder of the learner, where it is another than the arm's.
     """
 
-    def __init__(self, run_dir: Path, mirror: Callable[[], Any] | None = None) -> None:
-        self._run_dir, self._make_mirror = run_dir, mirror
+    def __init__(
+        self, run_dir: Path, mirror: Callable[[], Any] | None = None, home: Path | None = None
+    ) -> None:
+        self._run_dir, self._make_mirror, self._home = run_dir, mirror, home or run_dir
         self._store: Store | None = None
         self._learner_store: Store | None = None
         self._frames = lru_cache(maxsize=KEPT)(self._read_frames)
@@ -62,8 +67,12 @@ class Records:
     @property
     def store(self) -> Store:
         """The run's store. Raises `StoreError` while there is none."""
+        found = find_store(self._run_dir, STORES)
+        if self._store is not None and found is not None:
+            found = found.resolve()  # a deployment begins a new file each day
+            if found != self._store.path:
+                self._store = None  # not closed: another thread may be reading it
         if self._store is None:
-            found = find_store(self._run_dir, STORES)
             if found is None:
                 raise StoreError(
                     "nothing has been recorded yet",
@@ -71,7 +80,7 @@ class Records:
                     got="neither",
                     fix="wait until the run has started",
                 )
-            store = Store(found)
+            store = Store(found.resolve())
             if store.spec is None:  # opened before the run has written its spec
                 store.close()
                 raise StoreError("the run has just begun", expected="its spec", got="none yet")
@@ -80,7 +89,7 @@ class Records:
 
     def _learner_labels(self, read: Callable[[Store], list[Label]]) -> list[Label]:
         """Labels of the models that run beside the learner, in a run over ROS 2."""
-        path = self._run_dir / LEARNER_STORE
+        path = self._home / LEARNER_STORE
         if self._learner_store is None and self.store.path.name != LEARNER_STORE and path.is_file():
             self._learner_store = Store(path)
         if self._learner_store is None:
@@ -238,6 +247,24 @@ class Records:
             "said": words,
             "review": _verdict(review(store.labels(id_))),
         }
+
+    def scene(self, start: str, camera: str) -> bytes:
+        """The picture of a camera by which a person restores the scene of a start, JPEG.
+
+        Raises:
+            StoreError: there is none.
+        """
+        spec = self.store.spec
+        path = self._run_dir / SCENE_PICTURES / f"{start}-{camera}.jpg"
+        known = spec is not None and camera in spec.cameras and START.fullmatch(start)
+        if not known or not path.is_file():
+            raise StoreError(
+                "there is no picture of this start",
+                expected="start-NNN, and a camera of the task",
+                got=f"{start[:20]}, {camera[:40]}",
+                fix="the first episode from a start takes it",
+            )
+        return path.read_bytes()
 
     def score(self) -> dict[str, Any] | None:
         """What the run's classifier says now; None without one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from fastapi import FastAPI
 
 from robot_rl.console.access import Access, Role, Seat
 from robot_rl.console.app import make_app
+from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.doors import Console
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
@@ -22,28 +24,62 @@ SHUTDOWN_S = 1  # sockets of open pages do not keep the process alive
 MAX_MESSAGE = 4096  # bytes of one WebSocket message from a page
 
 
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What the page of one of several arms needs: its name, its folder; the rest as in `serve`."""
+
+    arm: str
+    run_dir: Path
+    about: Mapping[str, Any]
+    mirror: Callable[[], Any]
+
+
 def server_of(
-    run_dir: Path, host: str, port: int, about: Mapping[str, Any], mirror: Callable[[], Any]
+    run_dir: Path,
+    host: str,
+    port: int,
+    about: Mapping[str, Any],
+    mirror: Callable[[], Any],
+    *,
+    certificate: PageCertificate | None = None,
+    arms: Sequence[Desk] = (),
 ) -> tuple[uvicorn.Server, Access]:
     """A server that is not running yet, and its `Access`. Arguments: see `serve`."""
-    access = Access(Seat(seat_file(run_dir)))
-    records = Records(run_dir, mirror)
-    feed = Feed(run_dir, about, records.score)
+    desks = arms or (Desk(arm="", run_dir=run_dir, about=about, mirror=mirror),)
     cookie = f"robot_rl_console_{port}"  # cookies ignore ports, and a host may have two consoles
-    console = Console(
-        feed=feed, records=records, access=access, hosts=hosts_of(host, port), cookie=cookie
-    )
-    return server_for(make_app(console), host, port), access
+    access = Access(Seat(seat_file(desks[0].run_dir)))
+    consoles = []
+    for desk in desks:
+        records = Records(desk.run_dir, desk.mirror, run_dir)
+        own = access.beside(Seat(seat_file(desk.run_dir))) if consoles else access
+        consoles.append(
+            Console(
+                feed=Feed(desk.run_dir, desk.about, records.score, run_dir),
+                records=records,
+                access=own,
+                hosts=hosts_of(host, port, certificate),
+                cookie=cookie,
+                arm=desk.arm,
+                certificate=certificate,
+            )
+        )
+    return server_for(make_app(*consoles), host, port, certificate), access
 
 
-def hosts_of(host: str, port: int) -> frozenset[str]:
+def hosts_of(host: str, port: int, certificate: PageCertificate | None = None) -> frozenset[str]:
     """`name:port` under which a page that is served at this address may be asked for."""
     names = {host, "localhost"} if host in ("127.0.0.1", "::1") else {host}
+    names |= set(certificate.names) if certificate else set()
     return frozenset(f"[{n}]:{port}" if ":" in n else f"{n}:{port}" for n in names)
 
 
-def server_for(app: FastAPI, host: str, port: int) -> uvicorn.Server:
-    """A server of an application that is not running yet."""
+def server_for(
+    app: FastAPI, host: str, port: int, certificate: PageCertificate | None = None
+) -> uvicorn.Server:
+    """A server of an application that is not running yet; over HTTPS with a certificate."""
+    tls: dict[str, Any] = {}
+    if certificate is not None:
+        tls = {"ssl_certfile": certificate.chain, "ssl_keyfile": certificate.key}
     config = uvicorn.Config(
         app,
         host=host,
@@ -53,6 +89,7 @@ def server_for(app: FastAPI, host: str, port: int) -> uvicorn.Server:
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
         server_header=False,
+        **tls,
     )
     return uvicorn.Server(config)
 
@@ -65,6 +102,8 @@ def serve(
     about: Mapping[str, Any],
     mirror: Callable[[], Any],
     started: Callable[[Any], None],
+    certificate: PageCertificate | None = None,
+    arms: Sequence[Desk] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT. Every command of every session becomes a line of audit.log.
 
@@ -72,9 +111,13 @@ def serve(
         about: what a page must know once: names, cameras, rates (`robot_rl.run.console.about`).
         mirror: makes the mirror that draws a simulated run's scenes; called when somebody looks.
         started: gets a function that makes links (role -> token).
+        certificate: serve over HTTPS; None = plain HTTP, for this machine only.
+        arms: of a run with several: each gets a tab, with its own seat.
     """
     audit_into(run_dir)
-    server, access = server_of(run_dir, host, port, about, mirror)
+    server, access = server_of(
+        run_dir, host, port, about, mirror, certificate=certificate, arms=arms
+    )
     started(lambda role: access.invite(Role(role)))
     gc.freeze()  # as the nodes do (ros.runtime)
     server.run()

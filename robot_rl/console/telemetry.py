@@ -71,8 +71,8 @@ class RunFigures:
     newest: name -> number or text; curves: name -> [(env_steps, value), ...].
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self._tails = [Tail(run_dir / METRICS), Tail(run_dir / LEARNER_METRICS)]
+    def __init__(self, run_dir: Path, home: Path) -> None:
+        self._tails = [Tail(run_dir / METRICS), Tail(home / LEARNER_METRICS)]
         self.newest: dict[str, Any] = {}
         self.curves = {name: deque[tuple[float, float]](maxlen=HISTORY) for name in CURVES}
 

@@ -28,7 +28,8 @@ class Decision:
 
     action: float32 [A] in [-1, 1]; segment: unbroken runs of one driver so far in this episode,
     from 0; weight: of the ramp (1 = full action); events: (name, detail), takeover | release;
-    over: why the episode ends here, "" = it goes on.
+    over: why the episode ends here, "" = it goes on; guided: the person pushes the arm itself, so
+    the step's action is the motion that is measured.
     """
 
     driver: Driver
@@ -37,6 +38,7 @@ class Decision:
     weight: float
     events: Events
     over: str = ""
+    guided: bool = False
 
 
 class Arbiter:
@@ -125,7 +127,8 @@ class Arbiter:
                 action = blend(policy_action, weight)
         self._segment += self._driver is not None and driver is not self._driver
         self._driver = driver
-        return Decision(driver, action, self._segment, weight, events, self._over)
+        guided = operator.guided and self._phase is Phase.HUMAN
+        return Decision(driver, action, self._segment, weight, events, self._over, guided)
 
     def _advance(self, operator: OperatorInput, state: RobotState, now_s: float) -> Events:
         """Turn the reading into signals; follow them as far as they lead in this tick."""

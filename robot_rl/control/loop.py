@@ -332,7 +332,7 @@ class _Episode:
             next_frame=index + 1,
             segment=self._segment,
             driver=driver,
-            action=self._action(pending, verdict),
+            action=self._action(pending, verdict, state),
             policy_action=np.nan_to_num(pending.policy_action),  # the reason says it was not finite
             outcome=verdict.outcome if verdict else Outcome.HOLD,
             reason=verdict.reason if verdict else "no verdict from the gate",
@@ -414,17 +414,24 @@ class _Episode:
         ticks = FAULTS.get(verdict.reason.partition(":")[0], math.inf)
         return verdict.reason if self._held >= ticks else ""
 
-    def _action(self, pending: _Pending, verdict: Verdict | None) -> NDArray[np.float32]:
-        """The action that was really sent: what the critic learns from."""
-        asked = pending.decision.action
+    def _action(
+        self, pending: _Pending, verdict: Verdict | None, after: RobotState
+    ) -> NDArray[np.float32]:
+        """The action that was really sent: what the critic learns from.
+
+        Where a person guided the arm by hand, it is the action that asks for the motion that was
+        measured, up to `after`.
+        """
+        asked, guided = pending.decision.action, pending.decision.guided
         if verdict is None:
             return np.zeros_like(asked)
-        if verdict.outcome is Outcome.PASS:
+        if verdict.outcome is Outcome.PASS and not guided:
             return asked
         spec = self.loop.task.spec.pose_action
         moved = spec.gripper and verdict.command.gripper_width_m is not None
         gripper = float(asked[6]) if moved else 0.0
-        return spec.action(verdict.command.tcp_target_in_base, pending.state.tcp_in_base, gripper)
+        target = after.tcp_in_base if guided else verdict.command.tcp_target_in_base
+        return spec.action(target, pending.state.tcp_in_base, gripper)
 
     def _record_events(self, events: Sequence[tuple[str, str]], step: int) -> None:
         """Append arbiter events beside the steps."""

@@ -35,16 +35,24 @@ class ResetMotion:
     Args:
         loop: lends its robot, gate, clock and command numbering.
         place_objects: puts the objects where the plan says (simulation), or asks the person to.
+        step_m, step_rad: the target is at most so far ahead of the measured pose.
     """
 
-    def __init__(self, loop: ControlLoop, place_objects: Callable[[ResetPlan], None]) -> None:
+    def __init__(
+        self,
+        loop: ControlLoop,
+        place_objects: Callable[[ResetPlan], None],
+        step_m: float = STEP_M,
+        step_rad: float = STEP_RAD,
+    ) -> None:
         self._loop, self._place_objects = loop, place_objects
+        self._step_m, self._step_rad = step_m, step_rad
         self._period_s = 1.0 / loop.task.spec.control_hz
 
     def __call__(self, plan: ResetPlan) -> None:
         """Leave the scene, place the objects, go to the start pose."""
         for number, pose in enumerate(plan.via):
-            self._reach(pose, plan.gripper_width_m, f"pose {number} of its scripted reset")
+            self.reach(pose, plan.gripper_width_m, f"pose {number} of its scripted reset")
         if not plan.via:
             self._retreat(plan)
         self._place_objects(plan)
@@ -52,8 +60,8 @@ class ResetMotion:
         if plan.clear_z_m is not None:
             up_m = float(self._loop.robot.read().tcp_in_base.position_m[2])
             above = np.array((*start.position_m[:2], max(up_m, float(start.position_m[2]))))
-            self._reach(Pose(above, start.quaternion_xyzw), None, "the place above its start")
-        self._reach(start, plan.gripper_width_m, "its start pose")
+            self.reach(Pose(above, start.quaternion_xyzw), None, "the place above its start")
+        self.reach(start, plan.gripper_width_m, "its start pose")
 
     def _retreat(self, plan: ResetPlan) -> None:
         """Straight up, then turn upright in place."""
@@ -73,7 +81,7 @@ class ResetMotion:
         upright = plan.tcp_in_base.quaternion_xyzw
         self._move(Pose(self._loop.robot.read().tcp_in_base.position_m, upright), None)
 
-    def _reach(self, goal: Pose, gripper_width_m: float | None, name: str) -> None:
+    def reach(self, goal: Pose, gripper_width_m: float | None, name: str) -> None:
         """Go there in a straight line. Raises `RobotRLError` when the arm does not arrive."""
         reason = self._move(goal, gripper_width_m)
         if reason:
@@ -99,7 +107,7 @@ class ResetMotion:
                 reason = verdict.reason if verdict else "no verdict from the gate"
             if command is not None and _arrived(goal, state):
                 return ""
-            target = step_towards(state.tcp_in_base, goal, STEP_M, STEP_RAD)
+            target = step_towards(state.tcp_in_base, goal, self._step_m, self._step_rad)
             command = loop.command_to(target, gripper_width_m, Driver.RESET)
             answer = loop.gate.request(command, state)
             if answer is not None:

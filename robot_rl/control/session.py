@@ -34,11 +34,12 @@ log = logging.getLogger(__name__)
 ACTOR = "actor-0"  # identity of this robot's rows in the store
 EXAM_RETRIES = 30  # aborted episodes of an exam that are run again
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
+FEWEST = 5  # of them, where several arms share the window
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
 FAILED_DEMOS = 25  # in a row: a poor operator succeeds now and then, with a broken reward nobody
 EXAM_AUTONOMY = 0.9  # share of recent episodes without help before an exam is worth its time
-REMEMBERED = ("next_exam", "practice_s", "mastered")
+REMEMBERED = ("next_exam", "practice_s", "mastered", "mastered_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,18 @@ class SessionLoop(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What the learner says of a run's other arms; of one arm there are none.
+
+    env_steps: practice steps of the whole run that have reached the learner; mastered: another arm
+    has passed its exam.
+    """
+
+    env_steps: int = 0
+    mastered: bool = False
+
+
 class SessionStore(Protocol):
     """The part of `store.Store` that a session needs."""
 
@@ -121,6 +134,7 @@ class SessionProgress:
     next_exam: int = 0
     practice_s: float = 0.0  # wall time spent practising, restarts included
     mastered: bool = False
+    mastered_steps: int = 0  # practice steps of the run when the exam began that was passed
     recent: deque[tuple[bool, float]] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     @property
@@ -128,10 +142,10 @@ class SessionProgress:
         """Success over the last `WINDOW` practice episodes."""
         return float(np.mean([s for s, _ in self.recent])) if self.recent else 0.0
 
-    @property
-    def autonomy(self) -> float:
-        """Share of the last `WINDOW` practice episodes that succeeded without a human step."""
-        return float(np.mean([s and r == 0.0 for s, r in self.recent])) if self.recent else 0.0
+    def autonomy(self, last: int = WINDOW) -> float:
+        """Share of the `last` practice episodes that succeeded without a human step."""
+        alone = [s and r == 0.0 for s, r in self.recent][-last:]
+        return float(np.mean(alone)) if alone else 0.0
 
     @property
     def intervention_rate(self) -> float:
@@ -195,6 +209,8 @@ class Session:
         stopping: non-empty reason = stop now (operator, SIGTERM); polled between episodes.
         store: holds the run's episodes; with a store, a restarted session goes on where it was.
         on_stuck: called with the error when a reset fails; returns True to try again.
+        arms: how many arms practise; one looks at its share of the run's newest episodes.
+        others: asked for what the other arms on this learner have done.
     """
 
     def __init__(
@@ -215,7 +231,10 @@ class Session:
         figures: Callable[[], dict[str, float]] = dict,
         on_stuck: Callable[[RobotRLError], bool] = lambda _error: False,
         stopping: Callable[[], str] = lambda: "",
+        arms: int = 1,
+        others: Callable[[], Others] = Others,
     ) -> None:
+        self._others, self._window = others, max(WINDOW // arms, FEWEST)
         self.loop, self.reset, self.store, self.metrics = loop, reset, store, metrics
         self.train, self.seed, self.spec, self.limits_hash = train, seed, spec, limits_hash
         self.run_name, self.actor = run, actor
@@ -228,6 +247,16 @@ class Session:
         self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
         self.purpose = ""  # of the episode that runs, or ran last
         self._end_s = math.inf  # of practice, on the monotonic clock
+
+    @property
+    def env_steps(self) -> int:
+        """Practice steps of the run, those of other arms included."""
+        return max(self.progress.env_steps, self._others().env_steps)
+
+    @property
+    def mastered(self) -> bool:
+        """Whether an exam was passed, by this arm or by another."""
+        return self.progress.mastered or self._others().mastered
 
     def episode(self, purpose: str, seed: int, *, deterministic: bool = False) -> EpisodeSummary:
         """Reset and run one episode; a reset that fails is retried while `on_stuck` agrees."""
@@ -296,7 +325,7 @@ class Session:
         progress, train = self.progress, self.train
         began_s = time.monotonic() - progress.practice_s
         self._end_s = began_s + 60 * train.max_minutes
-        while progress.env_steps < train.max_env_steps and not progress.mastered:
+        while self.env_steps < train.max_env_steps and not self.mastered:
             progress.practice_s = time.monotonic() - began_s
             if self.stopping() or time.monotonic() > self._end_s:
                 return
@@ -305,7 +334,8 @@ class Session:
             progress.env_steps += summary.steps
             progress.human_steps += summary.human_steps
             progress.recent.append((summary.success, summary.human_steps / max(summary.steps, 1)))
-            if progress.env_steps >= progress.next_exam and progress.autonomy >= EXAM_AUTONOMY:
+            alone = progress.autonomy(self._window)
+            if self.env_steps >= progress.next_exam and alone >= EXAM_AUTONOMY:
                 self._exam()
             if self.store:
                 self.store.set_meta("session", {k: getattr(progress, k) for k in REMEMBERED})
@@ -317,15 +347,17 @@ class Session:
         evaluation that follows says what the policy is worth.
         """
         progress, train = self.progress, self.train
-        seed = EXAM_SEED + progress.env_steps  # other starts each time
+        steps = self.env_steps
+        seed = EXAM_SEED + steps  # other starts each time
         self.state = "exam"
         exam = self.evaluate(None, seed, decide=self._decide)
         wins, held = sum(exam.successes), len(exam.successes)
         progress.mastered = bool(self._decide(exam)) and not self.stopping()
-        progress.next_exam = progress.env_steps + train.exam_every_steps
-        self.metrics.write(progress.env_steps, {"exam/success": wins / max(held, 1)})
+        progress.mastered_steps = steps if progress.mastered else 0
+        progress.next_exam = steps + train.exam_every_steps
+        self.metrics.write(steps, {"exam/success": wins / max(held, 1)})
         word = "passed" if progress.mastered else "not passed"
-        log.info("exam after %d steps: %d of %d, %s", progress.env_steps, wins, held, word)
+        log.info("exam after %d steps: %d of %d, %s", steps, wins, held, word)
 
     def _decide(self, exam: EvalResult) -> bool | None:
         """Whether an exam is passed; None = it goes on."""
@@ -334,7 +366,8 @@ class Session:
         verdict = mastery.decide(
             wins, failures, self.train.target_success, self.train.exam_failures
         )
-        return False if verdict is None and time.monotonic() > self._end_s else verdict
+        over = time.monotonic() > self._end_s or self._others().mastered
+        return False if verdict is None and over else verdict
 
     def evaluate(
         self,
@@ -377,7 +410,7 @@ class Session:
         progress, train = self.progress, self.train
         spent = progress.practice_s / (60 * train.max_minutes)
         return {
-            "progress": min(1.0, max(progress.env_steps / max(train.max_env_steps, 1), spent)),
+            "progress": min(1.0, max(self.env_steps / max(train.max_env_steps, 1), spent)),
             "time_left_s": max(0.0, 60 * train.max_minutes - progress.practice_s),
         }
 
@@ -408,6 +441,7 @@ class Session:
         practice = self.progress.env_steps
         if summary.purpose == "train":
             practice += summary.steps
+        practice = max(practice, self._others().env_steps)
         prefixed = {
             f"{summary.purpose}_{k}" if k.startswith("episode/") else k: v
             for k, v in values.items()

@@ -8,6 +8,7 @@ folder is turned away before a byte of theirs reaches a decoder.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -101,8 +102,14 @@ def ensure_keys(folder: Path | str, names: Sequence[str] = NAMES) -> Path:
     return folder
 
 
-def keys_for(config: LinkConfig, run_folder: Path | str, name: str) -> Keys:
-    """Keys from the configured folder, or per-run keys for a link that stays on this machine.
+def keys_for(
+    config: LinkConfig, run_folder: Path | str, name: str, names: Sequence[str] = NAMES
+) -> Keys:
+    """Keys from the configured folder, or those of the run: made here if both ends are here.
+
+    On the robot's side of a pair, the learner's key may not be there yet.
+
+    names: of all key pairs of the run, which are made together.
 
     Raises:
         LinkError: the link leaves this machine and no key folder is configured, or a key is bad.
@@ -110,17 +117,60 @@ def keys_for(config: LinkConfig, run_folder: Path | str, name: str) -> Keys:
     if config.key_folder is not None:
         return load_keys(Path(config.key_folder).expanduser(), name)
     require_key_folder(config)
-    return load_keys(ensure_keys(Path(run_folder) / "keys"), name)
+    folder = run_keys(run_folder)
+    if not config.paired:
+        ensure_keys(folder, names)
+    elif role_of(name) == "actor":
+        ensure_keys(folder, [n for n in names if role_of(n) == "actor"])
+    elif not (folder / f"{name}.secret").exists():
+        raise LinkError(
+            f"{run_folder} is not paired with a robot on this machine",
+            expected="a run folder that `robot-rl learner --pair ...` made here",
+            got=f"link=remote, and no {name}.secret in {folder}",
+            fix="on the robot's machine: robot-rl pair RUN; type here what it prints",
+        )
+    return load_keys(folder, name)
+
+
+def run_keys(run_folder: Path | str) -> Path:
+    """Where the keys of a run lie that has no `link.key_folder`."""
+    return Path(run_folder) / "keys"
+
+
+def keep_public(folder: Path, name: str, key: str) -> None:
+    """Write another machine's public key (Z85); replaces an old one whole.
+
+    Raises:
+        LinkError: it is no key.
+    """
+    try:
+        zmq.curve_public(key.encode())  # checks length and alphabet
+    except (zmq.ZMQError, ValueError) as error:
+        raise LinkError(
+            f"the other machine's key '{name}' is no key",
+            expected=f"{KEY_CHARS} Z85 characters",
+            got=repr(key)[:60],
+            fix="run the same robot-rl version on both machines",
+        ) from error
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write(folder / f"{name}.public", key.encode(), 0o644)
+
+
+def fingerprint(key: bytes | str) -> str:
+    """Eight digits by which people compare a public key on two screens."""
+    digits = hashlib.sha256(key if isinstance(key, bytes) else key.encode()).hexdigest()
+    return f"{digits[:4]}-{digits[4:8]}"
 
 
 def require_key_folder(config: LinkConfig) -> None:
     """Raise `LinkError` when the link would leave this machine without keys made for that."""
-    if config.key_folder is None and not config.is_loopback:
+    if config.key_folder is None and not config.is_loopback and not config.paired:
         raise LinkError(
             "the link would leave this machine without its own keys",
             expected="link.key_folder, or a loopback host",
             got=f"host {config.host}, no key folder",
-            fix="run `robot-rl keys FOLDER`, copy the files, set link.key_folder=FOLDER",
+            fix="link=remote pairs two machines (docs/two_machines.md); by hand: run "
+            "`robot-rl keys FOLDER`, copy the files, set link.key_folder=FOLDER",
         )
 
 

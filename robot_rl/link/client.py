@@ -6,9 +6,12 @@ reads them there through its own connection; weights and status are read from me
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +25,8 @@ from robot_rl.store.store import Store
 from robot_rl.types import Weights
 
 log = logging.getLogger(__name__)
+
+LOOK_S = 1.0  # between two looks at the keys, and two writings of the status
 
 NOT_STARTED: dict[str, Any] = {
     "connected": False,
@@ -44,11 +49,30 @@ class LinkClient:
         keys: this process's pair; the learner's public key must be among them.
         spec: contract of the run.
         store_path: the actor's store file.
+        pairing: reads the keys again; the learner's may come later, or become another one. None =
+            `keys` are what they will be.
+        status_file: where `status` is written every second, for other processes.
+
+    Raises:
+        LinkError: the learner's key is missing, and no pairing will bring it.
     """
 
-    def __init__(self, config: LinkConfig, keys: Keys, spec: Spec, store_path: Path | str) -> None:
-        keys.public_of("learner")  # a missing key is reported here, not in a thread
+    def __init__(
+        self,
+        config: LinkConfig,
+        keys: Keys,
+        spec: Spec,
+        store_path: Path | str,
+        *,
+        pairing: Callable[[], Keys] | None = None,
+        status_file: Path | None = None,
+    ) -> None:
+        if pairing is None:
+            keys.public_of("learner")  # a missing key is reported here, not in a thread
         self._config, self._keys, self._spec, self._path = config, keys, spec, Path(store_path)
+        self._pairing, self._status_file = pairing, status_file
+        self._looked_s = self._written_s = -math.inf
+        self._unsent = 0  # rows, while no learner is known
         self._stopping = threading.Event()
         self._session: LinkSession | None = None
         self._word: dict[str, Scalar] = {}
@@ -82,7 +106,8 @@ class LinkClient:
     def status(self) -> dict[str, Any]:
         """State of the link; keys as in `NOT_STARTED`, `learner` = the learner's own figures."""
         session, problem = self._session, self._failure
-        status = dict(NOT_STARTED) | ({} if session is None else session.status)
+        status = NOT_STARTED | {"pending_rows": self._unsent}
+        status |= {} if session is None else session.status
         if problem is None and session is None:
             problem = self._trouble
         if problem is not None:
@@ -149,16 +174,44 @@ class LinkClient:
             )
 
     def _replicate(self) -> None:
-        """Replicate until `stop`, or until the store fails."""
+        """Replicate until `stop`, until the store fails, or until there is another learner."""
         with Store(self._path, spec=self._spec) as store:
+            while "learner" not in self._keys.peers.values():
+                self._unsent = store.pending_count()
+                self._write_status()
+                if self._stopping.wait(self._config.poll_s):
+                    return
+                self._renew()
             session = LinkSession(self._config, self._keys, self._spec, store)
             session.word = dict(self._word)
             self._session = session
             try:
-                while not self._stopping.is_set():
+                while not self._stopping.is_set() and not self._renew():
                     session.tick()
+                    self._write_status()
             finally:
                 session.close()
+
+    def _renew(self) -> bool:
+        """Read the keys again now and then; True when there is a new learner."""
+        now_s = time.monotonic()
+        if self._pairing is None or now_s < self._looked_s + LOOK_S:
+            return False
+        self._looked_s = now_s
+        before, self._keys = self._keys, self._pairing()
+        return before.peers != self._keys.peers
+
+    def _write_status(self) -> None:
+        now_s = time.monotonic()
+        if self._status_file is None or now_s < self._written_s + LOOK_S:
+            return
+        self._written_s = now_s
+        fresh = self._status_file.with_suffix(".new")
+        try:
+            fresh.write_text(json.dumps(self.status()))
+            fresh.rename(self._status_file)
+        except OSError as error:  # a full disk costs a figure on a screen, no more
+            log.warning("the state of the link is not written: %s", error)
 
     def _wait_out(self, error: StoreError) -> None:
         """Log the error once until rows get through again; wait before the next try."""

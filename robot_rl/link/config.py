@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from robot_rl.config.registry import register
 
 WILDCARDS = ("", "*", "0.0.0.0", "::")
+HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 
 
 @register("link", "local")
@@ -15,6 +18,7 @@ WILDCARDS = ("", "*", "0.0.0.0", "::")
 class LinkConfig:
     """Where actor and learner meet, and the bounds of what they exchange."""
 
+    paired: ClassVar[bool] = False  # True: the learner's machine is paired with the robot's
     host: str = "127.0.0.1"  # the learner's address, on both ends; never a wildcard
     port: int = 5597  # unassigned by IANA; 0 lets the learner pick a free one
     key_folder: str | None = None  # None: keys are made in the run folder, loopback only
@@ -37,7 +41,7 @@ class LinkConfig:
             raise ValueError("host must name one interface; a wildcard opens every network")
         if not self.actor_key.startswith("actor") or "/" in self.actor_key:
             raise ValueError("actor_key is 'actor' or 'actor-NAME', as robot-rl keys writes it")
-        if self.actor_key != "actor" and self.key_folder is None:
+        if self.actor_key != "actor" and self.key_folder is None and not self.paired:
             raise ValueError(f"actor_key={self.actor_key} needs the key_folder that holds its pair")
         if not 0 <= self.port <= 65535:
             raise ValueError("port must be in 0..65535")
@@ -61,3 +65,30 @@ class LinkConfig:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+
+@register("link", "remote")
+@dataclass(frozen=True, kw_only=True)
+class RemoteLinkConfig(LinkConfig):
+    """The learner runs on another machine, which is paired with the robot's (docs/two_machines.md).
+
+    Keys are settled by the pairing, and lie in the run folder of each machine.
+    """
+
+    paired: ClassVar[bool] = True
+    host: str = ""  # the learner's machine, as the robot reaches it: IPv4 address or name
+
+    def __post_init__(self) -> None:
+        """Check what the base class checks, and that one address fits both machines."""
+        if not self.host:
+            raise ValueError(
+                "link=remote needs link.host=ADDRESS: the learner's machine as the robot reaches it"
+                " (`hostname -I` there shows its addresses)"
+            )
+        super().__post_init__()
+        if not HOST.fullmatch(self.host):
+            raise ValueError(f"host must be an IPv4 address or a host name, got {self.host!r}")
+        if self.port == 0:
+            raise ValueError("port must be one that the robot can know before: not 0")
+        if self.key_folder is not None:
+            raise ValueError("link=remote settles the keys itself: leave link.key_folder out")

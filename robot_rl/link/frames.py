@@ -1,4 +1,4 @@
-"""What actor and learner say to each other: nine messages, one frame layout, strict decoding.
+"""What actor and learner say to each other: messages of one frame layout, strict decoding.
 
 Frame (little-endian)::
 
@@ -15,6 +15,11 @@ Frame (little-endian)::
            ROWS                ACK (after the commit) | REFUSED
            GET_WEIGHTS         WEIGHTS (newer than the number asked for) | NO_WEIGHTS
            STATUS              STATUS
+
+Two machines that are being paired (`link.pairing`) use the same frames, under a one-time key:
+
+    robot: OFFER      learner: ACCEPTED | REFUSED
+           PAIRED              PAIRED
 """
 
 from __future__ import annotations
@@ -101,7 +106,51 @@ class Status:
     values: Mapping[str, Scalar]
 
 
-Message = Hello | Welcome | Refused | Rows | Ack | GetWeights | Weights | NoWeights | Status
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A run that the robot's machine offers to the learner's.
+
+    run: name of its folder; version: of robot-rl; config: every value in force; actors: name of
+    each actor's key -> public key (Z85).
+    """
+
+    run: str
+    version: str
+    config: Mapping[str, Any]
+    config_hash: str
+    spec: Mapping[str, Any]
+    actors: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The learner's machine has taken the run. learner: its public key (Z85); machine: its name."""
+
+    learner: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """The robot's machine has kept the learner's key; the answer repeats it."""
+
+    learner: str
+
+
+Message = (
+    Hello
+    | Welcome
+    | Refused
+    | Rows
+    | Ack
+    | GetWeights
+    | Weights
+    | NoWeights
+    | Status
+    | Offer
+    | Accepted
+    | Paired
+)
 
 REFUSALS = {
     "protocol": "another robot-rl version",
@@ -111,6 +160,7 @@ REFUSALS = {
     "rows": "a row does not fit the spec",
     "conflict": "a row claims an identity that another row has",
     "store": "the learner's store cannot take rows now",
+    "pairing": "the learner's machine cannot take this run",
 }
 
 
@@ -245,6 +295,9 @@ MESSAGES: dict[int, tuple[type, tuple[Callable[[Any], Any], ...]]] = {
     7: (Weights, (_integer, _text, _blob)),
     8: (NoWeights, (_integer,)),
     9: (Status, (_scalars,)),
+    10: (Offer, (_text, _text, _mapping, _text, _mapping, _scalars)),
+    11: (Accepted, (_text, _text)),
+    12: (Paired, (_text,)),
 }
 """kind -> message and a check per field; the numbers are on the wire and never reused."""
 

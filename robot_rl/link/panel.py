@@ -19,6 +19,7 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,26 @@ def socket_address(run_dir: Path, name: str) -> str:
 def seat_file(run_dir: Path) -> Path:
     """The file that a console locks while somebody at it has the seat; a run has one seat."""
     return Path(socket_address(run_dir, "seat.lock").removeprefix("ipc://"))
+
+
+class ControlSender:
+    """Passes on what a person holds; nothing queues, since old input is worth nothing."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._socket = zmq.Context.instance().socket(zmq.PUSH)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, 4)
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)
+        self._socket.connect(socket_address(run_dir, "control"))
+
+    def send(self, text: str) -> None:
+        """Send what is held (`operate.remote.parse`); dropped when the robot side is away."""
+        with suppress(zmq.Again):
+            self._socket.send_string(text, zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Free the socket."""
+        self._socket.close()
 
 
 def picture_answer(rgb: NDArray[np.uint8], number: int, age_s: float) -> Answer:

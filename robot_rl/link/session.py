@@ -65,6 +65,8 @@ _FIXES = {
     "role": "use the key that belongs to this process",
     "store": "free space on the learner's disk; rows wait here meanwhile",
 }
+_AGAIN = "pair the machines again: robot-rl pair RUN on this machine"
+_PAIRED_FIXES = {"auth": _AGAIN, "learner_key": f"{_AGAIN}, if no other program listens there"}
 _HANDSHAKE = ("auth", "learner_key", "spec", "protocol", "role")  # settled by a WELCOME
 
 
@@ -94,13 +96,14 @@ class LinkSession:
     def __init__(self, config: LinkConfig, keys: Keys, spec: Spec, store: Store) -> None:
         self._config, self._keys, self._spec, self._store = config, keys, spec, store
         self._learner_key = keys.public_of("learner")
+        store.send_to(self._learner_key.decode())
         self.weights: Weights | None = None
         self.refusal: Refusal | None = None
         self.status: dict[str, Any] = {}
         self.word: dict[str, Scalar] = {}  # what else the learner is told; replaced whole
         self.ticks = 0
         self._context = zmq.Context()
-        self._attached = self._welcomed = self._key_was_right = False
+        self._attached = self._welcomed = self._key_was_right = self._has_drained = False
         self._waiting: dict[type, _Request] = {}
         self._due_s: dict[type, float] = {}
         self._sequence = self._failed_handshakes = self._rejected = 0
@@ -208,7 +211,9 @@ class LinkSession:
             self._due_s[GetWeights] = now_s + self._config.weights_period_s
         if self._is_due(Status, now_s):
             shown = ("pending_rows", "weights_version", "weights_rejected")
-            self._send(Status({k: self.status.get(k) for k in shown} | self.word))
+            # what is said of the rows is true once the rows are there
+            word = self.word if self._has_drained else {}
+            self._send(Status({k: self.status.get(k) for k in shown} | word))
             self._due_s[Status] = now_s + self._config.status_period_s
 
     def _is_due(self, kind: type, now_s: float) -> bool:
@@ -301,20 +306,25 @@ class LinkSession:
             f"the link to the learner is refused: {summary}",
             expected=f"the learner at {self._config.endpoint} accepts {self._keys.name}",
             got=got,
-            fix=_FIXES.get(code, "see the learner's log"),
+            fix=(_PAIRED_FIXES if self._config.paired else {}).get(code)
+            or _FIXES.get(code, "see the learner's log"),
         )
         if self.refusal is None or self.refusal.code != code:
             log.error("%s", error)
-        # a full disk is temporary; a tunnel whose far end is away looks like a wrong learner key
-        passes = code == "store" or (code == "learner_key" and self._key_was_right)
+        # a full disk is temporary; a tunnel whose far end is away looks like a wrong learner key,
+        # and so does a machine that is just being paired
+        passes = code == "store" or (
+            code == "learner_key" and (self._key_was_right or self._config.paired)
+        )
         self.refusal = Refusal(code, error, permanent=not passes)
 
     def _publish_status(self, now_s: float) -> None:
         silent_s = now_s - self._last_reply_s
-        round_trip = self._round_trip_s
+        round_trip, pending = self._round_trip_s, self._store.pending_count()
+        self._has_drained |= self._welcomed and not pending
         self.status = {
             "connected": self._welcomed and silent_s < self._config.reply_timeout_s,
-            "pending_rows": self._store.pending_count(),
+            "pending_rows": pending,
             "last_ack_age_s": None if self._last_ack_s is None else now_s - self._last_ack_s,
             "refused": None if self.refusal is None else str(self.refusal.error),
             "weights_version": self.weights.version if self.weights else -1,

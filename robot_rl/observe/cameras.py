@@ -13,21 +13,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
+from robot_rl.geometry import pose
 from robot_rl.observe.pictures import Crop, View
+from robot_rl.types import Pose
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Pinhole matrix and distortion of a camera's whole picture.
+
+    k: float64 [3, 3], pixels; distortion: coefficients of the named model (`plumb_bob`: k1 k2 p1 p2
+    k3).
+    """
+
+    k: NDArray[np.float64]
+    distortion: tuple[float, ...] = ()
+    model: str = "plumb_bob"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CameraConfig:
-    """What every kind of camera has; sizes are of the whole picture, in pixels."""
+    """What every kind of camera has; sizes are of the whole picture, in pixels.
+
+    `robot-rl calibrate` measures the rest (docs/calibration.md). k: fx, fy, cx, cy; () = as the
+    driver says. distortion: k1, k2, p1, p2, k3 of the same calibration. mount: "hand" or "beside";
+    pose: of the optical frame in the TCP (hand) or in the base (beside), as x, y, z in metres and a
+    quaternion xyzw; () = nobody has measured it. latency_s: a picture shows the arm as it was this
+    long before the picture's stamp.
+    """
 
     width: int = 640
     height: int = 480
     crop: Crop | None = None  # left, top, width, height: what is seen of it; None = all of it
+    k: tuple[float, ...] = ()
+    distortion: tuple[float, ...] = ()
+    mount: str = ""
+    pose: tuple[float, ...] = ()
+    latency_s: float = 0.0
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What `k` and `distortion` say."""
+        if not self.k:
+            return None
+        fx, fy, cx, cy = self.k
+        return Calibration(np.array(((fx, 0, cx), (0, fy, cy), (0, 0, 1.0))), self.distortion)
+
+    @property
+    def calibrated_pose(self) -> Pose | None:
+        """What `pose` says; see the class."""
+        return pose(self.pose[:3], self.pose[3:]) if self.pose else None
+
+    def _check_calibration(self) -> None:
+        if len(self.k) not in (0, 4) or len(self.distortion) not in (0, 5):
+            raise ValueError("k is fx, fy, cx, cy; distortion is k1, k2, p1, p2, k3; or neither")
+        if self.mount not in ("", "hand", "beside"):
+            raise ValueError(f"mount must be hand or beside, got '{self.mount}'")
+        if bool(self.pose) != bool(self.mount):
+            raise ValueError("mount and pose belong together: robot-rl calibrate camera has both")
+        if len(self.pose) not in (0, 7):
+            raise ValueError("pose is x, y, z in metres and a quaternion x, y, z, w")
+        if self.pose and not 0.99 < float(np.linalg.norm(self.pose[3:])) < 1.01:
+            raise ValueError(f"the quaternion of pose has not length 1: {list(self.pose[3:])}")
+        if not -0.2 <= self.latency_s <= 0.5:
+            raise ValueError(f"latency_s must lie in [-0.2, 0.5] s, got {self.latency_s}")
 
     def __post_init__(self) -> None:
-        """Check that the crop lies in the picture."""
+        """Check that the crop lies in the picture, and what calibrations say."""
         if min(self.width, self.height) < 1:
             raise ValueError(f"width and height must be positive, got {self.width}, {self.height}")
+        self._check_calibration()
         if self.crop is None:
             return
         left, top, width, height = self.crop
@@ -53,19 +108,6 @@ class TopicCameraConfig(CameraConfig):
 
     topic: str = ""  # "" = camera/<name>/color/image_raw
     compressed: bool = False  # CompressedImage; so is every topic that ends in /compressed
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Pinhole matrix and distortion of a camera's whole picture.
-
-    k: float64 [3, 3], pixels; distortion: coefficients of the named model (`plumb_bob`: k1 k2 p1 p2
-    k3).
-    """
-
-    k: NDArray[np.float64]
-    distortion: tuple[float, ...] = ()
-    model: str = "plumb_bob"
 
 
 @dataclass(frozen=True, slots=True)

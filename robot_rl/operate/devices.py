@@ -7,6 +7,7 @@ live where their libraries may be imported, and their configs beside them: `robo
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from robot_rl.errors import ConfigError
@@ -24,6 +25,18 @@ class OperatorConfig(Protocol):
             RobotRLError: the device is not there, may not be read, or cannot drive this task.
         """
         ...
+
+
+@runtime_checkable
+class AtPage(Protocol):
+    """An operator config whose buttons are the page's keys: the run opens the page for it."""
+
+    at_page: bool
+
+
+def run_of(node: Any) -> Path:
+    """Run folder of the operator's node."""
+    return Path(str(node.get_parameter("run_dir").value))
 
 
 def make_operator(config: object, task: Task, node: Any = None) -> InputDevice:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.operate.calibration import AXES, Rest
 from robot_rl.ports import OperatorInput
-from robot_rl.types import Driver
+from robot_rl.types import Driver, Pose
 
 F64 = NDArray[np.float64]
 
@@ -41,7 +41,11 @@ class DeviceReading:
 
     stamp_s: when the device was heard, on the clock of whoever reads it; axes: [6] in [-1, 1] (what
     lies outside is clipped), linear then angular along x, y, z of the TCP frame, as in `AXES`;
-    held: meanings of the buttons that are down, out of `HELD`.
+    held: meanings of the buttons that are down, out of `HELD`. exact: the axes are the action
+    itself and not the deflection of a stick, so they are not shaped. problem: why the device must
+    not be driven with yet although nothing is held, for the person to read; "" = it may. hand: pose
+    of a device that the tool follows, z up and x forward; trigger: of its gripper, 0 open to 1
+    closed (both become axes and words in `following.Following`).
 
     Raises:
         SpecError: not six finite numbers, or a meaning that does not exist.
@@ -50,6 +54,10 @@ class DeviceReading:
     stamp_s: float
     axes: ArrayLike
     held: frozenset[str] = frozenset()
+    exact: bool = False
+    problem: str = ""
+    hand: Pose | None = None
+    trigger: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse malformed readings: they also come from a browser."""
@@ -186,13 +194,19 @@ class Handset:
             self._neutral_since_s = None
         elif self._neutral_since_s is None:
             self._neutral_since_s = reading.stamp_s
+        if reading.problem:
+            self.ready, self.problem, self._driven_s = False, reading.problem, -math.inf
+            success, abort = self._labels(now_s)  # somebody may still say how it went
+            return OperatorInput(
+                False, self._still, success=success, abort=abort, stamp_s=self._stamp_s
+            )
         if not self.ready:
             self.ready = pressed or self._rested
             self.problem = "" if self.ready else self._unrest(reading, deflection)
         if not self.ready:
             return OperatorInput(False, self._still, stamp_s=self._stamp_s)
         driving = self._drives(now_s)
-        action = self._action(deflection) if driving else self._still
+        action = self._action(deflection, reading.exact) if driving else self._still
         self._before = self.held
         success, abort = self._labels(now_s)
         driver = Driver.DEMO if self._purpose == "demo" else Driver.CORRECTION
@@ -200,6 +214,8 @@ class Handset:
 
     def _deflection(self, reading: DeviceReading) -> F64:
         """Axes [6] after centre and dead zone: 0 at its edge, +-1 at the end of the way."""
+        if reading.exact:
+            return np.where(self._scale == 0.0, 0.0, np.asarray(reading.axes))
         off = np.asarray(reading.axes) - self._centre
         off /= 1.0 + np.abs(self._centre) * np.where(off * self._centre > 0.0, -1.0, 1.0)
         beyond = np.maximum(np.abs(off) - self._zone, 0.0) / (1.0 - self._zone)
@@ -231,9 +247,9 @@ class Handset:
             return True
         return self.config.latch and now_s - self._driven_s < self.config.latch_s
 
-    def _action(self, deflection: F64) -> NDArray[np.float32]:
+    def _action(self, deflection: F64, exact: bool) -> NDArray[np.float32]:
         """Action [A]: motion as shaped, gripper entry -1, 0 or +1."""
-        expo = self.config.expo
+        expo = 0.0 if exact else self.config.expo
         motion = self._scale * ((1.0 - expo) * deflection + expo * deflection**3)
         if "slow" in self.held:
             motion *= self.config.slow_factor

@@ -14,7 +14,7 @@ from robot_rl.operate.calibration import Rest
 from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import OperatorInput, Task
-from robot_rl.types import Driver, RobotState
+from robot_rl.types import HELPED, Driver, RobotState
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,14 @@ class WaitingSource(Source, Protocol):
     def wait(self, timeout_s: float) -> bool:
         """Sleep until something arrives, at most this long; True when it has."""
         ...
+
+
+def wait_for_news(source: Source, timeout_s: float) -> bool:
+    """Sleep until a source has news, at most this long; True when it is known to have."""
+    if isinstance(source, WaitingSource):
+        return source.wait(timeout_s)
+    time.sleep(timeout_s)
+    return False
 
 
 class HeldDevice:
@@ -117,7 +125,7 @@ class HeldDevice:
         """`value`, or the way back while `rewind` is held; with `drive` the person drives it."""
         if self._rewind is None:
             return value
-        held, free = self.handset.held, self.handset.ready and self._purpose == "train"
+        held, free = self.handset.held, self.handset.ready and self._purpose in HELPED
         if not free or "rewind" not in held or "hold" in held:
             self._rewind.follow(state)
             return value
@@ -128,10 +136,7 @@ class HeldDevice:
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until the source has news, at most this long; True when it is known to have."""
-        if isinstance(self.source, WaitingSource):
-            return self.source.wait(timeout_s)
-        time.sleep(timeout_s)
-        return False
+        return wait_for_news(self.source, timeout_s)
 
     def _tell(self, now_s: float) -> None:
         """Say in the log what keeps the device from driving, and when nothing does any more."""

@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import zmq
 
 from robot_rl.config.registry import register
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import socket_address
-from robot_rl.operate.devices import need_real_time
+from robot_rl.operate.devices import need_real_time, run_of
+from robot_rl.operate.following import FollowConfig, Following, hand_from
 from robot_rl.operate.handset import DeviceReading, HandsetConfig
 from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
@@ -30,7 +30,10 @@ KEPT = 16  # messages that may wait; older ones are worth nothing
 
 
 def parse(data: bytes, stamp_s: float) -> DeviceReading:
-    """A message of the page: JSON {"axes": [6 numbers], "held": [words]}.
+    """A message of the page: JSON {"axes": [6 numbers], "held": [words]}, and perhaps a "hand".
+
+    hand: x y z in m and a quaternion xyzw of what the tool follows (the page of headsets and
+    phones), in a frame with z up and x forward; with it perhaps "trigger": 0 open to 1 closed.
 
     Raises:
         LinkError, SpecError: the message is anything else.
@@ -40,14 +43,18 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
         axes, held = said["axes"], said["held"]
         if not isinstance(held, list) or not all(isinstance(word, str) for word in held):
             raise ValueError("held is not a list of words")
+        hand = hand_from(said["hand"]) if "hand" in said else None
+        trigger = float(said["trigger"]) if "trigger" in said else None
+        if trigger is not None and not 0.0 <= trigger <= 1.0:
+            raise ValueError("trigger is not a share from 0 to 1")
     except (ValueError, TypeError, KeyError) as error:
         raise LinkError(
             "malformed input from the console",
-            expected='{"axes": [6 numbers], "held": [words]}',
+            expected='{"axes": [6 numbers], "held": [words]}; perhaps "hand": [7], "trigger": 0..1',
             got=repr(data[:80]),
             fix="reload the page; console and operator must be of the same version",
         ) from error
-    return DeviceReading(stamp_s, axes, frozenset(held))
+    return DeviceReading(stamp_s, axes, frozenset(held), hand=hand, trigger=trigger)
 
 
 class ConsoleSource:
@@ -77,6 +84,11 @@ class ConsoleSource:
     def close(self) -> None:
         """Free the socket."""
         self._socket.close()
+
+
+def page_of(node: Any) -> ConsoleSource:
+    """What the person at the page, or at the terminal of `robot-rl keyboard`, holds."""
+    return ConsoleSource(socket_address(run_of(node), "control"))
 
 
 class Either:
@@ -126,17 +138,19 @@ class ConsoleConfig:
     """A person at the web page (`robot-rl console RUN`): keyboard, or a gamepad in the browser.
 
     with_script: the scripted operator goes on helping; the person at the page takes over from the
-    script and from the policy.
+    script and from the policy. follow: for a headset or a phone at the page `/xr`.
     """
 
     with_script: bool = False
+    follow: FollowConfig = field(default_factory=FollowConfig)
     handset: HandsetConfig = field(default_factory=HandsetConfig)
     script: ScriptedOperatorConfig = field(default_factory=ScriptedOperatorConfig)
+
+    at_page: ClassVar[bool] = True
 
     def open(self, task: Task, node: Any) -> InputDevice:
         """See `devices.OperatorConfig`."""
         need_real_time("console", node)
-        run_dir = Path(str(node.get_parameter("run_dir").value))
-        source = ConsoleSource(socket_address(run_dir, "control"))
+        source = Following(page_of(node), task.spec.pose_action, self.follow)
         person = hand_on(task, self.handset, source, "console")
         return Either(person, ScriptedOperator(self.script, task)) if self.with_script else person

@@ -15,7 +15,7 @@ import numpy as np
 from robot_rl.config.registry import register
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import InputDevice, OperatorInput, Task
-from robot_rl.types import Driver, RobotState
+from robot_rl.types import HELPED, Driver, RobotState
 
 
 @register("operator", "none")
@@ -90,10 +90,10 @@ class ScriptedOperator:
         self._rewind.begin_episode()
 
     def poll(self, state: RobotState) -> OperatorInput:
-        """Drive throughout a demo; watch, take over, let go in training; keep off in evaluation."""
+        """Drive throughout a demo; watch, take over, let go; keep off in evaluation."""
         if self._purpose == "demo":
             return self._drive(state, Driver.DEMO)
-        if self._purpose != "train" or not self.config.intervene:
+        if self._purpose not in HELPED or not self.config.intervene:
             return OperatorInput(False, self._still, stamp_s=state.stamp_s)
         if self._driving_since_s >= 0:
             since_s = state.stamp_s - self._driving_since_s

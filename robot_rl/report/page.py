@@ -131,6 +131,40 @@ def tiles(run: RunData) -> str:
     return f'<section class="card tiles">{inner}</section>'
 
 
+def arms(run: RunData) -> str:
+    """What each of several arms has brought to the one learner."""
+    lines = ""
+    for name, episodes in sorted(run.by_arm().items()):
+        steps = sum(e["episode/length"] for e in episodes)
+        human = sum(e["episode/intervention_rate"] * e["episode/length"] for e in episodes)
+        newest = [e["episode/success"] for e in episodes[-WINDOW:]]
+        result = ((run.evaluation.get("arms") or {}).get(name) or {}).get("deterministic") or {}
+        cells = (
+            escape(name),
+            f"{len(episodes)}",
+            f"{steps:,.0f}",
+            f"{100 * sum(newest) / len(newest):.0f} %" if newest else "-",
+            f"{100 * human / steps:.0f} %" if steps else "-",
+            f"{result['successes']} of {result['episodes']}" if result else "-",
+        )
+        lines += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    if not lines:
+        return ""
+    names = (
+        "arm",
+        "practice episodes",
+        "steps",
+        f"success, last {WINDOW}",
+        "by hand",
+        "evaluation",
+    )
+    head = "".join(f"<th>{name}</th>" for name in names)
+    return (
+        f'<h2>Arms</h2><section class="card"><table class="arms"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></section>"
+    )
+
+
 def learning(run: RunData) -> str:
     """The chart of success and of steps that a person drove; below, one bar per episode."""
     success = run.series("episode/success")

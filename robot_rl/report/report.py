@@ -10,6 +10,7 @@ from string import Template
 
 from robot_rl import __version__
 from robot_rl.report import page
+from robot_rl.report.deployment import deployment
 from robot_rl.report.rundata import RunData, read_run
 
 
@@ -31,11 +32,15 @@ def render(run: RunData, again_s: float = 0.0) -> str:
     run = replace(run, going=again_s > 0)
     assets = files("robot_rl.report") / "assets"
     name = str(run.config.get("name") or run.folder.name)
-    parts = (page.headline, page.tiles, page.learning, page.diagnosis, page.panels)
-    parts += (page.configuration, page.environment, page.reproduce)
+    parts = (page.headline, page.tiles, page.arms, page.learning, page.diagnosis, deployment)
+    parts += (page.panels,)
+    if run.deployment and run.deployed_in == run.folder:  # of a policy at work, not of a training
+        parts = (deployment, page.configuration, page.environment)
+    else:
+        parts += (page.configuration, page.environment, page.reproduce)
     return Template((assets / "page.html").read_text()).substitute(
         title=escape(f"{name} - robot-rl"),
-        kicker="robot-rl run, still going on" if again_s else "robot-rl run",
+        kicker=_kicker(run),
         refresh=f'<meta http-equiv="refresh" content="{again_s:g}">' if again_s else "",
         style=(assets / "style.css").read_text(),
         script=(assets / "chart.js").read_text(),
@@ -44,6 +49,11 @@ def render(run: RunData, again_s: float = 0.0) -> str:
         body="\n".join(part(run) for part in parts),
         footer=f"written by robot-rl {escape(__version__)}; this file is complete in itself",
     )
+
+
+def _kicker(run: RunData) -> str:
+    what = "deployment" if run.deployment and run.deployed_in == run.folder else "run"
+    return f"robot-rl {what}" + (", still going on" if run.going else "")
 
 
 def _subtitle(run: RunData) -> str:

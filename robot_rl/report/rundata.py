@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.run_folder import EVALUATION
+from robot_rl.config.run_folder import ARMS, DEPLOYMENT, EVALUATION, METRICS
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,8 @@ class RunData:
     video: bytes = b""
     going: bool = False  # it has not ended
     first_success: bytes = b""  # PNG: the first episode that the policy solved alone
+    deployment: Mapping[str, Any] = field(default_factory=dict)  # deploy.json
+    deployed_in: Path = Path()  # its folder
 
     @property
     def keys(self) -> list[str]:
@@ -65,6 +67,14 @@ class RunData:
         """Metric lines of practice episodes."""
         return [r for r in self.rows if _is_number(r.get("episode/success"))]
 
+    def by_arm(self) -> dict[str, list[Mapping[str, Any]]]:
+        """Practice episodes of each of several arms; empty where there is one."""
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for row in self.rows:
+            if "arm" in row:
+                found.setdefault(row["arm"], []).append(row)
+        return {n: [r for r in rows if "episode/success" in r] for n, rows in found.items()}
+
     def total(self, key: str) -> float:
         """Sum of a per-episode metric; 0.0 when it never occurs."""
         return float(sum(r[key] for r in self.rows if _is_number(r.get(key))))
@@ -82,7 +92,10 @@ def read_run(folder: Path) -> RunData:
     config: Any = {}
     if (folder / "config.yaml").is_file():
         config = yaml.safe_load((folder / "config.yaml").read_text()) or {}
+    deployed = folder if (folder / DEPLOYMENT).is_file() else folder / "deploy"
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in _read_lines(path)]
+    for path in sorted((folder / ARMS).glob(f"*/{METRICS}")):
+        rows += [row | {"arm": path.parent.name} for row in _read_lines(path)]
     return RunData(
         folder=folder,
         config=config,
@@ -91,6 +104,8 @@ def read_run(folder: Path) -> RunData:
         evaluation=_read_json(folder / EVALUATION) or _so_far(rows),
         video=_read_bytes(folder / "eval.mp4"),
         first_success=_read_bytes(folder / FIRST_SUCCESS),
+        deployment=_read_json(deployed / DEPLOYMENT),
+        deployed_in=deployed,
     )
 
 

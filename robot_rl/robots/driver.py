@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 GRIPPERS = ("none", "width", "topic", "command", "franka")
+JOINTS = ("none", "position", "velocity", "trajectory")
 
 TRIGGER = "std_srvs/srv/Trigger"
 
@@ -98,8 +99,9 @@ class Controllers:
     """Controllers of `ros2_control`.
 
     manager: node of the controller manager, "" = there is none and `ros.stop_service` stops the
-    arm. cartesian: takes the TCP targets; switched off to stop the arm. beside: must be active, too
-    (broadcasters). home: takes joint trajectories; active only while the arm goes home.
+    arm. cartesian: moves the arm in a run, by TCP targets or by what the node `ik` makes of them
+    (`ArmDriver.joints`); switched off to stop the arm. beside: must be active, too (broadcasters).
+    home: takes joint trajectories; active only while the arm goes home, unless it is the first.
     """
 
     manager: str = ""
@@ -112,6 +114,58 @@ class Controllers:
         """Refuse a manager without a controller to switch."""
         if bool(self.manager) != bool(self.cartesian):
             raise ValueError("manager and cartesian belong together: name both or neither")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointDriver:
+    """How the arm takes joint targets, when it has no controller for TCP targets.
+
+    Then the node `ik` turns the gate's TCP targets into joint targets, and tells the TCP's pose and
+    twist, which such a driver does not know.
+
+    kind: none (the arm takes TCP targets); position, velocity (Float64MultiArray, as the forward
+    controllers of ros2_control take it); trajectory (JointTrajectory of one point, as the joint
+    trajectory controller takes it). names: order in which the controller wants the joints; () = the
+    robot's. rate_hz: of the joint targets. timeout_s: without a new TCP target for this long the
+    joints come to rest; longer than the gate's own time-out. ahead_rad: a joint is never commanded
+    further from where it was measured, so that an arm that was blocked does not jump. speed: share
+    of each joint's velocity that is used. point_s: time in which a trajectory's point is to be
+    reached. gain_1_s: of a velocity's correction by the position that was left behind.
+    """
+
+    kind: str = "none"
+    names: tuple[str, ...] = ()
+    rate_hz: float = 125.0
+    timeout_s: float = 0.2
+    ahead_rad: float = 0.15
+    speed: float = 0.5
+    point_s: float = 0.03
+    gain_1_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown kind, and numbers that cannot be."""
+        if self.kind not in JOINTS:
+            raise ValueError(f"kind must be one of {', '.join(JOINTS)}, got {self.kind!r}")
+        bounds = {
+            "rate_hz": (100.0, 1000.0),
+            "timeout_s": (0.05, 2.0),
+            "ahead_rad": (0.01, 0.5),
+            "speed": (0.01, 1.0),
+            "point_s": (0.005, 0.5),
+            "gain_1_s": (0.0, 50.0),
+        }
+        for name, (low, high) in bounds.items():
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(
+                    f"{name} must lie in [{low:g}, {high:g}], got {getattr(self, name)}"
+                )
+        if len(set(self.names)) != len(self.names):
+            raise ValueError(f"names must be different from each other, got {list(self.names)}")
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the arm takes joint targets."""
+        return self.kind != "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +229,8 @@ class ArmDriver:
     must be there. topics: our topic -> the driver's, where they differ. twist, wrench: "topic";
     a twist may be "derived" from the poses; without a wrench ("none") no force stops the arm.
     tcp_frame: frame of the TCP; a wrench in another frame is turned into it through TF.
-    wrench_sign: -1 where the driver tells what the arm does to the world. ready: all must hold
+    wrench_sign: -1 where the driver tells what the arm does to the world. joints: how the arm takes
+    joint targets, where it takes no TCP targets; else kind none. ready: all must hold
     before anything moves. recover: what a person's `arm/recover` calls, in this order, after the
     driver's own protective stop. tare: sets the wrench to zero. min_hz: topic (our name) -> rate
     below which the arm must not move. payload, tcp: where the driver tells them; None = it does
@@ -190,6 +245,7 @@ class ArmDriver:
     wrench_sign: float = 1.0
     tcp_frame: str = "tcp"
     controllers: Controllers = Controllers()
+    joints: JointDriver = JointDriver()
     gripper: GripperDriver = GripperDriver()
     ready: tuple[Ready, ...] = ()
     recover: tuple[Call, ...] = ()

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
+
+from robot_rl.geometry import compose, pose, quat_from_rotvec
+from robot_rl.types import Pose
 
 Vec3 = tuple[float, float, float]
 Quaternion = tuple[float, float, float, float]  # xyzw
@@ -91,6 +93,14 @@ def axle(centre_m: Vec3, axis: Vec3, radius_m: float, half_m: float) -> tuple[Co
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a frame is in another one."""
+
+    position_m: Vec3 = (0.0, 0.0, 0.0)
+    quaternion_xyzw: Quaternion = UPRIGHT
+
+
+@dataclass(frozen=True, slots=True)
 class Capsule:
     """A capsule that encloses part of a link, for the gate's collision check.
 
@@ -111,13 +121,17 @@ def _at(point: np.ndarray) -> Vec3:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gripper:
-    """Two parallel fingers that close along the y axis of the hand.
+    """Two parallel fingers that close along the y axis of the hand, or a tool without fingers.
 
     yaw_rad: of the hand on the flange. tcp_m: from the mounting face to between the fingertips.
     stroke_m: largest distance between the fingers. fingers: names of the two finger joints as the
-    driver publishes them; the width is their sum. finger_mount_m: from the mounting face to the
-    finger's frame; the pad is a box in that frame, its face at y = 0. hull: half extents and centre
-    of the box that collides. wrist_camera: where it is and what it looks at, in the hand's frame.
+    driver publishes them; the width is their sum; () = a tool, whose stroke is 0. finger_mount_m:
+    from the mounting face to the finger's frame; the pad is a box in that frame, its face at y = 0.
+    hull: half extents and centre of the box that collides. wrist_camera: where it is and what it
+    looks at, in the hand's frame.
+
+    Raises:
+        ValueError: a stroke without fingers, or another number of fingers than two.
     """
 
     name: str
@@ -126,21 +140,30 @@ class Gripper:
     stroke_m: float
     force_n: float
     speed_m_s: float  # of the width
-    fingers: tuple[str, str]
+    fingers: tuple[str, ...]
     hand: Inertial
     finger: Inertial
     finger_mount_m: float
     pad_half_m: Vec3
     pad_m: Vec3
     hull: tuple[Vec3, Vec3]
-    covers: tuple[Cover, ...]
-    finger_covers: tuple[Cover, ...]
+    covers: tuple[Cover, ...] = ()
+    finger_covers: tuple[Cover, ...] = ()
     wrist_camera: tuple[Vec3, Vec3]
 
+    def __post_init__(self) -> None:
+        """Refuse fingers that do not fit the stroke."""
+        if len(self.fingers) not in (0, 2) or bool(self.fingers) != (self.stroke_m > 0.0):
+            raise ValueError(
+                "a gripper has two fingers and a stroke above 0, a tool has no fingers and stroke "
+                f"0; got fingers {self.fingers} and stroke_m {self.stroke_m}"
+            )
 
-@dataclass(frozen=True, kw_only=True)
+
 class Robot:
-    """Base of every robot; a subclass sets the class attributes and is registered by its name.
+    """Base of every robot; a subclass sets the attributes and is registered by its name.
+
+    A robot with a file of its own sets them for its class; one from YAML has them as fields.
 
     foot: inertial of the link that is bolted down. flange_m: from the frame of the last joint along
     its z. home_rad: a pose from which the workspace is reached with the fingers down.
@@ -148,24 +171,35 @@ class Robot:
     link -> shapes.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]  # for people
-    joints: ClassVar[tuple[Joint, ...]]
-    foot: ClassVar[Inertial]
-    flange_m: ClassVar[float]
-    home_rad: ClassVar[tuple[float, ...]]
-    gripper: ClassVar[Gripper]
-    armature_kg_m2: ClassVar[float] = 0.1  # reflected rotor inertia
-    damping_nms: ClassVar[float] = 1.0  # what is left of friction after compensation
-    workspace_min_m: ClassVar[Vec3]
-    workspace_max_m: ClassVar[Vec3]
-    max_force_n: ClassVar[float] = 50.0  # ISO Class I; normal contact: stiffness x clip, about 20 N
-    max_torque_nm: ClassVar[float] = 10.0  # 150 Nm/rad x 25 mrad is 4 Nm in normal contact
-    base_frame: ClassVar[str] = "base"  # as the driver calls it in the messages of its poses
-    capsules: ClassVar[tuple[Capsule, ...]] = ()  # what the gate keeps clear; () = no check
-    neighbours: ClassVar[tuple[tuple[int, int], ...]] = ()  # links not compared with each other
-    covers: ClassVar[Mapping[int, tuple[Cover, ...]]] = MappingProxyType({})
-    notes: ClassVar[str] = ""  # for the person who signs the limits
+    name: str
+    title: str  # for people
+    joints: tuple[Joint, ...]
+    foot: Inertial
+    flange_m: float
+    home_rad: tuple[float, ...]
+    gripper: Gripper
+    armature_kg_m2: float = 0.1  # reflected rotor inertia
+    damping_nms: float = 1.0  # what is left of friction after compensation
+    workspace_min_m: Vec3
+    workspace_max_m: Vec3
+    max_force_n: float = 50.0  # ISO Class I; normal contact: stiffness x clip, about 20 N
+    max_torque_nm: float = 10.0  # 150 Nm/rad x 25 mrad is 4 Nm in normal contact
+    base_frame: str = "base"  # as the driver calls it in the messages of its poses
+    capsules: tuple[Capsule, ...] = ()  # what the gate keeps clear; () = no check
+    neighbours: tuple[tuple[int, int], ...] = ()  # links not compared with each other
+    covers: Mapping[int, tuple[Cover, ...]] = MappingProxyType({})
+    notes: str = ""  # for the person who signs the limits
+
+    @property
+    def flange_in_last(self) -> Pose:
+        """Where gripper or tool is mounted, in the frame of the last joint."""
+        return pose((0.0, 0.0, self.flange_m))
+
+    @property
+    def hand_in_last(self) -> Pose:
+        """The frame of gripper or tool in that of the last joint."""
+        turn = quat_from_rotvec((0.0, 0.0, self.gripper.yaw_rad))
+        return compose(self.flange_in_last, pose((0.0, 0.0, 0.0), turn))
 
     @property
     def joint_names(self) -> tuple[str, ...]:
@@ -181,3 +215,14 @@ class Robot:
     def joint_max_rad(self) -> tuple[float, ...]:
         """Upper end of each joint's range."""
         return tuple(joint.range_rad[1] for joint in self.joints)
+
+    def box_within(self, low_m: Vec3, high_m: Vec3) -> tuple[Vec3, Vec3]:
+        """A box (two corners) moved into the workspace, and cut where it does not fit."""
+        spans = zip(low_m, high_m, self.workspace_min_m, self.workspace_max_m, strict=True)
+        x, y, z = (_within(*span) for span in spans)
+        return (x[0], y[0], z[0]), (x[1], y[1], z[1])
+
+
+def _within(low: float, high: float, least: float, most: float) -> tuple[float, float]:
+    shift = max(least - low, 0.0) or min(most - high, 0.0)
+    return max(low + shift, least), min(high + shift, most)

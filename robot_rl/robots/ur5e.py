@@ -162,6 +162,31 @@ CAPSULES = (  # around COVERS and the hand; a test holds them to it
 )
 NEIGHBOURS = ((0, 2), (4, 6), (5, 7))  # each turns on the spot against the other
 
+ROBOTIQ_2F85 = Gripper(
+    name="Robotiq 2F-85",
+    yaw_rad=0.0,
+    tcp_m=TCP_M,
+    stroke_m=0.085,
+    force_n=70.0,  # it can do 20 to 235
+    speed_m_s=0.1,  # it can do 0.02 to 0.15
+    fingers=("robotiq_85_left_finger_joint", "robotiq_85_right_finger_joint"),
+    hand=Inertial(0.777, (0.0, 0.0, 0.04), (0.0010, 0.0010, 0.0007, 0.0, 0.0, 0.0)),
+    finger=Inertial(0.05, (0.0, 0.008, 0.03), (3.0e-5, 3.0e-5, 5.0e-6, 0.0, 0.0, 0.0)),
+    finger_mount_m=0.100,
+    pad_half_m=(0.011, 0.004, 0.01875),
+    pad_m=(0.0, 0.004, 0.045),
+    hull=((0.0375, 0.045, 0.047), (0.0, 0.0, 0.047)),
+    covers=(
+        drum((0, 0, 0), (0, 0, 0.012), 0.0375, "joint"),
+        box((0.0375, 0.045, 0.040), (0, 0, 0.052), "dark"),
+    ),
+    finger_covers=(
+        box((0.0110, 0.0090, 0.0180), (0, 0.0130, 0.010), "joint"),
+        box((0.0110, 0.0040, 0.01875), (0, 0.0040, 0.045), "dark"),
+    ),
+    wrist_camera=((0.075, 0.0, 0.060), (0.016, 0.0, TCP_M + 0.04)),
+)
+
 
 @register("robot", "ur5e")
 @dataclass(frozen=True, kw_only=True)
@@ -178,30 +203,7 @@ class Ur5e(Robot):
     foot = Inertial(4.0, (0.0, 0.0, 0.025), (0.00443333, 0.00443333, 0.0072, 0.0, 0.0, 0.0))
     flange_m = 0.0
     home_rad = (0.0, -TURN, TURN, -TURN, -TURN, 0.0)
-    gripper = Gripper(
-        name="Robotiq 2F-85",
-        yaw_rad=0.0,
-        tcp_m=TCP_M,
-        stroke_m=0.085,
-        force_n=70.0,  # it can do 20 to 235
-        speed_m_s=0.1,  # it can do 0.02 to 0.15
-        fingers=("robotiq_85_left_finger_joint", "robotiq_85_right_finger_joint"),
-        hand=Inertial(0.777, (0.0, 0.0, 0.04), (0.0010, 0.0010, 0.0007, 0.0, 0.0, 0.0)),
-        finger=Inertial(0.05, (0.0, 0.008, 0.03), (3.0e-5, 3.0e-5, 5.0e-6, 0.0, 0.0, 0.0)),
-        finger_mount_m=0.100,
-        pad_half_m=(0.011, 0.004, 0.01875),
-        pad_m=(0.0, 0.004, 0.045),
-        hull=((0.0375, 0.045, 0.047), (0.0, 0.0, 0.047)),
-        covers=(
-            drum((0, 0, 0), (0, 0, 0.012), 0.0375, "joint"),
-            box((0.0375, 0.045, 0.040), (0, 0, 0.052), "dark"),
-        ),
-        finger_covers=(
-            box((0.0110, 0.0090, 0.0180), (0, 0.0130, 0.010), "joint"),
-            box((0.0110, 0.0040, 0.01875), (0, 0.0040, 0.045), "dark"),
-        ),
-        wrist_camera=((0.075, 0.0, 0.060), (0.016, 0.0, TCP_M + 0.04)),
-    )
+    gripper = ROBOTIQ_2F85
     workspace_min_m = (0.25, -0.40, 0.02)
     workspace_max_m = (0.70, 0.40, 0.60)
     base_frame = "base_link"

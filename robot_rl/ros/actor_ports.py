@@ -46,14 +46,15 @@ def actor_ports(
     robot = RosRobot(reader, RosJudge(shell) if told else None)
     operator = RosOperator(shell, clock, task.spec.action.size)
     eyes = [RosCamera(shell, n, c, task.spec.picture_size(n)) for n, c in cameras.items()]
-    pace = RosPace(shell)
+    pace, reset = RosPace(shell), RosReset(shell)
     ports = ActorPorts(
         robot=robot,
         cameras=eyes,
         gate=gate,
         clock=clock,
         operator=operator,
-        place_objects=RosReset(shell),
+        place_objects=reset,
+        ask=reset.ask,
         announce=operator.announce,
         time_waits_for=clock.wait_for,
         figures=lambda: pace.figures() | figures(eyes),

@@ -31,7 +31,7 @@ from robot_rl.ros.grippers import make_gripper
 from robot_rl.ros.preflight import Finding, tool_of
 from robot_rl.ros.readiness import ARM, Readiness
 from robot_rl.ros.runtime import Shell
-from robot_rl.ros.watches import CameraWatch, Chain, Controllers, Sight, Words
+from robot_rl.ros.watches import CameraWatch, Chain, Controllers, Joints, Sight, Words
 from robot_rl.safety.states import Mode
 from robot_rl.system.audit import audit, audit_into
 
@@ -74,6 +74,7 @@ class ArmNode:
         self._gate = Newest(node, topics.GATE_STATE)
         self._words = Words(node, driver, tool_of(robot), params["silence_s"])
         self._chain, self._sight = Chain(node), Sight(self._gate)
+        self._joints = Joints(node) if driver.joints.is_used else None
         self._cameras = [
             CameraWatch(node, name, image_topic(name, config), info_topic(name, config))
             for name, config in cameras.items()
@@ -119,6 +120,7 @@ class ArmNode:
         found = [self._job_finding(), *self._words.findings()]
         found += [self._controllers.finding()] if self._controllers else []
         found += [self._gripper_finding()] if self._gripper else []
+        found += [self._joints.finding()] if self._joints else []
         found += [self._chain.finding(), self._sight.finding()]
         return [*found, *(camera.finding() for camera in self._cameras)]
 
@@ -232,13 +234,16 @@ class ArmNode:
         yield from self._call(Call(name=self._driver.tare))
 
     def _go_home(self) -> Job:
-        """The joint controller takes the arm home, then the cartesian one takes over again."""
+        """The joint controller takes the arm home, then the one of the run takes over again."""
         chosen = self._driver.controllers
         if not chosen.home:
             raise LinkError("this driver names no joint controller that could go home")
         yield from _pause(LET_KNOW_S)
         self._need_a_halt("home")
         cartesian, home = [chosen.cartesian], [chosen.home]
+        if cartesian == home:  # the node `ik` commands it, and is silent as long as this goes on
+            yield from self._trajectory()
+            return
         try:
             yield from self._switch(on=home, off=cartesian)
             yield from self._trajectory()

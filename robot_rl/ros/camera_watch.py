@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from rclpy.impl.implementation_singleton import rclpy_implementation
@@ -20,11 +20,12 @@ from robot_rl.errors import LinkError, RobotRLError, SetupError, did_you_mean
 from robot_rl.observe.cameras import Calibration, CameraConfig
 from robot_rl.observe.watching import Blind, Sight, StampGaps, Tally, Watch
 from robot_rl.ros import convert, topics
-from robot_rl.ros.cameras import CameraReader, image_topic, info_topic
+from robot_rl.ros.cameras import CameraReader, calibration_of, image_topic, info_topic
 from robot_rl.ros.endpoints import Newest
 from robot_rl.ros.graph import IMAGE_PROFILE
 from robot_rl.ros.runtime import Shell, visitor
 from robot_rl.ros.topics import Topic
+from robot_rl.types import Pose
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +146,7 @@ class TopicWatch:
         self, shell: Shell, name: str, config: CameraConfig, size: tuple[int, int], domain_id: int
     ) -> None:
         self._node, self._name, self._domain_id = shell.node, name, domain_id
+        self._config = config
         self._topic = image_topic(name, config)
         self._resolved = shell.node.resolve_topic_name(self._topic.name)
         self._reader = CameraReader(shell, name, config, size)
@@ -172,14 +174,7 @@ class TopicWatch:
 
     def _calibration(self, rows: int, columns: int, _: int) -> Calibration | None:
         """What the driver says of pictures of this size."""
-        info = self._info.read()
-        if info is None or (info.height, info.width) != (rows, columns):
-            return None
-        try:
-            k = convert.intrinsics_from(info)
-        except LinkError:
-            return None
-        return None if k is None else Calibration(k, tuple(info.d), info.distortion_model)
+        return calibration_of(self._config, self._info.read(), rows, columns)
 
     def _problem(self) -> RobotRLError:
         if isinstance(self._reader.refusal, LinkError):
@@ -224,6 +219,8 @@ class GraphWatch:
         self._where, self._stop = where, threading.Event()
         self._shell = Shell(node, {}, self._stop)
         self._watches: list[TopicWatch] = []
+        self._poses = Newest(node, topics.CURRENT_POSE)
+        self._tcp: Pose | None = None
         self._thread = threading.Thread(target=self._work, name="graph-cameras", daemon=True)
         self._began_s = time.monotonic()
 
@@ -256,8 +253,15 @@ class GraphWatch:
         """Begin to look."""
         self._thread.start()
 
+    def tcp_in_base(self) -> Pose | None:
+        """Where the TCP is; None before anybody has said so."""
+        return self._tcp
+
     def _work(self) -> None:
         while not self._stop.wait(POLL_S):
+            msg = self._poses.read()
+            with suppress(LinkError):  # not finite: the pose before it stays
+                self._tcp = None if msg is None else convert.pose_from(msg)
             for watch in self._watches:
                 watch.poll()
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sensor_msgs.msg import CompressedImage, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from robot_rl.errors import LinkError, RobotRLError, SpecError
 from robot_rl.observe import Freshness
-from robot_rl.observe.cameras import CameraConfig, TopicCameraConfig
+from robot_rl.observe.cameras import Calibration, CameraConfig, TopicCameraConfig
 from robot_rl.ros import convert, topics
 from robot_rl.ros.endpoints import Newest
 from robot_rl.ros.runtime import Shell
@@ -49,7 +49,10 @@ def info_topic(name: str, config: CameraConfig) -> Topic:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole picture, RGB uint8 [H, W, 3]; number: counted from 1; stamp_s: as its driver says."""
+    """A whole picture, RGB uint8 [H, W, 3]; number: counted from 1.
+
+    stamp_s: as its driver says, less what `cameras.NAME.latency_s` says that it is late.
+    """
 
     number: int
     rgb: NDArray[np.uint8]
@@ -69,6 +72,7 @@ class CameraReader:
         self, shell: Shell, name: str, config: CameraConfig, size: tuple[int, int]
     ) -> None:
         self.name, self.view = name, config.view(size)
+        self._latency_s = config.latency_s
         self.number = 0  # of the newest picture, counted from 1
         self.received_s = float("-inf")  # wall time
         self.stamp_s = 0.0
@@ -97,7 +101,7 @@ class CameraReader:
         """RGB uint8 [H, W, 3] of the newest picture; None before the first."""
         msg = None
         for msg in self._newest.arrived():
-            age_s = self._shell.now_s() - convert.from_stamp(msg.header.stamp)
+            age_s = self._shell.now_s() - convert.from_stamp(msg.header.stamp) + self._latency_s
             for freshness in self._counted:
                 freshness.saw(time.monotonic(), age_s)
         if msg is not None:
@@ -105,7 +109,7 @@ class CameraReader:
         return self._rgb if self.number else None
 
     def _take(self, msg: Image | CompressedImage) -> None:
-        stamp_s = convert.from_stamp(msg.header.stamp)
+        stamp_s = convert.from_stamp(msg.header.stamp) - self._latency_s
         try:
             rgb = convert.picture_from(msg)
             number = 1 if self.whole is None else self.whole.number + 1
@@ -131,7 +135,8 @@ class RosCamera:
     def __init__(
         self, shell: Shell, name: str, config: CameraConfig, size: tuple[int, int]
     ) -> None:
-        self.name, self._reader = name, CameraReader(shell, name, config, size)
+        self.name, self.config = name, config
+        self._reader = CameraReader(shell, name, config, size)
         self._info = Newest(shell.node, info_topic(name, config))
 
     def read(self) -> tuple[float, NDArray[np.uint8]]:
@@ -152,6 +157,15 @@ class RosCamera:
         """When the newest picture was taken, on the run's clock."""
         return self._reader.stamp_s
 
+    @property
+    def whole(self) -> Whole | None:
+        """The newest whole picture that `read` has decoded."""
+        return self._reader.whole
+
+    def calibration(self, rows: int, columns: int) -> Calibration | None:
+        """Intrinsics of whole pictures of this size; None = nobody has said them."""
+        return calibration_of(self.config, self._info.read(), rows, columns)
+
     def figures(self) -> dict[str, float]:
         """Age of the pictures, and how many could not be read, for the metrics of an episode."""
         report = self._reader.seen.report(time.monotonic())
@@ -168,27 +182,47 @@ class RosCamera:
 
         Sizes in pixels; crop: what the person cut out; part: what of the source is seen, at width
         x height; k: pinhole matrix [3, 3] of what is seen, source_k: of the whole picture (None
-        where nobody has said it).
+        where nobody has said it); mount, pose, latency_s: see `CameraConfig`.
         """
-        reader, info = self._reader, self._info.read()
+        reader, config = self._reader, self.config
         rows, columns = reader.source_size
-        if info is not None and (info.height, info.width) != (rows, columns):
-            info = None  # of pictures of another size: it says nothing about these
-        source_k = None if info is None else convert.intrinsics_from(info)
+        lens = self.calibration(rows, columns)
+        source_k = None if lens is None else lens.k
         k = None if source_k is None else reader.view.intrinsics(source_k, rows, columns)
         return {
             "topic": reader.topic,
             "source_width": columns,
             "source_height": rows,
             "source_k": None if source_k is None else source_k.tolist(),
-            "distortion_model": "" if info is None else info.distortion_model,
-            "distortion": [] if info is None else list(info.d),
+            "distortion_model": "" if lens is None else lens.model,
+            "distortion": [] if lens is None else list(lens.distortion),
             "crop": reader.view.crop,
             "part": reader.view.part(rows, columns),
             "width": reader.view.width,
             "height": reader.view.height,
             "k": None if k is None else k.tolist(),
+            "mount": config.mount,
+            "pose": list(config.pose),
+            "latency_s": config.latency_s,
         }
+
+
+def calibration_of(
+    config: CameraConfig, info: CameraInfo | None, rows: int, columns: int
+) -> Calibration | None:
+    """Intrinsics of whole pictures of this size; None = nobody has said them.
+
+    What a person has measured (`cameras.NAME.k`) counts more than what the driver says.
+    """
+    if config.calibration is not None and (config.height, config.width) == (rows, columns):
+        return config.calibration
+    if info is None or (info.height, info.width) != (rows, columns):
+        return None  # of pictures of another size: it says nothing about these
+    try:
+        k = convert.intrinsics_from(info)
+    except LinkError:
+        return None
+    return None if k is None else Calibration(k, tuple(info.d), info.distortion_model)
 
 
 def figures(cameras: Sequence[RosCamera]) -> dict[str, float]:

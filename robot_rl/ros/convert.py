@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from builtin_interfaces.msg import Time
+from builtin_interfaces.msg import Duration, Time
 from geometry_msgs.msg import Pose as PoseMsg
 from geometry_msgs.msg import PoseStamped, TwistStamped, WrenchStamped
 from numpy.typing import NDArray
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState, Joy
 from std_msgs.msg import Float64MultiArray, String
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from robot_rl.errors import LinkError
 from robot_rl.geometry import pose
@@ -179,6 +180,52 @@ def gripper_from(msg: Float64MultiArray) -> float:
     return float(_finite(msg.data, "gripper command")[0])
 
 
+def values_to(values: F64) -> Float64MultiArray:
+    """float64 [N] -> Float64MultiArray, as the forward controllers of ros2_control take it."""
+    return Float64MultiArray(data=array.array("d", values))
+
+
+def values_from(msg: Float64MultiArray, count: int) -> F64:
+    """Inverse of `values_to`. Raises `LinkError` for another count, or what is not finite."""
+    if len(msg.data) != count:
+        raise LinkError(
+            "a joint target for another number of joints",
+            expected=f"{count} values",
+            got=f"{len(msg.data)}",
+            fix="driver.joints.names: the controller's joints, in its order",
+        )
+    return _finite(np.array(msg.data), "joint target")
+
+
+def trajectory_to(names: Sequence[str], position_rad: F64, within_s: float) -> JointTrajectory:
+    """One point that is to be reached `within_s` from now, at rest."""
+    point = JointTrajectoryPoint(positions=array.array("d", position_rad))
+    seconds = int(within_s)
+    point.time_from_start = Duration(sec=seconds, nanosec=round((within_s - seconds) * 1e9))
+    return JointTrajectory(joint_names=list(names), points=[point])
+
+
+def trajectory_from(msg: JointTrajectory, names: Sequence[str]) -> tuple[F64, float]:
+    """(positions [J] of the last point in the order of `names`, rad; time to it, s).
+
+    Raises:
+        LinkError: no point, other joints, or a value that is not finite.
+    """
+    if not msg.points or set(msg.joint_names) != set(names):
+        raise LinkError(
+            "a trajectory that does not fit the arm",
+            expected=f"at least one point of {list(names)}",
+            got=f"{len(msg.points)} points of {list(msg.joint_names)}",
+        )
+    last = tuple(msg.points)[-1]
+    if len(last.positions) != len(names):
+        raise LinkError("a point without a position for each joint", got=str(last.positions))
+    rows = [list(msg.joint_names).index(name) for name in names]
+    within = last.time_from_start
+    position_rad = _finite(np.array(last.positions)[rows], "joint target")
+    return position_rad, within.sec + within.nanosec * 1e-9
+
+
 def gripper_to(width_m: float) -> Float64MultiArray:
     """Finger distance in metres -> [width]."""
     return Float64MultiArray(data=array.array("d", [width_m]))
@@ -321,12 +368,13 @@ def intrinsics_from(msg: CameraInfo) -> F64 | None:
 
 def joy_to(value: OperatorInput, call: int) -> Joy:
     """OperatorInput -> Joy: axes = action; buttons = driving, success (0 unset, 1 yes, 2 no),
-    abort, driver code, episode call (says which episode the input belongs to)."""
+    abort, driver code, episode call (says which episode the input belongs to), guided."""
     success = 0 if value.success is None else 1 if value.success else 2
     msg = Joy()
     msg.header.stamp = to_stamp(value.stamp_s)
     msg.axes = array.array("f", np.asarray(value.action, np.float32).tobytes())
     buttons = [value.driving, success, value.abort, DRIVERS.index(value.driver), call]
+    buttons.append(value.guided)
     msg.buttons = array.array("i", [int(b) for b in buttons])
     return msg
 
@@ -339,15 +387,16 @@ def joy_from(msg: Joy, action_size: int) -> tuple[OperatorInput, int]:
     """
     buttons = list(msg.buttons)
     action = np.array(msg.axes, np.float32)
-    known = len(buttons) == 5 and buttons[1] in (0, 1, 2) and 0 <= buttons[3] < len(DRIVERS)
+    known = len(buttons) == 6 and buttons[1] in (0, 1, 2) and 0 <= buttons[3] < len(DRIVERS)
     if not known or action.shape != (action_size,) or not np.isfinite(action).all():
         raise LinkError(
             "malformed operator/joy",
-            expected=f"{action_size} finite axes; buttons driving, success, abort, driver, call",
+            expected=f"{action_size} finite axes; buttons driving, success, abort, driver, call,"
+            " guided",
             got=f"{action.tolist()}, {buttons}"[:160],
             fix="drive through robot_rl.ros.operator_node of the same version",
         )
-    driving, success, abort, driver, call = buttons
+    driving, success, abort, driver, call, guided = buttons
     return OperatorInput(
         driving=bool(driving),
         action=np.clip(action, -1.0, 1.0),
@@ -355,4 +404,5 @@ def joy_from(msg: Joy, action_size: int) -> tuple[OperatorInput, int]:
         success=None if success == 0 else success == 1,
         abort=bool(abort),
         stamp_s=from_stamp(msg.header.stamp),
+        guided=bool(guided),
     ), call

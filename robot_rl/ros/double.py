@@ -305,6 +305,9 @@ class Double:
         if gripper.kind == "none":
             return []
         names = gripper.joints or self._robot.gripper.fingers
+        if len(self._injector.faults.gripper_ends) == 2:
+            opened, closed = self._injector.faults.gripper_ends
+            gripper = replace(gripper, opened_joints=opened, closed_joints=closed)
         total = gripper.joint_sum(state.gripper_width_m, self._robot.gripper.stroke_m)
         return [(name, total / len(names)) for name in names]
 
@@ -319,4 +322,5 @@ def _first_states(driver: ArmDriver) -> dict[str, str]:
     """What is loaded: the cartesian controller and its companions run, the home one waits."""
     chosen = driver.controllers
     states = dict.fromkeys((chosen.cartesian, *chosen.beside), "active")
-    return states | ({chosen.home: "inactive"} if chosen.home else {})
+    waits = chosen.home and chosen.home != chosen.cartesian
+    return states | ({chosen.home: "inactive"} if waits else {})

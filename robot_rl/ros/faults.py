@@ -29,7 +29,10 @@ class Faults:
     for metres). without_joint: a joint that is missing. inactive: controllers that are not active.
     frozen_cameras: no camera sends anything. gone: services and actions that refuse. ready: topic
     -> what a readiness topic says instead. payload_kg: the mass that the driver compensates. tcp_m:
-    the driver's TCP lies this much further out than the robot's.
+    the driver's TCP lies this much further out than the robot's. camera_delay_s: pictures are sent,
+    and stamped, this much after they were taken. gripper_ends: sum of the finger joints when open
+    and when closed, in place of what the profile says; () = as it says. push_n: no fault of the
+    driver: somebody pushes the hand with this force in base.
     """
 
     drop: tuple[str, ...] = ()
@@ -46,6 +49,9 @@ class Faults:
     ready: dict[str, Any] = field(default_factory=dict)
     payload_kg: float | None = None
     tcp_m: float = 0.0
+    camera_delay_s: float = 0.0
+    gripper_ends: tuple[float, ...] = ()
+    push_n: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 def read(text: str) -> Faults:

@@ -49,7 +49,7 @@ class NodeSpec:
     (the actor), others are started again; env: extra environment; python: another interpreter;
     arguments: of a process that is no ROS node (the learner), instead of ROS arguments; nice: gives
     way to the others by this much; stop_s: this long after its SIGTERM the next one is asked to
-    end, whether it has ended or not (`robot_rl.ros.supervise`).
+    end, whether it has ended or not (`robot_rl.ros.supervise`); arm: which of several it serves.
     """
 
     module: str
@@ -66,6 +66,12 @@ class NodeSpec:
     arguments: tuple[str, ...] | None = None
     nice: int = 0
     stop_s: float = STOP_S
+    arm: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name among all processes of the run, e.g. of its log: `gate`, `left-gate`."""
+        return f"{self.arm}-{self.name}" if self.arm else self.name
 
 
 Graph = tuple[NodeSpec, ...]
@@ -309,9 +315,11 @@ def real_graph(
         add("sim", dress)
     if driver.is_vendors:
         add("arm", {"accept": list(config.accept) or [""]})  # ROS has no empty list of strings
+    if driver.joints.is_used:
+        add("ik", {})
     beats, silence = VENDOR_BEATS if driver.is_vendors else ({}, {})
     add("gate", {**beats, "needs_arm": True} if driver.is_vendors else {})
-    add("watchdog", {**silence, **_chain(config, driver)})
+    add("watchdog", {**silence, **_chain(config, driver), "with_ik": driver.joints.is_used})
     add("operator", {"unattended": False})
     for device in () if config.double else devices:
         add("camera", {"camera": device}, name=f"camera_{device}")
@@ -328,7 +336,7 @@ def _chain(config: RealGraphConfig, driver: ArmDriver) -> dict[str, Value]:
         moving = (driver.controllers.cartesian, driver.controllers.home)
         return {
             "manager": driver.controllers.manager,
-            "controllers": [name for name in moving if name],
+            "controllers": list(dict.fromkeys(name for name in moving if name)),
             "tells_stopped": True,
             "dry_run": True,
         }
@@ -343,7 +351,7 @@ def _chain(config: RealGraphConfig, driver: ArmDriver) -> dict[str, Value]:
 
 def stop_order(graph: Graph) -> list[NodeSpec]:
     """Nodes in the order to stop them: drivers first, watchdog before gate, the arm last."""
-    rank = {"actor": 0, "operator": 1, "watchdog": 2, "gate": 3, "arm": 4, "sim": 5}
+    rank = {"actor": 0, "operator": 1, "watchdog": 2, "gate": 3, "ik": 4, "arm": 5, "sim": 6}
     return sorted(graph, key=lambda spec: rank.get(spec.name, 1))
 
 
@@ -352,11 +360,17 @@ def module_of(spec: NodeSpec) -> list[str]:
     return ["-m", spec.module, *([spec.kind] if spec.kind else [])]
 
 
+def remaps_of(spec: NodeSpec) -> dict[str, str]:
+    """Its remaps; with several simulated arms, each has a clock of its own in its namespace."""
+    own_clock = {"/clock": f"/{spec.namespace.strip('/')}/clock"} if spec.arm else {}
+    return {**spec.remaps, **own_clock}
+
+
 def ros_arguments(spec: NodeSpec, params_file: str) -> list[str]:
     """The `--ros-args` of one node."""
     out = ["--ros-args", "-r", f"__node:={spec.name}"]
     if spec.namespace:
         out += ["-r", f"__ns:=/{spec.namespace.strip('/')}"]
-    for source, target in spec.remaps.items():
+    for source, target in remaps_of(spec).items():
         out += ["-r", f"{source}:={target}"]
     return [*out, "--params-file", params_file]

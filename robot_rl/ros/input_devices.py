@@ -1,4 +1,5 @@
-"""Input devices that other ROS 2 nodes publish: a joystick (`Joy`), a twist with a deadman.
+"""Input devices that other ROS 2 nodes publish: a joystick (`Joy`), a twist with a deadman, the
+joints of a leader arm.
 
 Their age is judged by when their messages arrive, not by their headers: a joystick driver knows
 nothing of the clock of this run. A message that makes no sense raises `LinkError`; the device then
@@ -7,16 +8,19 @@ does not drive and says so.
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
 
-from robot_rl.errors import LinkError
+from robot_rl.errors import LinkError, did_you_mean
 from robot_rl.geometry import rotate_inverse
 from robot_rl.operate.handset import DeviceReading
+from robot_rl.operate.leader import Joints
 from robot_rl.operate.mapping import InputMap
 from robot_rl.ports import Task
 from robot_rl.ros import convert
@@ -112,6 +116,60 @@ class TwistSource:
                 fix="set frame_id in the publisher, or operator.base_frame / operator.tcp_frame",
             )
         return frame == known[0]
+
+
+class JointStateSource:
+    """`leader.JointSource` from any `sensor_msgs/JointState` topic.
+
+    Args:
+        joints: names in the message, in the order from the foot of the leader to its tool.
+        trigger: (name, position when open, when closed); None = the leader has none.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        joints: Sequence[str],
+        trigger: tuple[str, float, float] | None,
+    ) -> None:
+        self._heard = _Heard(node, topic, "sensor_msgs/msg/JointState")
+        self._topic, self._joints, self._trigger = topic, tuple(joints), trigger
+
+    def read(self) -> Joints | None:
+        """The newest angles. Raises `LinkError` when a joint is missing or not finite."""
+        message, heard_s = self._heard.read()
+        if message is None:
+            return None
+        told = dict(zip(message.name, message.position, strict=False))
+        names = (*self._joints, *(self._trigger[:1] if self._trigger else ()))
+        for name in names:
+            if name not in told or not math.isfinite(told[name]):
+                raise LinkError(
+                    f"the leader on {self._topic} does not tell joint '{name}'",
+                    expected=f"finite positions of {', '.join(names)}",
+                    got=f"{told.get(name, 'nothing')}; the message has {', '.join(told)}"[:160],
+                    fix=f"name the leader's joints: operator.joints ({did_you_mean(name, told)})",
+                )
+        share = None
+        if self._trigger is not None:
+            name, opened, closed = self._trigger
+            share = min(max((told[name] - opened) / (closed - opened), 0.0), 1.0)
+        return Joints(heard_s, np.array([told[name] for name in self._joints]), share)
+
+
+class EnableSource:
+    """`held.Source` of a `std_msgs/Bool` topic alone: true while the person holds the device."""
+
+    def __init__(self, node: Node, topic: str) -> None:
+        self._enable = _Heard(node, topic, "std_msgs/msg/Bool")
+
+    def read(self, state: RobotState | None) -> DeviceReading | None:
+        """The newest word; None before the first."""
+        message, heard_s = self._enable.read()
+        if message is None:
+            return None
+        return DeviceReading(heard_s, np.zeros(6), frozenset({"drive"} if message.data else ()))
 
 
 def _within_one(vector: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -185,18 +185,20 @@ class Listener:
         """What it came to."""
         node, needed = self._node, self._needed
         heard = {name: ear.heard() for name, ear in self._ears.items()}
-        target = node.resolve_topic_name(topics.TARGET_POSE.name)
+        targets = [topics.TARGET_POSE] + [topics.JOINT_TARGET] * self._driver.joints.is_used
         newest = {camera: ear.messages[-1:] for camera, ear in self._pictures.items()}
         return Seen(
             heard=heard,
             frames_known=_connected(self._frames, heard, needed),
             joints=_joint_names(self._ears[topics.JOINT_STATES.name]),
             fingers=_fingers(self._ears, self._driver, needed.fingers),
-            reach_m=_reach_m(self._ears[topics.CURRENT_POSE.name]),
+            reach_m=_reach_m(self._ears.get(topics.CURRENT_POSE.name)),
             controllers=self._states,
             served=_served(node, needed.services),
             target_publishers=tuple(
-                source.node_name for source in node.get_publishers_info_by_topic(target)
+                source.node_name
+                for topic in targets
+                for source in node.get_publishers_info_by_topic(node.resolve_topic_name(topic.name))
             ),
             told=tuple(self._words.findings()),
             pictures={camera: _size(m[0][1]) for camera, m in newest.items() if m},
@@ -209,8 +211,10 @@ class Listener:
 
 
 def _state_topics(driver: ArmDriver) -> list[Topic]:
-    found = [topics.JOINT_STATES, topics.CURRENT_POSE]
-    found += [topics.CURRENT_TWIST] if driver.twist == "topic" else []
+    found = [topics.JOINT_STATES]
+    if not driver.joints.is_used:  # of such an arm the node `ik` tells the TCP, once it runs
+        found += [topics.CURRENT_POSE]
+        found += [topics.CURRENT_TWIST] if driver.twist == "topic" else []
     found += [topics.WRENCH] if driver.wrench == "topic" else []
     fingers = driver.gripper.state_topic
     if driver.gripper.kind != "none" and fingers != topics.JOINT_STATES.name:
@@ -250,8 +254,8 @@ def _fingers(ears: Mapping[str, Ear], driver: ArmDriver, names: Iterable[str]) -
         return None
 
 
-def _reach_m(ear: Ear) -> float | None:
-    if not ear.messages:
+def _reach_m(ear: Ear | None) -> float | None:
+    if ear is None or not ear.messages:
         return None
     p = ear.messages[-1][1].pose.position
     return float(np.linalg.norm((p.x, p.y, p.z)))

@@ -96,6 +96,12 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         Parameter("slice_s", 0.01, "commands are taken up this often", "s", 0.002, 0.1),
         Parameter("camera_hz", 0.0, "image rate; 0 = no cameras (needs OpenGL)", "Hz", 0.0, 60.0),
         Parameter(
+            "board",
+            "",
+            "a board to calibrate cameras with: `hand:5x7,0.03,0.022` lies on the table, "
+            "`beside:...` is held by the hand; empty = none",
+        ),
+        Parameter(
             "reset_plan",
             "",
             'what `place_objects` does: JSON of a ResetPlan, or {"seed": n}',
@@ -141,11 +147,12 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             read_only=False,
         ),
     ),
+    "ik": (_RUN, _BASE),
     "watchdog": (
         Parameter(
             "silence_s",
             0.2,  # four missed beats at 20 Hz: hiccups of a busy PC pass, a dead gate does not
-            "gate silent this long (wall time): stop the controller",
+            "gate (or ik) silent this long (wall time): stop the controller",
             "s",
             0.05,
             5.0,
@@ -157,6 +164,11 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
             "s",
             0.0,
             120.0,
+        ),
+        Parameter(
+            "with_ik",
+            False,
+            "the arm takes joint targets: silence of the ik node stops the controller as well",
         ),
         Parameter("stop_service", "controller/stop", "std_srvs/Trigger that stops the controller"),
         Parameter(
@@ -219,6 +231,7 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         Parameter("sim_name", "sim", "node that places the objects; empty = a person does"),
         Parameter("ask_reset", False, "a person says `actor/ready` before each start"),
         Parameter("demos_only", False, "end after the demonstrations (`robot-rl record`)"),
+        Parameter("deploys", False, "no learner: `robot-rl deploy`, `robot-rl eval --on robot`"),
         Parameter(
             "start_s",
             30.0,  # the robot's driver may start after us

@@ -394,7 +394,7 @@ class RosReset:
         if self._set is not None:
             self._place_simulated(self._set, plan)
         if self._shell.params["ask_reset"] and (plan.ask != "" or not self._begun):
-            self._ask(checklist(plan))
+            self.ask(checklist(plan))
         self._begun = True
 
     def _place_simulated(self, client: Client, plan: ResetPlan) -> None:
@@ -408,8 +408,12 @@ class RosReset:
         if not placed.success:
             self._refused(placed.message)
 
-    def _ask(self, question: str) -> None:
-        """Wait for the person, however long it takes; nothing moves meanwhile."""
+    def ask(self, question: str) -> None:
+        """Wait for the person's `actor/ready`, however long it takes; nothing moves meanwhile.
+
+        Raises:
+            RobotRLError: the node is told to end.
+        """
         self._answered.clear()
         self._question = question
         self._asks.publish(convert.text_to(question))

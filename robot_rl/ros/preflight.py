@@ -284,7 +284,7 @@ def tcp(wanted: Tcp, own: Pose, told: Pose) -> Finding:
 
 
 def _target(publishers: Sequence[str]) -> Finding:
-    others = [node for node in publishers if node != "gate"]
+    others = [node for node in publishers if node not in ("gate", "ik")]
     if others:
         text = f"{', '.join(others)} publishes targets, too: the arm would obey both, or nobody"
         return Finding("target_pose", "fail", text, "end that node")
@@ -313,4 +313,4 @@ def _picture(camera: str, seen: Seen, needed: Needed) -> Finding:
 def _learner(why: str) -> Finding:
     if why:
         return Finding("learner", "fail", why, "start robot-rl learner RUN there; open the port")
-    return Finding("learner", "ok", "reachable, or started with the run")
+    return Finding("learner", "ok", "reachable, or the run begins without it")

@@ -16,11 +16,13 @@ from robot_rl.ros.preflight import Finding
 STATUSES = ("ok", "warn", "fail", "accepted")
 ARM = "arm"  # what a person asked the arm node for: home, recover, tare
 STATE = "state"
+IK = "ik"
 NEVER: Mapping[str, str] = {
     "stop": "nobody could stop the arm",
     "controllers": "the controllers are how the arm is moved and stopped",
     "controllers listed": "nobody could tell whether the arm is stopped",
     "target_pose": "somebody else than the gate would move the arm",
+    IK: "it is how the arm is moved",
     STATE: "the gate moves no arm that it does not see",
     ARM: "it ends by itself",
 }

@@ -21,25 +21,29 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rosgraph_msgs.msg import Clock
 from std_msgs.msg import Bool
 
+from robot_rl.calibrate.board import Board
 from robot_rl.errors import LinkError, RobotRLError, SetupError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, rotation_error
 from robot_rl.observe.cameras import CameraConfig
 from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
-from robot_rl.robots.driver import ArmDriver
+from robot_rl.robots.driver import ArmDriver, JointDriver
 from robot_rl.ros import convert, faults, topics, wire
 from robot_rl.ros.cameras import image_topic, info_topic
 from robot_rl.ros.double import Double
@@ -47,8 +51,10 @@ from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.faults import Injector
 from robot_rl.ros.release import REAL_TIME, Release
 from robot_rl.ros.runtime import Pace, Shell
+from robot_rl.ros.servos import Servos
 from robot_rl.types import Command, Driver, Pose, RobotState
-from robot_rl_sim.camera import SceneCopy
+from robot_rl_sim.builder import build_model
+from robot_rl_sim.camera import SceneCopy, place_cameras
 from robot_rl_sim.robot import MujocoRobot
 
 log = logging.getLogger(__name__)
@@ -76,7 +82,10 @@ class SimNode:
     ) -> None:
         self.shell, self.task, self._driver = shell, task, driver
         p = self.params = shell.params
-        self.robot = MujocoRobot(task, robot)
+        joints = driver.joints if p["system_time"] else JointDriver()
+        model = self._model(task, robot, p["board"], joint_control=joints.is_used)
+        self.robot = MujocoRobot(task, robot, model, joint_control=joints.is_used)
+        place_cameras(self.robot.model, cameras, robot)
         self.robot.reset(self._plan(seed))
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
         self._release = None if p["rtf"] else Release()
@@ -86,13 +95,15 @@ class SimNode:
         self._ignored = self._taken = self._sequence = 0
         self._wall = (time.monotonic(), self.robot.now_s())
         node = shell.node
-        self._target = Newest(node, topics.TARGET_POSE)
+        self._servos = Servos(node, self.robot, joints) if joints.is_used else None
+        self._target = None if joints.is_used else Newest(node, topics.TARGET_POSE)
         own_grip = driver.gripper.kind == "width"
         self._gripper = Newest(node, topics.GRIPPER_COMMAND) if own_grip else None
         self._joints = publisher(node, topics.JOINT_STATES)
-        self._pose = publisher(node, topics.CURRENT_POSE)
-        self._twist = self._wrench = None
-        if driver.twist == "topic":
+        self._pose = self._twist = self._wrench = None
+        if not joints.is_used:  # such a driver knows no TCP
+            self._pose = publisher(node, topics.CURRENT_POSE)
+        if driver.twist == "topic" and not joints.is_used:
             self._twist = publisher(node, topics.CURRENT_TWIST)
         if driver.wrench == "topic":
             self._wrench = publisher(node, topics.WRENCH)
@@ -107,6 +118,7 @@ class SimNode:
         drawn = p["camera_hz"] > 0
         self._cameras = kind(shell, self.robot, self.task, cameras) if drawn else None
         self._faults = Injector()
+        self._inject(faults.read(p["fault"]))
         self._home: tuple[float, float, Pose, Pose] | None = None  # on the way: from, to
         self._double = self._dress(robot) if driver.is_vendors and p["system_time"] else None
         if not driver.controllers.manager:
@@ -115,6 +127,13 @@ class SimNode:
         serve(node, topics.SIM_PLACE, self.place_objects)
         node.add_on_set_parameters_callback(self._check_parameters)
         self._say_stopped()
+
+    @staticmethod
+    def _model(task: Any, robot: Robot, board: str, *, joint_control: bool) -> Any:
+        """The scene, perhaps with a board (parameter `board`). Raises `ConfigError`."""
+        mount, _, words = board.partition(":")
+        shown = (Board.from_words(words), mount) if board else None
+        return build_model(task, robot, board=shown, joint_control=joint_control)
 
     def _dress(self, robot: Robot) -> Double:
         """What a vendor's driver has beside its state topics."""
@@ -143,7 +162,9 @@ class SimNode:
     def take_commands(self) -> None:
         """Take up the newest target and gripper command, as the controller would."""
         self._glide()
-        targets = list(self._target.arrived())
+        if self._servos is not None and (wrong := self._servos.take(stopped=self._stopped)):
+            self.shell.diagnostics.error(wrong)
+        targets = list(self._target.arrived()) if self._target else []
         grips = list(self._gripper.arrived()) if self._gripper else []
         if not targets and not grips:
             return
@@ -194,6 +215,8 @@ class SimNode:
 
     def _go_home(self, duration_s: float) -> Callable[[], bool]:
         """As the driver's joint controller would; only the way differs (a straight one)."""
+        if self._servos is not None:
+            return self._servos.go(np.array(self.robot.robot.home_rad), duration_s)
         now_s = self.robot.now_s()
         home = self.robot.tcp_at(self.robot.robot.home_rad)
         self._home = (now_s, now_s + duration_s, self.robot.read().tcp_in_base, home)
@@ -217,7 +240,7 @@ class SimNode:
     def stop(self) -> str:
         """Protective stop of the controller: stay where the arm is, take no commands."""
         self._stopped = True
-        self._apply(self.robot.read().tcp_in_base, None)
+        self._stay()
         self._say_stopped()
         log.warning("controller stopped")
         return "stopped; target = measured pose"
@@ -227,10 +250,16 @@ class SimNode:
         self._home = None  # whoever takes over begins where the arm is
         self.take_commands()
         self._stopped = False
-        self._apply(self.robot.read().tcp_in_base, None)
+        self._stay()
         self._say_stopped()
         log.info("controller resumed")
         return "resumed"
+
+    def _stay(self) -> None:
+        """Command the pose in which the arm is."""
+        if self._servos is not None:
+            self._servos.stop()
+        self._apply(self.robot.read().tcp_in_base, None)
 
     def place_objects(self) -> str:
         """Put the objects where `reset_plan` says."""
@@ -260,8 +289,10 @@ class SimNode:
     def _inject(self, found: faults.Faults) -> None:
         """Be as broken as the parameter says, and in no other way."""
         self._faults.faults = found
+        self.robot.push(found.push_n)
         if self._cameras is not None:
             self._cameras.frozen = found.frozen_cameras
+            self._cameras.delay_s = found.camera_delay_s
 
     def _say_stopped(self) -> None:
         self._stopped_topic.publish(Bool(data=self._stopped))
@@ -274,8 +305,9 @@ class SimNode:
         state = replace(self.robot.read(), stamp_s=now_s)
         base = p["base_frame"]
         self._send(topics.JOINT_STATES, self._joints, self._joint_states(state))
-        pose_msg = convert.pose_to(state.tcp_in_base, now_s, base)
-        self._send(topics.CURRENT_POSE, self._pose, pose_msg)
+        if self._pose is not None:
+            pose_msg = convert.pose_to(state.tcp_in_base, now_s, base)
+            self._send(topics.CURRENT_POSE, self._pose, pose_msg)
         if self._twist is not None:
             twist = convert.twist_to(state.tcp_twist_in_base, now_s, base)
             self._send(topics.CURRENT_TWIST, self._twist, twist)
@@ -407,7 +439,7 @@ class _Cameras:
                 got=f"task.images = {list(cameras)}",
                 fix="set task.images=[wrist,front], or camera_hz=0",
             )
-        self.frozen = False
+        self.frozen, self.delay_s = False, 0.0
         self._period_s, self._due_s = 1.0 / shell.params["camera_hz"], 0.0
         self._cameras = [
             _SentCamera(shell.node, name, config, self._size(config, task.spec.picture_size(name)))
@@ -423,16 +455,19 @@ class _Cameras:
             camera.open(scene)
 
     def publish(self, now_s: float) -> None:
-        """Send one picture of every camera when due."""
+        """Draw one picture of every camera when due; send those that were drawn long enough ago."""
+        for camera in self._cameras:
+            camera.send(now_s, self.delay_s)
         if now_s < self._due_s:
             return
         self._due_s = now_s + self._period_s - 1e-6
         if not self.frozen:
-            self._send(now_s)
+            self._draw(now_s)
 
-    def _send(self, now_s: float) -> None:
+    def _draw(self, now_s: float) -> None:
         for camera in self._cameras:
-            camera.send(now_s)
+            camera.draw(now_s)
+            camera.send(now_s, self.delay_s)
 
 
 class _DriversCameras(_Cameras):
@@ -450,11 +485,11 @@ class _DriversCameras(_Cameras):
         self._painter = ThreadPoolExecutor(1, initializer=_give_way)  # OpenGL wants one thread
         self._drawing = self._painter.submit(super()._open, self._scene)
 
-    def _send(self, now_s: float) -> None:
+    def _draw(self, now_s: float) -> None:
         if self._drawing.done():
             self._drawing.result()  # raises what went wrong
             self._scene.renew()
-            self._drawing = self._painter.submit(super()._send, now_s)
+            self._drawing = self._painter.submit(super()._draw, now_s)
 
 
 def _give_way() -> None:
@@ -468,6 +503,8 @@ class _SentCamera:
     def __init__(self, node: Node, name: str, config: CameraConfig, size: tuple[int, int]) -> None:
         topic = image_topic(name, config)
         self._name, self._size = name, size
+        self._waiting: deque[tuple[float, NDArray[np.uint8]]] = deque()
+        self._sending = threading.Lock()
         self._frame = topics.CAMERA_IMAGE.named(camera=name).frame
         compressed = topic.type == topics.CAMERA_COMPRESSED.type
         self._message = convert.compressed_to if compressed else convert.image_to
@@ -481,9 +518,16 @@ class _SentCamera:
         self._source = MujocoCamera(scene, self._name, self._size)
         self._calibration = convert.pinhole(*self._size, self._source.fovy_rad)
 
-    def send(self, now_s: float) -> None:
-        """Draw the scene as it is and send it."""
-        _, rgb = self._source.read()
-        self._images.publish(self._message(rgb, now_s, self._frame))
-        info = convert.camera_info_to(self._size, self._calibration, now_s, self._frame)
-        self._infos.publish(info)
+    def draw(self, now_s: float) -> None:
+        """Draw the scene as it is; the picture waits to be sent."""
+        self._waiting.append((now_s, self._source.read()[1]))
+
+    def send(self, now_s: float, delay_s: float) -> None:
+        """Send the pictures that were drawn `delay_s` ago or before, stamped `delay_s` later."""
+        with self._sending:  # who draws and who publishes states may be two threads
+            while self._waiting and now_s - self._waiting[0][0] >= delay_s:
+                drawn_s, rgb = self._waiting.popleft()
+                stamp_s = drawn_s + delay_s
+                self._images.publish(self._message(rgb, stamp_s, self._frame))
+                info = convert.camera_info_to(self._size, self._calibration, stamp_s, self._frame)
+                self._infos.publish(info)

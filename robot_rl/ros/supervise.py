@@ -114,7 +114,7 @@ def environment(spec: NodeSpec, domain_id: int | None) -> dict[str, str]:
 
 def write_parameters(spec: NodeSpec, run_dir: Path) -> Path:
     """Write the parameters of a node into the run folder, for `--params-file`; return the file."""
-    path = run_dir / "ros" / f"{spec.name}.yaml"
+    path = run_dir / "ros" / f"{spec.label}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump({"/**": {"ros__parameters": dict(spec.params)}}, sort_keys=True))
     return path
@@ -151,7 +151,7 @@ class Supervisor:
                 got=str(domain_id),
                 fix="choose another domain_id",
             )
-        names = [spec.name for spec in graph]
+        names = [spec.label for spec in graph]
         if len(set(names)) != len(names):
             raise SetupError(
                 "two nodes of the graph have one name",
@@ -160,7 +160,7 @@ class Supervisor:
                 fix="rename one of them",
             )
         self.graph, self.run_dir, self.domain_id = graph, Path(run_dir), domain_id
-        self._processes = {spec.name: _Process(spec) for spec in graph}
+        self._processes = {spec.label: _Process(spec) for spec in graph}
 
     def __enter__(self) -> Supervisor:
         self.start()
@@ -171,7 +171,7 @@ class Supervisor:
 
     def start(self) -> None:
         """Start every node, in the order of the graph."""
-        clean_shared_memory()
+        self._clean()
         (self.run_dir / "logs").mkdir(parents=True, exist_ok=True)
         for process in self._processes.values():
             self._spawn(process)
@@ -179,7 +179,7 @@ class Supervisor:
     def _spawn(self, process: _Process) -> None:
         spec = process.spec
         if process.log_file is None:
-            process.log_file = (self.run_dir / "logs" / f"{spec.name}.log").open("ab")
+            process.log_file = (self.run_dir / "logs" / f"{spec.label}.log").open("ab")
         arguments = spec.arguments
         if arguments is None:
             params_file = write_parameters(spec, self.run_dir)
@@ -194,7 +194,7 @@ class Supervisor:
             start_new_session=True,  # Ctrl-C reaches us only: we stop them in order
         )
         process.started_s, process.restart_at_s = time.monotonic(), None
-        log.info("started %s, pid %d", spec.name, process.popen.pid)
+        log.info("started %s, pid %d", spec.label, process.popen.pid)
 
     def pids(self) -> dict[str, int]:
         """Node name -> pid of those that run now."""
@@ -231,15 +231,15 @@ class Supervisor:
             delay_s = min(BACKOFF_MIN_S * 2 ** max(process.failures - 1, 0), BACKOFF_MAX_S)
             process.restart_at_s = now_s + delay_s
         if done:
-            log.info("%s has finished", spec.name)
+            log.info("%s has finished", spec.label)
         else:
             again = "not started again" if delay_s is None else f"restart in {delay_s:.1f} s"
-            log.warning("%s ended with code %d, %s", spec.name, code, again)
-        return Exit(spec.name, code, delay_s, fatal=spec.critical and not done and delay_s is None)
+            log.warning("%s ended with code %d, %s", spec.label, code, again)
+        return Exit(spec.label, code, delay_s, fatal=spec.critical and not done and delay_s is None)
 
     def stop(self) -> dict[str, int]:
         """Stop in order (see `graph.stop_order`); returns node name -> exit code. Idempotent."""
-        processes = [self._processes[spec.name] for spec in stop_order(self.graph)]
+        processes = [self._processes[spec.label] for spec in stop_order(self.graph)]
         for process in processes:
             process.restart_at_s = None
         for process in processes:  # in their order, even when one takes longer
@@ -251,13 +251,17 @@ class Supervisor:
         codes = {}
         for process in processes:
             if process.popen is not None:
-                codes[process.spec.name] = _ended(process.popen, process.spec.name, deadline_s)
+                codes[process.spec.label] = _ended(process.popen, process.spec.label, deadline_s)
                 process.popen = None
             if process.log_file is not None:
                 process.log_file.close()
                 process.log_file = None
-        clean_shared_memory()
+        self._clean()
         return codes
+
+    def _clean(self) -> None:
+        if any(spec.arguments is None for spec in self.graph):  # there are ROS nodes
+            clean_shared_memory()
 
 
 def _ended(popen: subprocess.Popen[bytes], name: str, deadline_s: float) -> int:

@@ -41,16 +41,17 @@ class Service:
 _TWIST, _POSE = "geometry_msgs/msg/TwistStamped", "geometry_msgs/msg/PoseStamped"
 _TEXT = "std_msgs/msg/String"
 _ALL = ("gate", "operator", "actor", "view")
+_SIM_IK = "sim | ik"  # ik: beside an arm that takes joint targets
 
 JOINT_STATES = Topic(
-    "joint_states", "sensor_msgs/msg/JointState", "stream", "sim", _ALL, 50, "-",
+    "joint_states", "sensor_msgs/msg/JointState", "stream", "sim", (*_ALL, "ik"), 50, "-",
     "arm joints and the two fingers (width = their sum), matched by name",
 )  # fmt: skip
 CURRENT_POSE = Topic(
-    "current_pose", _POSE, "stream", "sim", _ALL, 50, "base", "TCP pose (tcp_in_base)"
+    "current_pose", _POSE, "stream", _SIM_IK, _ALL, 50, "base", "TCP pose (tcp_in_base)"
 )
 CURRENT_TWIST = Topic(
-    "current_twist", _TWIST, "stream", "sim", _ALL, 50, "base", "TCP twist, linear then angular"
+    "current_twist", _TWIST, "stream", _SIM_IK, _ALL, 50, "base", "TCP twist, linear then angular"
 )
 WRENCH = Topic(
     "wrench", "geometry_msgs/msg/WrenchStamped", "stream", "sim", _ALL, 50, "tcp",
@@ -82,8 +83,13 @@ CAMERA_DEPTH = Topic(
     "16UC1, millimetres, 0 = not known, pixel by pixel beside the image; with `depth=true`",
 )  # fmt: skip
 TARGET_POSE = Topic(
-    "target_pose", _POSE, "command", "gate", ("sim",), 0, "base",
+    "target_pose", _POSE, "command", "gate", ("sim", "ik"), 0, "base",
     "TCP target; the controller ignores everything while there is a second publisher",
+)  # fmt: skip
+JOINT_TARGET = Topic(
+    "joint_target", "std_msgs/msg/Float64MultiArray", "command", "ik", ("sim | driver",), 125, "-",
+    "joint positions (rad) or velocities (rad/s) in the controller's order; with `driver.joints` "
+    "only; kind trajectory: a `trajectory_msgs/msg/JointTrajectory` of one point",
 )  # fmt: skip
 GRIPPER_COMMAND = Topic(
     "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate", ("sim",), 0, "-",
@@ -91,7 +97,7 @@ GRIPPER_COMMAND = Topic(
 )  # fmt: skip
 CONTROLLER_STOPPED = Topic(
     "controller/stopped", "std_msgs/msg/Bool", "latched", "sim | watchdog",
-    ("gate", "operator", "view"), 0, "-",
+    ("gate", "operator", "view", "ik"), 0, "-",
     "True after `controller/stop`: commands are ignored until `controller/resume`; the gate then "
     "is in a protective stop (real arm: told by the watchdog)",
 )  # fmt: skip
@@ -115,10 +121,18 @@ GATE_HEARTBEAT = Topic(
     "gate/heartbeat", "std_msgs/msg/UInt64", "heartbeat", "gate", ("watchdog", "operator"), 20, "-",
     "counter, in wall time whatever the clock of the run does",
 )  # fmt: skip
+IK_HEARTBEAT = Topic(
+    "ik/heartbeat", "std_msgs/msg/UInt64", "heartbeat", "ik", ("watchdog",), 50, "-",
+    "counter, in wall time: the watchdog stops the controller when it is silent",
+)  # fmt: skip
+IK_PROBLEM = Topic(
+    "ik/problem", _TEXT, "latched", "ik", ("arm",), 2, "-",
+    "why no joint can be commanded; empty when it could; wall time",
+)  # fmt: skip
 OPERATOR_JOY = Topic(
     "operator/joy", "sensor_msgs/msg/Joy", "stream", "operator", ("gate", "actor", "view"),
     50, "tcp",
-    "axes: action [A]; buttons: driving, success, abort, driver, call",
+    "axes: action [A]; buttons: driving, success, abort, driver, call, guided",
 )  # fmt: skip
 OPERATOR_EPISODE = Topic(
     "operator/episode", _TEXT, "latched", "actor", ("operator", "view"), 0, "-",
@@ -155,7 +169,7 @@ CLOCK_PACE = Topic(
     "JSON: run seconds per wall second, and the share of wall time in which time waited for each",
 )  # fmt: skip
 ARM_PROBLEM = Topic(
-    "arm/problem", _TEXT, "latched", "arm", ("gate", "view"), 2, "-",
+    "arm/problem", _TEXT, "latched", "arm", ("gate", "view", "ik"), 2, "-",
     "text of the first item of the readiness list that fails and is not accepted; empty when the "
     "arm may move; wall time",
 )  # fmt: skip
@@ -175,10 +189,11 @@ DIAGNOSTICS = Topic(
 
 TOPICS: tuple[Topic, ...] = (
     JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_COMPRESSED,
-    CAMERA_INFO, CAMERA_DEPTH, TARGET_POSE, GRIPPER_COMMAND, CONTROLLER_STOPPED,
+    CAMERA_INFO, CAMERA_DEPTH, TARGET_POSE, JOINT_TARGET, GRIPPER_COMMAND, CONTROLLER_STOPPED,
     WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
-    GATE_STATE, GATE_HEARTBEAT, OPERATOR_JOY, OPERATOR_EPISODE, OPERATOR_PROBLEM, OPERATOR_PRESENT,
-    ACTOR_ASKS, TASK_SUCCESS, CLOCK, CLOCK_HORIZON, CLOCK_PACE, ARM_PROBLEM,
+    GATE_STATE, GATE_HEARTBEAT, IK_HEARTBEAT, IK_PROBLEM, OPERATOR_JOY, OPERATOR_EPISODE,
+    OPERATOR_PROBLEM, OPERATOR_PRESENT, ACTOR_ASKS, TASK_SUCCESS, CLOCK, CLOCK_HORIZON,
+    CLOCK_PACE, ARM_PROBLEM,
     ARM_READINESS, TF_STATIC, DIAGNOSTICS,
 )  # fmt: skip
 

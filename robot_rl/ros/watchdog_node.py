@@ -1,7 +1,8 @@
 """The watchdog: its own small process that stops the controller when the gate falls silent.
 
-Common controllers hold their last target for ever; if the gate dies, nobody sends a new one. The
-watchdog never publishes a target itself. Mechanism: age of `gate/heartbeat` in wall time (any
+Common controllers hold their last target for ever; if the gate dies, nobody sends a new one. Beside
+an arm that takes joint targets, silence of the node `ik` counts as much (`with_ik`). The watchdog
+never publishes a target itself. Mechanism: age of `gate/heartbeat` in wall time (any
 publisher, any clock); DDS liveliness is the second witness.
 
 It tells on `watchdog/problem` whether it could stop the controller now, and the gate arms nobody
@@ -64,13 +65,12 @@ class Silence:
 
 
 class Watchdog:
-    """Calls stop when the heartbeat is too old, until one call is answered; once per silence."""
+    """Calls stop when a heartbeat is too old, until one call is answered; once per silence."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell, params = shell, shell.params
-        self._silence = Silence(params["silence_s"], time.monotonic(), params["grace_s"])
+        self._silences: dict[str, Silence] = {}
         self._stop, self._start = _chain(shell)
-        self._beats = shell.diagnostics.source("gate/heartbeat")
         self._gate = Newest(shell.node, topics.GATE_STATE)
         self._problems = publisher(shell.node, topics.WATCHDOG_PROBLEM)
         self._problem, self._tell_s = "starting", 0.0
@@ -82,14 +82,26 @@ class Watchdog:
             self._stands = lambda stopped: topic.publish(Bool(data=stopped))
             serve(shell.node, topics.CONTROLLER_RESUME, self._resume)
         self.tripped = self.stopped = False
-        self.trips = 0
+        self.trips, self._silent = 0, ""
         events = SubscriptionEventCallbacks(liveliness=self._on_liveliness)
-        subscribe(shell.node, topics.GATE_HEARTBEAT, self._on_beat, events)
+        self._listen("gate", topics.GATE_HEARTBEAT, events)
+        if params["with_ik"]:
+            self._listen("ik", topics.IK_HEARTBEAT)
 
-    def _on_beat(self, _: UInt64) -> None:
-        wall_s = time.monotonic()
-        self._silence.heard(wall_s)
-        self._beats.saw(wall_s)
+    def _listen(
+        self, who: str, topic: topics.Topic, events: SubscriptionEventCallbacks | None = None
+    ) -> None:
+        """Listen to the heartbeat of one whose silence stops the controller."""
+        params, beats = self._shell.params, self._shell.diagnostics.source(topic.name)
+        silence = Silence(params["silence_s"], time.monotonic(), params["grace_s"])
+        self._silences[who] = silence
+
+        def on_beat(_: UInt64) -> None:
+            wall_s = time.monotonic()
+            silence.heard(wall_s)
+            beats.saw(wall_s)
+
+        subscribe(self._shell.node, topic, on_beat, events)
 
     def _on_liveliness(self, event: QoSLivelinessChangedInfo) -> None:
         """Show what DDS says about the gate; only the age of the heartbeat decides."""
@@ -97,12 +109,15 @@ class Watchdog:
 
     def tick(self) -> None:
         """Look at the age; keep calling stop while it is due."""
-        silent_s = self._silence.too_long_s(time.monotonic())
+        wall_s = time.monotonic()
+        looked = [(silence.too_long_s(wall_s), who) for who, silence in self._silences.items()]
+        silent_s, who = max(looked)
         if silent_s:
-            self._trip(silent_s)
+            self._trip(who, silent_s)
         else:
             if self.tripped:
-                log.warning("the gate is back; the controller stays stopped until resumed")
+                who = self._silent
+                log.warning("the %s is back; the controller stays stopped until resumed", who)
                 self._stop.forget()
                 self.tripped = self.stopped = False
                 self._shell.diagnostics.warn("")
@@ -110,13 +125,13 @@ class Watchdog:
             self._start_controller()
         self._tell()
 
-    def _trip(self, silent_s: float) -> None:
-        """The gate is silent: stop the controller, until one call has succeeded."""
+    def _trip(self, who: str, silent_s: float) -> None:
+        """Somebody is silent: stop the controller, until one call has succeeded."""
         self._starting = False
         if not self.tripped:
-            self.tripped = True
+            self.tripped, self._silent = True, who
             self.trips += 1
-            text = f"gate silent for {silent_s * 1e3:.0f} ms: stopping the controller"
+            text = f"{who} silent for {silent_s * 1e3:.0f} ms: stopping the controller"
             log.error("%s", text)
             self._shell.diagnostics.warn(text)
             self._shell.diagnostics.set("trips", self.trips)
@@ -150,7 +165,7 @@ class Watchdog:
     def _resume(self) -> str:
         """Answer of `controller/resume`: a person wants the controller to go on."""
         if self.tripped:
-            raise LinkError("the gate is silent: the controller stays stopped")
+            raise LinkError(f"the {self._silent} is silent: the controller stays stopped")
         if self._start is None:
             self._stands(False)
             return "noted: you have started the controller"

@@ -18,7 +18,7 @@ from robot_rl.ros import convert, preflight, topics, wire
 from robot_rl.ros.controllers import listing
 from robot_rl.ros.endpoints import Newest, message_type
 from robot_rl.ros.preflight import Finding
-from robot_rl.ros.readiness import STATE
+from robot_rl.ros.readiness import IK, STATE
 from robot_rl.ros.topics import Topic
 from robot_rl.types import Pose
 
@@ -158,6 +158,24 @@ class Chain:
             fix = "start the node that serves it; a dry run ends by itself"
             return Finding("stop", "fail", problem.data, fix)
         return Finding("stop", "ok", "the watchdog can stop the arm")
+
+
+class Joints:
+    """Whether the node that turns TCP targets into joint targets could do so now."""
+
+    def __init__(self, node: Node) -> None:
+        self._problem = Newest(node, topics.IK_PROBLEM)
+
+    def finding(self) -> Finding:
+        """What keeps it from commanding the joints."""
+        problem = self._problem.read()
+        if problem is None or self._problem.silent_s > HEARD_S:
+            text = "the ik node is silent: nobody would move the arm"
+            return Finding(IK, "fail", text, "it is started again; its log is logs/ik.log")
+        if problem.data:
+            fix = "start the driver; end whoever publishes joint targets, too"
+            return Finding(IK, "fail", f"ik: {problem.data}"[: wire.MAX_TEXT], fix)
+        return Finding(IK, "ok", "TCP targets become joint targets")
 
 
 class Sight:

@@ -10,22 +10,20 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-import secrets
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.config.run_folder import ACTOR_STORE, METRICS
-from robot_rl.control.arbiter import Arbiter
-from robot_rl.control.loop import ControlLoop
-from robot_rl.control.reset import ResetMotion
-from robot_rl.control.session import ACTOR
-from robot_rl.errors import LinkError, RobotRLError
+from robot_rl.config.run_folder import ACTOR_STORE, LINK, METRICS
+from robot_rl.control.session import Others
+from robot_rl.errors import LinkError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
 from robot_rl.ports import ActorPorts, ResetPlan
 from robot_rl.run.parts import policy_of, scene_log, session_of, take_dataset
+from robot_rl.run.robot_side import Starts, loop_on
 from robot_rl.run.train import finish
 from robot_rl.store.store import Store
 from robot_rl.store.writer import StoreWriter
@@ -39,7 +37,6 @@ log = logging.getLogger(__name__)
 FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
 BACKLOG_STEPS = 20  # two seconds at 10 Hz: what is on its way to the learner and back, and no more
 BACKLOG_ROWS = 3 * BACKLOG_STEPS  # a step, its frame, and what is said of it
-ARM_TIMEOUT_S = 60.0  # how long to wait for the person to acknowledge a protective stop
 
 
 def _collect_garbage() -> None:
@@ -62,32 +59,36 @@ class Actor:
         self._demos_only = demos_only
         task, spec = experiment.task, experiment.spec
         self.store = Store(run_dir / ACTOR_STORE, spec=spec)
-        self.store.recover(run_dir.name, ACTOR)
-        self.policy = policy_of(experiment, real_time=True)
+        self.store.recover(experiment.home.name, experiment.actor)
+        self.policy = policy_of(experiment, real_time=experiment.runtime == "ros")
         take_dataset(experiment, self.store, self.policy)
         scenes = scene_log(experiment)
         self.writer = StoreWriter(self.store, after=scenes.flush)
-        keys = keys_for(experiment.link, run_dir, experiment.link.actor_key)
-        self.link = LinkClient(experiment.link, keys, spec, run_dir / ACTOR_STORE)
+        link = experiment.link
+        read_keys = partial(
+            keys_for, link, experiment.home, experiment.key_name, experiment.key_names
+        )
+        self.link = LinkClient(
+            link,
+            read_keys(),
+            spec,
+            run_dir / ACTOR_STORE,
+            pairing=read_keys if link.paired else None,
+            status_file=run_dir / LINK if link.paired else None,
+        )
         self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
         self._adopted_s = time.monotonic()
         self.metrics = MetricSink(run_dir / METRICS)
-        self.loop = ControlLoop(
-            task=task,
-            robot=ports.robot,
-            cameras=ports.cameras,
-            gate=ports.gate,
-            clock=ports.clock,
-            policy=self.policy,
-            operator=ports.operator,
-            arbiter=Arbiter(experiment.arbiter, task.spec.action.size),
-            reward=experiment.reward.open(task),
-            record=self.writer.put,
-            lease=secrets.token_hex(8),
+        self.loop = loop_on(
+            experiment,
+            ports,
+            self.policy,
+            self.writer.put,
+            experiment.reward.open(task),
             on_step=self._on_step,
             on_frame=scenes.saw,
-            stopping=ports.stopping,
         )
+        self._starts = Starts(ports, self.loop)
         self.session = session_of(
             experiment,
             self.loop,
@@ -96,10 +97,10 @@ class Actor:
             store=self.store,
             before_episode=_collect_garbage,
             figures=self._figures,
-            on_stuck=self._wait_and_retry,
+            on_stuck=self._starts.retry,
             stopping=ports.stopping,
+            others=self._others,
         )
-        self._motion = ResetMotion(self.loop, self._place)
         ports.time_waits_for("learner", self._learner_keeps_up)
 
     def run(self) -> int:
@@ -114,8 +115,10 @@ class Actor:
             self._hand_over()
             self._await_weights()
             session.practice()
+            self.link.tell(mastered=session.progress.mastered)
             if not self.ports.stopping():
-                finish(session, self.run_dir, runtime="ros", train_s=time.monotonic() - began_s)
+                train_s = time.monotonic() - began_s
+                finish(session, self.run_dir, runtime=self.experiment.runtime, train_s=train_s)
         finally:
             gc.enable()
             with contextlib.ExitStack() as stack:  # each of them, whatever the others raise
@@ -135,6 +138,14 @@ class Actor:
             "store/lag": float(self.writer.lag()),
             **self.ports.figures(),
         }
+
+    def _others(self) -> Others:
+        """What the learner last said of the whole run; nothing in a run with one arm."""
+        if not self.experiment.arm:
+            return Others()
+        learner = self.link.status()["learner"]
+        steps, mastered = learner.get("env_steps", 0), learner.get("mastered", False)
+        return Others(int(steps), bool(mastered))
 
     def _learner_keeps_up(self) -> bool:
         """Whether the learner has nearly done the updates that the steps so far pay for.
@@ -165,7 +176,7 @@ class Actor:
         self.writer.flush()
         while not self.link.drain(1.0) and not self.ports.stopping():
             self.link.raise_if_refused()
-            self._pause(0.05)
+            self._starts.pause(0.05)
         self.link.tell(demonstrated=True)
 
     def _await_weights(self) -> None:
@@ -174,7 +185,8 @@ class Actor:
         If the learner refused the handshake, its error is raised here.
         """
         wanted = 0
-        if self.session.progress.demos or self.experiment.train.dataset:
+        train = self.experiment.train
+        if self.session.progress.demos or train.dataset or (self.experiment.arm and train.demos):
             wanted = self.experiment.learner.pretrain_updates
         before, deadline_s = -1, time.monotonic() + FIRST_WEIGHTS_S
         while not self.ports.stopping():
@@ -186,8 +198,10 @@ class Actor:
             if self.policy.version >= 0 and not (wanted and behind):
                 return
             done = learner.get("updates", 0)
-            if done != before:
+            if done != before or not learner.get("demonstrated", True):  # others still show it
                 before, deadline_s = done, time.monotonic() + FIRST_WEIGHTS_S
+            if self.experiment.link.paired and not self.link.status()["connected"]:
+                deadline_s = time.monotonic() + FIRST_WEIGHTS_S  # the other machine may come late
             if time.monotonic() > deadline_s:
                 raise LinkError(
                     "no weights from the learner",
@@ -195,40 +209,10 @@ class Actor:
                     got=str(self.link.status()),
                     fix="start the learner (`robot-rl learner`), check host, port and keys",
                 )
-            self._pause(0.05)
+            self._starts.pause(0.05)
 
     def _reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
         """Announce, arm, go to the start; practice waits while the learner refuses the link."""
         if start.purpose == "train":
             self.link.raise_if_refused()
-        self.ports.announce(start)
-        self._arm()
-        self._motion(plan)
-
-    def _place(self, plan: ResetPlan) -> None:
-        """Have the objects placed; a person may take minutes, and the gate holds meanwhile."""
-        self.ports.place_objects(plan)
-        self._arm()
-
-    def _arm(self) -> None:
-        """Ask for the right to drive, waiting for an acknowledgement if need be."""
-        deadline_s = time.monotonic() + ARM_TIMEOUT_S
-        while not self.ports.gate.arm(self.loop.lease):
-            if time.monotonic() > deadline_s or self.ports.stopping():
-                raise RobotRLError(
-                    "the gate refuses to arm",
-                    expected=f"the right to drive within {ARM_TIMEOUT_S:.0f} s",
-                    got=self.ports.gate.reason,
-                    fix="clear the cause; after a protective stop, acknowledge it (docs/ros.md)",
-                )
-            self._pause(0.1)
-
-    def _wait_and_retry(self, error: RobotRLError) -> bool:
-        """Try a failed reset again (a process is being restarted, a stop was pressed)."""
-        log.warning("reset failed, trying again: %s", error)
-        self._pause(1.0)
-        return not self.ports.stopping()
-
-    def _pause(self, for_s: float) -> None:
-        """Wait on the run's clock: those whom we wait for may need it to go on."""
-        self.ports.clock.sleep_until_s(self.ports.clock.now_s() + for_s)
+        self._starts(plan, start)

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.calibrate.overlay import draw_frame, tcp_in_camera
 from robot_rl.errors import ConfigError, RobotRLError, SetupError, SpecError, did_you_mean
 from robot_rl.observe.cameras import CameraConfig
 from robot_rl.observe.pictures import Crop, View
 from robot_rl.observe.watching import Blind, DeviceWatch, Sight, Watch
+from robot_rl.types import Pose
 
 if TYPE_CHECKING:
     from robot_rl.ros.camera_watch import GraphWatch
@@ -40,6 +42,7 @@ class Eyes:
         configs: camera -> what the section `cameras` says of it.
         sizes: camera -> (height, width) that the network sees.
         watches: camera -> what comes from it.
+        tcp_in_base: where the TCP is, None = nobody says it; drawn where a camera is calibrated.
     """
 
     def __init__(
@@ -47,8 +50,10 @@ class Eyes:
         configs: Mapping[str, CameraConfig],
         sizes: Mapping[str, tuple[int, int]],
         watches: Mapping[str, Watch],
+        tcp_in_base: Callable[[], Pose | None] = lambda: None,
     ) -> None:
         self.configs, self.sizes, self.watches = dict(configs), sizes, watches
+        self._tcp_in_base = tcp_in_base
 
     def about(self) -> list[dict[str, Any]]:
         """What a page must know once of each camera; sizes in pixels."""
@@ -85,7 +90,10 @@ class Eyes:
             return head, b"", b""
         rows, columns = sight.rgb.shape[:2]
         old = bool(said.get("same")) and said.get("after") == sight.number
-        whole = b"" if said.get("after") == sight.number else jpeg(sight.rgb)
+        shown = self.with_tcp(name, sight)
+        whole = b""
+        if said.get("after") != sight.number:
+            whole = jpeg(sight.rgb if shown is None else shown)
         try:
             view = self.view(name, said, (rows, columns))
             seen = b"" if old else png(view.of(sight.rgb))
@@ -105,6 +113,13 @@ class Eyes:
         if "crop" in said:
             config = with_crop(config, said["crop"], size)
         return config.view(self.sizes[name])
+
+    def with_tcp(self, name: str, sight: Sight) -> NDArray[np.uint8] | None:
+        """The picture with the axes of the TCP drawn into it; None when its place is not known."""
+        if sight.rgb is None or sight.calibration is None or not self.configs[name].pose:
+            return None
+        tcp = tcp_in_camera(self.configs[name], self._tcp_in_base())
+        return None if tcp is None else draw_frame(sight.rgb, tcp, sight.calibration)
 
     def _watch(self, name: str) -> Watch:
         return self.watches[known_camera(name, self.configs)]
@@ -250,7 +265,7 @@ def open_eyes(experiment: Experiment) -> Iterator[Eyes]:
                 watches[name] = blind
         if graph is not None:
             graph.start()
-        yield Eyes(cameras, sizes, watches)
+        yield Eyes(cameras, sizes, watches, lambda: graph.tcp_in_base() if graph else None)
 
 
 def cameras_of(experiment: Experiment) -> dict[str, CameraConfig]:
@@ -326,6 +341,9 @@ def save_pictures(
             tell(f"{name}: {sight.problem or 'no picture came'}")
             continue
         (folder / f"{name}_whole.png").write_bytes(png(sight.rgb))
+        shown = eyes.with_tcp(name, sight)
+        if shown is not None:
+            (folder / f"{name}_tcp.png").write_bytes(png(shown))
         rows, columns = sight.rgb.shape[:2]
         try:
             view = eyes.view(name, {}, (rows, columns))

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.console.address import HOST, free_port
-from robot_rl.console.serve import serve
+from robot_rl.console.certificate import PageCertificate
+from robot_rl.console.serve import Desk, serve
 from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
 from robot_rl.system import priority
@@ -62,17 +63,43 @@ def about(experiment: Experiment) -> dict[str, Any]:
     shapes = {name: task.spec.observation[f"image/{name}"].shape for name in images}
     return {
         "task": task.name,
-        "run": experiment.run_dir.name,
+        "run": experiment.home.name,
+        "arm": experiment.arm,
+        "arms": list(experiment.actors),
         "cameras": [*images, "video"] if experiment.is_simulated else images,
         "seen": {name: [width, height] for name, (height, width, _) in shapes.items()},
         "control_hz": task.spec.control_hz,
     }
 
 
-def serve_run(run_dir: Path, host: str, port: int, started: Callable[[Any], None]) -> None:
+def serve_run(
+    run_dir: Path,
+    host: str,
+    port: int,
+    started: Callable[[Any], None],
+    certificate: PageCertificate | None = None,
+) -> None:
     """Serve the console of a run; see `robot_rl.console.serve.serve`."""
     experiment = Experiment.load(run_dir)
-    serve(run_dir, host, port, about=about(experiment), mirror=experiment.mirror, started=started)
+    serve(
+        run_dir,
+        host,
+        port,
+        about=about(experiment),
+        mirror=experiment.mirror,
+        started=started,
+        certificate=certificate,
+        arms=desks(experiment),
+    )
+
+
+def desks(experiment: Experiment) -> list[Desk]:
+    """A desk for each of several arms; none where there is one."""
+    return [
+        Desk(arm=arm.arm, run_dir=arm.run_dir, about=about(arm), mirror=arm.mirror)
+        for arm in experiment.arms
+        if arm.arm
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -59,9 +59,9 @@ def evaluate(
     if experiment.is_real and not simulated:
         raise ConfigError(
             f"{run_dir} was trained on a real arm",
-            expected="figures of that arm: its run evaluates itself when practice ends",
+            expected="figures of that arm",
             got="robot-rl eval, which measures in simulation",
-            fix="give the run's own training command again with train.max_env_steps=0; or add "
+            fix="add --on robot to measure it there, or "
             "--simulated to measure the policy in the simulation of its task",
         )
     session, _ = make_eval_session(experiment, run_dir)

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config import provenance
 from robot_rl.config.compose import compose
 from robot_rl.config.registry import build, resolve
-from robot_rl.control.session import TrainConfig
+from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.ports import FitsRobot, Mirrored
 from robot_rl.robots.driver import ArmDriver
+from robot_rl.robots.ik import InverseKinematics
+from robot_rl.run import arms as several
 from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from robot_rl.spec import Spec
 
 RUNTIMES = ("lockstep", "ros")
+SEVERAL = ("actors", "arm", "pace_hz")  # keys of several arms; left out where there is one
+ARM_SEEDS = 100_000  # between the draws of two arms: seeds of a study stay below
 BOX = "safety.obstacles.wall={centre_in_base_m: [0, 1, 0.5], size_m: [2, 0.1, 1]}"
 
 GROUPS = (
@@ -105,7 +109,75 @@ class Experiment:
         top = build(_Top, {k: v for k, v in config.items() if k not in GROUPS})
         run_dir = Path(top.run_dir) if top.run_dir else _new_run_dir(top.name, top.seed)
         plain = {k: v for k, v in config.items() if k != "run_dir"}
+        if top.actors is not None:
+            plain["actors"] = several.sections(top.actors)
         return cls(top.name, top.seed, top.runtime, run_dir, plain)
+
+    @property
+    def actors(self) -> tuple[str, ...]:
+        """Names of the run's arms (`actors`); empty = one arm without a name."""
+        return tuple(self.config.get("actors") or ())
+
+    @property
+    def arm(self) -> str:
+        """Which of several arms this is; "" = the run itself, or its only arm."""
+        return self.config.get("arm", "")
+
+    @cached_property
+    def arms(self) -> tuple[Experiment, ...]:
+        """The experiment of each arm's own run folder; the run itself, if it has only one."""
+        if self.arm or not self.actors:
+            return (self,)
+        folder = self.run_dir
+        return tuple(
+            Experiment.from_dict(
+                several.of_arm(self.config, name)
+                | {"run_dir": str(several.folder_of(folder, name))}
+            )
+            for name in self.actors
+        )
+
+    @property
+    def home(self) -> Path:
+        """Folder of the run, to which this arm's folder belongs."""
+        return self.run_dir.parents[1] if self.arm else self.run_dir
+
+    @property
+    def actor(self) -> str:
+        """Identity of this arm's rows in the stores."""
+        return f"actor-{self.arm}" if self.arm else ACTOR
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Key pairs that this run needs on one machine."""
+        return ("learner", *([f"actor-{name}" for name in self.actors] or ["actor"]))
+
+    @property
+    def key_name(self) -> str:
+        """The actor's key pair."""
+        return f"actor-{self.arm}" if self.arm else self.link.actor_key
+
+    @property
+    def draws_seed(self) -> int:
+        """Of starts and exploration: arms that learn together do not all do the same."""
+        return self.seed + ARM_SEEDS * self.actors.index(self.arm) if self.arm else self.seed
+
+    @property
+    def pace_hz(self) -> float:
+        """Control ticks per second of wall time of simulated actors; 0 = as fast as they go."""
+        return self.config.get("pace_hz", 0.0)
+
+    @cached_property
+    def own_train(self) -> TrainConfig:
+        """`train` as this arm does it: its share of the demonstrations; one arm brings the data."""
+        if not self.arm:
+            return self.train
+        index, count = self.actors.index(self.arm), len(self.actors)
+        return dataclasses.replace(
+            self.train,
+            demos=several.share(self.train.demos, index, count),
+            dataset=self.train.dataset if index == 0 else "",
+        )
 
     @cached_property
     def robot(self) -> Robot:
@@ -183,6 +255,8 @@ class Experiment:
         Raises:
             ConfigError: the limits are another robot's.
         """
+        from robot_rl.robots.described import Described
+        from robot_rl.safety.body import introduce
         from robot_rl.safety.limits import Limits
 
         given = dict(self.config.get("safety") or {})
@@ -194,6 +268,8 @@ class Experiment:
                 got=f"safety.name={name}",
                 fix=f"robot={name} chooses the robot with its limits",
             )
+        if isinstance(self.robot, Described):
+            introduce(self.robot)
         derived = dataclasses.asdict(Limits.of(self.robot))
         boxes = _mapping(given.get("obstacles"), "safety.obstacles", BOX)
         given["obstacles"] = derived["obstacles"] | dict(boxes)
@@ -322,6 +398,33 @@ class Experiment:
         task: Any = self.task
         return Mirror(task, self.robot, camera, height, width)
 
+    def inverse_kinematics(self) -> InverseKinematics:
+        """From TCP targets to joint targets, for an arm whose driver takes no others.
+
+        Raises:
+            ConfigError: its time-out is shorter than the gate's, which would stop and go.
+            SetupError: mink, or MuJoCo, is not installed.
+        """
+        joints, gate_s = self.driver.joints, self.limits.command_timeout_s
+        if joints.is_used and joints.timeout_s <= gate_s:
+            raise ConfigError(
+                "driver.joints.timeout_s is shorter than the gate's own time-out",
+                expected=f"more than {gate_s:.3g} s ({self.limits.command_timeout_periods:g} "
+                "control periods)",
+                got=f"{joints.timeout_s:g} s",
+                fix=f"driver.joints.timeout_s={gate_s + 0.05:.2g}",
+            )
+        try:
+            from robot_rl_sim.inverse_kinematics import MinkKinematics
+        except ImportError as error:
+            raise SetupError(
+                "inverse kinematics needs mink and MuJoCo",
+                expected="packages mink, daqp and mujoco",
+                got=str(error),
+                fix="pip install 'robot-rl[ik]'",
+            ) from error
+        return MinkKinematics(self.robot, self.limits, joints.speed)
+
     @cached_property
     def learner(self) -> LearnerConfig:
         """Update budget, batch, checkpoints. Imports torch."""
@@ -368,14 +471,23 @@ class Experiment:
             self.section(name)
         if self.runtime == "ros":
             self.refuse_script_on_a_real_arm()
+        if self.link.paired and self.runtime != "ros":
+            raise ConfigError(
+                "link=remote puts the learner on another machine, and lockstep has one process",
+                expected="runtime=ros",
+                got=f"runtime={self.runtime} link=remote",
+                fix="add runtime=ros, or leave link=remote out",
+            )
         if isinstance(self.task, GymTask):
             _check_gym(self)
+        _check_several(self)
         self.algorithm.make_actor(self.spec)
         collision.check_home(self.robot_limits, self.robot.home_rad)
 
     def resolved(self) -> dict[str, Any]:
         """Every value that is in force, defaults included: a plain nested dict, fit for YAML."""
         top = {"name": self.name, "seed": self.seed, "runtime": self.runtime}
+        top |= {key: _plain(self.config[key]) for key in SEVERAL if self.config.get(key)}
         return top | {name: self.plain_section(name) for name in GROUPS}
 
     def plain_section(self, name: str) -> dict[str, Any]:
@@ -391,7 +503,7 @@ class Experiment:
     @property
     def hash(self) -> str:
         """First 16 hex digits of the SHA-256 over `resolved()`."""
-        return _hash(self.resolved())
+        return config_hash(self.resolved())
 
     def save(self, run_dir: Path | None = None) -> Path:
         """Write config.yaml, limits.yaml and run.json (hash, git, versions); return the folder.
@@ -399,9 +511,12 @@ class Experiment:
         Raises:
             ConfigError: the folder already belongs to another experiment.
         """
+        return self.keep(self.resolved(), run_dir)
+
+    def keep(self, resolved: Mapping[str, Any], run_dir: Path | None = None) -> Path:
+        """`save` for values in force that were resolved elsewhere. Raises the same."""
         folder = run_dir or self.run_dir
-        resolved = self.resolved()
-        digest = _hash(resolved)
+        digest = config_hash(resolved)
         before = saved_hash(folder)
         if before not in ("", digest):
             raise ConfigError(
@@ -411,6 +526,7 @@ class Experiment:
                 fix="choose another run_dir=..., or repeat the command of that run",
             )
         if before:
+            self._save_arms(folder)
             return folder
         folder.mkdir(parents=True, exist_ok=True)
         _write_yaml(folder / "config.yaml", resolved)
@@ -418,7 +534,13 @@ class Experiment:
         record = {"config_hash": digest, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         record |= provenance.collect()
         (folder / "run.json").write_text(json.dumps(record, indent=2) + "\n")
+        self._save_arms(folder)
         return folder
+
+    def _save_arms(self, folder: Path) -> None:
+        if self.actors and not self.arm:
+            for arm in self.arms:
+                arm.save(several.folder_of(folder, arm.arm))
 
     @classmethod
     def load(cls, run_dir: Path) -> Experiment:
@@ -439,11 +561,11 @@ class Experiment:
                 got=str(error),
                 fix="give the folder that `robot-rl train` printed",
             ) from error
-        if _hash(config) != record["config_hash"]:
+        if config_hash(config) != record["config_hash"]:
             raise ConfigError(
                 f"the configuration of {run_dir} was changed after the run began",
                 expected=f"config hash {record['config_hash']}",
-                got=_hash(config),
+                got=config_hash(config),
                 fix="restore config.yaml, or start a new run with the change as an override",
             )
         from robot_rl.safety.limits import as_recorded
@@ -463,9 +585,18 @@ class _Top:
     seed: int
     runtime: str
     run_dir: str | None = None
+    actors: Any = None  # several arms on one learner: names, or how many (`robot_rl.run.arms`)
+    arm: str = ""  # in the folder of one of them: which
+    pace_hz: float = 0.0  # of simulated actors: control ticks per second of wall time; 0 = unpaced
 
     def __post_init__(self) -> None:
-        """Check the runtime and the seed."""
+        """Check the runtime, the seed, and what only several simulated actors have."""
+        if self.pace_hz and not 0.1 <= self.pace_hz <= 1000.0:
+            raise ValueError(f"pace_hz must be 0 or lie in [0.1, 1000], got {self.pace_hz}")
+        if self.pace_hz and (self.runtime != "lockstep" or self.actors is None):
+            raise ValueError(
+                "pace_hz paces several simulated actors: runtime=lockstep actors=4 pace_hz=10"
+            )
         if self.runtime not in RUNTIMES:
             hint = did_you_mean(self.runtime, RUNTIMES)
             raise ValueError(f"runtime={self.runtime} ({hint})")
@@ -508,6 +639,34 @@ def _check_gym(experiment: Experiment) -> None:
     experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
 
 
+def _check_several(experiment: Experiment) -> None:
+    """Build what is each arm's own, and refuse what two of them would share.
+
+    Raises:
+        ConfigError: a wrong section of an arm; one device, driver or namespace for two arms; a
+            Gymnasium environment.
+    """
+    if experiment.arm or not experiment.actors:
+        return
+    if isinstance(experiment.task, GymTask):
+        raise ConfigError(
+            "a Gymnasium environment has no arm, and actors names several",
+            expected="a task with an arm, e.g. experiment=reach",
+            got=f"actors={','.join(experiment.actors)}",
+            fix="leave actors out",
+        )
+    for arm in experiment.arms:
+        for name in several.OWN:
+            arm.section(name)
+        if arm.runtime == "ros":
+            arm.refuse_script_on_a_real_arm()
+    if experiment.runtime != "ros":
+        return
+    plain = {arm.arm: {s: arm.plain_section(s) for s in several.OWN} for arm in experiment.arms}
+    double = (experiment.config.get("ros") or {}).get("double", False)
+    several.refuse_sharing(plain, opens_cameras=experiment.is_real and not double)
+
+
 def _check_described(experiment: Experiment, task: DescribedTask) -> None:
     from robot_rl.run.check_described import Present, check_described
 
@@ -545,7 +704,8 @@ def saved_hash(run_dir: Path) -> str:
     return json.loads(path.read_text())["config_hash"] if path.exists() else ""
 
 
-def _hash(resolved: Mapping[str, Any]) -> str:
+def config_hash(resolved: Mapping[str, Any]) -> str:
+    """First 16 hex digits of the SHA-256 over every value in force."""
     text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -10,16 +10,19 @@ import dataclasses
 import importlib
 import json
 import logging
+import math
 import os
+import re
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.link.panel import link_file
+from robot_rl.operate.devices import AtPage
 from robot_rl.ros.graph import (
     Graph,
     NodeSpec,
@@ -28,7 +31,10 @@ from robot_rl.ros.graph import (
     real_graph,
     sim_graph,
 )
+from robot_rl.ros.parameters import Value
 from robot_rl.ros.supervise import Exit, Supervisor
+from robot_rl.run.pairing import link_state
+from robot_rl.run.pooled import pool
 from robot_rl.run.preflight import keep_findings, refuse_unready
 from robot_rl.system.files import Tail
 
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
+LOOK_S = 1.0  # between two looks at the link to another machine
 FRAMES_PER_TICK = 2  # of simulated cameras by default: pictures are half a control period old
 
 
@@ -56,6 +63,18 @@ def learner_spec(run_dir: Path, *, released: bool = False) -> NodeSpec:
     )
 
 
+def sim_actor_spec(run_dir: Path, arm: str) -> NodeSpec:
+    """An arm of a lockstep run with several: loop, simulator and gate in one process."""
+    return NodeSpec(
+        module="robot_rl.run.sim_actor",
+        name="actor",
+        arm=arm,
+        arguments=(str(run_dir),),
+        finishes=True,
+        stop_s=2.0,
+    )
+
+
 def console_spec(run_dir: Path) -> NodeSpec:
     """The operator's page as one more process; without it the robot side goes on."""
     return NodeSpec(
@@ -69,14 +88,26 @@ def console_spec(run_dir: Path) -> NodeSpec:
 
 def with_console(experiment: Experiment) -> bool:
     """Whether a person works at the page."""
-    return experiment.config["operator"]["name"] == "console"
+    return any(isinstance(arm.operator, AtPage) and arm.operator.at_page for arm in experiment.arms)
 
 
 def graph_of(experiment: Experiment, **given: Any) -> Graph:
-    """The nodes of an experiment, without learner and console.
+    """The nodes of an experiment, without learner and console; of several arms, all of them.
 
     given: values that override its `ros` section.
     """
+    nodes = [_nodes_of(arm, **given) for arm in experiment.arms]
+    return tuple(spec for of_one in nodes for spec in of_one)
+
+
+def _nodes_of(experiment: Experiment, **given: Any) -> Graph:
+    if experiment.arm:
+        specs = _one_arm(experiment, **given)
+        return tuple(dataclasses.replace(spec, arm=experiment.arm) for spec in specs)
+    return _one_arm(experiment, **given)
+
+
+def _one_arm(experiment: Experiment, **given: Any) -> Graph:
     run_dir = str(experiment.run_dir.resolve())
     config = dataclasses.replace(experiment.ros, **given)
     if with_console(experiment):
@@ -91,7 +122,7 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
             cameras=bool(experiment.cameras or experiment.task.spec.cameras),
             devices=list(experiment.devices),
         )
-    if with_console(experiment) and not experiment.operator.with_script:
+    if with_console(experiment) and not getattr(experiment.operator, "with_script", False):
         config = dataclasses.replace(config, unattended=False)  # a person is there to look
     if not config.camera_hz and experiment.task.spec.cameras:
         rate_hz = FRAMES_PER_TICK * experiment.task.spec.control_hz
@@ -104,17 +135,63 @@ def system_of(
 ) -> Graph:
     """All processes of a run: learner, nodes, and the page where a person works at it.
 
-    learner, console: False = it runs elsewhere; given: values that override its `ros` section.
+    learner, console: False = it runs elsewhere, as a learner does with link=remote; given: values
+    that override its `ros` section.
     """
     run_dir = experiment.run_dir.resolve()
     graph = graph_of(experiment, **given)
-    if learner:
+    if learner and not experiment.link.paired:
         ros = dataclasses.replace(experiment.ros, **given)
         released = isinstance(ros, SimGraphConfig) and ros.real_time_factor == 0.0
         graph = (learner_spec(run_dir, released=released), *graph)
     if console and with_console(experiment):
         graph = (*graph, console_spec(run_dir))
     return graph
+
+
+class Beside(Protocol):
+    """What runs beside the supervised processes: actors on a cluster."""
+
+    @property
+    def labels(self) -> set[str]:
+        """Their names."""
+        ...
+
+    def poll(self) -> list[Exit]:
+        """Notice ends, as `Supervisor.poll` does."""
+        ...
+
+
+class Nobody:
+    """`Beside` of a run whose processes are all on this machine."""
+
+    labels: set[str] = set()  # noqa: RUF012 - nobody adds to it
+
+    def poll(self) -> list[Exit]:
+        """Nothing ends."""
+        return []
+
+
+def train_simulated(
+    experiment: Experiment, watch: Callable[[dict[str, Any]], None], ray: str | None = None
+) -> dict[str, Any]:
+    """Run a learner and the simulated actors of a lockstep run with several; returns eval.json.
+
+    ray: address of a Ray cluster that runs the actors, "" = one of this machine; None = without.
+
+    Raises:
+        RobotRLError: a process cannot be kept alive; its log file is named.
+    """
+    arms = [sim_actor_spec(arm.run_dir.resolve(), arm.arm) for arm in experiment.arms]
+    learner = learner_spec(experiment.run_dir.resolve(), released=not experiment.pace_hz)
+    if ray is None:
+        run(experiment, (learner, *arms), watch)
+        return result_of(experiment)
+    from robot_rl.run.on_ray import RayActors, cluster
+
+    with cluster(ray, len(arms)) as connected:
+        run(experiment, (learner,), watch, RayActors(connected, experiment))
+    return result_of(experiment)
 
 
 def need_ros() -> None:
@@ -150,9 +227,9 @@ def train_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -
         RobotRLError: a critical process cannot be kept alive; its log file is named.
     """
     need_ros()
-    keep_findings(refuse_unready(experiment), experiment.run_dir)
-    _run(experiment, system_of(experiment), watch)
-    return _result(experiment.run_dir.resolve())
+    look_at_arms(experiment)
+    run(experiment, system_of(experiment), watch)
+    return result_of(experiment)
 
 
 def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
@@ -162,33 +239,93 @@ def record_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) 
         SetupError, RobotRLError: see `train_ros`.
     """
     need_ros()
-    keep_findings(refuse_unready(experiment), experiment.run_dir)
-    graph = tuple(
-        dataclasses.replace(spec, params={**spec.params, "demos_only": True})
+    look_at_arms(experiment)
+    run(experiment, _without_learner(experiment, demos_only=True), watch)
+
+
+def deploy_ros(experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
+    """Run the system without a learner, until a deployment or a comparison has ended.
+
+    Beside a double the objects are put where the plan says; a person is asked all the same.
+
+    Raises:
+        SetupError, RobotRLError: see `train_ros`.
+    """
+    need_ros()
+    look_at_arms(experiment)
+    ros = experiment.ros
+    places = {"sim_name": "sim"} if isinstance(ros, RealGraphConfig) and ros.double else {}
+    run(experiment, _without_learner(experiment, deploys=True, **places), watch)
+
+
+def _without_learner(experiment: Experiment, **params: Value) -> Graph:
+    """The processes of a run that learns nothing; params: of its actors."""
+    return tuple(
+        dataclasses.replace(spec, params={**spec.params, **params})
         if spec.name == "actor"
         else spec
         for spec in system_of(experiment, learner=False)
     )
-    _run(experiment, graph, watch)
 
 
-def _run(experiment: Experiment, graph: Graph, watch: Callable[[dict[str, Any]], None]) -> None:
-    """Keep the graph alive until the actor has finished; tell the console's link."""
+def look_at_arms(experiment: Experiment) -> None:
+    """Refuse to start beside a driver that is not ready; leave what was found in its arm's folder.
+
+    Raises:
+        SetupError: see `refuse_unready`.
+    """
+    found = [(arm, refuse_unready(arm)) for arm in experiment.arms]
+    for arm, findings in found:
+        keep_findings(findings, arm.run_dir)
+
+
+def run(
+    experiment: Experiment,
+    graph: Graph,
+    watch: Callable[[dict[str, Any]], None],
+    beside: Beside | None = None,
+) -> None:
+    """Keep the graph alive until every actor has finished; tell the console's link."""
+    beside = beside or Nobody()
     run_dir = experiment.run_dir.resolve()
     link_file(run_dir).unlink(missing_ok=True)  # of a console that was killed
-    link = ""
-    tails = [Tail(run_dir / name, new_only=True) for name in (METRICS, LEARNER_METRICS)]
+    link, left = "", {spec.label for spec in graph if spec.finishes} | beside.labels
+    remote = _Remote(experiment, watch) if experiment.link.paired else None
+    files = [run_dir / LEARNER_METRICS, *(arm.run_dir / METRICS for arm in experiment.arms)]
+    tails = [Tail(path, new_only=True) for path in files]
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
-        while True:
-            for death in supervisor.poll():
+        while left:
+            for death in (*supervisor.poll(), *beside.poll()):
                 _explain(death, run_dir)
-                if death.name == "actor" and death.code == 0:
-                    return
+                if death.code == 0:
+                    left.discard(death.name)
             for tail in tails:
                 for line in tail.lines():
                     watch(line)
+            if remote is not None:
+                remote.look()
             link = _tell(link_file(run_dir), link)
             time.sleep(POLL_S)
+
+
+class _Remote:
+    """Shows the link to a learner on another machine, and that learner's figures."""
+
+    def __init__(self, experiment: Experiment, watch: Callable[[dict[str, Any]], None]) -> None:
+        self._experiment, self._watch = experiment, watch
+        self._looked_s, self._said = -math.inf, ""
+
+    def look(self) -> None:
+        """Read the state of the link, once a second; what changes more than a number is logged."""
+        now_s = time.monotonic()
+        if now_s < self._looked_s + LOOK_S:
+            return
+        self._looked_s = now_s
+        state, figures = link_state(self._experiment)
+        self._watch({"detail": state, **figures})
+        if (kind := re.sub(r"\d+", "", state)) != self._said:
+            self._said = kind
+            log.warning("%s", state)
 
 
 def _tell(path: Path, before: str) -> str:
@@ -217,6 +354,17 @@ def _explain(death: Exit, run_dir: Path) -> None:
         fix=f"read {log_file(run_dir, death.name)}; then give the same run_dir again, the run goes "
         "on where it stopped",
     )
+
+
+def result_of(experiment: Experiment) -> dict[str, Any]:
+    """eval.json of a run that has ended; of several arms, their results pooled.
+
+    Raises:
+        RobotRLError: an arm's evaluation is missing.
+    """
+    if not experiment.actors:
+        return _result(experiment.run_dir.resolve())
+    return pool(experiment, {arm.arm: _result(arm.run_dir) for arm in experiment.arms})
 
 
 def _result(run_dir: Path) -> dict[str, Any]:

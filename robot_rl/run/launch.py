@@ -18,13 +18,13 @@ from typing import Any
 
 from robot_rl.config.compose import shipped
 from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
-from robot_rl.ros.graph import EXIT_SETUP, NodeSpec, module_of
+from robot_rl.ros.graph import EXIT_SETUP, NodeSpec, module_of, remaps_of
 from robot_rl.ros.supervise import HEALTHY_S, MAX_RESTARTS, node_environment, write_parameters
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import need_ros, system_of
 from robot_rl.system.supervised import SUPERVISOR_PID
 
-OF_A_NEW_RUN = ("experiment", "operator")  # what is fixed once a run exists
+OF_A_NEW_RUN = ("experiment", "operator", "actors")  # what is fixed once a run exists
 WHICH_PROCESSES = ("learner", "console")
 TELL_LINK = "--tell-link"  # `robot_rl.run.console`
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -154,11 +154,12 @@ def _process(spec: NodeSpec, run_dir: Path) -> dict[str, Any]:
     env = node_environment(spec, os.environ) | {SUPERVISOR_PID: str(os.getppid())}
     return {
         "name": spec.name,
+        "label": spec.label,
         "namespace": spec.namespace,
         "python": spec.python or sys.executable,
         "arguments": [*module_of(spec), *(spec.arguments or ()), *on_terminal],
         "parameters": str(write_parameters(spec, run_dir)) if is_node else None,
-        "remaps": dict(spec.remaps),
+        "remaps": remaps_of(spec),
         "env": env,
         "nice": spec.nice,
         "critical": spec.critical,

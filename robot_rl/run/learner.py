@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from robot_rl.config.run_folder import LEARNER_STORE
@@ -23,6 +24,7 @@ from robot_rl.learn.learner import Learner
 from robot_rl.link.auth import keys_for
 from robot_rl.link.server import LinkServer
 from robot_rl.run.experiment import Experiment, TrainConfig
+from robot_rl.run.pairing import listening
 from robot_rl.run.parts import learner_of
 from robot_rl.store.store import Store
 from robot_rl.system.supervised import orphaned, supervisor_pid
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 TURN_S = 0.1  # of learning: rows, weights and a stop signal never wait much longer
 IDLE_MS = 20
 DEMONSTRATED = "demonstrated"  # what the actor says when all demonstrations and data are here
+MASTERED = "mastered"  # what an actor says after its exam, and the learner to the others
 SAVE_EVERY_S = 60.0  # a kill costs at most this much learning; the data is in the store anyway
 EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
 
@@ -53,19 +56,21 @@ def run(run_dir: Path) -> None:
         with Store(run_dir / LEARNER_STORE, spec=spec) as store, ExitStack() as stack:
             server = None
             if ranks.rank() == 0:
-                keys = keys_for(experiment.link, run_dir, "learner")
-                server = stack.enter_context(LinkServer(experiment.link, keys, spec, store))
+                link = replace(experiment.link, host=listening(experiment.link, run_dir))
+                keys = keys_for(link, run_dir, "learner", experiment.key_names)
+                server = stack.enter_context(LinkServer(link, keys, spec, store))
             trouble = stack.enter_context(experiment.reward.beside(store))
             learner = learner_of(experiment, store, trouble)
             stack.callback(learner.close)
             learner.load()
             learner.ingest()
             learner.may_pretrain = _demonstrated(store, experiment.train)
+            arms = max(1, len(experiment.actors))
             try:
                 saved_s = time.monotonic()
                 # never outlive the supervisor
                 while ranks.agree(not stop and not orphaned(supervisor)):
-                    turn(learner, server)
+                    turn(learner, server, arms)
                     due = learner.updates and time.monotonic() - saved_s > SAVE_EVERY_S
                     if ranks.agree(bool(due)):
                         learner.save_or_warn()
@@ -83,15 +88,16 @@ def _demonstrated(store: Store, train: TrainConfig) -> bool:
     return not train.dataset and len(shown) >= train.demos
 
 
-def turn(learner: Learner, server: LinkServer | None) -> int:
+def turn(learner: Learner, server: LinkServer | None, arms: int = 1) -> int:
     """Take what has arrived, learn a little, offer the newest weights. Returns updates done.
 
-    server: None on every rank but the first, which decides how much is learned.
+    server: None on every rank but the first, which decides how much is learned. arms: how many
+    have to say that their demonstrations are complete.
     """
     if server is not None:
         server.poll(0 if learner.updates_due() else IDLE_MS)
         learner.ingest()
-        learner.may_pretrain |= any(server.told(DEMONSTRATED))
+        learner.may_pretrain |= sum(map(bool, server.told(DEMONSTRATED))) >= arms
     due = learner.updates_due()  # after ingesting: a row may take the only data away
     due = ranks.agree(min(due, max(1, int(learner.updates_per_s * TURN_S))))
     if server is None:
@@ -99,7 +105,8 @@ def turn(learner: Learner, server: LinkServer | None) -> int:
     done = learner.update(due) if due else 0
     if server is not None:
         server.publish(learner.weights())
-        server.set_status(learner.status())
+        said = {DEMONSTRATED: learner.may_pretrain, MASTERED: any(server.told(MASTERED))}
+        server.set_status({**learner.status(), **said})
     return done
 
 

@@ -29,6 +29,11 @@ def arm(args: Sequence[str] | None = None) -> int:
     return run_node("arm", _arm, args)
 
 
+def ik(args: Sequence[str] | None = None) -> int:
+    """Run the process that turns TCP targets into joint targets."""
+    return run_node("ik", _ik, args)
+
+
 def gate(args: Sequence[str] | None = None) -> int:
     """Run the gate, the only publisher of robot commands."""
     return run_node("gate", _gate, args)
@@ -64,6 +69,7 @@ def actor(args: Sequence[str] | None = None) -> int:
 NODES: Mapping[str, Callable[[Sequence[str] | None], int]] = {
     "sim": sim,
     "arm": arm,
+    "ik": ik,
     "gate": gate,
     "watchdog": watchdog,
     "operator": operator,
@@ -92,7 +98,7 @@ def _sim(shell: Shell) -> None:
         shell,
         experiment.task,
         experiment.robot,
-        experiment.seed,
+        experiment.draws_seed,
         cameras=experiment.graph_cameras,
         driver=experiment.spoken_driver,
     ).run()
@@ -113,6 +119,13 @@ def _arm(shell: Shell) -> None:
     experiment, run_dir = _experiment(shell), Path(shell.params["run_dir"])
     cameras, found = experiment.graph_cameras, kept_findings(run_dir)
     run_arm(shell, experiment.robot, experiment.spoken_driver, cameras, found)
+
+
+def _ik(shell: Shell) -> None:
+    from robot_rl.ros.ik_node import run_ik
+
+    experiment = _experiment(shell)
+    run_ik(shell, experiment.robot, experiment.spoken_driver, experiment.inverse_kinematics())
 
 
 def _gate(shell: Shell) -> None:
@@ -161,6 +174,10 @@ def _actor(shell: Shell) -> int:
     experiment, run_dir = _experiment(shell), Path(shell.params["run_dir"])
     reader = _reader(shell, experiment)
     ports = actor_ports(shell, experiment.task, experiment.graph_cameras, reader)
+    if shell.params["deploys"]:
+        from robot_rl.run.deploy_actor import deploy_on
+
+        return deploy_on(experiment, ports)
     return Actor(experiment, ports, run_dir, demos_only=shell.params["demos_only"]).run()
 
 

@@ -40,9 +40,9 @@ def policy_of(experiment: Experiment, *, real_time: bool = False) -> PolicyRunti
         from robot_rl.policy.base.schedule import schedule_of
 
         base = schedule_of(
-            experiment.planner, experiment.task.spec, experiment.seed, real_time=real_time
+            experiment.planner, experiment.task.spec, experiment.draws_seed, real_time=real_time
         )
-    return PolicyRuntime(experiment.algorithm, experiment.spec, experiment.seed, base)
+    return PolicyRuntime(experiment.algorithm, experiment.spec, experiment.draws_seed, base)
 
 
 def learner_of(
@@ -80,9 +80,11 @@ def session_of(
     return Session(
         loop,
         reset,
-        experiment.train,
-        run=experiment.run_dir.name,
-        seed=experiment.seed,
+        experiment.own_train,
+        run=experiment.home.name,
+        actor=experiment.actor,
+        arms=max(1, len(experiment.actors)),
+        seed=experiment.draws_seed,
         spec=experiment.spec,
         limits_hash=experiment.limits.hash,
         **hooks,
@@ -91,7 +93,7 @@ def session_of(
 
 def take_dataset(experiment: Experiment, store: Store, policy: Annotator) -> None:
     """Copy what `train.dataset` names into the store of a run; see `import_dataset`."""
-    train = experiment.train
+    train = experiment.own_train
     if train.dataset:
         import_dataset(
             store,

@@ -61,7 +61,8 @@ def _findings(experiment: Experiment, config: RealGraphConfig) -> list[Finding]:
         for name, camera in experiment.graph_cameras.items()
     }
     needed = needed_of(experiment.robot, driver, config, pictures)
-    learner = None if link.is_loopback else (link.host, link.port)  # ours is started with the run
+    # ours is started with the run; one on another machine may come later
+    learner = None if link.is_loopback or link.paired else (link.host, link.port)
     ours = surroundings(experiment, os.environ)  # before our own settings are made here
     return [*judge(listen(driver, config, needed, learner=learner), needed), *ours]
 
@@ -77,19 +78,20 @@ def surroundings(experiment: Experiment, env: Mapping[str, str]) -> list[Finding
         "disk": lambda: machine.disk(experiment.run_dir),
         "shared memory": machine.shared_memory,
     }
-    if not experiment.link.is_loopback:  # on one machine, a run makes its own keys
-        checks["keys"] = lambda: _keys(experiment.link)
+    if not experiment.link.is_loopback and not experiment.link.paired:
+        # on one machine, a run makes its own keys
+        checks["keys"] = lambda: _keys(experiment.link, experiment.key_name)
     return [Finding(name, *check()) for name, check in checks.items()]
 
 
-def _keys(link: LinkConfig) -> Checked:
+def _keys(link: LinkConfig, name: str) -> Checked:
     """Whether the actor here and the learner there would know each other."""
     try:
-        keys_for(link, Path(), link.actor_key).public_of("learner")
+        keys_for(link, Path(), name).public_of("learner")
     except LinkError as error:
         text = f"{error.summary}: {error.got}" if error.got else error.summary
         return "fail", text, error.fix
-    return "ok", f"{link.actor_key} and learner in {link.key_folder}", ""
+    return "ok", f"{name} and learner in {link.key_folder}", ""
 
 
 def _beside_a_double(experiment: Experiment) -> list[Finding]:

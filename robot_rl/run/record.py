@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.config.run_folder import ACTOR_STORE, STORE
 from robot_rl.control.session import ACTOR, restore_progress
+from robot_rl.errors import ConfigError
 from robot_rl.run.lockstep import recorded_session
 from robot_rl.run.parts import policy_of
 from robot_rl.store.store import Store
@@ -26,14 +27,25 @@ def record(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[s
         SetupError: rclpy is missing.
         RobotRLError: the demonstrator keeps failing, or the graph cannot be kept alive.
     """
+    if experiment.actors and experiment.runtime != "ros":
+        raise ConfigError(
+            "one simulated arm records the demonstrations of a lockstep run",
+            expected="no actors, or runtime=ros",
+            got=f"actors={','.join(experiment.actors)}",
+            fix="record without actors; train.dataset=RUN gives the episodes to several arms",
+        )
     run_dir = experiment.save()
     if experiment.runtime == "ros":
         from robot_rl.run.graph import record_ros
 
         record_ros(experiment, watch)
-        with Store(run_dir / ACTOR_STORE) as store:
-            progress = restore_progress(store, run_dir.name, ACTOR)
-        return {"successes": progress.demos, "episodes": progress.next_episode}
+        done = {"successes": 0, "episodes": 0}
+        for arm in experiment.arms:
+            with Store(arm.run_dir / ACTOR_STORE) as store:
+                progress = restore_progress(store, arm.home.name, arm.actor)
+            done["successes"] += progress.demos
+            done["episodes"] += progress.next_episode
+        return done
     with Store(run_dir / STORE, spec=experiment.spec) as store:
         store.recover(run_dir.name, ACTOR)
         policy = policy_of(experiment)

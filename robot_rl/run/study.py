@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from robot_rl.control.statistics import wilson
 from robot_rl.errors import ConfigError
 from robot_rl.report.curves import learning_curve, picture
 from robot_rl.run.experiment import Experiment, saved_hash
+from robot_rl.run.jobs import Job, Jobs, LocalJobs
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +68,9 @@ ONLINE = (  # goes on with plain SAC, without the data and without a person
 WARM_UP = "learner.min_steps=2000"  # env steps in which the policy fills the replay
 
 
+FIRST_PORT = 20_000  # of runs with several actors
+
+
 ON_BASE = (  # what is learned on the base policy in the folder that the study was given
     "base=flow",
     "base.run={dataset}",
@@ -79,6 +82,8 @@ ON_BASE = (  # what is learned on the base policy in the folder that the study w
 VARIANTS = {
     "full": Variant("demonstrations + interventions (ours)"),
     "compiled": Variant("the same with torch.compile", ("learner.compile=true",)),
+    "one_arm": Variant("one arm at 10 Hz", ("actors=1", "pace_hz=10")),
+    "two_arms": Variant("two arms on one learner at 10 Hz", ("actors=2", "pace_hz=10")),
     "no_interventions": Variant("RL without interventions", ("operator.intervene=false",)),
     "no_demos": Variant("RL without demonstrations", ("train.demos=0",)),
     "neither": Variant("RL without either", ("train.demos=0", "operator.intervene=false")),
@@ -141,6 +146,11 @@ ABLATION = ("full", "no_interventions", "no_demos", "neither", "bc")
 """HIL-SERL's own (arXiv 2410.21845, table 1): demonstrations, interventions, cloning."""
 
 
+def _own_port(name: str, seed: int) -> int:
+    """A port of the link for each run with several actors: they run beside each other."""
+    return FIRST_PORT + 50 * list(VARIANTS).index(name) + seed % 50
+
+
 def command(
     name: str, task: str, seed: int, *, folder: Path, extra: Sequence[str], dataset: str = ""
 ) -> list[str]:
@@ -150,6 +160,8 @@ def command(
     own = [word.format(dataset=dataset, before=before) for word in variant.overrides]
     words = [f"experiment={task}", *variant.defaults, *extra, *own]
     words += ["runtime=lockstep", f"seed={seed}"]
+    if any(word.startswith("actors=") for word in own):
+        words.append(f"link.port={_own_port(name, seed)}")
     return [sys.executable, "-m", "robot_rl.cli.main", "train", *words, f"run_dir={run_dir}"]
 
 
@@ -196,10 +208,12 @@ def study(
     extra: Sequence[str] = (),
     dataset: str = "",
     progress: Callable[[str], None] = lambda _line: None,
+    where: Jobs | None = None,
 ) -> dict[str, Any]:
     """Run what is missing in `folder`, then summarise everything in it.
 
     A run whose eval.json exists is not run again; one whose predecessor failed is left out.
+    where: who runs them, `jobs` at once; None = this machine.
     Returns variant -> figures; see `summarise`.
 
     Raises:
@@ -220,7 +234,8 @@ def study(
             _refuse_other_settings(run_folder(folder, name, seed), words[4:])
         else:
             todo.append((name, seed))
-    running: list[tuple[subprocess.Popen[bytes], str, int, float]] = []
+    where = where or LocalJobs()
+    running: list[tuple[Job, str, int, float]] = []
     folder.mkdir(parents=True, exist_ok=True)
 
     def ready(name: str, seed: int) -> bool:
@@ -233,9 +248,8 @@ def study(
             todo.remove(now)
             name, seed = now
             run_dir = run_folder(folder, name, seed)
-            with run_dir.with_suffix(".log").open("wb") as output:
-                words = command(name, task, seed, folder=folder, extra=extra, dataset=dataset)
-                process = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT)
+            words = command(name, task, seed, folder=folder, extra=extra, dataset=dataset)
+            process = where.start(words, run_dir, _needs(name, seed, folder, dataset))
             running.append((process, name, seed, time.monotonic()))
             progress(f"started {run_dir.name}")
         if not running:
@@ -244,12 +258,22 @@ def study(
             )
             break
         time.sleep(0.5)
-        for entry in [e for e in running if e[0].poll() is not None]:
-            running.remove(entry)
+        for entry in list(running):
             process, name, seed, began_s = entry
+            if (code := process.poll()) is None:
+                continue
+            running.remove(entry)
             minutes = (time.monotonic() - began_s) / 60
-            progress(f"{name}-s{seed}: exit {process.returncode} after {minutes:.1f} min")
+            progress(f"{name}-s{seed}: exit {code} after {minutes:.1f} min")
     return {name: summarise(name, seeds, folder) for name in names}
+
+
+def _needs(name: str, seed: int, folder: Path, dataset: str) -> list[Path]:
+    """Folders that a run reads."""
+    variant = VARIANTS[name]
+    given = "{dataset}" in " ".join(variant.overrides)
+    before = [run_folder(folder, variant.before, seed)] if variant.before else []
+    return [*([Path(dataset)] if given else []), *before]
 
 
 def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:

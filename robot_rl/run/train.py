@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.config.run_folder import STORE
 from robot_rl.control.session import ACTOR, Session
+from robot_rl.errors import ConfigError
 from robot_rl.learn.learner import Learner
 from robot_rl.policy.runtime import PolicyRuntime, save_policy
 from robot_rl.run.evaluate import record_video, write_eval
@@ -27,19 +28,35 @@ Watch = Callable[[dict[str, float]], None]
 """Receives the newest figures while training (the dashboard); must be quick."""
 
 
-def train(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[str, Any]:
+def train(
+    experiment: Experiment, watch: Watch = lambda _stats: None, *, ray: str | None = None
+) -> dict[str, Any]:
     """Teach `experiment.task`; returns the content of eval.json.
 
+    ray: several simulated actors run on the Ray cluster at this address ("" = this machine).
+
     Raises:
+        ConfigError: Ray is to run something else.
         RobotRLError: see the message; whatever was recorded stays in the run folder, and the same
             command with the same run_dir goes on from there.
     """
     experiment.check()
+    if ray is not None and (experiment.runtime != "lockstep" or not experiment.actors):
+        raise ConfigError(
+            "Ray runs simulated actors only",
+            expected="runtime=lockstep actors=N, for --ray",
+            got=f"runtime={experiment.runtime} actors={len(experiment.actors) or 'none'}",
+            fix="robot-rl train experiment=... runtime=lockstep actors=4 --ray",
+        )
     experiment.save()
     if experiment.runtime == "ros":
         from robot_rl.run.graph import train_ros
 
         result = train_ros(experiment, watch)
+    elif experiment.actors:
+        from robot_rl.run.graph import train_simulated
+
+        result = train_simulated(experiment, watch, ray)
     else:
         result = _train_lockstep(experiment, watch)
     if experiment.train.video:
@@ -97,7 +114,8 @@ def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> 
         "runtime": runtime,
         "env_steps": session.progress.env_steps,
         "train_s": train_s,
-        "mastered": session.progress.mastered,
+        "mastered": session.mastered,
+        "mastered_steps": session.progress.mastered_steps,
         "human_steps": session.progress.human_steps,
         "weights_version": session.loop.policy.version,
     }

@@ -14,6 +14,7 @@ continuous collision detection by conservative advancement (Mirtich 1996).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from operator import add
 from typing import NamedTuple
@@ -132,10 +133,19 @@ def _way(body: Body, q: Joints, at: list[Frame], goal: Predicted) -> tuple[list[
 def nearest(limits: Limits, q: Joints) -> Near | None:
     """The two that are nearest at joint angles `q` (rad); None when there are no two."""
     body = body_called(limits.collision_arm)
-    look = Look(body, q, frames(body.chain, q))
     what = watched(limits)
-    couples = (*what.pairs, *what.boxed)
+    return nearest_of(body, (*what.pairs, *what.boxed), q)
+
+
+def nearest_of(body: Body, couples: Iterable[Couple], q: Joints) -> Near | None:
+    """Of some couples, the two that are nearest at joint angles `q` (rad); None without any."""
+    look = look_at(body, q)
     return min((Near(look.distance_m(c), c) for c in couples), default=None)
+
+
+def look_at(body: Body, q: Joints) -> Look:
+    """The arm at joint angles `q` (rad)."""
+    return Look(body, q, frames(body.chain, q))
 
 
 class Look:

@@ -43,11 +43,10 @@ class Chain(NamedTuple):
 
 def chain_of(robot: Robot) -> Chain:
     """Prepare the kinematics of `robot`."""
-    half_rad = robot.gripper.yaw_rad / 2
-    turn = (0.0, 0.0, math.sin(half_rad), math.cos(half_rad))
+    mount = robot.hand_in_last
     return Chain(
         joints=tuple((*axes(j.quaternion_xyzw), *j.position_m) for j in robot.joints),
-        hand=(*axes(turn), 0.0, 0.0, robot.flange_m),
+        hand=(*axes(tuple(mount.quaternion_xyzw.tolist())), *mount.position_m.tolist()),
         tcp_m=robot.gripper.tcp_m,
     )
 

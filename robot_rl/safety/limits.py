@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -95,7 +95,8 @@ class Limits:
             raise ValueError("command_timeout_periods below 1 would hold between any two commands")
         _check_order("workspace", self.workspace_min_m, self.workspace_max_m)
         _check_order("joint", self.joint_min_rad, self.joint_max_rad)
-        _check_order("gripper", (self.gripper_min_m,), (self.gripper_max_m,))
+        if self.gripper_max_m != 0.0 or self.gripper_min_m != 0.0:  # 0, 0: a tool without fingers
+            _check_order("gripper", (self.gripper_min_m,), (self.gripper_max_m,))
         if self.gripper_min_m < 0.0:
             raise ValueError(f"gripper_min_m must not be negative, got {self.gripper_min_m}")
         if not 0.0 <= self.collision_margin_m <= 0.1:
@@ -155,6 +156,29 @@ class Limits:
             values = {k: v for k, v in values.items() if k not in COLLISION}
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def within(self, other: Limits) -> Limits:
+        """Limits that are nowhere wider than these or the `other` ones, of the same robot.
+
+        An obstacle of either stays; where both know one by the same name, this one's box counts.
+
+        Raises:
+            ValueError: nothing is allowed by both.
+        """
+        kept: dict[str, Any] = {}
+        for item in fields(self):
+            name, mine, theirs = item.name, getattr(self, item.name), getattr(other, item.name)
+            pick = max if "_min_" in name or "margin" in name else min
+            if name == "collision_arm":
+                kept[name] = mine or theirs
+            elif name == "obstacles":
+                there = {n: box for n, box in theirs.items() if box is not None}
+                kept[name] = {**there, **{n: b or there.get(n) for n, b in mine.items()}}
+            elif isinstance(mine, tuple):
+                kept[name] = tuple(pick(a, b) for a, b in zip(mine, theirs, strict=True))
+            elif name != "control_hz":
+                kept[name] = pick(mine, theirs)
+        return replace(self, **kept)
 
     def _check_touching(self) -> None:
         """Refuse parts of the arm that it does not have."""

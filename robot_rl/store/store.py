@@ -35,6 +35,7 @@ from robot_rl.store.rows import (
     FlatRow,
     Key,
     RowKind,
+    Value,
     check_against,
     flatten,
     restore,
@@ -47,6 +48,7 @@ log = logging.getLogger(__name__)
 RESERVE_BYTES = 2_000_000_000  # room to finish any running episode, checkpoints and logs
 RESERVE_VARIABLE = "ROBOT_RL_DISK_RESERVE_BYTES"
 ACKED = "acked_seq"  # meta key of the sent cursor
+RECEIVER = "receiver"  # meta key: to whom the cursor belongs
 EPISODE_ABORTED = "episode_aborted"  # event name: the process died before it ended the episode
 NEWEST_ROWS = 200  # how far back the newest score may lie: some seconds of a run
 
@@ -216,10 +218,15 @@ class Store:
         """Labels of an episode, in commit order per author."""
         return self._of(RowKind.LABEL, id)
 
-    def all_labels(self, kinds: Sequence[str] = ()) -> list[Label]:
-        """Labels of all episodes in commit order; kinds: only these, () = all."""
+    def all_labels(self, kinds: Sequence[str] = (), after: int = 0) -> list[Label]:
+        """Labels of all episodes in commit order; kinds: only these, () = all; after: seq."""
         clause = f"kind IN ({', '.join('?' * len(kinds))})" if kinds else "1"
-        return self._rows(RowKind.LABEL, clause, tuple(kinds), "seq")
+        return self._rows(RowKind.LABEL, f"seq > ? AND {clause}", (after, *kinds), "seq")
+
+    def select(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """The result of one SELECT: for figures that need no observations (`store.cycles`)."""
+        with self._transaction("DEFERRED") as db:
+            return db.execute(sql, values).fetchall()
 
     def newest_score(self, source: str) -> Label | None:
         """The newest success score of a source, if it is among the newest rows of the store."""
@@ -281,6 +288,17 @@ class Store:
             if acked > before:
                 schema.write_meta(db, ACKED, acked)
         self._acked_ahead = {seq for seq in ahead if seq > acked}
+
+    def send_to(self, receiver: str) -> None:
+        """Rows go to this receiver from now on; one that is new gets them all."""
+        with self._transaction() as db:
+            before = schema.read_meta(db, RECEIVER)
+            if before == receiver:
+                return
+            schema.write_meta(db, RECEIVER, receiver)
+            if before is not None:
+                schema.write_meta(db, ACKED, 0)
+        self._acked_ahead = set()
 
     def pending_count(self) -> int:
         """Rows that nobody has acknowledged."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart
 
-_HUMAN = ", ".join(f"'{driver.value}'" for driver in Driver if driver.is_human)
+HUMAN = ", ".join(f"'{driver.value}'" for driver in Driver if driver.is_human)
+"""Drivers that are people, as an SQL list."""
 
 # SQLite takes the bare columns of a max() query from the row that holds the maximum: the last step
 _STEPS = f"""
-SELECT run, actor, episode, count(*), sum(driver IN ({_HUMAN})), max(step), ending, success
+SELECT run, actor, episode, count(*), sum(driver IN ({HUMAN})), max(step), ending, success
 FROM steps GROUP BY run, actor, episode
 """
 _ABORTED = "SELECT DISTINCT run, actor, episode FROM events WHERE name=?"

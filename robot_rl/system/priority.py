@@ -15,7 +15,7 @@ from pathlib import Path
 
 LINUX = hasattr(os, "sched_setscheduler")
 TASKS = Path("/proc/self/task")  # of the threads of this process
-PRIORITIES = {"gate": 40, "watchdog": 40, "operator": 30, "actor": 30, "console": 20}
+PRIORITIES = {"gate": 40, "watchdog": 40, "ik": 40, "operator": 30, "actor": 30, "console": 20}
 """Process -> real-time priority, below a kernel's own threads (50)."""
 
 

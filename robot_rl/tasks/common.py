@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.errors import ConfigError
 from robot_rl.geometry import (
     AXIAL,
     POLAR,
@@ -303,7 +304,19 @@ class SimTask(ABC):
         return (size, size) if isinstance(size, int) else size
 
     def with_robot(self, robot: Robot) -> Self:
-        """The same task for `robot`, whose gripper decides what the action "open" asks for."""
+        """The same task for `robot`, whose gripper decides what the action "open" asks for.
+
+        Raises:
+            ConfigError: the task grasps, and the robot has a tool without fingers.
+        """
+        if self.uses_gripper and not robot.gripper.fingers:
+            raise ConfigError(
+                f"the task {self.name} grasps, and {robot.title} has no fingers",
+                expected="a robot with a gripper",
+                got=f"gripper: {robot.gripper.name}",
+                fix="robot-rl robot new URDF --gripper robotiq_2f85 (or franka_hand), or a task "
+                "that does not grasp: reach, peg_insert",
+            )
         return replace(self, gripper_open_m=robot.gripper.stroke_m)
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,20 @@ from numpy.typing import NDArray
 from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, rotate_inverse
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
-from robot_rl.tasks.common import TOOL_DOWN_XYZW, Part, Primitive, SimTask, tool_down, upright
+from robot_rl.robots import Robot
+from robot_rl.tasks.common import (
+    TOOL_DOWN_XYZW,
+    Part,
+    Primitive,
+    SimTask,
+    tool_down,
+    upright,
+)
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand
 from robot_rl.types import Pose, RobotState
 
-CENTRE_M = np.array((0.50, 0.0, 0.20))
+EDGE_M = 0.02  # start and goal keep away from the edge of the box by this
+ROOMY = 2 / 3  # ... or, in a small box, stay within this share of it
 
 
 @register("task", "reach")
@@ -47,11 +57,19 @@ class ReachTask(SimTask):
         return (Part("target", "marker", (ball,)),)
 
     def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
-        """Start and goal anywhere in the cube of half width `range_m`, apart from each other."""
+        """Start and goal within `range_m` of the middle of the box, apart from each other."""
+        low, high = np.array(self.workspace_min_m), np.array(self.workspace_max_m)
+        half = (high - low) / 2
+        most = np.minimum(self.range_m, np.maximum(half - EDGE_M, ROOMY * half))
         while True:
-            start, goal = CENTRE_M + rng.uniform(-self.range_m, self.range_m, (2, 3))
+            start, goal = (low + high) / 2 + rng.uniform(-1.0, 1.0, (2, 3)) * most
             if np.linalg.norm(goal - start) > 2 * self.tolerance_m:
                 return ResetPlan(tool_down(start), {"target": upright(goal)}, self.gripper_start_m)
+
+    def with_robot(self, robot: Robot) -> Self:
+        """See `SimTask`; the box moves into the workspace of a robot that does not reach it."""
+        low, high = robot.box_within(self.workspace_min_m, self.workspace_max_m)
+        return replace(super().with_robot(robot), workspace_min_m=low, workspace_max_m=high)
 
     def goal_in_tcp(self, state: RobotState) -> NDArray[np.float64]:
         """Goal position [3] m seen from the TCP."""

@@ -7,8 +7,6 @@ joints as the robot's driver calls them.
 
 from __future__ import annotations
 
-import math
-
 import mujoco
 
 from robot_rl.robots import Robot
@@ -50,18 +48,15 @@ def add_arm(parent: Body, robot: Robot) -> Body:
 
 
 def add_hand(last: Body, robot: Robot, *, moving: bool, width_m: float, friction: float) -> Body:
-    """Add the hand, its fingers and the `tcp` site; returns the hand body.
+    """Add the hand, its fingers (a tool has none) and the `tcp` site; returns the hand body.
 
     Args:
         moving: two finger joints; otherwise the fingers are fixed `width_m` apart.
         friction: sliding coefficient of the finger pads.
     """
-    gripper, turn = robot.gripper, robot.gripper.yaw_rad / 2
+    gripper, mount = robot.gripper, robot.hand_in_last
     hand = last.add_body(
-        name=HAND,
-        pos=(0, 0, robot.flange_m),
-        quat=(math.cos(turn), 0, 0, math.sin(turn)),
-        gravcomp=1.0,
+        name=HAND, pos=mount.position_m, quat=mount.quaternion_xyzw[[3, 0, 1, 2]], gravcomp=1.0
     )
     set_inertial(hand, gripper.hand)
     hand.add_site(name="tcp", pos=(0, 0, gripper.tcp_m), size=(0.002, 0.002, 0.002), group=4)
@@ -76,7 +71,7 @@ def add_hand(last: Body, robot: Robot, *, moving: bool, width_m: float, friction
         group=3,
         mass=0,
     )
-    for i, side in enumerate((1, -1)):
+    for i, side in enumerate((1, -1) if gripper.fingers else ()):
         finger = hand.add_body(
             name=FINGERS[i],
             pos=(0, 0 if moving else side * width_m / 2, gripper.finger_mount_m),
@@ -109,7 +104,9 @@ def add_hand(last: Body, robot: Robot, *, moving: bool, width_m: float, friction
 
 
 def set_inertial(body: Body, inertial: Inertial) -> None:
-    """Give a body an explicit inertial: geoms add nothing to it."""
+    """Give a body an explicit inertial: geoms add nothing to it. Without mass it has none."""
+    if inertial.mass_kg == 0.0:
+        return
     body.explicitinertial = True
     body.mass = inertial.mass_kg
     body.ipos = inertial.centre_m
@@ -120,4 +117,5 @@ def covers_of(robot: Robot) -> list[tuple[str, Cover]]:
     """(body, shape) of everything of the robot that is only seen."""
     found = [(link(robot, i), c) for i, some in robot.covers.items() for c in some]
     found += [(HAND, cover) for cover in robot.gripper.covers]
-    return found + [(name, c) for name in FINGERS for c in robot.gripper.finger_covers]
+    fingers = FINGERS if robot.gripper.fingers else ()
+    return found + [(name, c) for name in fingers for c in robot.gripper.finger_covers]

@@ -12,16 +12,19 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from robot_rl.calibrate.board import Board
 from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.robots import Robot
 from robot_rl.robots.robot import Gripper
 from robot_rl.tasks.common import Joint, Part, Primitive, SimTask
 from robot_rl_sim.arm import FIXED, FREE, HAND, ROBOT, TOUCHES, add_arm, add_hand
+from robot_rl_sim.board import add_board
 from robot_rl_sim.scene import MATERIALS, add_materials, add_scene, dress
 
 PAD_FRICTION = 1.0  # rubber on plastic
 TICK_S = 0.010  # period of the target filter and of the wrench filter
 TARGET_BODY = "impedance_target"
+DRIVE_RAD_S = 60.0  # a joint lags 33 ms; for servoj of a UR, 30 to 100 ms are told
 SHAPES = {
     "box": mujoco.mjtGeom.mjGEOM_BOX,
     "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
@@ -34,11 +37,20 @@ ROLES = {"held": ROBOT, "fixture": FIXED, "jointed": FREE, "free": FREE, "marker
 """role of a part -> contact bit of its solids; 0 = they touch nothing."""
 
 
-def build_model(task: SimTask, robot: Robot, appearance: str = "fast") -> mujoco.MjModel:
+def build_model(
+    task: SimTask,
+    robot: Robot,
+    appearance: str = "fast",
+    board: tuple[Board, str] | None = None,
+    *,
+    joint_control: bool = False,
+) -> mujoco.MjModel:
     """Compile the model of a task with a robot.
 
     Args:
+        joint_control: a drive in each joint takes the place of the Cartesian impedance.
         appearance: "fast" (no shadows, no MSAA: 1.5 to 2 ms per 128 x 128 image) or "video" (both).
+        board: a board to calibrate cameras with, and which camera: at the "hand" or "beside".
 
     Raises:
         ValueError: unknown appearance.
@@ -61,9 +73,20 @@ def build_model(task: SimTask, robot: Robot, appearance: str = "fast") -> mujoco
     _add_table_contact(spec)
     for part in sorted(task.parts(), key=lambda part: part.joint is not None):  # fixtures first
         _add_part(spec, hand, part, task, robot)
-    _add_controller(spec, task, robot)
+    if board is not None:
+        add_board(spec, *board, task, robot)
+    _add_target(spec)
+    if not joint_control:
+        _add_impedance(spec, task)
+    if task.uses_gripper:
+        _add_gripper(spec, robot.gripper)
+    if joint_control:
+        _add_drives(spec, robot)
     _add_contact_sensor(spec, task)
-    return spec.compile()
+    model = spec.compile()
+    if joint_control:
+        _tune_drives(model, robot)
+    return model
 
 
 def _set_options(spec: mujoco.MjSpec, task: SimTask) -> None:
@@ -189,10 +212,43 @@ def _add_primitive(body: mujoco.MjsBody, shape: Primitive, name: str) -> mujoco.
     )
 
 
-def _add_controller(spec: mujoco.MjSpec, task: SimTask, robot: Robot) -> None:
-    """Impedance actuators (see the module docstring) and the gripper drive."""
+def _add_target(spec: mujoco.MjSpec) -> None:
     target = spec.worldbody.add_body(name=TARGET_BODY, mocap=True)
     target.add_site(name=TARGET_BODY, group=4, size=(0.002, 0.002, 0.002))
+
+
+def drive(joint: str) -> str:
+    """Name of a joint's drive."""
+    return f"drive_{joint}"
+
+
+def _add_drives(spec: mujoco.MjSpec, robot: Robot) -> None:
+    """A position servo in each joint, as an arm has it below its joint controllers."""
+    for joint in robot.joints:
+        spec.add_actuator(
+            name=drive(joint.name),
+            trntype=mujoco.mjtTrn.mjTRN_JOINT,
+            target=joint.name,
+            gaintype=mujoco.mjtGain.mjGAIN_FIXED,
+            biastype=mujoco.mjtBias.mjBIAS_AFFINE,
+        )
+
+
+def _tune_drives(model: mujoco.MjModel, robot: Robot) -> None:
+    """Critical damping at `DRIVE_RAD_S` with each joint's inertia where all of them are 0.
+
+    The joint follows a steady motion 2 / `DRIVE_RAD_S` late; torque = k (goal - q) - d qdot.
+    """
+    for joint in robot.joints:
+        number = model.actuator(drive(joint.name)).id
+        inertia = float(model.dof_M0[model.joint(joint.name).dofadr[0]])
+        stiffness, damping = inertia * DRIVE_RAD_S**2, 2.0 * inertia * DRIVE_RAD_S
+        model.actuator_gainprm[number, 0] = stiffness
+        model.actuator_biasprm[number, :3] = 0.0, -stiffness, -damping
+
+
+def _add_impedance(spec: mujoco.MjSpec, task: SimTask) -> None:
+    """Impedance actuators (see the module docstring)."""
     law = task.impedance
     stiffness = np.repeat((law.stiffness_n_m, law.stiffness_nm_rad), 3)
     damping = np.repeat((law.damping_ns_m, law.damping_nms_rad), 3)
@@ -203,8 +259,6 @@ def _add_controller(spec: mujoco.MjSpec, task: SimTask, robot: Robot) -> None:
         spring = _site_actuator(spec, f"spring_{axis}", gear, (0.0, -float(stiffness[i]), 0.0))
         spring.forcelimited, spring.forcerange = True, (-limit, limit)
         _site_actuator(spec, f"damper_{axis}", gear, (0.0, 0.0, -float(damping[i])))
-    if task.uses_gripper:
-        _add_gripper(spec, robot.gripper)
 
 
 def _site_actuator(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -16,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.geometry import compose, pose, quat_multiply
+from robot_rl.observe.cameras import CameraConfig
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
+from robot_rl_sim.arm import HAND
 from robot_rl_sim.builder import build_model
 
 
@@ -32,6 +36,22 @@ class Simulated(Protocol):
     def now_s(self) -> float:
         """Simulated seconds."""
         ...
+
+
+def place_cameras(model: mujoco.MjModel, cameras: Mapping[str, CameraConfig], robot: Robot) -> None:
+    """Put the scene's cameras where a calibration says that the real ones are."""
+    for name, config in cameras.items():
+        where = config.calibrated_pose
+        if where is None:
+            continue
+        number, in_hand = model.camera(name).id, config.mount == "hand"
+        if in_hand:
+            where = compose(pose((0.0, 0.0, robot.gripper.tcp_m)), where)
+        x, y, z, w = quat_multiply(where.quaternion_xyzw, np.array((1.0, 0.0, 0.0, 0.0))).tolist()
+        model.cam_bodyid[number] = model.body(HAND).id if in_hand else 0
+        model.cam_pos[number], model.cam_quat[number] = where.position_m, (w, x, y, z)
+        if config.k:  # MuJoCo's cameras look through the middle of their pictures
+            model.cam_fovy[number] = math.degrees(2 * math.atan2(config.height / 2, config.k[1]))
 
 
 class SceneCopy:

@@ -19,11 +19,12 @@ from robot_rl.errors import RobotRLError
 from robot_rl.geometry import compose, pose
 from robot_rl.ports import Camera, ResetPlan
 from robot_rl.robots import Fr3, Robot
+from robot_rl.robots.chain import Chain
 from robot_rl.tasks.common import SimTask, tool_down
 from robot_rl.types import Command, Pose, RobotState
 from robot_rl_sim.arm import HAND
-from robot_rl_sim.builder import TARGET_BODY, TICK_S, build_model
-from robot_rl_sim.kinematics import solve_ik, wxyz, xyzw
+from robot_rl_sim.builder import TARGET_BODY, TICK_S, build_model, drive
+from robot_rl_sim.kinematics import wxyz, xyzw
 
 POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
 POSTURE_NM_RAD = 10.0
@@ -48,16 +49,24 @@ class MujocoRobot:
     The arm starts in the middle of the workspace, the objects at a start that the task has drawn;
     `reset` teleports all to a plan's start. Not thread-safe.
 
+    joint_control: each joint has a drive instead of the impedance at the TCP (`drive_joints`);
+    `apply` then commands the gripper only, and a snapshot does not hold a drive's own motion.
+
     Attributes:
         task, robot: what is simulated.
         model, data: MuJoCo's, for cameras and tests; change them through the methods only.
     """
 
     def __init__(
-        self, task: SimTask, robot: Robot | None = None, model: mujoco.MjModel | None = None
+        self,
+        task: SimTask,
+        robot: Robot | None = None,
+        model: mujoco.MjModel | None = None,
+        *,
+        joint_control: bool = False,
     ) -> None:
         self.task, self.robot = task, robot or Fr3()
-        self.model = model if model is not None else build_model(task, self.robot)
+        self.model = model or build_model(task, self.robot, joint_control=joint_control)
         self.data = mujoco.MjData(self.model)
         m = self.model
         self._substeps = max(1, round(TICK_S / m.opt.timestep))
@@ -71,6 +80,9 @@ class MujocoRobot:
         self._tcp_position = self.data.site_xpos[self._tcp]
         arm = [int(m.joint(name).qposadr[0]) for name in self.robot.joint_names]
         self._joints = len(arm)
+        drives = [m.actuator(drive(n)).id for n in self.robot.joint_names] if joint_control else []
+        self._drives = slice(drives[0], drives[-1] + 1) if drives else None
+        self._drift_rad_s = np.zeros(self._joints)  # the drives' goals move by themselves
         assert arm == list(range(self._joints)), "the arm's joints come first"
         parts = task.parts()
         self._mocap = {
@@ -93,7 +105,8 @@ class MujocoRobot:
         self._touched = False
         self._gripper_goal_m = task.gripper_start_m
         middle = (np.array(task.workspace_min_m) + np.array(task.workspace_max_m)) / 2
-        self._posture_rad = solve_ik(m, tool_down(middle), np.array(self.robot.home_rad))
+        self._chain = Chain(self.robot)
+        self._posture_rad = self._chain.solve(tool_down(middle), np.array(self.robot.home_rad))
         self._place_arm(self._posture_rad)
         self.place_objects(task.sample_reset(np.random.default_rng(0)))
 
@@ -116,12 +129,43 @@ class MujocoRobot:
         )
 
     def apply(self, command: Command) -> None:
-        """Set the impedance controller's goal; the target filter moves towards it from here on."""
-        self._set_goal(command.tcp_target_in_base)
+        """Set the impedance controller's goal; the target filter moves towards it from here on.
+
+        With fewer than six joints the goal becomes what they can reach of it (`robots.chain`):
+        springs that pull at the tool in a direction in which it cannot turn would move the TCP.
+        """
+        goal = command.tcp_target_in_base
+        if self._joints < 6:
+            goal = self._chain.nearest(goal, self.data.qpos[: self._joints].copy())
+        self._set_goal(goal)
         if command.gripper_width_m is not None and self._gripper is not None:
             self._gripper_goal_m = float(
                 np.clip(command.gripper_width_m, 0.0, self.robot.gripper.stroke_m)
             )
+
+    def drive_joints(self, goal_rad: F64 | None, velocity_rad_s: F64 | None = None) -> None:
+        """Set the goal of each joint's drive [J], and the velocity with which it goes on by itself.
+
+        Only with `joint_control`. goal_rad: None = where the joints are now.
+        """
+        assert self._drives is not None, "this arm has no drives: joint_control"
+        here = self.data.qpos[: self._joints]
+        self.data.ctrl[self._drives] = here if goal_rad is None else goal_rad
+        self._drift_rad_s = np.zeros(self._joints) if velocity_rad_s is None else velocity_rad_s
+
+    @property
+    def driven_to_rad(self) -> F64:
+        """Goal of each joint's drive [J]."""
+        assert self._drives is not None, "this arm has no drives: joint_control"
+        return self.data.ctrl[self._drives].copy()
+
+    def push(self, force_n: Sequence[float]) -> None:
+        """Let a person push the hand with this force [3] in base, until told otherwise or `reset`.
+
+        As on an arm whose wrench sensor lies beyond the place that is pushed, the state's wrench
+        does not tell of it.
+        """
+        self.data.xfrc_applied[self._hand, :3] = force_n
 
     def now_s(self) -> float:
         """Simulated seconds since construction; a reset does not turn it back."""
@@ -157,7 +201,7 @@ class MujocoRobot:
         Raises:
             RobotRLError: the start pose is out of reach.
         """
-        self._place_arm(solve_ik(self.model, plan.tcp_in_base, self._posture_rad))
+        self._place_arm(self._chain.solve(plan.tcp_in_base, self._posture_rad))
         self._gripper_goal_m = plan.gripper_width_m
         if self._gripper is not None:
             self.data.qpos[self._joints : self._joints + 2] = plan.gripper_width_m / 2
@@ -281,7 +325,11 @@ class MujocoRobot:
             gap = self._gripper_goal_m - float(data.ctrl[self._gripper])
             stride = self.robot.gripper.speed_m_s * TICK_S
             data.ctrl[self._gripper] += min(max(gap, -stride), stride)
-        if (self._steps // self._substeps) % POSTURE_TICKS == 0:
+        if self._drives is not None:
+            low, high = self.model.jnt_range[: self._joints].T
+            moved = data.ctrl[self._drives] + TICK_S * self._drift_rad_s
+            data.ctrl[self._drives] = np.clip(moved, low, high)
+        elif (self._steps // self._substeps) % POSTURE_TICKS == 0:
             self._hold_posture()
 
     def _hold_posture(self) -> None:
@@ -353,6 +401,8 @@ class MujocoRobot:
         self._set_goal(self._tcp_in_base())
         position, quat = self._target_pose
         position[:], quat[:] = self._goal_position, self._goal_wxyz
+        if self._drives is not None:
+            self.drive_joints(joints_rad)
 
 
 def _history(model: mujoco.MjModel, data: mujoco.MjData, sensor: str) -> F64:

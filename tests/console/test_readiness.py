@@ -89,6 +89,15 @@ def test_one_green_line_while_all_is_well(page: Any, robot: Any) -> None:
     until(lambda: lines(page) == [])
 
 
+def test_an_open_list_leaves_the_question_of_the_reset_whole(page: Any, robot: Any) -> None:
+    say(robot, well(PRIORITY), asks="peg in its place\nhands out of the way?")
+    until(page.locator("#ask").is_visible)
+    page.locator("#ready-line").click()
+    until(lambda: len(lines(page)) == 8)
+    card, go = page.locator("#ask").bounding_box(), page.locator("#ready").bounding_box()
+    assert go["y"] + go["height"] <= card["y"] + card["height"]
+
+
 def test_what_fails_comes_first_with_its_fix(page: Any, robot: Any) -> None:
     say(robot, well(WRIST, STOPPED, PRIORITY), **STOP)
     until(lambda: lines(page) == ["camera wrist", PROGRAM])

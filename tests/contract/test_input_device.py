@@ -1,11 +1,14 @@
-"""Every `InputDevice` keeps the promises of the port: nobody, a script, a hand, Joy, a twist."""
+"""Every `InputDevice` keeps the promises of the port: nobody, a script, a hand, Joy, a twist, a
+leader arm, an arm that is pushed."""
 
 from __future__ import annotations
 
 import array
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,13 +18,17 @@ from robot_rl.errors import ConfigError
 from robot_rl.operate.devices import make_operator
 from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.held import HeldDevice
+from robot_rl.operate.kinesthetic import Guided, KinestheticConfig
+from robot_rl.operate.leader import Joints, Leading, led_by
 from robot_rl.operate.mapping import InputMap
 from robot_rl.operate.scripted import NoOperatorConfig, ScriptedOperatorConfig
 from robot_rl.ports import InputDevice, OperatorInput
+from robot_rl.robots import Fr3
 from robot_rl.ros.graph import free_domain
-from robot_rl.ros.input_config import JoyConfig, TwistConfig
+from robot_rl.ros.input_config import JoyConfig, LeaderConfig, TwistConfig
 from robot_rl.tasks import PegInsertTask
 from robot_rl.types import Driver, RobotState
+from robot_rl_hardware.leader import GelloConfig, So101Config
 from robot_rl_hardware.reader import Reader
 
 TASK = PegInsertTask()
@@ -79,6 +86,34 @@ class Held:
         return self.device.poll(state_at(self._now_s + 1000.0))
 
 
+class Pushed(Held):
+    """A person who pushes the arm itself, and holds a button."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.device = Guided(TASK, HandsetConfig(), self)
+        self.device._held._now_s = lambda: self._now_s
+
+
+class Led(Held):
+    """A person who moves a leader arm, and holds a button."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._q = np.array(Fr3().home_rad)
+        leader = type("Leader", (), {"read": lambda _: self._joints()})()
+        config = Leading(match_rad=None)
+        self.device = led_by(TASK, config, leader, self, "leader", robot=Fr3())
+        self.device._now_s = lambda: self._now_s
+
+    def _joints(self) -> Joints | None:
+        return None if self._missing else Joints(self._now_s - 0.001, self._q)
+
+    def turn(self, held: bool, plugged: bool = True) -> OperatorInput:
+        self._q = self._q + 0.002 * held
+        return super().turn(held, plugged)
+
+
 class Cable:
     """The thread that gamepad and SpaceMouse are read by, around a handle of ours."""
 
@@ -114,7 +149,7 @@ class Cable:
 class Topic:
     """A device that another ROS 2 node publishes, in this process: real rclpy, real messages."""
 
-    def __init__(self, config: JoyConfig | TwistConfig) -> None:
+    def __init__(self, config: JoyConfig | TwistConfig | LeaderConfig) -> None:
         import rclpy
         from geometry_msgs.msg import TwistStamped
         from rclpy.context import Context
@@ -128,10 +163,19 @@ class Topic:
         self._context = Context()
         rclpy.init(context=self._context, domain_id=free_domain())
         self._node = Node("operator", context=self._context)
+        self._node.declare_parameter("run_dir", str(self._run_dir()))
+        self._q = np.array(Fr3().home_rad)
         self.device = make_operator(config, TASK, self._node)
         self._senders: list[tuple[Any, Callable[[bool], Any]]] = []
         if isinstance(config, JoyConfig):
             self._senders = [(self._publisher(Joy, config.topic), self._joy)]
+        elif isinstance(config, LeaderConfig):
+            from sensor_msgs.msg import JointState
+
+            self._senders = [
+                (self._publisher(JointState, config.topic), self._joints),
+                (self._publisher(Bool, config.enable_topic), lambda held: Bool(data=held)),
+            ]
         else:
             self._senders = [
                 (self._publisher(TwistStamped, config.topic), self._twist),
@@ -140,6 +184,19 @@ class Topic:
 
     def _publisher(self, kind: Any, topic: str) -> Any:
         return self._node.create_publisher(kind, topic, 10)
+
+    def _run_dir(self) -> Path:
+        """A run's folder, from which a leader's config takes the robot."""
+        self._folder = tempfile.TemporaryDirectory()
+        path = Path(self._folder.name)
+        (path / "config.yaml").write_text("robot: {name: fr3}")
+        return path
+
+    def _joints(self, held: bool) -> Any:
+        from sensor_msgs.msg import JointState
+
+        self._q = self._q + 0.002 * held
+        return JointState(name=list(Fr3().joint_names), position=self._q.tolist())
 
     @staticmethod
     def _joy(held: bool) -> Any:
@@ -170,6 +227,7 @@ class Topic:
 
         self._node.destroy_node()
         rclpy.shutdown(context=self._context)
+        self._folder.cleanup()
 
 
 RIGS: dict[str, Callable[[], Any]] = {
@@ -177,11 +235,16 @@ RIGS: dict[str, Callable[[], Any]] = {
     "scripted": lambda: Script(ScriptedOperatorConfig(stuck_s=0.2)),
     "held": Held,
     "cable": Cable,
+    "pushed": Pushed,
+    "led": Led,
     "joy": lambda: Topic(JoyConfig(handset=PATIENT)),
     "twist": lambda: Topic(TwistConfig(handset=PATIENT)),
+    "leader": lambda: Topic(
+        LeaderConfig(handset=PATIENT, match_rad=None, enable_topic="leader/enable")
+    ),
 }
-ROS = ("joy", "twist")
-CABLES = ("held", "cable", "joy", "twist")  # that can be pulled
+ROS = ("joy", "twist", "leader")
+CABLES = ("held", "cable", "pushed", "led", "joy", "twist", "leader")  # that can be pulled
 PEOPLE = ("scripted", *CABLES)  # somebody is there
 
 
@@ -258,7 +321,9 @@ def test_a_person_corrects_in_practice_and_demonstrates_in_a_demo(rig: Rig) -> N
     for purpose, driver in (("train", Driver.CORRECTION), ("demo", Driver.DEMO)):
         begin(rig, purpose)
         value = until_driving(rig)
-        assert value.driver is driver and value.action.any()
+        for _ in range(40):  # a leader's motion counts from when the robot has come to rest
+            value = value if value.action.any() or value.guided else rig.turn(True)
+        assert value.driver is driver and (value.action.any() or value.guided)
 
 
 @every(*CABLES)
@@ -303,7 +368,10 @@ def test_reading_it_does_not_wait(rig: Rig) -> None:
     assert np.median(took) < 0.005  # the rest is how busy this machine is
 
 
-@pytest.mark.parametrize("config", [JoyConfig(), TwistConfig()])
-def test_a_device_of_ros_needs_a_node(config: object) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [JoyConfig(), TwistConfig(), LeaderConfig(), KinestheticConfig(), GelloConfig(), So101Config()],
+)
+def test_a_device_of_people_needs_a_node(config: object) -> None:
     with pytest.raises(ConfigError, match="needs real time"):
         make_operator(config, TASK)

@@ -80,6 +80,34 @@ def test_the_executed_action_is_recorded_when_the_gate_clips() -> None:
     assert (steps[0].outcome, steps[0].reason) == (Outcome.CLIPPED, "speed")
 
 
+@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.CLIPPED])
+def test_of_an_arm_that_is_guided_by_hand_the_measured_motion_is_recorded(outcome: Outcome) -> None:
+    """The command is to stay; the person pushes the arm by 4 mm in every tick."""
+    asked: list[float] = []
+
+    def push(command: Command) -> Verdict:
+        target, here = command.tcp_target_in_base, robot.tcp
+        asked.append(float(np.linalg.norm(target.position_m - here.position_m)))
+        robot.tcp = pose(here.position_m + np.array((0.0, 0.0, 0.004)), here.quaternion_xyzw)
+        return Verdict(command.sequence, outcome, "", command, command.stamp_s)
+
+    class Guide(FakeOperator):
+        def poll(self, state: RobotState) -> OperatorInput:
+            said = super().poll(state)
+            return dataclasses.replace(said, driver=Driver.DEMO, guided=True)
+
+    guide = Guide(lambda _tick: True, np.zeros(SIZE, np.float32))
+    loop, robot, rows = make_loop(gate=FakeGate(push), operator=guide)
+    robot.apply = lambda command: None  # type: ignore[method-assign]
+    loop.run_episode(start())
+    steps, _, _ = split(rows)
+    moved = 0.004 / TASK.spec.pose_action.translation_m
+    assert asked == pytest.approx([0.0] * len(asked), abs=1e-12)
+    assert steps[5].driver is Driver.DEMO and steps[5].action == pytest.approx(
+        unit(moved), abs=1e-5
+    )
+
+
 def holding(reason: str) -> FakeGate:
     """A gate that holds everything for this reason."""
 

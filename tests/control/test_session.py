@@ -17,6 +17,7 @@ from robot_rl.control.session import (
     FAILED_DEMOS,
     WINDOW,
     EvalResult,
+    Others,
     restore_progress,
 )
 from robot_rl.errors import RobotRLError
@@ -66,6 +67,45 @@ def test_practice_stops_at_its_step_budget_without_success() -> None:
     assert not session.progress.mastered
     assert session.progress.env_steps >= TRAIN.max_env_steps
     assert all(s.purpose == "train" for s in starts)  # no autonomy, so no exam is worth its time
+
+
+def test_the_step_budget_is_that_of_all_arms_together() -> None:
+    told = [Others(env_steps=steps) for steps in (0, 0, TRAIN.max_env_steps)]
+    session, starts, lines = make_session(succeeds=False, others=lambda: told[min(len(starts), 2)])
+    session.practice()
+    assert len(starts) == 2 and session.progress.env_steps < TRAIN.max_env_steps
+    assert lines.lines[-1]["env_steps"] == TRAIN.max_env_steps  # the axis of all arms
+
+
+def test_an_arm_stops_when_another_has_passed_the_exam() -> None:
+    session, starts, _ = make_session(
+        succeeds=False, others=lambda: Others(mastered=len(starts) >= 3)
+    )
+    session.practice()
+    assert len(starts) == 3 and session.mastered and not session.progress.mastered
+
+
+def test_an_exam_that_another_arm_was_faster_at_ends() -> None:
+    train = dataclasses.replace(TRAIN, target_success=0.999, exam_failures=1000)
+
+    def others() -> Others:
+        return Others(mastered=sum(s.purpose == "eval" for s in starts) >= 4)
+
+    session, starts, _ = make_session(train=train, others=others)
+    session.practice()
+    assert sum(s.purpose == "eval" for s in starts) == 4
+    assert session.mastered and not session.progress.mastered
+
+
+@pytest.mark.parametrize(("arms", "window"), [((), 20), (("a", "b"), 10), (tuple("abcdefgh"), 5)])
+def test_readiness_for_an_exam_is_judged_by_the_share_of_an_arm(
+    arms: tuple[str, ...], window: int
+) -> None:
+    session, _, _ = make_session(actors=arms)
+    for number in range(40):
+        session.progress.recent.append((number >= 40 - window, 0.0))
+    assert session.progress.autonomy(session._window) == 1.0
+    assert session.progress.autonomy(session._window + 1) < 1.0 or window == 20
 
 
 def test_the_time_budget_counts_practice_before_a_restart() -> None:
@@ -139,7 +179,6 @@ def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
             reset,
             metrics=Lines(),
             store=store,
-            actor="a",
         )
         session.demos()
         session.practice()

@@ -20,7 +20,7 @@ from robot_rl.bench.gate import cell, commands
 from robot_rl.robots import Fr3, Robot, Ur5e
 from robot_rl.safety import collision
 from robot_rl.safety import gate as rules
-from robot_rl.safety.body import NEVER_M, body_of
+from robot_rl.safety.body import body_of
 from robot_rl.types import Outcome
 from tests.support.cell import Cell
 
@@ -40,8 +40,7 @@ def test_what_passes_touches_nothing_and_what_is_clear_passes(
     low, high = np.array(robot.joint_min_rad), np.array(robot.joint_max_rad)
     margin_m = limits.collision_margin_m
     boxes = {name: box for name, box in limits.obstacles.items() if box is not None}
-    body = body_of(robot)  # those that cannot meet stand 5 mm apart for ever: no margin for them
-    never = [(p.one, p.other) for p in body.pairs if body.least_m[p.number] >= NEVER_M]
+    never = [(pair.one, pair.other) for pair, _ in body_of(robot).strangers]
     world = Cell(robot, boxes, margin_m + EXTRA_M, never)
     idle = rules.initial(limits)
     contacts: Counter[str] = Counter()

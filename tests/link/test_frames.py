@@ -15,11 +15,14 @@ from robot_rl.link.frames import (
     HEADER,
     MAX_ITEMS,
     MESSAGES,
+    Accepted,
     Ack,
     GetWeights,
     Hello,
     Message,
     NoWeights,
+    Offer,
+    Paired,
     Refused,
     Rows,
     Status,
@@ -45,6 +48,11 @@ EXAMPLES: list[Message] = [
     GetWeights(-1),
     Weights(7, "00ff", b"\x00\x01" * 500),
     NoWeights(7),
+    Offer(
+        "run-1", "0.1", {"seed": 0, "task": {"name": "reach"}}, "ab", SPEC.as_dict(), {"actor": "k"}
+    ),
+    Accepted("key", "gpu-box"),
+    Paired("key"),
     Status({"updates": 5, "utd": 0.5, "phase": "practice", "full": False, "none": None}),
 ]
 
@@ -92,6 +100,11 @@ def test_another_protocol_version_is_said_plainly() -> None:
         (9, [{"list": [1]}]),
         (1, ["actor", "hash", {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": 1}}}}}}}}]),
         (6, [2**63]),
+        (10, ["run", "0.1", {"a": 1}, "ab", {}, {"actor": {"nested": 1}}]),
+        (10, ["run", "0.1", {1: 1}, "ab", {}, {}]),
+        (10, ["run", "0.1", [], "ab", {}, {}]),
+        (11, ["key", 1]),
+        (12, [b"key"]),
     ],
 )
 def test_fields_that_do_not_fit_are_refused(kind: int, fields: object) -> None:

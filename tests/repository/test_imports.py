@@ -26,6 +26,7 @@ ORDER = (
     "robots",
     "tasks",
     "observe",
+    "calibrate",
     "safety",
     "store",
     "link",
@@ -46,14 +47,14 @@ ORDER = (
 )
 """From the room that everybody knows to the one that nobody does: arrows point to the left."""
 
-MOST = 34  # package folders and loose modules of `robot_rl`
+MOST = 35  # package folders and loose modules of `robot_rl`
 
 ROS = (
     *("rclpy", "rosidl_adapter", "sensor_msgs", "geometry_msgs", "std_msgs", "std_srvs"),
     *("diagnostic_msgs", "action_msgs", "trajectory_msgs"),
     *(p.name for p in sorted((ROOT / "robot_rl" / "ros" / "interfaces").iterdir())),
 )
-SIMULATORS = ("mujoco", "isaacsim", "omni", "pxr")
+SIMULATORS = ("mujoco", "mink", "isaacsim", "omni", "pxr")
 TORCH_FILES = (  # that import torch at the top
     *("learn", "nets", "policy", "bench"),
     *("reward.model", "reward.scorer", "reward.success", "reward.progress", "reward.preference"),
@@ -281,7 +282,7 @@ assert main(["--help"]) == 0
 def test_the_core_imports_without_ros_torch_and_mujoco() -> None:
     needs_extra = _core("ros", "console", "data", *TORCH_FILES)
     needs_extra += _core("run.train", "run.evaluate", "run.record", "run.serve_policy")
-    needs_extra += _core("run.actor", "run.learner", "run.console", "run.nodes")
+    needs_extra += _core("run.actor", "run.sim_actor", "run.learner", "run.console", "run.nodes")
     core = [m for m in modules() if _under(m, ("robot_rl",)) and not _under(m, needs_extra)]
     core += ["robot_rl.ros.graph", "robot_rl.ros.parameters", "robot_rl.ros.input_config"]
     core += ["robot_rl.ros.vendor", "robot_rl.ros.vendor_build"]

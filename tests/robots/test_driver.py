@@ -81,8 +81,10 @@ def test_a_profile_is_a_real_arm_with_a_person_and_its_drivers_names(name: str) 
 def test_the_graph_of_a_profile(name: str) -> None:
     words = [f"robot={name}", "task=reach", "operator=none"]
     nodes = {spec.name: spec for spec in graph_of(Experiment.compose(words))}
-    assert set(nodes) == {"arm", "gate", "watchdog", "operator", "actor"}
     driver = Experiment.compose(words).driver
+    ik = {"ik"} if driver.joints.is_used else set()
+    assert set(nodes) == {"arm", "gate", "watchdog", "operator", "actor"} | ik
+    assert nodes["watchdog"].params["with_ik"] is driver.joints.is_used
     assert nodes["gate"].params["needs_arm"] is True
     assert nodes["watchdog"].params["manager"] == driver.controllers.manager
     assert nodes["watchdog"].params["controllers"][0] == driver.controllers.cartesian  # type: ignore[index]

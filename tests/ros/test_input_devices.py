@@ -19,7 +19,7 @@ import rclpy
 from geometry_msgs.msg import TwistStamped
 from rclpy.context import Context
 from rclpy.node import Node
-from sensor_msgs.msg import Joy
+from sensor_msgs.msg import JointState, Joy
 from std_msgs.msg import Bool
 
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError
@@ -27,8 +27,8 @@ from robot_rl.geometry import pose
 from robot_rl.operate.handset import AXES, DeviceReading
 from robot_rl.ports import OperatorInput
 from robot_rl.ros import operator_node, wire
-from robot_rl.ros.input_config import JoyConfig, TwistConfig
-from robot_rl.ros.input_devices import JoySource, TwistSource
+from robot_rl.ros.input_config import JoyConfig, LeaderConfig, TwistConfig
+from robot_rl.ros.input_devices import JointStateSource, JoySource, TwistSource
 from robot_rl.ros.runtime import node_shell, prepare_environment
 from robot_rl.run.experiment import Experiment
 from robot_rl.tasks import PegInsertTask
@@ -319,3 +319,57 @@ def test_an_operator_that_cannot_be_opened_ends_the_node_with_the_reason(
     shell = SimpleNamespace(params={}, node=polled.shell.node)
     with pytest.raises(RobotRLError, match="no gamepad found"):
         operator_node.run_operator(shell, experiment.operator, experiment.task, None)  # type: ignore[arg-type]
+
+
+# --- leader --------------------------------------------------------------------------------------
+
+
+class Leader:
+    """A node that publishes the joints of a leader arm, and its trigger."""
+
+    JOINTS = ("a", "b")
+
+    def __init__(self, node: Node) -> None:
+        self.source = JointStateSource(node, "leader/joint_states", self.JOINTS, ("t", 0.2, -0.6))
+        self._sender = node.create_publisher(JointState, "leader/joint_states", 10)
+
+    def send(self, **joints: float) -> None:
+        self._sender.publish(JointState(name=list(joints), position=list(joints.values())))
+
+    def told(self, **joints: float) -> str:
+        """What is wrong with such a message; "" as long as nothing is."""
+        self.send(**joints)
+        try:
+            self.source.read()
+        except LinkError as error:
+            assert error.expected and error.got and error.fix
+            return str(error)
+        return ""
+
+
+def test_the_joints_of_a_leader_are_read_by_name(node: Node) -> None:
+    leader = Leader(node)
+    found = after(
+        lambda: leader.send(t=-0.2, other=9.0, b=2.0, a=1.0), leader.source.read, lambda r: r
+    )
+    assert found.position_rad.tolist() == [1.0, 2.0] and found.trigger == pytest.approx(0.5)
+    assert 0.0 <= time.monotonic() - found.stamp_s < 5.0
+
+
+@pytest.mark.parametrize(
+    "joints", [{"a": 1.0, "t": 0.0}, {"a": 1.0, "b": float("nan"), "t": 0.0}, {"a": 1.0, "b": 2.0}]
+)
+def test_a_leader_without_one_of_its_joints_is_refused(node: Node, joints: dict) -> None:
+    leader = Leader(node)
+    text = after(lambda: None, lambda: leader.told(**joints), bool)
+    assert "does not tell joint" in text and "operator.joints" in text
+
+
+def test_names_that_are_not_as_many_as_the_joints_are_refused(node: Node, tmp_path: Path) -> None:
+    node.declare_parameter("run_dir", str(tmp_path))
+    (tmp_path / "config.yaml").write_text("robot: {name: fr3}")
+    with pytest.raises(ConfigError, match="not the joints of the leader") as told:
+        LeaderConfig(joints=("a", "b")).open(TASK, node)
+    assert "operator.arm" in told.value.fix
+    with pytest.raises(ConfigError, match="cannot stand like the robot"):
+        LeaderConfig(arm="ur5e", enable_topic="e").open(TASK, node)

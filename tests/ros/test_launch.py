@@ -147,6 +147,28 @@ def test_launch_files_start_exactly_the_processes_of_the_run(
         assert said["exec_name"] == said["name"] == spec.name
 
 
+def test_several_arms_are_launched_together_and_end_together(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    saved(run_dir, "experiment=reach", "actors=left,right", "operator=none")
+    asked = plan("sim", {"run_dir": str(run_dir)})
+    labels = [process["label"] for process in asked["processes"]]
+    assert labels[0] == "learner" and {"left-gate", "right-gate"} < set(labels)
+    nodes = [process for process in asked["processes"] if process["namespace"]]
+    clocks = {node["namespace"]: node["remaps"].get("/clock") for node in nodes}
+    assert clocks == {"left": "/left/clock", "right": "/right/clock"}
+    folders = {
+        yaml.safe_load(Path(p["parameters"]).read_text())["/**"]["ros__parameters"].get("run_dir")
+        for p in nodes
+        if p["label"].startswith("left")
+    }
+    assert folders - {None} == {str(run_dir.resolve() / "arms" / "left")}
+    actors = [p for p in asked["processes"] if p["finishes"]]
+    first, last = (of_run()["Ending"](process, asked) for process in actors)
+    ended = types.SimpleNamespace(returncode=0, action=None)
+    assert not any(isinstance(a, Shutdown) for a in first(ended, None))
+    assert any(isinstance(a, Shutdown) for a in last(ended, None))
+
+
 def test_learner_and_page_may_run_elsewhere(tmp_path: Path) -> None:
     saved(tmp_path / "run", "operator=console")
     words = {"run_dir": str(tmp_path / "run")}

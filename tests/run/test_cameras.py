@@ -261,7 +261,7 @@ def test_a_file_that_does_not_decide_is_left_as_it_was(config_dir: Path) -> None
     )
     keeper = CropKeeper(eyes(), ["robot=arm", "experiment=other"], config_dir)
     keeper.path = arm
-    with pytest.raises(ConfigError, match=r"arm.yaml does not decide about camera wrist"):
+    with pytest.raises(ConfigError, match=r"arm.yaml does not decide about cameras.wrist"):
         keeper.keep("wrist", [1, 2, 30, 40])
     assert arm.read_text() == text
 

@@ -100,7 +100,7 @@ def test_a_full_disk_ends_no_training_and_hides_no_other_error(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    def turn(learner: Learner, server: object) -> None:
+    def turn(learner: Learner, server: object, arms: int) -> None:
         learner.updates += 1
         turns.append(learner)
         if len(turns) == 3:

@@ -24,7 +24,7 @@ from robot_rl.safety.limits import Limits
         {"command_timeout_periods": 0.9},
         {"operator_timeout_s": 100.0},  # ms typed as s
         {"workspace_min_m": (0.9, -0.4, 0.0)},
-        {"gripper_max_m": 0.0},
+        {"gripper_min_m": 0.08},  # as wide as the widest; 0 and 0 is a tool without fingers
         {"gripper_min_m": -0.01},
         {"joint_min_rad": (0.0,) * 6},
         {"joint_margin_rad": 2.0},

@@ -108,13 +108,13 @@ def main(run: Path) -> None:
     experiment = Experiment.load(run)
     os.environ["ROS_DOMAIN_ID"] = str(experiment.ros.domain_id)
     operator = next(spec for spec in graph_of(experiment) if spec.name == "operator")
-    params = run / "ros" / "operator.yaml"
+    params = experiment.home / "ros" / f"{operator.label}.yaml"
     while not params.is_file():
         time.sleep(0.1)
     words = ros_arguments(operator, str(params))
     words[2] = "__node:=person"
     text = params.read_text().replace("unattended: false", "unattended: false")
-    own = run / "ros" / "person.yaml"
+    own = params.with_name(f"{operator.label}-person.yaml")
     own.write_text(text)
     words[-1] = str(own)
     with node_shell("operator", words) as shell:

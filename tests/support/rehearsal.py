@@ -40,6 +40,8 @@ def rehearsal(run: Path, profile: str, *words: str, actor: bool = False) -> Iter
 class Teacher:
     """A person beside the double: prepares the scene, steers to the target with a twist device.
 
+    steers=False: only looks after the robot, as a person beside a policy at work.
+
     A process of its own to the graph: reads the double's truth, reaches the arm only through the
     topics of a teleoperation device.
     """
@@ -49,8 +51,10 @@ class Teacher:
         domain_id: int,
         goal_m: NDArray[np.float64] | None = None,
         remaps: Mapping[str, str] | None = None,
+        *,
+        steers: bool = True,
     ) -> None:
-        self.probe = Probe(domain_id, remaps)
+        self.probe, self._steers = Probe(domain_id, remaps), steers
         node = self.probe.node
         self._goal_m = goal_m  # where to steer; None = to the tracked target
         self._judge = node.create_publisher(Bool, "my/checker", 1)
@@ -81,20 +85,25 @@ class Teacher:
             self._look_after(asks is not None and bool(asks.data))
         begun = call is not None and wire.decode_episode(call.data).active
         self._begun_s = self._begun_s if begun else wall_s
-        active = wall_s > self._begun_s + 0.3  # at rest first: a device that is held does not drive
-        self._enable.publish(Bool(data=active))
-        message = TwistStamped()
-        message.header.frame_id = "base"
+        rested = wall_s > self._begun_s + 0.3  # at first: a device that is held does not drive
+        active = self._steers and rested
         target = self._goal_m
         if target is None and TARGET.name in self._newest:
             target = convert.pose_from(self._newest[TARGET.name]).position_m
-        if active and target is not None:
-            way_m = target - self.probe.tcp().position_m
+        way_m = None if target is None else target - self.probe.tcp().position_m
+        self.steer(way_m if active else None)
+        self._check()
+
+    def steer(self, way_m: NDArray[np.float64] | None) -> None:
+        """Hold the device and move it along the way to the target, in base; None = hands off."""
+        self._enable.publish(Bool(data=way_m is not None))
+        message = TwistStamped()
+        message.header.frame_id = "base"
+        if way_m is not None:
             speed = np.clip(3.0 * way_m, -0.2, 0.2)
             linear = message.twist.linear
             linear.x, linear.y, linear.z = speed.tolist()
         self._twist.publish(message)
-        self._check()
 
     def _check(self) -> None:
         """Another program that sees whether the tool is at the goal."""

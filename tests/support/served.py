@@ -182,10 +182,10 @@ def write_figures(run_dir: Path, episodes: int = 40) -> None:
 class Served:
     """A console that runs. url; invite(role) makes a link; console: what its routes share."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, certificate: Any = None) -> None:
         from robot_rl.console.access import Role
         from robot_rl.console.serve import server_of
-        from robot_rl.run.console import about
+        from robot_rl.run.console import about, desks
         from robot_rl.run.experiment import Experiment
 
         with socket.socket() as probe:
@@ -193,12 +193,21 @@ class Served:
             port = probe.getsockname()[1]
         os.environ["ROBOT_RL_DISK_RESERVE_BYTES"] = "0"
         run = Experiment.load(run_dir)
-        self.server, self.access = server_of(run_dir, "127.0.0.1", port, about(run), run.mirror)
-        self.url = f"http://127.0.0.1:{port}"
+        self.server, self.access = server_of(
+            run_dir,
+            "127.0.0.1",
+            port,
+            about(run),
+            run.mirror,
+            certificate=certificate,
+            arms=desks(run),
+        )
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
         self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
             f"{self.url}/enter?token={self.access.invite(Role(role))}"
         )
         self.console = self.server.config.app.state.doors  # type: ignore[union-attr]
+        self.arms = self.server.config.app.state.arms  # type: ignore[union-attr]
         self._thread = threading.Thread(target=self.server.run)
         self._thread.start()
         deadline_s = time.monotonic() + 20

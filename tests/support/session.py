@@ -6,9 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from robot_rl.control.session import (
-    Session,
-)
+from robot_rl.control.session import Others, Session
 from robot_rl.run.experiment import TrainConfig
 from robot_rl.run.parts import session_of
 from robot_rl.safety.limits import Limits
@@ -30,9 +28,17 @@ class Lines:
         self.lines.append({"env_steps": env_steps} | values | text)
 
 
-def experiment(train: TrainConfig) -> Any:
+def experiment(train: TrainConfig, actors: tuple[str, ...] = ()) -> Any:
     """The part of an experiment that a session reads."""
-    return SimpleNamespace(train=train, limits=Limits(), seed=0, run_dir=Path("r"), spec=TASK.spec)
+    return SimpleNamespace(
+        own_train=train,
+        limits=Limits(),
+        draws_seed=0,
+        home=Path("r"),
+        spec=TASK.spec,
+        actor="a",
+        actors=actors,
+    )
 
 
 def make_session(**changes: object) -> tuple[Session, list[EpisodeStart], Lines]:
@@ -51,11 +57,11 @@ def make_session(**changes: object) -> tuple[Session, list[EpisodeStart], Lines]
 
     lines = Lines()
     session = session_of(
-        experiment(changes.get("train", TRAIN)),  # type: ignore[arg-type]
+        experiment(changes.get("train", TRAIN), changes.get("actors", ())),  # type: ignore[arg-type]
         loop,
         reset,
         metrics=lines,
-        actor="a",
+        others=changes.get("others", Others),
         on_stuck=changes.get("on_stuck", lambda _error: False),
     )
     return session, starts, lines

@@ -3,7 +3,7 @@
 // The page says which keys are held and where the sticks are. The robot side decides what that means:
 // dead zones, neutral check, time-outs. A page that goes away simply stops sending.
 
-import { connect, post } from "./socket.js";
+import { at, connect, post } from "./socket.js";
 
 const PERIOD_MS = 20;
 
@@ -29,7 +29,7 @@ export class Control {
     this.pulses = new Map(); // word -> until when it is sent
     this.heard = false;
     this.pad = null;
-    this.line = connect("/ws/control", {
+    this.line = connect(at("/ws/control"), {
       onMessage: (data) => { this.heard = data === "1"; onHeard(this.heard); },
       onClose: () => { this.heard = false; onHeard(false); },
     });

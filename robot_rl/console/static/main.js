@@ -1,9 +1,11 @@
 // The console page: state on top, cameras, labels, learning. Draws what the server says, nothing else.
 
+import { drawArms, holdAll } from "./arms.js";
 import { Control, KEYS } from "./control.js";
 import { curve, smooth } from "./curves.js";
+import { drawDeployment, drawScene } from "./deploy.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
-import { connect, post } from "./socket.js";
+import { at, connect, post } from "./socket.js";
 import { toast } from "./toast.js";
 import { show } from "./video.js";
 
@@ -148,8 +150,10 @@ function onTelemetry(text) {
   drawLease(now.lease, now.robot.device_problem ?? "");
   page.robot = now.robot;
   const listed = drawReadiness(now.robot.ready ?? null, now.lease.mine, doing);
-  $("learning").hidden = listed || now.word === "RESET?"; // a list takes its place
-  $("why").hidden = listed;
+  const working = drawDeployment(page.figures ?? now.figures, page.about, listed || now.word === "RESET?");
+  $("learning").hidden = working || listed || now.word === "RESET?"; // a list takes its place
+  $("why").hidden = working || listed;
+  drawScene(now.word === "RESET?" ? now.figures.scene : "", page.about);
   $("go").hidden = !now.robot.gate?.waits || now.word === "PROTECTIVE STOP" || page.about?.role !== "operator";
   if (now.learning !== page.learning) { // a slow page misses messages, but not that this count has changed
     page.learning = now.learning;
@@ -204,11 +208,11 @@ async function ready() { // to say no, press Hold: nothing moves until somebody 
 
 const toggleLease = () => post(`/api/lease/${page.lease.mine ? "release" : "claim"}`);
 const ACTIONS = {
-  Escape: () => post("/api/command/hold"),
+  Escape: (event) => (event?.shiftKey && page.about.arms.length ? holdAll(page.about.arms) : post("/api/command/hold")),
   KeyT: toggleLease,
   KeyF: ready, KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
   Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyN: () => label("neutral"), KeyX: () => label("exclude"), KeyB: () => label("not done"),
-  KeyM: async () => mute(), KeyV: async () => open("/review", "_blank", "noopener"),
+  KeyM: async () => mute(), KeyV: async () => open(at("/review"), "_blank", "noopener"),
 };
 
 function mute() {
@@ -230,7 +234,7 @@ function onKey(event) {
   if (event.code === "KeyZ" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); doing(undo()); return; }
   if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !(event.code in ACTIONS)) return;
   event.preventDefault();
-  doing(ACTIONS[event.code]());
+  doing(ACTIONS[event.code](event));
 }
 
 function drawLegend() {
@@ -257,15 +261,17 @@ function nearestNamed(code) { // W carries the legend of W and S
 }
 
 async function start() {
-  page.about = await (await fetch("/api/about")).json();
+  page.about = await (await fetch(at("/api/about"))).json();
   $("task").textContent = `${page.about.task} · ${page.about.run}`;
+  $("to-review").href = at("/review");
+  drawArms($("arms"), page.about, { doing, leave: async () => page.lease.mine && post("/api/lease/release") });
   const order = [...page.about.cameras].sort((a, b) => (b === "video") - (a === "video")); // the overview first
   page.views = order.map((name) => show(name, page.about.seen[name], $("cameras")));
   if (!page.views.length) $("cameras").innerHTML = '<p class="none">This run has no camera.<br>State, labels and learning still work.</p>';
   control = new Control({ onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
   page.control = control;
   drawLegend();
-  connect("/ws/telemetry", { onMessage: onTelemetry });
+  connect(at("/ws/telemetry"), { onMessage: onTelemetry });
   setInterval(watch, 200);
   addEventListener("keydown", onKey);
   $("hold").onclick = () => doing(ACTIONS.Escape());

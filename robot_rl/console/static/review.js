@@ -1,6 +1,6 @@
 // The review page: a list of episodes; one's cameras are scrubbed together; keys append labels.
 
-import { post } from "./socket.js";
+import { at, post } from "./socket.js";
 import { toast } from "./toast.js";
 
 const $ = (id) => document.getElementById(id);
@@ -24,7 +24,7 @@ const FILTERS = {
 };
 
 async function get(path) {
-  const answer = await fetch(path), data = await answer.json();
+  const answer = await fetch(at(path)), data = await answer.json();
   if (!answer.ok) throw new Error(data.error ?? data.detail);
   return data;
 }
@@ -190,7 +190,7 @@ function goto(step) {
   page.step = Math.max(0, Math.min(step, steps.length));
   $("scrub").value = page.step;
   for (const figure of $("frames").querySelectorAll("figure")) {
-    figure.querySelector("img").src = `/api/frame/${figure.dataset.camera}/${page.step}?${query(e)}`;
+    figure.querySelector("img").src = at(`/api/frame/${figure.dataset.camera}/${page.step}?${query(e)}`);
   }
   const s = steps[Math.min(page.step, steps.length - 1)];
   $("step").textContent = s ? `step ${page.step} of ${steps.length} · ${s.driver} · ${s.outcome}${s.reason ? `: ${s.reason}` : ""} · reward ${s.reward ?? "unlabelled"} · action ${s.action.map((a) => a.toFixed(2)).join("  ")}` : "";
@@ -251,6 +251,12 @@ const ACTIONS = {
   KeyS: () => say("shows"), KeyB: () => say("shows_not"), BracketLeft: () => say("keep_from"), BracketRight: () => say("keep_to"), KeyU: () => say("undo"),
 };
 
+function asked() { // #run=...&actor=...&episode=...: the episode that a link names
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  const at = page.shown.findIndex((e) => ["run", "actor", "episode"].every((k) => String(e[k]) === wanted.get(k)));
+  return Math.max(at, 0);
+}
+
 async function start() {
   try {
     [page.about, page.list] = await Promise.all([get("/api/about"), get("/api/episodes")]);
@@ -273,7 +279,7 @@ async function start() {
       open(0);
     };
   });
-  await open(0);
+  await open(asked());
   globalThis.robotRL = page;
 }
 start();

@@ -1,5 +1,11 @@
 // A WebSocket to this page's server that reconnects with exponential back-off; one message handler.
 
+const ARM = new URLSearchParams(location.search).get("arm"); // which of several arms this page is about
+
+export function at(path, arm = ARM) { // a path of the server, about an arm
+  return arm ? `${path}${path.includes("?") ? "&" : "?"}arm=${encodeURIComponent(arm)}` : path;
+}
+
 export function connect(path, { onMessage, onOpen = () => {}, onClose = () => {}, binary = false }) {
   const line = { socket: null, closed: false };
   let wait_ms = 250;
@@ -23,8 +29,8 @@ export function connect(path, { onMessage, onOpen = () => {}, onClose = () => {}
   return line;
 }
 
-export async function post(path, body) {
-  const answer = await fetch(path, {
+export async function post(path, body, arm = ARM) {
+  const answer = await fetch(at(path, arm), {
     method: "POST", keepalive: true,
     headers: body ? { "Content-Type": "application/json" } : {},
     body: body ? JSON.stringify(body) : undefined,

@@ -18,7 +18,7 @@ from robot_rl.reward.vlm.config import VlmConfig
 from robot_rl.reward.vlm.worker import RewardWorker, WorkerConfig
 from robot_rl.spec import IMAGE
 from robot_rl.store.store import Store
-from robot_rl.types import Observation, RobotState
+from robot_rl.types import HELPED, Observation, RobotState
 
 
 class VlmReward:
@@ -33,7 +33,7 @@ class VlmReward:
 
     def begin_episode(self, purpose: str) -> None:
         """See `ports.RewardSource`."""
-        self._practises = purpose == "train"
+        self._practises = purpose in HELPED
         self._truth.begin_episode(purpose)
 
     def score(self, state: RobotState, observation: Observation) -> RewardResult:

@@ -1,0 +1,277 @@
+"""Turns the gate's TCP targets into joint targets, for an arm whose driver takes no others.
+
+It is a driver behind the gate: it obeys `target_pose` while the gate alone publishes there, has a
+time-out of its own, and moves nothing unasked. Such a driver knows no TCP: its pose and twist are
+computed here from the measured joints, and carry their stamps.
+
+A velocity that was sent once goes on for ever when this process dies. So the watchdog listens to
+`ik/heartbeat`, too, and switches the controller off when it is silent.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from std_msgs.msg import UInt64
+
+from robot_rl.errors import ConfigError, LinkError, did_you_mean
+from robot_rl.robots import Robot
+from robot_rl.robots.driver import ArmDriver
+from robot_rl.robots.ik import InverseKinematics
+from robot_rl.ros import convert, topics
+from robot_rl.ros.endpoints import Newest, publisher
+from robot_rl.ros.joint_motion import OLD_S, Commanded, Doing, JointMotion, Measured
+from robot_rl.ros.runtime import Pace, Shell
+from robot_rl.types import Pose
+
+log = logging.getLogger(__name__)
+
+CENSUS_S = 0.1  # wall; publishers of targets are counted this often
+BEAT_S = 0.02  # wall; as the gate's own beside a vendor's driver
+TELL_S = 0.5  # wall; `ik/problem` is told again this often
+REPORT_S = 1.0  # wall; figures for /diagnostics
+AGAIN_S = 0.05  # wall; a command to stay is sent again this often
+KEPT = 1000  # solve times of which the figures are made
+TARGETS = {
+    "position": "std_msgs/msg/Float64MultiArray",
+    "velocity": "std_msgs/msg/Float64MultiArray",
+    "trajectory": "trajectory_msgs/msg/JointTrajectory",
+}
+
+
+class IkNode:
+    """One tick of measured joints, TCP target, joint target; see the module."""
+
+    def __init__(
+        self, shell: Shell, robot: Robot, driver: ArmDriver, kinematics: InverseKinematics
+    ) -> None:
+        self._shell, self._kinematics, self._driver = shell, kinematics, driver
+        self._joints, self._names = driver.joints, list(robot.joint_names)
+        self._order = joint_order(self._names, driver.joints.names)
+        speed_rad_s = np.array([joint.velocity_rad_s for joint in robot.joints])
+        self._motion = JointMotion(kinematics, self._joints, self._joints.speed * speed_rad_s)
+        self._base, node = shell.params["base_frame"], shell.node
+        self._target_topic = replace(topics.JOINT_TARGET, type=TARGETS[self._joints.kind])
+        self._states = Newest(node, topics.JOINT_STATES)
+        self._targets = Newest(node, topics.TARGET_POSE)
+        self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
+        self._arm = Newest(node, topics.ARM_PROBLEM)
+        self._out = publisher(node, self._target_topic)
+        self._poses = publisher(node, topics.CURRENT_POSE)
+        self._twists = publisher(node, topics.CURRENT_TWIST)
+        self._beats = publisher(node, topics.IK_HEARTBEAT)
+        self._problems = publisher(node, topics.IK_PROBLEM)
+        self._heard = shell.diagnostics.source(topics.JOINT_STATES.name)
+        self._measured: tuple[NDArray[np.float64], NDArray[np.float64], float] | None = None
+        self._target: Pose | None = None
+        self._target_s = self._sent_s = -math.inf
+        self._count = 0
+        self._beat_s = self._census_s = self._tell_s = self._report_s = 0.0
+        self._wrong = ""  # with the newest messages
+        self._rivals, self._problem = "", "starting"
+        self._doing = Doing.OFF
+        self._solve_s: deque[float] = deque(maxlen=KEPT)
+        self._ticks, self._cpu = 0, (time.monotonic(), time.process_time())
+
+    # --- what arrives ----------------------------------------------------------------------------
+
+    def _take_joints(self) -> None:
+        """Newest joints; the TCP that they make is published at once."""
+        for message in self._states.arrived():
+            stamp_s = convert.from_stamp(message.header.stamp)
+            try:
+                q, v, _ = convert.joints_from(message, self._names, ())
+            except LinkError as error:
+                self._wrong = str(error)
+                continue
+            self._wrong = ""
+            self._heard.saw(time.monotonic(), self._shell.now_s() - stamp_s)
+            if self._measured is not None and stamp_s == self._measured[2]:
+                continue
+            self._measured = q, v, stamp_s
+            tcp, twist = self._kinematics.forward(q, v)
+            self._poses.publish(convert.pose_to(tcp, stamp_s, self._base))
+            self._twists.publish(convert.twist_to(twist, stamp_s, self._base))
+
+    def _take_target(self, *, obey: bool) -> Pose | None:
+        """The newest target while it is fresh; what arrives meanwhile is forgotten otherwise."""
+        for message in self._targets.arrived():
+            try:
+                if message.header.frame_id != self._base:
+                    raise LinkError(
+                        "target_pose in another frame",
+                        expected=self._base,
+                        got=repr(message.header.frame_id),
+                    )
+                self._target, self._target_s = convert.pose_from(message), time.monotonic()
+            except LinkError as error:
+                self._shell.diagnostics.error(str(error))
+        if not obey:
+            self._target = None
+        if time.monotonic() - self._target_s > self._joints.timeout_s:
+            self._target = None
+        return self._target
+
+    def _look_around(self) -> None:
+        """Count who else publishes targets: of the TCP, or of the joints."""
+        if time.monotonic() < self._census_s:
+            return
+        self._census_s = time.monotonic() + CENSUS_S
+        node = self._shell.node
+        wrong = []
+        for topic, own in ((topics.TARGET_POSE, "gate"), (self._target_topic, node.get_name())):
+            name = node.resolve_topic_name(topic.name)
+            sources = node.get_publishers_info_by_topic(name)
+            others = sorted({source.node_name for source in sources} - {own})
+            wrong += [f"{', '.join(others)} publishes {name.lstrip('/')}, too"] if others else []
+        self._rivals = "; ".join(wrong)
+
+    def _now_measured(self) -> Measured | None:
+        if self._measured is None:
+            return None
+        q, v, stamp_s = self._measured
+        return Measured(q, v, abs(self._shell.now_s() - stamp_s))
+
+    def _is_off(self) -> bool:
+        """Whether the controller is off, or somebody else moves the arm."""
+        stopped, arm = self._stopped.read(), self._arm.read()
+        if stopped is not None and stopped.data:
+            return True
+        return self._driver.is_vendors and (arm is None or bool(arm.data))
+
+    # --- one tick --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Hear, solve, command, tell."""
+        self._take_joints()
+        self._look_around()
+        off = self._is_off()
+        measured = self._now_measured()
+        target = self._take_target(obey=not off and not self._rivals)
+        begun_s = time.perf_counter()
+        commanded = self._motion.tick(measured, target, 1.0 / self._joints.rate_hz, off=off)
+        if commanded.doing is Doing.FOLLOW:
+            self._solve_s.append(time.perf_counter() - begun_s)
+        self._command(commanded)
+        self._beat()
+        self._tell(measured)
+        self._show(commanded)
+
+    def _command(self, commanded: Commanded) -> None:
+        """Publish a joint target, while there is one; one that only stays, now and then."""
+        position, velocity = commanded.position_rad, commanded.velocity_rad_s
+        before, self._doing = self._doing, commanded.doing
+        wall_s = time.monotonic()
+        if position is None or velocity is None:
+            if self._joints.kind == "velocity" and before is not Doing.OFF:
+                self._send(np.zeros(len(self._names)), wall_s)
+            return
+        if commanded.doing is Doing.REST and wall_s < self._sent_s + AGAIN_S:
+            return
+        self._send(velocity if self._joints.kind == "velocity" else position, wall_s)
+
+    def _send(self, values: NDArray[np.float64], wall_s: float) -> None:
+        ordered, self._sent_s = values[self._order], wall_s
+        if self._joints.kind != "trajectory":
+            self._out.publish(convert.values_to(ordered))
+            return
+        names = [self._names[i] for i in self._order]
+        self._out.publish(convert.trajectory_to(names, ordered, self._joints.point_s))
+
+    def _beat(self) -> None:
+        wall_s = time.monotonic()
+        if wall_s >= self._beat_s:
+            self._count += 1
+            self._beats.publish(UInt64(data=self._count))
+            self._beat_s = wall_s + BEAT_S
+
+    def _tell(self, measured: Measured | None) -> None:
+        """Tell why nothing can be commanded; a change at once."""
+        problem, wall_s = self._rivals or self._why_not(measured), time.monotonic()
+        if problem == self._problem and wall_s < self._tell_s:
+            return
+        if problem != self._problem:
+            log.warning("nothing moves: %s", problem) if problem else log.info("ready")
+        self._problem, self._tell_s = problem, wall_s + TELL_S
+        self._problems.publish(convert.text_to(problem))
+
+    def _why_not(self, measured: Measured | None) -> str:
+        if self._wrong:
+            return self._wrong.splitlines()[0]
+        name = self._states.topic.name
+        if measured is None:
+            return f"nobody tells the joints ({name})"
+        if measured.age_s > OLD_S:
+            return f"the joints are {measured.age_s:.1f} s old ({name})"
+        return ""
+
+    def _show(self, commanded: Commanded) -> None:
+        """Figures for /diagnostics, once a second."""
+        self._ticks += 1
+        wall_s = time.monotonic()
+        if wall_s < self._report_s:
+            return
+        told, (since_s, used_s) = self._shell.diagnostics, self._cpu
+        passed_s, cpu_s = wall_s - since_s, time.process_time()
+        told.set("rate_hz", self._ticks / passed_s if passed_s > 0 else 0.0)
+        told.set("cpu_share", (cpu_s - used_s) / passed_s if passed_s > 0 else 0.0)
+        if self._solve_s:
+            p50_s, p99_s = np.percentile(self._solve_s, (50, 99)).tolist()
+            told.set("solve_p50_ms", p50_s * 1e3)
+            told.set("solve_p99_ms", p99_s * 1e3)
+        told.set("doing", commanded.doing.value)
+        told.set("left_mm", commanded.left_m * 1e3)
+        told.set("left_rad", commanded.left_rad)
+        held = f"the target is out of reach: held by {commanded.held_by}"
+        told.warn(self._problem or (held if commanded.held_by else ""))
+        self._ticks, self._cpu, self._report_s = 0, (wall_s, cpu_s), wall_s + REPORT_S
+
+    def come_to_rest(self, pace: Pace) -> None:
+        """Brake before the process ends; the last thing that goes out is a command to stay."""
+        for _ in range(round(self._joints.rate_hz)):
+            self._take_joints()
+            dt_s = 1.0 / self._joints.rate_hz
+            commanded = self._motion.tick(self._now_measured(), None, dt_s, off=self._is_off())
+            self._command(commanded)
+            self._beat()
+            if commanded.doing in (Doing.OFF, Doing.REST):
+                break
+            pace.sleep()
+
+
+def joint_order(names: list[str], wanted: tuple[str, ...]) -> list[int]:
+    """Index of the robot's joint in each place of a command; wanted: () = the robot's order.
+
+    Raises:
+        ConfigError: these are other joints than the robot's.
+    """
+    if not wanted:
+        return list(range(len(names)))
+    strange = [name for name in wanted if name not in names]
+    if strange or len(wanted) != len(names):
+        raise ConfigError(
+            "driver.joints.names are not the robot's joints",
+            expected=", ".join(names),
+            got=", ".join(wanted),
+            fix=did_you_mean(strange[0], names) if strange else "name each joint once",
+        )
+    return [names.index(name) for name in wanted]
+
+
+def run_ik(shell: Shell, robot: Robot, driver: ArmDriver, kinematics: InverseKinematics) -> None:
+    """Tick at the driver's rate until the node is told to end; then bring the joints to rest."""
+    node = IkNode(shell, robot, driver, kinematics)
+    pace = Pace(1.0 / driver.joints.rate_hz)
+    while shell.running:
+        shell.spin(0.0)
+        node.tick()
+        shell.diagnostics.set("late", pace.late)
+        pace.sleep()
+    node.come_to_rest(pace)
+    time.sleep(0.05)  # reliable delivery needs the writer alive for a moment
