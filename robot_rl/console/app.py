@@ -83,6 +83,7 @@ def guarded(doors: Doors, title: str, first: str, lifespan: Lifespan | None = No
 
     app = FastAPI(title=title, lifespan=lifespan, docs_url=None, openapi_url=None)
     app.state.doors = doors
+    app.state.arms = {}  # of a page without a run
     app.middleware("http")(_guard)
     app.exception_handler(RobotRLError)(_explain)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

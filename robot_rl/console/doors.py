@@ -106,7 +106,8 @@ async def accept(socket: WebSocket) -> PageSession | None:
     session = doors.session(socket)
     refusal = doors.foreign(socket.headers.get("host", ""), socket.headers.get("origin", ""))
     try:
-        console_of(socket)
+        if socket.app.state.arms:
+            console_of(socket)
     except HTTPException as error:
         refusal = refusal or str(error.detail)
     if session is None or refusal:
