@@ -503,7 +503,7 @@ def test_the_verbs_print_and_open_links_to_their_page(
 ) -> None:
     opened: list[str] = []
 
-    def serve_run(_run: Path, host: str, port: int, started: Any) -> None:
+    def serve_run(_run: Path, host: str, port: int, started: Any, _tls: Any) -> None:
         started(lambda role: f"a-token-of-an-{role}")
 
     monkeypatch.setattr("robot_rl.run.console.serve_run", serve_run)

@@ -302,12 +302,7 @@ def test_practice_waits_while_the_learner_refuses_and_says_why(pair: Pair) -> No
     announced: list[str] = []
     actor: Any = Actor.__new__(Actor)
     actor.link = pair.client
-    actor.loop = SimpleNamespace(lease="lease")
-    actor.ports = SimpleNamespace(
-        announce=lambda start: announced.append(start.purpose),
-        gate=SimpleNamespace(arm=lambda _lease: True),
-    )
-    actor._motion = lambda _plan: None
+    actor._starts = lambda _plan, start: announced.append(start.purpose)
     start = start_row(SPEC, EpisodeId("run", "actor-0", 0))
     demo, train, exam = (dataclasses.replace(start, purpose=p) for p in ("demo", "train", "eval"))
     pair.client.start()

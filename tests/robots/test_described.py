@@ -11,7 +11,7 @@ import pytest
 
 from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply
-from robot_rl.robots import Described
+from robot_rl.robots import Described, Ur5e
 from robot_rl.robots.chain import AXIS_RAD, Chain, axis_error_rad
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.robot_file import text_of, write
@@ -28,8 +28,10 @@ each = pytest.mark.parametrize("name", ARMS)
 
 def placed(name: str) -> Described:
     """An arm with a workspace, for tests that need no guess."""
-    box = {"workspace_min_m": (0.2, -0.3, 0.1), "workspace_max_m": (0.6, 0.3, 0.5)}
-    return dataclasses.replace(arm_of(name), called=f"a_{name}", **box)  # type: ignore[arg-type]
+    known = {"workspace_min_m": (0.2, -0.3, 0.1), "workspace_max_m": (0.6, 0.3, 0.5)}
+    if name.startswith("ur"):  # in the middle of its ranges it would lie on the table
+        known |= {"home_rad": Ur5e.home_rad, "neighbours": Ur5e.neighbours}
+    return dataclasses.replace(arm_of(name), called=f"a_{name}", **known)  # type: ignore[arg-type]
 
 
 @each

@@ -185,6 +185,7 @@ def test_the_same_machine_paired_again_keeps_its_key_and_its_rows(machines: Mach
     try:
         link.client.start()
         record(link.actor, range(1), link.spec)
+        until(lambda: link.client.status()["pending_rows"] == 12)
         assert link.serve(machines.learner) == 12
         machines.pair()
         assert (run_keys(machines.learner) / "learner.secret").read_bytes() == before
@@ -205,6 +206,7 @@ def test_behind_a_router_the_learner_listens_elsewhere_and_remembers_it(machines
         try:
             link.client.start()
             record(link.actor, range(1), link.spec)
+            until(lambda: link.client.status()["pending_rows"] == 12)
             assert link.serve(machines.learner) == 12
         finally:
             link.close()
