@@ -23,7 +23,7 @@ pytestmark = pytest.mark.ros
 
 PROFILES = [
     "ur5e_fzi",
-    "ur5e_forward",
+    pytest.param("ur5e_forward", marks=pytest.mark.slow),
     pytest.param("fr3_crisp", marks=pytest.mark.slow),
     pytest.param("fr3_joint", marks=pytest.mark.slow),
 ]
