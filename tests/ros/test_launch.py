@@ -165,8 +165,9 @@ def test_several_arms_are_launched_together_and_end_together(tmp_path: Path) -> 
     actors = [p for p in asked["processes"] if p["finishes"]]
     first, last = (of_run()["Ending"](process, asked) for process in actors)
     ended = types.SimpleNamespace(returncode=0, action=None)
-    assert not any(isinstance(a, Shutdown) for a in first(ended, None))
-    assert any(isinstance(a, Shutdown) for a in last(ended, None))
+    going = types.SimpleNamespace(is_shutdown=False)
+    assert not any(isinstance(a, Shutdown) for a in first(ended, going))
+    assert any(isinstance(a, Shutdown) for a in last(ended, going))
 
 
 def test_learner_and_page_may_run_elsewhere(tmp_path: Path) -> None:

@@ -76,12 +76,12 @@ def test_a_controller_that_may_have_been_stopped_is_told_as_stopped(
         unanswered = SimpleNamespace(poll=lambda: None, forget=lambda: None, is_served=True)
         monkeypatch.setattr(watchdog, "_stop", unanswered)
         monkeypatch.setattr(watchdog, "_stands", told.append)
-        watchdog._on_beat(None)
+        watchdog._silences["gate"].heard(time.monotonic())
         watchdog.tick()
         for _ in range(20):
             time.sleep(0.01)
             watchdog.tick()
         assert watchdog.tripped and told == [True]
-        watchdog._on_beat(None)
+        watchdog._silences["gate"].heard(time.monotonic())
         watchdog.tick()
         assert not watchdog.tripped and told == [True]

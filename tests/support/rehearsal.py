@@ -90,8 +90,8 @@ class Teacher:
         target = self._goal_m
         if target is None and TARGET.name in self._newest:
             target = convert.pose_from(self._newest[TARGET.name]).position_m
-        way_m = None if target is None else target - self.probe.tcp().position_m
-        self.steer(way_m if active else None)
+        knows = active and target is not None
+        self.steer(target - self.probe.tcp().position_m if knows else None)
         self._check()
 
     def steer(self, way_m: NDArray[np.float64] | None) -> None:
