@@ -366,6 +366,9 @@ def intrinsics_from(msg: CameraInfo) -> F64 | None:
     return k if k[0, 0] > 0.0 else None
 
 
+JOY_BUTTONS = 6  # of `joy_to`
+
+
 def joy_to(value: OperatorInput, call: int) -> Joy:
     """OperatorInput -> Joy: axes = action; buttons = driving, success (0 unset, 1 yes, 2 no),
     abort, driver code, episode call (says which episode the input belongs to), guided."""
@@ -387,7 +390,9 @@ def joy_from(msg: Joy, action_size: int) -> tuple[OperatorInput, int]:
     """
     buttons = list(msg.buttons)
     action = np.array(msg.axes, np.float32)
-    known = len(buttons) == 6 and buttons[1] in (0, 1, 2) and 0 <= buttons[3] < len(DRIVERS)
+    known = (
+        len(buttons) == JOY_BUTTONS and buttons[1] in (0, 1, 2) and 0 <= buttons[3] < len(DRIVERS)
+    )
     if not known or action.shape != (action_size,) or not np.isfinite(action).all():
         raise LinkError(
             "malformed operator/joy",
