@@ -37,7 +37,7 @@ BENT_RAD = 0.02  # ... largest departure from a linear prediction in one piece o
 PIECES = 4
 SURE_RAD = 1.4  # all turns together, and ...
 SURE_BENT_RAD = 0.2  # ... departure; beyond, or next to a singular pose, the arm may go elsewhere:
-UNSURE_M = 0.05  # then it must keep this much more away from everything
+UNSURE_M = 0.03  # then it must keep this much more away from everything
 UNKNOWN = "collision: the joints' way cannot be predicted here (singular pose)"
 
 

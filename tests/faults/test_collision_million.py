@@ -84,7 +84,7 @@ def test_what_passes_touches_nothing_and_what_is_clear_passes(
         )
     assert not contacts, contacts
     assert clear_passed >= 0.95 * clear
-    assert near > 0.05 * done, "a gate that is never near anything is not tested"
+    assert near > 0.03 * done, "a gate that is never near anything is not tested"
 
 
 def begin(world: Cell, robot: Robot, margin_m: float, rng: np.random.Generator) -> np.ndarray:
