@@ -141,9 +141,9 @@ class ViewNode:
 
     def _view(self) -> dict[str, Any]:
         state, joy, stopped = self._reader.read(), self._joy.read(), self._stopped.read()
-        heard = joy is not None and self._joy.silent_s < STALE_S
-        heard = heard and len(joy.buttons) == convert.JOY_BUTTONS
-        buttons = joy.buttons if joy is not None and heard else (0,) * convert.JOY_BUTTONS
+        buttons = joy.buttons if joy is not None and self._joy.silent_s < STALE_S else ()
+        if len(buttons) != convert.JOY_BUTTONS:
+            buttons = (0,) * convert.JOY_BUTTONS
         view: dict[str, Any] = {
             "gate": self._gate_words(),
             "episode": self._episode_words(),
