@@ -8,7 +8,7 @@ services of the graph only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from rclpy.node import Node
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, Newest, message_type, publisher
-from robot_rl.ros.topics import Topic
+from robot_rl.ros.topics import Service, Topic
 from robot_rl.types import Command, Driver, Pose
 
 F64 = NDArray[np.float64]
@@ -57,6 +57,29 @@ def target_of(node: Node) -> Callable[[], F64 | None]:
         return None if message is None else convert.pose_from(message).position_m
 
     return where
+
+
+def look_after(
+    callers: Mapping[Service, Caller],
+    report: wire.GateReport | None,
+    *,
+    stopped: bool,
+    asked: bool,
+) -> None:
+    """Do what a person does at an arm that waits: resume, acknowledge, prepare the scene.
+
+    Args:
+        report: the gate's newest, None before the first.
+        stopped: the controller is; asked: the actor asks whether the scene is in order.
+    """
+    if stopped:
+        callers[topics.CONTROLLER_RESUME].poll()
+    elif report is not None and report.mode == "protective_stop":
+        callers[topics.GATE_ACKNOWLEDGE].poll()
+    elif report is not None and report.waits:
+        callers[topics.GATE_RESUME].poll()
+    if asked:
+        callers[topics.ACTOR_READY].poll()
 
 
 class Person:
@@ -131,14 +154,12 @@ class Person:
         message = self.newest(topics.GATE_STATE)
         report = wire.decode_report(message.data) if message is not None else None
         stopped, asks = self.newest(topics.CONTROLLER_STOPPED), self.newest(topics.ACTOR_ASKS)
-        if stopped is not None and stopped.data:
-            self._callers[topics.CONTROLLER_RESUME].poll()
-        elif report is not None and report.mode == "protective_stop":
-            self._callers[topics.GATE_ACKNOWLEDGE].poll()
-        elif report is not None and report.waits:
-            self._callers[topics.GATE_RESUME].poll()
-        if asks is not None and asks.data:
-            self._callers[topics.ACTOR_READY].poll()
+        look_after(
+            self._callers,
+            report,
+            stopped=stopped is not None and stopped.data,
+            asked=asks is not None and bool(asks.data),
+        )
 
     def _steer(self, wall_s: float) -> None:
         """Hold the device during an episode, and push towards the goal."""

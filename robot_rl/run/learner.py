@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from robot_rl.config.run_folder import LEARNER_STORE
-from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, StoreError
 from robot_rl.learn import ranks
 from robot_rl.learn.learner import Learner
 from robot_rl.link.auth import keys_for
@@ -27,7 +26,7 @@ from robot_rl.run.experiment import Experiment, TrainConfig
 from robot_rl.run.pairing import listening
 from robot_rl.run.parts import learner_of
 from robot_rl.store.store import Store
-from robot_rl.system.supervised import orphaned, supervisor_pid
+from robot_rl.system.supervised import exit_code, orphaned, supervisor_pid
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +35,6 @@ IDLE_MS = 20
 DEMONSTRATED = "demonstrated"  # what the actor says when all demonstrations and data are here
 MASTERED = "mastered"  # what an actor says after its exam, and the learner to the others
 SAVE_EVERY_S = 60.0  # a kill costs at most this much learning; the data is in the store anyway
-EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
 
 
 def run(run_dir: Path) -> None:
@@ -112,17 +110,8 @@ def turn(learner: Learner, server: LinkServer | None, arms: int = 1) -> int:
 
 def main(argv: Sequence[str] | Path | None = None) -> int:
     """Entry point: `python -m robot_rl.run.learner RUN`. Returns the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     run_dir = argv if isinstance(argv, Path) else Path((argv or sys.argv[1:])[0])
-    try:
-        run(run_dir)
-    except (ConfigError, SpecError, StoreError, LinkError) as error:
-        log.error("%s", error)
-        return EXIT_SETUP
-    except RobotRLError as error:
-        log.error("%s", error)
-        return 1
-    return 0
+    return exit_code(lambda: run(run_dir))
 
 
 if __name__ == "__main__":

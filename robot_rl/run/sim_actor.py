@@ -17,18 +17,16 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, StoreError
 from robot_rl.ports import ActorPorts, Clock, ResetPlan
 from robot_rl.run.actor import Actor
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import Still, forget
-from robot_rl.system.supervised import orphaned, supervisor_pid
+from robot_rl.system.supervised import exit_code, orphaned, supervisor_pid
 from robot_rl.types import EpisodeStart
 
 log = logging.getLogger(__name__)
 
-EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
 LOOK_S = 0.002  # wall; between two looks whether the learner has caught up
 
 
@@ -147,16 +145,8 @@ def run(run_dir: Path, first_episode: int = 0) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    try:
-        folder, *first = argv or sys.argv[1:]
-        return run(Path(folder), *map(int, first))
-    except (ConfigError, SpecError, StoreError, LinkError) as error:
-        log.error("%s", error)
-        return EXIT_SETUP
-    except RobotRLError as error:
-        log.error("%s", error)
-        return 1
+    folder, *first = argv or sys.argv[1:]
+    return exit_code(lambda: run(Path(folder), *map(int, first)))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,16 @@
-"""No process outlives its supervisor: each knows the supervisor's process id, and checks for it."""
+"""A process and its supervisor: it never outlives the supervisor, and its exit code says why."""
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
 
+from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, StoreError
+
+log = logging.getLogger(__name__)
+
+EXIT_SETUP = 2  # a restart changes nothing; as in robot_rl.cli and the ROS nodes
 SUPERVISOR_PID = "ROBOT_RL_SUPERVISOR_PID"  # environment variable that the supervisor sets
 
 
@@ -16,3 +23,20 @@ def supervisor_pid() -> int | None:
 def orphaned(supervisor: int | None) -> bool:
     """Whether the supervisor is gone, kill -9 included; never when there was none."""
     return supervisor is not None and os.getppid() != supervisor
+
+
+def exit_code(work: Callable[[], int | None]) -> int:
+    """`main` of a process that is no ROS node: a `RobotRLError` becomes one clear message.
+
+    Returns what `work` returns (None = 0), 1 (failed while running: worth a restart) or
+    `EXIT_SETUP` (a restart is no help).
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        return work() or 0
+    except (ConfigError, SpecError, StoreError, LinkError) as error:
+        log.error("%s", error)
+        return EXIT_SETUP
+    except RobotRLError as error:
+        log.error("%s", error)
+        return 1

@@ -23,6 +23,7 @@ from robot_rl.ros import topics, wire
 from robot_rl.ros.endpoints import Caller, Newest
 from robot_rl.ros.graph import ros_arguments
 from robot_rl.ros.reader import StateReader
+from robot_rl.ros.rehearse import look_after
 from robot_rl.ros.runtime import Shell, node_shell
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import graph_of
@@ -91,14 +92,12 @@ class Person:
         """What a person does at a robot that waits: resume, acknowledge, prepare."""
         asks, stopped, gate = (n.read() for n in (self._asks, self._stopped, self._gate))
         report = None if gate is None else wire.decode_report(gate.data)
-        if stopped is not None and stopped.data:
-            self._callers[topics.CONTROLLER_RESUME].poll()
-        elif report is not None and report.mode == "protective_stop":
-            self._callers[topics.GATE_ACKNOWLEDGE].poll()
-        elif report is not None and report.waits:
-            self._callers[topics.GATE_RESUME].poll()
-        if asks is not None and asks.data:
-            self._callers[topics.ACTOR_READY].poll()
+        look_after(
+            self._callers,
+            report,
+            stopped=stopped is not None and stopped.data,
+            asked=asks is not None and bool(asks.data),
+        )
 
 
 def main(run: Path) -> None:

@@ -16,6 +16,7 @@ from std_msgs.msg import Bool
 
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, subscribe
+from robot_rl.ros.rehearse import look_after
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import graph_of
 from tests.support.probe import Probe
@@ -113,13 +114,7 @@ class Teacher:
 
     def _look_after(self, asked: bool) -> None:
         """What a person does at a robot that waits: resume, acknowledge, prepare."""
-        report = self.probe.report()
-        if self.probe.stopped():
-            self._callers[topics.CONTROLLER_RESUME].poll()
-        elif report is not None and report.mode == "protective_stop":
-            self._callers[topics.GATE_ACKNOWLEDGE].poll()
-        elif report is not None and report.waits:
-            self._callers[topics.GATE_RESUME].poll()
         if asked:
             self.asked.add(self._newest[topics.ACTOR_ASKS.name].data)
-            self._callers[topics.ACTOR_READY].poll()
+        report, stopped = self.probe.report(), self.probe.stopped()
+        look_after(self._callers, report, stopped=stopped, asked=asked)
