@@ -30,7 +30,7 @@ STILL = np.zeros(3)
 ROBOTS = ("fr3", "ur5e")
 AROUND = {
     "table": TABLE,
-    "wall": Obstacle(centre_in_base_m=(0.5, 0.45, 0.4), size_m=(0.9, 0.1, 0.8), yaw_rad=0.3),
+    "wall": Obstacle(centre_in_base_m=(0.5, 0.40, 0.4), size_m=(0.9, 0.1, 0.8), yaw_rad=0.3),
     "post": Obstacle(centre_in_base_m=(0.65, -0.25, 0.3), size_m=(0.1, 0.1, 0.6), yaw_rad=0.8),
 }
 TARGETS = {

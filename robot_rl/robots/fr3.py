@@ -153,7 +153,7 @@ CAPSULES = (  # around COVERS and the hand; a test holds them to it
     Capsule(8, (0.0, -0.0771, 0.0274), (0.0001, 0.0833, 0.0242), 0.0482),
     Capsule(8, (0.03, 0.0, 0.022), (0.062, 0.0, 0.03), 0.0265),  # camera
 )
-NEIGHBOURS = ((5, 7), (6, 8))  # joint 6 ends before 5 and 7 meet; joint 7 turns on the spot
+NEIGHBOURS = ((6, 8),)  # joint 7 only turns the hand on the spot
 
 
 def franka_hand(prefix: str, hand: Inertial, finger: Inertial) -> Gripper:

@@ -21,7 +21,7 @@ from robot_rl.safety.obstacles import Box
 BEYOND_RAD = 0.2  # an arm may stand this far outside the range of a joint
 TRIES = 200  # configurations at random in which two capsules that overlap are found out
 LOOKS = 400  # configurations that are looked at to find out how near two capsules can come
-NEVER_M = 0.005  # two that stay this far apart in every configuration cannot meet
+ENOUGH_M = 0.1  # the largest margin; who stays further apart is not looked at more closely
 
 
 NO_BOX: Box = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
@@ -46,8 +46,8 @@ class Body:
         parts: names of the links: foot, link1 ..., hand.
         capsules: (link, start, end, radius); link 0 = foot, J + 1 = hand.
         outer_m: half length plus radius of each.
-        pairs: those that must keep apart, whatever stands around; strangers: those that cannot
-            meet in any configuration, with a lower bound of their distance (m).
+        pairs: those that must keep apart, whatever stands around; least_m: a lower bound of
+            the distance of each pair, in all configurations.
         around_m: [capsule, joint], how far a point of the capsule's axis can be from the joint's
             axis; 0 where the joint does not move the capsule.
         apart_m: [pair, joint], by how much the distance of two changes at most per radian.
@@ -58,13 +58,13 @@ class Body:
     capsules: tuple[tuple[int, Vec3, Vec3, float], ...]
     outer_m: tuple[float, ...]
     pairs: tuple[Couple, ...]
-    strangers: tuple[tuple[Couple, float], ...]
+    least_m: tuple[float, ...]
     around_m: np.ndarray
     apart_m: np.ndarray
 
 
 class Watched(NamedTuple):
-    """What one check looks at: pairs of capsules, with their `Body.apart_m`, and boxes."""
+    """What one check looks at: pairs of capsules (with their `Body.apart_m`), and boxes."""
 
     pairs: tuple[Couple, ...]
     apart_m: np.ndarray
@@ -98,46 +98,45 @@ def body_of(robot: Robot) -> Body:
     parts = ("foot", *(f"link{i}" for i in range(1, n + 1)), "hand")
     capsules = tuple((c.link, c.start_m, c.end_m, c.radius_m) for c in robot.capsules)
     links = [c.link for c in robot.capsules]
-    around_m = np.array([_around(chain, c) for c in robot.capsules]).reshape(-1, n)
-    joints = np.arange(n)
-    ranges = [(j.range_rad[0] - BEYOND_RAD, j.range_rad[1] + BEYOND_RAD) for j in robot.joints]
     pairs: list[Couple] = []
-    strangers: list[tuple[Couple, float]] = []
-    apart_m: list[np.ndarray] = []
     for i, a in enumerate(links):
         for k, b in enumerate(links):
-            if b - a <= 1 or (a, b) in robot.neighbours:
-                continue
-            radii_m, names = capsules[i][3] + capsules[k][3], (parts[a], parts[b])
-            pair = Couple(i, k, NO_BOX, radii_m, names, len(pairs))
-            slopes_m = np.minimum(around_m[i], around_m[k]) * ((joints >= a) & (joints < b))
-            least_m = _least(chain, capsules, ranges, pair, slopes_m)
-            if least_m >= NEVER_M:
-                strangers.append((pair, least_m))
-            else:
-                pairs.append(pair)
-                apart_m.append(slopes_m)
+            if b - a > 1 and (a, b) not in robot.neighbours:
+                radii_m, names = capsules[i][3] + capsules[k][3], (parts[a], parts[b])
+                pairs.append(Couple(i, k, NO_BOX, radii_m, names, len(pairs)))
+    around_m = np.array([_around(chain, c) for c in robot.capsules]).reshape(-1, n)
+    joints = np.arange(n)
+    apart_m = np.zeros((len(pairs), n))
+    for number, p in enumerate(pairs):
+        between = (joints >= links[p.one]) & (joints < links[p.other])
+        apart_m[number] = np.minimum(around_m[p.one], around_m[p.other]) * between
+    ranges = [(j.range_rad[0] - BEYOND_RAD, j.range_rad[1] + BEYOND_RAD) for j in robot.joints]
     return Body(
         chain=chain,
         parts=parts,
         capsules=capsules,
         outer_m=tuple(math.dist(a, b) / 2 + radius_m for _, a, b, radius_m in capsules),
         pairs=tuple(pairs),
-        strangers=tuple(strangers),
+        least_m=tuple(_least(chain, capsules, ranges, p, apart_m[p.number]) for p in pairs),
         around_m=around_m * (joints < np.array(links)[:, None]),
-        apart_m=np.array(apart_m).reshape(-1, n),
+        apart_m=apart_m,
     )
 
 
 def watched(limits: Limits) -> Watched:
     """What the check of these limits looks at."""
-    return _watched(body_called(limits.collision_arm), limits.boxes)
+    return _watched(body_called(limits.collision_arm), limits.collision_margin_m, limits.boxes)
 
 
 @lru_cache(maxsize=16)
-def _watched(body: Body, boxes: tuple[tuple[str, Box, tuple[str, ...]], ...]) -> Watched:
+def _watched(
+    body: Body, margin_m: float, boxes: tuple[tuple[str, Box, tuple[str, ...]], ...]
+) -> Watched:
+    """The foot and the first link stand on a box and stay in place: boxes are nothing to them."""
+    kept = [p for p in body.pairs if body.least_m[p.number] < margin_m]
+    pairs = tuple(p._replace(number=i) for i, p in enumerate(kept))
     boxed = tuple(couple for box in boxes for couple in boxed_with(body, *box))
-    return Watched(body.pairs, body.apart_m, boxed)
+    return Watched(pairs, body.apart_m[[p.number for p in kept]], boxed)
 
 
 def boxed_with(
@@ -218,7 +217,7 @@ def _least(
     cell = tuple(ends if m else (0.0, 0.0) for ends, m in zip(ranges_rad, slopes, strict=True))
     heap = [(bound(cell), cell)]
     for _ in range(LOOKS // 2):
-        if heap[0][0] > NEVER_M:
+        if heap[0][0] > ENOUGH_M:
             break
         _, cell = heapq.heappop(heap)
         widest = max(range(len(cell)), key=lambda j: slopes[j] * (cell[j][1] - cell[j][0]))

@@ -18,13 +18,12 @@ from robot_rl.safety.readings import Placement, Quat
 Frame = tuple[float, ...]
 """Twelve numbers: the axes x, y, z of a frame in base, then its origin (m)."""
 
-TOLERANCE = 1e-3  # m and rad: a prediction this close has converged
-ROUNDS = 7  # of the prediction; from a healthy pose two or three are enough
+TOLERANCE = 2e-4  # m and rad: a prediction this close has converged
+ROUNDS = 6  # of the prediction; from a healthy pose two are enough
 DAMPING = 1e-6 * np.eye(6)  # of the normal equations
 TURN_M = 0.05  # what a rad counts in the error of an arm with fewer than six joints
 PLACE_M = 1e-3  # its place has converged this far ...
 SETTLED_RAD = 1e-3  # ... when its joints do not move further
-SINGULAR = 0.02  # smallest singular value of the Jacobian that is trusted (m and rad)
 MOST_RAD = 0.8  # turn of one joint in one step; beyond, the arm stands next to a singular pose
 BASE: Frame = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 
@@ -109,16 +108,10 @@ def jacobian(chain: Chain, at: list[Frame]) -> np.ndarray:
 
 
 class Predicted(NamedTuple):
-    """Joint angles (rad), and the frames there.
-
-    linear_rad: turn of each joint if all went on as at the start: what makes the joints' way bend.
-    singular: the way begins next to a singular pose, where a small error moves the joints far.
-    """
+    """Joint angles (rad), and the frames there."""
 
     joints_rad: tuple[float, ...]
     at: list[Frame]
-    linear_rad: tuple[float, ...]
-    singular: bool
 
 
 def predict(
@@ -126,11 +119,9 @@ def predict(
 ) -> Predicted | None:
     """Where the joints are after the tool has moved by the way from `measured` to `target`.
 
-    Damped least squares on the geometric Jacobian (Wampler 1986): of all motions of a redundant arm
-    the one that turns the joints least at every moment, as its Cartesian controller does: the
-    Jacobian in the middle of the way gives the whole turn (midpoint method), then the rest is
-    corrected. An arm with fewer than six joints brings the TCP to its place and turns the tool as
-    far as the joints can.
+    Damped least squares on the geometric Jacobian (Wampler 1986): of all ways of a redundant arm
+    the one that turns the joints least, so the elbow stays where it was measured. An arm with fewer
+    than six joints brings the TCP to its place and turns the tool as far as the joints can.
 
     Args:
         at: `frames` at the measured joints `q` (rad).
@@ -145,10 +136,10 @@ def predict(
     turn = axes(_between(measured.quaternion, target.quaternion))
     facing = (*turned(turn, hand[:3]), *turned(turn, hand[3:6]), *turned(turn, hand[6:9]))
     a0, a1, a2, b0, b1, b2, c0, c1, c2 = facing
-    start = new = np.array(q)
-    linear, whole = start, ()
-    few, settled, singular = len(q) < 6, False, False
-    for number in range(ROUNDS):
+    start = np.array(q)
+    new = start
+    few, settled = len(q) < 6, False
+    for _ in range(ROUNDS):
         hx, hy, hz = tcp_at(chain, at)
         d0, d1, d2, e0, e1, e2, f0, f1, f2 = at[-1][:9]
         left = (  # the rotation: half the sum of the axes' cross products, for small ones
@@ -159,22 +150,17 @@ def predict(
             (d2 * a0 - d0 * a2 + e2 * b0 - e0 * b2 + f2 * c0 - f0 * c2) / 2,
             (d0 * a1 - d1 * a0 + e0 * b1 - e1 * b0 + f0 * c1 - f1 * c0) / 2,
         )
-        there = max(left) < TOLERANCE and min(left) > -TOLERANCE
-        if number != 1 and (there or (settled and max(map(abs, left[:3])) < PLACE_M)):
-            return Predicted(tuple(new.tolist()), at, tuple(linear.tolist()), singular)
+        if max(left) < TOLERANCE and min(left) > -TOLERANCE:
+            return Predicted(tuple(new.tolist()), at)
         j = jacobian(chain, at)
         if few:
+            if settled and max(map(abs, left[:3])) < PLACE_M:
+                return Predicted(tuple(new.tolist()), at)
             left = (*left[:3], *(TURN_M * turn for turn in left[3:]))
             j[3:] *= TURN_M
-        back = np.linalg.inv(j @ j.T + DAMPING)
-        step = (back @ (whole if number == 1 else left)) @ j
-        if number == 0:  # now to the middle of the way
-            linear, whole = step, left
-            new = start + step / 2
-            singular = not few and float(back.trace()) > 1 / SINGULAR**2
-        else:
-            new = start + step if number == 1 else new + step
-            settled = few and float(np.abs(step).max()) < SETTLED_RAD
+        step = np.linalg.solve(j @ j.T + DAMPING, left) @ j
+        settled = few and float(np.abs(step).max()) < SETTLED_RAD
+        new = new + step
         if not max(map(abs, (new - start).tolist())) <= MOST_RAD:
             return None
         at = frames(chain, tuple(new.tolist()))

@@ -77,7 +77,7 @@ class Limits:
     operator_timeout_s: float = 0.09  # four missed 50 Hz heartbeats (MoveIt Servo, Formant: 0.1 s)
     state_timeout_s: float = 0.05  # five missed 100 Hz readings
     collision_arm: str = FR3.name  # whose capsules are kept clear; "" = no check
-    collision_margin_m: float = 0.015  # rough driving in simulation used all of it, once
+    collision_margin_m: float = 0.01  # the predicted joints of a step differ from the real ones
     obstacles: Mapping[str, Obstacle | None] = field(default_factory=lambda: {"table": TABLE})
     control_hz: float = 10.0  # rate at which commands are expected
 

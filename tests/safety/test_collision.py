@@ -17,7 +17,7 @@ from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError, SafetyError
 from robot_rl.robots import Fr3, Panda, Robot, Ur5e
 from robot_rl.safety import collision
-from robot_rl.safety.body import NEVER_M, body_of, introduce, watched
+from robot_rl.safety.body import body_of, introduce, watched
 from robot_rl.safety.distance import segment_box, segment_segment
 from robot_rl.safety.kinematics import chain_of, frames, jacobian, predict, tcp_at
 from robot_rl.safety.limits import Limits
@@ -127,37 +127,20 @@ def surface(kind: int, size_m: np.ndarray) -> list[tuple[np.ndarray, float]]:
 def test_pairs_that_are_not_looked_at_cannot_meet(robot: Robot) -> None:
     """The bounds that dismiss a pair for ever, and how fast a joint can change a distance."""
     rng, body = np.random.default_rng(5), body_of(robot)
-    assert len(body.strangers) > 10, "the bound dismisses hardly any"
+    assert sum(least_m > 0.0 for least_m in body.least_m) > 10, "the bound dismisses hardly any"
     for _ in range(150):
         q = drawn(robot, rng)
         nudge = rng.normal(0.0, 0.05, len(q))
-        one, other = (collision.look_at(body, tuple(x.tolist())) for x in (q, q + nudge))
-        for pair, least_m in body.strangers:
-            assert one.distance_m(pair) >= least_m - 1e-9 >= NEVER_M - 1e-9, pair.names
-        for pair, slopes_m in zip(body.pairs, body.apart_m, strict=True):
+        one, other = (
+            collision.Look(body, tuple(x.tolist()), frames(body.chain, tuple(x.tolist())))
+            for x in (q, q + nudge)
+        )
+        for pair, least_m, slopes_m in zip(body.pairs, body.least_m, body.apart_m, strict=True):
             here_m = one.distance_m(pair)
+            assert here_m >= least_m - 1e-9, pair.names
             if here_m > -pair.radii_m + 1e-6:  # the axes do not cross
                 change_m = abs(other.distance_m(pair) - here_m)
                 assert change_m <= slopes_m @ np.abs(nudge) + 1e-9, pair.names
-
-
-@pytest.mark.parametrize("robot", [Fr3(), Panda()], ids=lambda r: r.name)
-def test_joint_6_ends_before_the_links_around_it_meet(robot: Robot) -> None:
-    """So links 5 and 7 of a Franka arm may be `neighbours`: what is drawn stays apart."""
-    free = type("Free", (type(robot),), {"neighbours": ()})()
-    world, q = Cell(free, {}, 0.02), np.array(robot.home_rad)
-    touching = []
-    for q[5] in np.linspace(robot.joint_min_rad[5], robot.joint_max_rad[5], 25):
-        for q[6] in np.linspace(robot.joint_min_rad[6], robot.joint_max_rad[6], 13):
-            world.place(q)
-            mujoco.mj_collision(world.model, world.data)
-            for one, other in world.data.contact.geom[world.data.contact.dist < 0.003]:
-                links = {world.model.geom_bodyid[one], world.model.geom_bodyid[other]}
-                covers = world.model.geom_contype[[one, other]] == COVER
-                between = {world.model.body(link(robot, i)).id for i in (5, 7)}
-                if covers.all() and links == between:
-                    touching.append(q.tolist())
-    assert not touching
 
 
 @pytest.mark.parametrize("robot", [Fr3(), Ur5e()], ids=lambda r: r.name)
@@ -170,11 +153,11 @@ def test_a_way_keeps_the_margin_between_the_samples_too(robot: Robot) -> None:
         q = start(robot, limits, rng)
         goal = q + rng.normal(0.0, 0.12, len(q))
         ways = [tuple((q + t * (goal - q)).tolist()) for t in np.linspace(0, 1, 41)]
-        looks = [collision.look_at(body, x) for x in ways]
+        looks = [collision.Look(body, x, frames(body.chain, x)) for x in ways]
         least_m = min(
             look.distance_m(couple) for look in looks for couple in (*what.pairs, *what.boxed)
         )
-        found = collision.Way(body, what, [looks[0], looks[-1]]).too_near(margin_m)
+        found = collision.Way(body, what, looks[0], looks[-1]).too_near(margin_m)
         assert found is not None or least_m >= margin_m
         if least_m >= margin_m + 0.005:
             clear, passed = clear + 1, passed + (found is None)

@@ -7,7 +7,7 @@ checked by another program on other shapes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import mujoco
@@ -45,28 +45,15 @@ class Cell:
 
     Links next to each other and the robot's `neighbours` are not compared, nor is the foot or the
     first link with boxes: as in the gate. Contacts are found up to `see_m` before they touch.
-    unseen: pairs of the robot's capsules whose distance does not count; contacts of covers always
-    do.
     """
 
-    def __init__(
-        self,
-        robot: Robot,
-        obstacles: Mapping[str, Obstacle],
-        see_m: float,
-        unseen: Sequence[tuple[int, int]] = (),
-    ) -> None:
+    def __init__(self, robot: Robot, obstacles: Mapping[str, Obstacle], see_m: float) -> None:
         self.robot, self.see_m = robot, see_m
         self.model = model_of(robot, obstacles, see_m)
         self.data = mujoco.MjData(self.model)
         self._tcp, self._hand = self.model.site("tcp").id, self.model.body(HAND).id
         self._jacobian = np.zeros((6, self.model.nv))
         self._is_cover = self.model.geom_contype == COVER
-        capsules = np.flatnonzero(self.model.geom_contype == CAPSULE)
-        order = {int(self.model.geom_user[g, 0]): int(g) for g in capsules}
-        self._seen = np.ones((self.model.ngeom,) * 2, bool)
-        for i, k in unseen:
-            self._seen[order[i], order[k]] = self._seen[order[k], order[i]] = False
 
     def place(self, q: F64) -> None:
         """Put the joints [J] at `q` (rad)."""
@@ -92,9 +79,7 @@ class Cell:
         dist = self.data.contact.dist
         covers = self._is_cover[self.data.contact.geom].any(1)
         covers_m = float(np.min(dist, where=covers, initial=math.inf))
-        one, other = self.data.contact.geom.T
-        capsules = ~covers & self._seen[one, other]
-        capsules_m = float(np.min(dist, where=capsules, initial=math.inf))
+        capsules_m = float(np.min(dist, where=~covers, initial=math.inf))
         touch = self.data.contact.geom[covers & (dist < 0.0)]
         return Found(
             tuple(" and ".join(map(self._part, two)) for two in touch), covers_m, capsules_m
@@ -144,8 +129,7 @@ def model_of(robot: Robot, obstacles: Mapping[str, Obstacle], see_m: float) -> m
         drawn = geom.contype == 0 and not geom.parent.name.startswith("finger")
         geom.contype, geom.conaffinity = (COVER, COVER | BOX) if drawn else (0, 0)
     names = [link(robot, i) for i in range(len(robot.joints) + 1)] + [HAND]
-    spec.nuser_geom = 1
-    for number, c in enumerate(robot.capsules):
+    for c in robot.capsules:
         ends = (*c.start_m, *c.end_m)
         spec.body(names[c.link]).add_geom(
             type=mujoco.mjtGeom.mjGEOM_CAPSULE,
@@ -154,7 +138,6 @@ def model_of(robot: Robot, obstacles: Mapping[str, Obstacle], see_m: float) -> m
             contype=CAPSULE,
             conaffinity=CAPSULE | BOX,
             mass=0,
-            userdata=[number],
         )
     for i, one in enumerate(names):
         for k, other in enumerate(names):
