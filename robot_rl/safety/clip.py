@@ -13,7 +13,7 @@ import math
 from typing import NamedTuple
 
 from robot_rl.safety.limits import Limits, Vec3
-from robot_rl.safety.readings import Placement, Quat
+from robot_rl.safety.readings import Joints, Placement, Quat
 
 ROUNDS = 8  # real conflicts (box edge against acceleration) need two or three
 INSIDE = 0.999  # how far into a ball a clipped target is put
@@ -21,10 +21,14 @@ SLACK = 1.0 + 1e-9  # rounding
 
 
 class Clip(NamedTuple):
-    """A target that satisfies every limit, and the names of the checks that changed it."""
+    """A target that satisfies every limit, and the names of the checks that changed it.
+
+    joints_rad: of a joint target (`safety.joints`); () = the target is the TCP's.
+    """
 
     target: Placement
     checks: tuple[str, ...]
+    joints_rad: Joints = ()
 
 
 class Conflict(NamedTuple):

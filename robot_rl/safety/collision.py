@@ -22,9 +22,7 @@ from robot_rl.safety.body import Body, Couple, Watched, body_called, watched
 from robot_rl.safety.distance import Segment, point_box, segment_box, segment_segment
 from robot_rl.safety.kinematics import Frame, frames, point, predict
 from robot_rl.safety.limits import Limits, Vec3
-from robot_rl.safety.readings import ArmReading, Placement
-
-Joints = tuple[float, ...]
+from robot_rl.safety.readings import ArmReading, Joints, Placement
 
 FINEST_M = 0.004  # a piece of the path on which nothing moves further is not halved again
 STILL_M = 1e-5  # a way out of the margin may lose this much to rounding
@@ -71,7 +69,7 @@ def check_home(limits: Limits, home_rad: Joints) -> None:
         )
 
 
-def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
+def check(limits: Limits, reading: ArmReading, target: Placement, joints_rad: Joints = ()) -> str:
     """Why the arm must not go from where it was measured to `target`; "" when it may.
 
     Two that are already inside the margin may move if they do not come nearer to each other, or
@@ -82,6 +80,7 @@ def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
         reading: measured joints and TCP. Only the *difference* of target and measured TCP is used,
             so a tool of another length does not spoil the prediction.
         target: TCP in base.
+        joints_rad: where the joints are commanded to go, if they are; then nothing is predicted.
     """
     if not limits.collision_arm:
         return ""
@@ -91,10 +90,14 @@ def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
             f"collision: {len(q)} joints, but {limits.collision_arm} has {len(body.chain.joints)}"
         )
     at = frames(body.chain, q)
-    goal = predict(body.chain, q, at, reading.measured, target)
-    if goal is None:
-        return UNKNOWN
-    way = Way(body, watched(limits), Look(body, q, at), Look(body, *goal))
+    if joints_rad:
+        goal = look_at(body, joints_rad)
+    else:
+        predicted = predict(body.chain, q, at, reading.measured, target)
+        if predicted is None:
+            return UNKNOWN
+        goal = Look(body, *predicted)
+    way = Way(body, watched(limits), Look(body, q, at), goal)
     found = way.too_near(limits.collision_margin_m)
     return f"collision: {found}" if found else ""
 

@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 
 from robot_rl.config.registry import resolve
+from robot_rl.control.actions import actions_of
 from robot_rl.control.env import RobotEnv
 from robot_rl.ports import ResetPlan
 
@@ -71,4 +72,5 @@ def make_env(
         gate=gate,
         render=(lambda: video.read()[1]) if video else None,
         close=close,
+        actions=actions_of(sim_task.spec, arm),
     )
