@@ -4,11 +4,15 @@ A joint target leads the TCP somewhere, and what is allowed there is what is all
 target: box, step, speed, acceleration. The joints' ranges and speed come first. Nothing has to be
 predicted.
 
-What goes too far is shortened as a whole, towards where the arm is: all joints by the same share,
-so the direction is kept. A single joint that was cut off would send the TCP somewhere that nobody
-asked for. Only where standing still breaks a rule itself (a fast arm cannot stop within one period)
-the target lies on the line to where the arm was sent before, or to where it would coast. The share
-is found by halving; what is sent was itself found to keep every rule.
+A target outside the box is brought to its edge, as one of the TCP is: the TCP goes to the nearest
+pose inside, and the joints turn as little as possible to put it there. So an arm slides along an
+edge, and does not stick to it.
+
+What goes too far otherwise is shortened as a whole, towards where the arm is: all joints by the
+same share, so the direction is kept. A single joint that was cut off would send the TCP somewhere
+that nobody asked for. Only where standing still breaks a rule itself (a fast arm cannot stop within
+one period) the target lies on the line to where the arm was sent before, or to where it would
+coast. The share is found by halving; what is sent was itself found to keep every rule.
 
 Who is outside a range or the box already may come back, or go along, but no further out.
 """
@@ -18,12 +22,26 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from robot_rl.safety.body import body_called
-from robot_rl.safety.clip import SLACK, Clip, Conflict, Motion, tilt_rad, yaw_rad
-from robot_rl.safety.kinematics import Chain, Frame, frames, tcp_at
-from robot_rl.safety.limits import Limits, Vec3
+from robot_rl.safety.clip import (
+    SLACK,
+    Clip,
+    Conflict,
+    Motion,
+    facing,
+    into_box,
+    tilt_rad,
+    upright,
+    yaw_rad,
+)
+from robot_rl.safety.kinematics import DAMPING, Chain, Frame, frames, jacobian, tcp_at
+from robot_rl.safety.limits import Limits
 from robot_rl.safety.readings import Joints, Placement, Quat
 
+ROUNDS = 3  # of the way to the edge of the box
+EDGE_M = 1e-4  # so far inside
 HALVINGS = 10  # a clipped target is within a thousandth of the way of the furthest allowed one
 
 
@@ -60,30 +78,16 @@ def wrong_target(limits: Limits, joints_rad: Joints) -> str:
 
 
 def clip_joints(limits: Limits, want: Joints, joints: JointMotion, tcp: Motion) -> Clip | Conflict:
-    """The joint target nearest to `want` [J] (rad) on its own line that keeps every rule."""
+    """The joint target nearest to `want` [J] (rad) that keeps every rule; see the module."""
     rules = _Rules(limits, joints, tcp)
-    broken, target = rules.judge(want)
-    if not broken:
-        return Clip(target, (), want)
-    checks = [broken]
-    coast = tuple(
-        q + v * tcp.dt_s for q, v in zip(joints.last_rad, joints.velocity_rad_s, strict=True)
-    )
-    for anchor in (joints.measured_rad, joints.last_rad, coast):
-        broken, target = rules.judge(anchor)
-        if broken:
-            continue
-        best, kept, share = anchor, 0.0, 1.0
-        for _ in range(HALVINGS):
-            share /= 2
-            tried = _between(anchor, want, kept + share)
-            broken, there = rules.judge(tried)
-            if broken:
-                checks.append(broken)
-            else:
-                best, target, kept = tried, there, kept + share
-        return Clip(target, tuple(dict.fromkeys(checks)), best)
-    return Conflict(checks[0])
+    checks: list[str] = []
+    kept = rules.shortened(want, checks, but="box")
+    if kept is not None and rules.broken(kept):
+        checks.append("box")
+        kept = rules.shortened(rules.into_box(kept), checks)
+    if kept is None:
+        return Conflict(checks[-1])
+    return Clip(rules.place(kept), tuple(dict.fromkeys(checks)), kept)
 
 
 class _Rules:
@@ -92,24 +96,72 @@ class _Rules:
     def __init__(self, limits: Limits, joints: JointMotion, tcp: Motion) -> None:
         self._limits, self._joints, self._tcp = limits, joints, tcp
         here = joints.measured_rad
+        moved = zip(joints.last_rad, joints.velocity_rad_s, strict=True)
+        self._coast_rad = tuple(q + v * tcp.dt_s for q, v in moved)
         margin = limits.joint_margin_rad
         self._low = [min(a + margin, q) for a, q in zip(limits.joint_min_rad, here, strict=True)]
         self._high = [max(b - margin, q) for b, q in zip(limits.joint_max_rad, here, strict=True)]
         self._chain = chain_of_joints(limits)
         self._at = frames(self._chain, here)
-        place = tcp.measured.position
-        self._box = tuple(
-            (min(a, p), max(b, p))
-            for a, b, p in zip(limits.workspace_min_m, limits.workspace_max_m, place, strict=True)
-        )
-        turn = tcp.measured.quaternion
+        (x, y, z), turn = tcp.measured
+        (a, b, c), (d, e, f) = limits.workspace_min_m, limits.workspace_max_m
+        self._box = (min(a, x), min(b, y), min(c, z)), (max(d, x), max(e, y), max(f, z))
         self._tilt = max(limits.max_tilt_rad, tilt_rad(turn))
         self._yaw = max(limits.max_yaw_rad, abs(yaw_rad(turn)))
 
-    def judge(self, q: Joints) -> tuple[str, Placement]:
-        """(first rule that `q` breaks, "" = none; where the TCP is there)."""
-        target = _carried(self._chain, self._tcp.measured, self._at, frames(self._chain, q))
-        return self._of_joints(q) or self._of_tcp(*target), target
+    def into_box(self, q: Joints) -> Joints:
+        """The joints near `q`, outside the box, that put the TCP on its edge.
+
+        Damped least squares on the geometric Jacobian, as in `kinematics.predict`.
+        """
+        (a, b, c), (d, e, f) = self._box
+        low, high = (a + EDGE_M, b + EDGE_M, c + EDGE_M), (d - EDGE_M, e - EDGE_M, f - EDGE_M)
+        for _ in range(ROUNDS):
+            at = frames(self._chain, q)
+            place, turn = _carried(self._chain, self._tcp.measured, self._at, at)
+            goal = into_box(place, low, high)
+            faced = facing(upright(turn, self._tilt), self._yaw)
+            if goal is place and faced is turn:
+                break
+            x, y, z, w = _times(faced, _back(turn))
+            twice = math.copysign(2.0, w)  # of a small turn
+            left = (*(g - p for g, p in zip(goal, place, strict=True)), twice * x, twice * y,
+                    twice * z)  # fmt: skip
+            j = jacobian(self._chain, at)
+            step = np.linalg.solve(j @ j.T + DAMPING, left) @ j
+            q = tuple((np.array(q) + step).tolist())
+        return q
+
+    def shortened(self, want: Joints, checks: list[str], but: str = "") -> Joints | None:
+        """`want`, or as much of it as keeps every rule `but` one; None when nothing does.
+
+        checks: the names of the rules that `want` and what was tried break are added.
+        """
+        first = self.broken(want, but)
+        if not first:
+            return want
+        checks.append(first)
+        for anchor in (self._joints.measured_rad, self._joints.last_rad, self._coast_rad):
+            if self.broken(anchor, but):
+                continue
+            best, kept, share = anchor, 0.0, 1.0
+            for _ in range(HALVINGS):
+                share /= 2
+                tried = _between(anchor, want, kept + share)
+                if broken := self.broken(tried, but):
+                    checks.append(broken)
+                else:
+                    best, kept = tried, kept + share
+            return best
+        return None
+
+    def place(self, q: Joints) -> Placement:
+        """Where `q` puts the TCP."""
+        return _carried(self._chain, self._tcp.measured, self._at, frames(self._chain, q))
+
+    def broken(self, q: Joints, but: str = "") -> str:
+        """The first rule that `q` breaks, of all `but` one; "" = none."""
+        return self._of_joints(q) or self._of_tcp(self.place(q), but)
 
     def _of_joints(self, q: Joints) -> str:
         """The first rule of the joints themselves that `q` breaks."""
@@ -120,24 +172,26 @@ class _Rules:
         slow = all(abs(x - y) <= turn_rad for x, y in zip(q, self._joints.last_rad, strict=True))
         return "" if in_range and slow else "speed" if in_range else "joint"
 
-    def _of_tcp(self, p: Vec3, facing: Quat) -> str:
-        """The first rule of the TCP that a place and a turn in base break."""
+    def _of_tcp(self, place: Placement, but: str) -> str:
+        """The first rule of the TCP that a place in base breaks."""
+        p, turn = place
         limits, dt_s = self._limits, self._tcp.dt_s
         measured, last, v, _ = self._tcp
         x, y, z = last.position
         coast = (x + v[0] * dt_s, y + v[1] * dt_s, z + v[2] * dt_s)
-        inside = all(low <= x <= high for x, (low, high) in zip(p, self._box, strict=True))
+        inside = into_box(p, *self._box) is p
         rows = (  # check, how far, how far at most
             ("box", 0.0 if inside else 1.0, 0.0),
-            ("box", tilt_rad(facing), self._tilt),
-            ("box", abs(yaw_rad(facing)), self._yaw),
+            ("box", tilt_rad(turn), self._tilt),
+            ("box", abs(yaw_rad(turn)), self._yaw),
             ("step", math.dist(p, measured.position), limits.max_step_m),
-            ("step", _angle(facing, measured.quaternion), limits.max_step_rad),
+            ("step", _angle(turn, measured.quaternion), limits.max_step_rad),
             ("speed", math.dist(p, last.position), limits.max_speed_m_s * dt_s),
-            ("speed", _angle(facing, last.quaternion), limits.max_rotation_speed_rad_s * dt_s),
+            ("speed", _angle(turn, last.quaternion), limits.max_rotation_speed_rad_s * dt_s),
             ("acceleration", math.dist(p, coast), limits.max_acceleration_m_s2 * dt_s * dt_s),
         )
-        return next((check for check, is_, most in rows if not is_ <= most * SLACK), "")
+        broken = (check for check, is_, most in rows if not is_ <= most * SLACK and check != but)
+        return next(broken, "")
 
 
 def _between(start: Joints, end: Joints, share: float) -> Joints:

@@ -50,7 +50,8 @@ def make_env(
     arm: Any = resolve("robot", {"name": robot})
     sim_task: Any = resolve("task", {"name": task, **fields}).with_robot(arm)
     simulated = MujocoRobot(sim_task, arm)
-    gate = LocalGate(Limits.of(arm).narrow_to(sim_task), simulated)
+    limits = Limits.of(arm).narrow_to(sim_task)
+    gate = LocalGate(limits.of_joints(arm) if sim_task.moves_joints else limits, simulated)
     size_of = sim_task.spec.picture_size
     cameras = [MujocoCamera(simulated, name, size_of(name)) for name in sim_task.images]
     video = MujocoCamera(simulated, "video", PICTURE_SIZE) if render_mode == "rgb_array" else None
