@@ -107,6 +107,11 @@ class JointActions:
         self._spec, self._chain = spec, Chain(robot)
         self._home_rad = np.array(robot.home_rad)
 
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        """Of the joints, in the order of actions and targets."""
+        return self._spec.joints
+
     def target(self, action: F32, state: RobotState) -> Target:
         """See `Actions`."""
         return self._at(self._spec.target_rad(action, state.joint_position_rad), state)

@@ -27,6 +27,7 @@ from tests.support.ros import wait_for
 WATCHED = (
     topics.CURRENT_POSE,
     topics.TARGET_POSE,
+    topics.TARGET_JOINTS,
     topics.CONTROLLER_STOPPED,
     topics.WATCHDOG_PROBLEM,
     topics.ARM_PROBLEM,
