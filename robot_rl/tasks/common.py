@@ -202,7 +202,7 @@ class SimTask(ABC):
     translation_m: float = 0.01  # of one action unit
     rotation_rad: float = 0.06
     action: str = "tcp"  # what an action moves: tcp | joint (`ACTIONS`)
-    joint_rad: float = 0.03  # of one action unit, each joint
+    joint_rad: float = 0.01  # of one action unit, each joint
     images: tuple[str, ...] = ()  # cameras in the observation; () = state only
     privileged: bool = True  # object poses in the observation; False = the cameras must find them
     image_size: int | tuple[int, int] = 128  # pixels: a square's side (SERL, HIL-SERL), or [H, W]

@@ -41,7 +41,7 @@ WATCHED = (
     topics.JOINT_STATES,
 )
 
-ON_DEMAND = ("gate/request", "gate/verdict", "arm/problem")
+ON_DEMAND = ("gate/request", "gate/verdict", "arm/problem", "target_joints")
 SIMULATED = ("/clock", "clock/pace", "controller/stopped")  # said at once in simulation only
 
 
