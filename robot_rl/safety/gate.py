@@ -387,6 +387,8 @@ def _seen(limits: Limits, gate: GateState, reading: ArmReading) -> GateState:
     depth_rad = min(gate.joint_depth_rad, max(reading.depth_rad, 0.0) + slack_rad)
     seen, target = _there(limits, reading), gate.target
     stays = target is not None and within_step(limits, target, reading.measured)
+    turned = zip(gate.target_rad, seen["measured_rad"], strict=False)
+    stays = stays and all(abs(a - b) <= limits.max_step_rad for a, b in turned)  # the elbow, too
     if gate.mode is Mode.RUN or stays:
         seen |= {"target": target, "target_rad": gate.target_rad}
     return gate._replace(joint_depth_rad=depth_rad, **seen)

@@ -314,6 +314,21 @@ def test_a_hold_latches_the_joints_where_they_were() -> None:
     np.testing.assert_array_equal(sent(held), latched + 0.3)
 
 
+def test_an_elbow_that_was_pushed_away_is_not_pulled_back() -> None:
+    """The TCP of seven joints may stay where it is while the elbow turns."""
+    bench = JointBench()
+    bench.wait(0.2)
+    assert bench.tick() is not None
+    q = bench.q
+    for _ in range(20):
+        q = q + bench.chain.free(0.05 * np.eye(7)[2], q)
+    assert np.abs(q - bench.q).max() > bench.limits.max_step_rad
+    bench.stand(q)
+    held = bench.tick()
+    assert held is not None
+    np.testing.assert_array_equal(sent(held), q)
+
+
 def test_hard_contact_stops_a_joint_motion() -> None:
     bench = JointBench()
     bench.wait()
