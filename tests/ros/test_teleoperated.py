@@ -90,7 +90,7 @@ def recorded(run: Path, teacher: Teacher, process: subprocess.Popen[bytes]) -> l
     with Store(run / "actor.sqlite") as store:
         (episode,) = [e for e in store.episode_summaries() if e.success]
         steps = store.steps(episode.id)
-    assert episode.purpose == "demo" and episode.human_steps > episode.steps / 2
+    assert episode.purpose == "demo" and episode.human_steps > episode.steps / 3
     log.info("%d steps, %d by the person", episode.steps, episode.human_steps)
     return steps
 
