@@ -22,7 +22,7 @@ from robot_rl.ros.endpoints import Newest, publisher
 from tests.support.rehearsal import rehearsal
 from tests.support.ros import World, wait_for
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 
 PROFILES = [
     "ur5e_fzi",
