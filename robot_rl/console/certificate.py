@@ -175,6 +175,7 @@ def check_host(certificate: PageCertificate, host: str) -> None:
         ConfigError: `host` is a wildcard, or not in the certificate.
     """
     if host not in certificate.names:
+        _checked(host)  # an address that means all of them gets an error of its own
         raise ConfigError(
             f"the page's certificate is not for '{host}'",
             expected=f"one of {', '.join(certificate.names)}",

@@ -302,7 +302,12 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """What a command that fails prints."""
     assert robot_rl(words) == 2
     out, error = capsys.readouterr()
-    assert "waiting" not in out and error.startswith("error: ") and "expected:" in error and "fix:" in error
+    assert (
+        "waiting" not in out
+        and error.startswith("error: ")
+        and "expected:" in error
+        and "fix:" in error
+    )
     return error
 
 
