@@ -50,6 +50,7 @@ SINGULAR = 0.08  # least singular value (m) below which the damping grows
 DAMPING = 0.08  # the most, as a length (m)
 LEAST = 1e-6  # damping far from any singular pose
 THERE_M = 2e-3  # the target is reached; a turn counts by `TURN_M`
+STOPPING = 0.8  # share of the acceleration's own v that a joint target is approached with
 STUCK = 0.1  # share of the motion towards the target below which the arm is held by something
 
 
@@ -197,12 +198,18 @@ class MinkKinematics:
     def _step_joints(
         self, position_rad: F64, velocity_rad_s: F64, target_rad: F64, dt_s: float
     ) -> JointStep:
-        """Towards a joint target: straight, all joints as slow as the slowest one has to be."""
-        way = target_rad - position_rad
-        most = TARGET_FILTER_S * self._box.speed_rad_s
-        way /= max(1.0, float((np.abs(way) / most).max()))
-        self._joints.set_target(position_rad + way)
-        self._joints.gain = min(dt_s / TARGET_FILTER_S, 1.0)
+        """Towards a joint target on a straight line: all joints as slow as the slowest has to be.
+
+        Each could stop at the target with its own acceleration: v^2 <= 2 a d.
+        """
+        way, accel = target_rad - position_rad, self._box.acceleration_rad_s2
+        far = np.maximum(np.abs(way), 1e-9)
+        rates = self._box.speed_rad_s / far, STOPPING * np.sqrt(2.0 * accel / far)
+        rate_1_s = min(1.0 / max(TARGET_FILTER_S, dt_s), *(float(r.min()) for r in rates))
+        change = rate_1_s * way - velocity_rad_s
+        change /= max(1.0, float((np.abs(change) / (accel * dt_s)).max()))
+        self._joints.set_target(position_rad + dt_s * (velocity_rad_s + change))
+        self._joints.gain = 1.0
         found = self._solve((self._joints,), LEAST, dt_s)
         if found is None:
             return self.brake(position_rad, velocity_rad_s, dt_s)
