@@ -202,7 +202,7 @@ class SimTask(ABC):
     translation_m: float = 0.01  # of one action unit
     rotation_rad: float = 0.06
     action: str = "tcp"  # what an action moves: tcp | joint (`ACTIONS`)
-    joint_rad: float = 0.01  # of one action unit, each joint
+    joint_rad: float = 0.02  # of one action unit, each joint
     images: tuple[str, ...] = ()  # cameras in the observation; () = state only
     privileged: bool = True  # object poses in the observation; False = the cameras must find them
     image_size: int | tuple[int, int] = 128  # pixels: a square's side (SERL, HIL-SERL), or [H, W]
@@ -303,7 +303,7 @@ class SimTask(ABC):
         own = self.own_layout() if self.privileged else self._arm_layout()
         layout = (*own, *(COMMON_LAYOUT if self.uses_wrench else COMMON_LAYOUT[:2]))
         if self.moves_joints:
-            layout = (*layout, *self._joint_layout())
+            layout = (*layout, ("joint_position", len(self.joints), "0.3 rad from home"))
         image = TensorSpec((*self._picture_size, 3), "uint8")
         return Spec(
             task=self.name,
@@ -399,22 +399,10 @@ class SimTask(ABC):
         wrench = (state.wrench_in_tcp * WRENCH_SCALE).clip(-WRENCH_CLIP, WRENCH_CLIP)
         felt = (twist, wrench) if self.uses_wrench else (twist,)
         own = self.own_state(state) if self.privileged else self._arm_state(state)
-        joints = self._joint_state(state) if self.moves_joints else ()
-        vector = np.concatenate((own, *felt, *joints)).astype(np.float32)
+        home_rad = np.array(tuple(self.joints.values()))  # empty unless the actions move joints
+        away = (state.joint_position_rad[: len(home_rad)] - home_rad) * JOINT_SCALE
+        vector = np.concatenate((own, *felt, away)).astype(np.float32)
         return {"state": vector} | {f"image/{name}": images[name] for name in self.images}
-
-    def _joint_layout(self) -> tuple[tuple[str, int, str], ...]:
-        """What a policy must know that moves joints: their angles, and how the tool is turned.
-
-        Without privileged state the turn is there already.
-        """
-        turn = (("tcp_rotation", 3, "0.1 rad from tool down"),) if self.privileged else ()
-        return (*turn, ("joint_position", len(self.joints), "0.3 rad from home"))
-
-    def _joint_state(self, state: RobotState) -> tuple[NDArray[np.float64], ...]:
-        away_rad = state.joint_position_rad - np.array(tuple(self.joints.values()))
-        turn = (_turn_from_down(state.tcp_in_base) / 0.1,) if self.privileged else ()
-        return (*turn, away_rad * JOINT_SCALE)
 
     def _arm_layout(self) -> tuple[tuple[str, int, str], ...]:
         gripper = (("gripper_width", 1, "0.04 m"),) if self.uses_gripper else ()
@@ -427,9 +415,10 @@ class SimTask(ABC):
     def _arm_state(self, state: RobotState) -> NDArray[np.float64]:
         tcp = state.tcp_in_base
         middle = (np.array(self.workspace_min_m) + np.array(self.workspace_max_m)) / 2
+        turn = quat_multiply(quat_conjugate(TOOL_DOWN_XYZW), tcp.quaternion_xyzw)
         gripper = [state.gripper_width_m / 0.04] if self.uses_gripper else []
         return np.concatenate(
-            ((tcp.position_m - middle) / 0.1, _turn_from_down(tcp) / 0.1, gripper)
+            ((tcp.position_m - middle) / 0.1, quat_to_rotvec(turn) / 0.1, gripper)
         )
 
 
@@ -439,11 +428,6 @@ COMMON_LAYOUT = (
     ("force_in_tcp", 3, "10 N, clipped at 2"),
     ("torque_in_tcp", 3, "0.5 Nm, clipped at 2"),
 )
-
-
-def _turn_from_down(tcp: Pose) -> NDArray[np.float64]:
-    """Rotation vector [3] (rad) from the fingers down to the tool's pose, in the tool's frame."""
-    return quat_to_rotvec(quat_multiply(quat_conjugate(TOOL_DOWN_XYZW), tcp.quaternion_xyzw))
 
 
 def tool_down(position_m: NDArray[np.float64], yaw_rad: float = 0.0) -> Pose:
