@@ -18,6 +18,7 @@ from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import forget, policy_of
 from robot_rl.run.train import train
 from robot_rl.safety.limits import COLLISION
+from robot_rl.spec import JointActionSpec
 from robot_rl.store.store import Store
 
 SMALL = [
@@ -69,6 +70,17 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert [number for number, _, _ in after] == list(range(len(after)))
     assert sum(purpose == "demo" for _, purpose, _ in after) == 3
     assert json.loads((tmp_path / "c" / "eval.json").read_text())["env_steps"] >= 150
+
+
+def test_a_run_of_joint_actions_is_learned_saved_and_judged_like_any_other(tmp_path: Path) -> None:
+    first = run(tmp_path / "joints", "task.action=joint", "robot=ur5e")
+    again = evaluate(tmp_path / "joints", episodes=3, video=False)
+    assert again["deterministic"] == first["deterministic"]
+    config = yaml.safe_load((tmp_path / "joints" / "config.yaml").read_text())
+    assert config["safety"]["joint_arm"] == "ur5e" and config["task"]["action"] == "joint"
+    with Store(tmp_path / "joints" / "store.sqlite") as store:
+        spec = store.spec
+        assert spec is not None and isinstance(spec.action, JointActionSpec)
 
 
 def test_a_run_from_before_the_collision_check_is_evaluated_under_its_own_limits(
