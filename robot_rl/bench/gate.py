@@ -1,8 +1,9 @@
 """`robot-rl bench gate`: time of one call of the gate's `judge`, with every check, on one core.
 
-The arm stands at random joints, with the tool in the robot's workspace or up to 0.1 m beside it, in
-a cell with a wall and a post on the table; from each place it is commanded in five directions. Tilt
-and workspace are not limited, or the collision check would hardly ever have the last word.
+The arm is at random joints, with the tool in the robot's workspace or up to 0.1 m beside it, in a
+cell with a wall and a post on the table. It moves, at most as fast as the gate allows, and from
+each place it is commanded in five directions. Tilt and workspace are not limited, or the collision
+check would hardly ever have the last word.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config.registry import resolve
-from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_multiply
+from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply
 from robot_rl.robots import Robot
+from robot_rl.robots.chain import Chain
 from robot_rl.safety import collision, gate
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.obstacles import TABLE, Obstacle
-from robot_rl.types import Command, Driver, Outcome, Pose, RobotState
+from robot_rl.types import Command, Driver, Outcome, RobotState
 
 F64 = NDArray[np.float64]
 
@@ -52,7 +54,7 @@ def bench(seconds: float) -> dict[str, Any]:
         held: list[str] = []
         ends_s = time.monotonic() + seconds
         while time.monotonic() < ends_s:
-            state = at_rest(robot, start(robot, limits, rng))
+            state = moving(robot, limits, start(robot, limits, rng), rng)
             for command in commands(limits, state, rng, count=5):
                 armed, refusal = gate.arm(limits, gate.initial(limits), "bench", state, 0.0)
                 assert not refusal, refusal
@@ -90,7 +92,7 @@ def start(robot: Robot, limits: Limits, rng: np.random.Generator) -> F64:
     while True:
         q = np.array(robot.home_rad) + rng.normal(0.0, 0.6, len(robot.joints))
         q = np.clip(q, robot.joint_min_rad, robot.joint_max_rad)
-        tcp_m = tcp_in_base(robot, q).position_m
+        tcp_m = Chain(robot).tcp_in_base(q).position_m
         if (tcp_m < low).any() or (tcp_m > high).any():
             continue
         near = collision.nearest(limits, tuple(q.tolist()))
@@ -100,18 +102,23 @@ def start(robot: Robot, limits: Limits, rng: np.random.Generator) -> F64:
 
 def at_rest(robot: Robot, q: F64) -> RobotState:
     """The state of an arm that stands at joint angles `q` [J] (rad), at 0 s."""
-    tcp = tcp_in_base(robot, q)
+    tcp = Chain(robot).tcp_in_base(q)
     return RobotState(0.0, q, np.zeros(len(q)), tcp, np.zeros(6), np.zeros(6), 0.04)
 
 
-def tcp_in_base(robot: Robot, q: F64) -> Pose:
-    """Pose of the TCP at joint angles `q` [J] (rad)."""
-    at = pose((0.0, 0.0, 0.0))
-    for joint, angle in zip(robot.joints, q, strict=True):
-        at = compose(at, pose(joint.position_m, np.array(joint.quaternion_xyzw)))
-        at = compose(at, pose((0.0, 0.0, 0.0), quat_from_rotvec((0.0, 0.0, angle))))
-    ahead = (0.0, 0.0, robot.flange_m + robot.gripper.tcp_m)
-    return compose(at, pose(ahead, quat_from_rotvec((0.0, 0.0, robot.gripper.yaw_rad))))
+def moving(robot: Robot, limits: Limits, q: F64, rng: np.random.Generator) -> RobotState:
+    """The same while its tool moves in a random direction, at most as fast as the gate allows."""
+    chain = Chain(robot)
+    twist = np.concatenate(
+        (
+            _within(rng.normal(size=3), rng.uniform(0.0, limits.max_speed_m_s)),
+            _within(rng.normal(size=3), rng.uniform(0.0, limits.max_rotation_speed_rad_s)),
+        )
+    )
+    speeds = np.linalg.pinv(chain.jacobian(chain.frames(q)), rcond=0.05) @ twist
+    return dataclasses.replace(
+        at_rest(robot, q), joint_velocity_rad_s=speeds, tcp_twist_in_base=twist
+    )
 
 
 def commands(

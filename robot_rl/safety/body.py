@@ -64,11 +64,15 @@ class Body:
 
 
 class Watched(NamedTuple):
-    """What one check looks at: pairs of capsules (with their `Body.apart_m`), and boxes."""
+    """What one check looks at: pairs of capsules (with their `Body.apart_m`), and boxes.
+
+    spheres: of each pair the numbers of the capsules, and the sum of their `Body.outer_m`.
+    """
 
     pairs: tuple[Couple, ...]
     apart_m: np.ndarray
     boxed: tuple[Couple, ...]
+    spheres: tuple[tuple[int, int, float], ...]
 
 
 _INTRODUCED: dict[str, Body] = {}
@@ -136,7 +140,9 @@ def _watched(
     kept = [p for p in body.pairs if body.least_m[p.number] < margin_m]
     pairs = tuple(p._replace(number=i) for i, p in enumerate(kept))
     boxed = tuple(couple for box in boxes for couple in boxed_with(body, *box))
-    return Watched(pairs, body.apart_m[[p.number for p in kept]], boxed)
+    outer_m = body.outer_m
+    spheres = tuple((p.one, p.other, outer_m[p.one] + outer_m[p.other]) for p in pairs)
+    return Watched(pairs, body.apart_m[[p.number for p in kept]], boxed, spheres)
 
 
 def boxed_with(

@@ -19,7 +19,7 @@ from robot_rl.robots import Fr3, Panda, Robot, Ur5e
 from robot_rl.safety import collision
 from robot_rl.safety.body import body_of, introduce, watched
 from robot_rl.safety.distance import segment_box, segment_segment
-from robot_rl.safety.kinematics import chain_of, frames, jacobian, predict, tcp_at
+from robot_rl.safety.kinematics import Leg, chain_of, frames, jacobian, predict, tcp_at
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.obstacles import TABLE, Obstacle
 from robot_rl.safety.readings import Placement, read_state
@@ -157,7 +157,8 @@ def test_a_way_keeps_the_margin_between_the_samples_too(robot: Robot) -> None:
         least_m = min(
             look.distance_m(couple) for look in looks for couple in (*what.pairs, *what.boxed)
         )
-        found = collision.Way(body, what, looks[0], looks[-1]).too_near(margin_m)
+        leg = Leg(ways[-1], looks[-1].at, [0.0] * len(q))
+        found = collision.Way(body, what, looks[0], leg).too_near(margin_m)
         assert found is not None or least_m >= margin_m
         if least_m >= margin_m + 0.005:
             clear, passed = clear + 1, passed + (found is None)
@@ -177,8 +178,7 @@ def test_the_prediction_brings_the_tool_to_its_place(robot: Robot) -> None:
         half = np.linalg.norm(turn) / 2
         spin = (*(turn / (2 * half) * math.sin(half)).tolist(), math.cos(half))
         place = tuple((np.array(here.position) + way).tolist())
-        found = predict(chain, q, at, here, Placement(place, spin))
-        assert found is not None
+        (found,) = predict(chain, q, at, here, Placement(place, spin))
         np.testing.assert_allclose(tcp_at(chain, found.at), place, atol=1.1e-3)
         j, moved = jacobian(chain, at), np.array(found.joints_rad) - q
         elbow = moved - np.linalg.pinv(j) @ (j @ moved)
