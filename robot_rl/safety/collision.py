@@ -216,6 +216,7 @@ class Way:
             before += turn
         self._bulge_m: list[float] = (body.around_m @ weights).tolist()
         self._carried: Look | None = None
+        self._carried_m: list[float] = []
         if coast_rad:
             ways = zip(start.q, leg.joints_rad, coast_rad, strict=True)
             q = tuple([a + REACHED * (b - a) + coast for a, b, coast in ways])
@@ -242,9 +243,12 @@ class Way:
         found, carried = self._on_the_way(open_, margin_m), self._carried
         if found is None and carried is not None:
             for couple, here_m in open_:
-                there_m = carried.distance_m(couple, margin_m)
-                if there_m < margin_m and self.goal.distance_m(couple, here_m) < here_m:
-                    return Near(there_m, couple)
+                i, k = couple.one, couple.other
+                way_m = self._carried_m[i] + (self._carried_m[k] if k >= 0 else 0.0)
+                if here_m - way_m < margin_m and self.goal.distance_m(couple, here_m) < here_m:
+                    there_m = carried.distance_m(couple, margin_m)
+                    if there_m < margin_m:
+                        return Near(there_m, couple)
         return found
 
     def _on_the_way(self, open_: list[tuple[Couple, float]], margin_m: float) -> Near | None:
@@ -277,37 +281,37 @@ class Way:
 
         Judged by the spheres that hold the capsules first, which is quick.
         """
-        what, dist, outer_m = self._what, math.dist, self._body.outer_m
+        what, dist = self._what, math.dist
         axes, middles = self._start.axes_and_middles()
         chords_m = self.goal.chords_m(axes)
         moved_m = [chord + bulge for chord, bulge in zip(chords_m, self._bulge_m, strict=True)]
         if self._carried is not None:
-            moved_m = list(map(max, moved_m, self._carried.chords_m(axes)))
-        near = [
-            number
-            for number, (i, k, both_m) in enumerate(what.spheres)
-            if dist(middles[i], middles[k]) - moved_m[i] - moved_m[k] - margin_m < both_m
-        ]
+            self._carried_m = self._carried.chords_m(axes)
+            moved_m = list(map(max, moved_m, self._carried_m))
         found: list[tuple[Couple, float]] = []
-        for number in near:
-            i, k, both_m = what.spheres[number]
-            less_m = min(self._apart_m[number], moved_m[i] + moved_m[k])
-            if dist(middles[i], middles[k]) - less_m - margin_m < both_m:
-                couple = what.pairs[number]
-                here_m = segment_segment(axes[i], axes[k]) - couple.radii_m
-                if here_m < margin_m + less_m:
-                    found.append((couple, here_m))
-        for couple in what.boxed:
-            i, _, box, radius_m, _, _ = couple
+        number = 0
+        for i, others in what.pairs_of:
+            middle, less_m = middles[i], moved_m[i] + margin_m
+            for k, both_m in others:
+                if dist(middle, middles[k]) - moved_m[k] - less_m < both_m:
+                    need_m = min(self._apart_m[number] + margin_m, moved_m[k] + less_m)
+                    if dist(middle, middles[k]) - need_m < both_m:
+                        couple = what.pairs[number]
+                        here_m = segment_segment(axes[i], axes[k]) - couple.radii_m
+                        if here_m < need_m:
+                            found.append((couple, here_m))
+                number += 1
+        for i, outer_m, boxed in what.boxes_of:
             (x, y, z), need_m = middles[i], moved_m[i] + margin_m
-            far_m = outer_m[i] + need_m
-            if abs(z - box[2]) - box[5] >= far_m:
-                continue  # most are far above the table
-            x, y, cos, sin = x - box[0], y - box[1], box[6], box[7]
-            if abs(cos * x + sin * y) - box[3] < far_m > abs(cos * y - sin * x) - box[4]:
-                here_m = segment_box(axes[i], box, need_m + radius_m) - radius_m
-                if here_m < need_m:
-                    found.append((couple, here_m))
+            far_m = outer_m + need_m
+            for couple, (cx, cy, cz, half_x, half_y, half_z, cos, sin) in boxed:
+                if abs(z - cz) - half_z >= far_m:
+                    continue  # most are far above the table
+                u, v = x - cx, y - cy
+                if abs(cos * u + sin * v) - half_x < far_m > abs(cos * v - sin * u) - half_y:
+                    here_m = segment_box(axes[i], couple.box, need_m + couple.radii_m)
+                    if here_m < need_m + couple.radii_m:
+                        found.append((couple, here_m - couple.radii_m))
         return found
 
     def _moved_m(self, couple: Couple, one: Look, other: Look, share: float) -> float:
@@ -321,9 +325,12 @@ class Way:
 
     def _nearer(self, couple: Couple, here_m: float) -> Near | None:
         """Of two inside the margin: where they come nearer to each other; None if nowhere."""
-        for share, less_m in ((1.0, STILL_M), (0.25, DETOUR_M), (0.5, DETOUR_M), (0.75, DETOUR_M)):
+        distance_m = self.goal.distance_m(couple)
+        if distance_m < here_m - STILL_M:
+            return Near(distance_m, couple)
+        for share in (0.25, 0.5, 0.75):
             distance_m = self._at(share).distance_m(couple)
-            if distance_m < here_m - less_m:
+            if distance_m < here_m - DETOUR_M:
                 return Near(distance_m, couple)
         return None
 

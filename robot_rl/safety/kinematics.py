@@ -162,9 +162,11 @@ def predict(
             if not max(map(abs, end.bend_rad)) <= BENT_RAD:
                 return []
             legs.append(end)
-    legs[-1:] = _corrected(chain, legs[-1], goal)
-    ends = zip(q, legs[-1].joints_rad, strict=True) if legs else ()
-    return legs if all(abs(b - a) <= MOST_RAD for a, b in ends) else []
+    end = _corrected(chain, legs[-1], goal)
+    if end is None:
+        return []
+    turns = [abs(b - a) for a, b in zip(q, end.joints_rad, strict=True)]
+    return [*legs[:-1], end] if max(turns) <= MOST_RAD else []
 
 
 def _leg(chain: Chain, q: tuple[float, ...], at: list[Frame], twist: tuple[float, ...]) -> Leg:
@@ -176,20 +178,20 @@ def _leg(chain: Chain, q: tuple[float, ...], at: list[Frame], twist: tuple[float
     return Leg(end, frames(chain, end), [a - b for a, b in zip(turns, straight, strict=True)])
 
 
-def _corrected(chain: Chain, leg: Leg, goal: Frame) -> list[Leg]:
-    """[The leg with its end at the goal], or [] when this does not converge."""
+def _corrected(chain: Chain, leg: Leg, goal: Frame) -> Leg | None:
+    """The leg with its end at the goal; None when this does not converge."""
     few, settled = len(leg.joints_rad) < 6, False
     for _ in range(ROUNDS):
         left = _left(chain, leg.at, goal)
         if max(left) < TOLERANCE and min(left) > -TOLERANCE:
-            return [leg]
+            return leg
         if settled and max(map(abs, left[:3])) < PLACE_M:
-            return [leg]
+            return leg
         turns = _turns(chain, leg.at, left)
         settled = few and max(map(abs, turns)) < SETTLED_RAD
         q = tuple([a + b for a, b in zip(leg.joints_rad, turns, strict=True)])
         leg = Leg(q, frames(chain, q), leg.bend_rad)
-    return []
+    return None
 
 
 def _left(chain: Chain, at: list[Frame], goal: Frame) -> tuple[float, ...]:

@@ -157,7 +157,7 @@ def test_a_way_keeps_the_margin_between_the_samples_too(robot: Robot) -> None:
         least_m = min(
             look.distance_m(couple) for look in looks for couple in (*what.pairs, *what.boxed)
         )
-        leg = Leg(ways[-1], looks[-1].at, [0.0] * len(q))
+        leg = Leg(ways[-1], frames(body.chain, ways[-1]), [0.0] * len(q))
         found = collision.Way(body, what, looks[0], leg).too_near(margin_m)
         assert found is not None or least_m >= margin_m
         if least_m >= margin_m + 0.005:
