@@ -37,13 +37,15 @@ class Chain:
 
     Attributes:
         low_rad, high_rad: ends of the joints' ranges [J].
+        places: frame of each joint [4, 4] in the frame behind the joint before it, at angle 0.
+        tool: TCP in the frame behind the last joint [4, 4].
     """
 
     def __init__(self, robot: Robot) -> None:
         self.low_rad, self.high_rad = np.array([j.range_rad for j in robot.joints]).T
-        self._places = [_matrix(pose(j.position_m, j.quaternion_xyzw)) for j in robot.joints]
+        self.places = [_matrix(pose(j.position_m, j.quaternion_xyzw)) for j in robot.joints]
         tcp_in_hand = pose((0.0, 0.0, robot.gripper.tcp_m))
-        self._tool = _matrix(compose(robot.hand_in_last, tcp_in_hand))
+        self.tool = _matrix(compose(robot.hand_in_last, tcp_in_hand))
 
     @classmethod
     def of(cls, places: Sequence[Pose], tool: Pose) -> Chain:
@@ -56,18 +58,18 @@ class Chain:
         found = cls.__new__(cls)
         found.low_rad, found.high_rad = np.full((2, len(places)), math.inf)
         found.low_rad = -found.low_rad
-        found._places, found._tool = [_matrix(place) for place in places], _matrix(tool)
+        found.places, found.tool = [_matrix(place) for place in places], _matrix(tool)
         return found
 
     def frames(self, q_rad: F64) -> F64:
         """Frame behind each joint, then the TCP, in base [J + 1, 4, 4], at angles [J] rad."""
         here, found = np.eye(4), []
-        for place, c, s in zip(self._places, np.cos(q_rad), np.sin(q_rad), strict=True):
+        for place, c, s in zip(self.places, np.cos(q_rad), np.sin(q_rad), strict=True):
             here = here @ place
             x, y = here[:, 0].copy(), here[:, 1].copy()
             here[:, 0], here[:, 1] = c * x + s * y, c * y - s * x
             found.append(here)
-        return np.array((*found, here @ self._tool))
+        return np.array((*found, here @ self.tool))
 
     def tcp_in_base(self, q_rad: F64) -> Pose:
         """Pose of the TCP at joint angles [J] rad."""

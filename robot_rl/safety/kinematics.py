@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from robot_rl.robots import Robot
+from robot_rl.robots.chain import Chain as ArrayChain
 from robot_rl.safety.limits import Vec3
 from robot_rl.safety.readings import Placement, Quat
 
@@ -43,13 +44,16 @@ class Chain(NamedTuple):
 
 
 def chain_of(robot: Robot) -> Chain:
-    """Prepare the kinematics of `robot`."""
-    mount = robot.hand_in_last
-    return Chain(
-        joints=tuple((*axes(j.quaternion_xyzw), *j.position_m) for j in robot.joints),
-        hand=(*axes(tuple(mount.quaternion_xyzw.tolist())), *mount.position_m.tolist()),
-        tcp_m=robot.gripper.tcp_m,
-    )
+    """Prepare the kinematics of `robot`: those of `robots.chain`, as plain floats."""
+    arm, tcp_m = ArrayChain(robot), robot.gripper.tcp_m
+    *axes, tcp = np.split(np.array(_frame(arm.tool)), 4)
+    hand = (*axes, tcp - tcp_m * axes[2])
+    joints = tuple(map(_frame, arm.places))
+    return Chain(joints, tuple(np.concatenate(hand).tolist()), tcp_m)
+
+
+def _frame(matrix: np.ndarray) -> Frame:
+    return tuple(matrix[:3].T.ravel().tolist())
 
 
 def frames(chain: Chain, q: tuple[float, ...]) -> list[Frame]:
