@@ -25,6 +25,7 @@ F64 = NDArray[np.float64]
 
 TOLERANCE = 1e-7  # m and rad
 LIMIT_MARGIN_RAD = 1e-3
+TURN_DAMPING = 1e-4  # the same of the turn that fewer than six joints leave free
 DAMPING = 1e-6  # of the normal equations: the workspace has no singular pose, this is for safety
 LARGEST_STEP_RAD = 0.3
 ROUNDS = 100
@@ -132,7 +133,7 @@ class Chain:
                 break
             last = left
             jacobian = self.jacobian(frames)
-            step = _prioritised(jacobian, error) if few else _solved(jacobian, error)
+            step = prioritised(jacobian, error) if few else _solved(jacobian, error)
             q = np.clip(q + np.clip(step, -LARGEST_STEP_RAD, LARGEST_STEP_RAD), low, high)
             frames = self.frames(q)
         return q, frames, error, False
@@ -150,17 +151,21 @@ def _solved(jacobian: F64, error: F64) -> F64:
     return jacobian.T @ np.linalg.solve(square, error)
 
 
-def _prioritised(jacobian: F64, error: F64) -> F64:
-    """A step [J] rad: first the place of the TCP, then its turn with what is left of the joints.
+def prioritised(jacobian: F64, error: F64) -> F64:
+    """A step [J] rad of fewer than six joints: the place of the TCP first, then its turn.
 
-    jacobian [6, J] and error [6] in base: m, then rad.
+    The turn gets what the place leaves free of the joints, and goes as far as they can.
+
+    Args:
+        jacobian, error: [6, J] and [6] in base: m, then rad.
     """
     move, turn = jacobian[:3], jacobian[3:]
     back = move.T @ np.linalg.inv(move @ move.T + DAMPING * np.eye(3))
     first = back @ error[:3]
-    free = np.eye(jacobian.shape[1]) - np.linalg.pinv(move, rcond=1e-4) @ move
-    rest = np.linalg.pinv(turn @ free, rcond=1e-2) @ (error[3:] - turn @ first)
-    return first + free @ rest
+    free = np.eye(jacobian.shape[1]) - back @ move
+    left = turn @ free
+    square = left @ left.T + TURN_DAMPING * np.eye(3)
+    return first + free @ (left.T @ np.linalg.solve(square, error[3:] - turn @ first))
 
 
 def _matrix(place: Pose) -> F64:

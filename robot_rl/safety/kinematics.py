@@ -13,6 +13,7 @@ import numpy as np
 
 from robot_rl.robots import Robot
 from robot_rl.robots.chain import Chain as ArrayChain
+from robot_rl.robots.chain import prioritised
 from robot_rl.safety.limits import Vec3
 from robot_rl.safety.readings import Placement, Quat
 
@@ -24,9 +25,7 @@ ROUNDS = 4  # of the last correction; in a healthy pose none is needed
 BENT_RAD = 0.1  # a leg on which a joint departs further from a straight line is cut ...
 LEGS = 4  # ... into this many, and where that does not suffice the way is not known
 DAMPING = 1e-6 * np.eye(6)  # of the normal equations
-TURN_M = 0.05  # what a rad counts in the error of an arm with fewer than six joints
-PLACE_M = 1e-3  # its place has converged this far ...
-SETTLED_RAD = 1e-3  # ... when its joints do not move further
+SETTLED_RAD = 1e-3  # fewer than six joints do not come nearer in turn when they move less
 MOST_RAD = 0.8  # turn of one joint in one step; beyond, the arm stands next to a singular pose
 BASE: Frame = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 
@@ -189,7 +188,7 @@ def _corrected(chain: Chain, leg: Leg, goal: Frame) -> Leg | None:
         left = _left(chain, leg.at, goal)
         if max(left) < TOLERANCE and min(left) > -TOLERANCE:
             return leg
-        if settled and max(map(abs, left[:3])) < PLACE_M:
+        if settled and max(map(abs, left[:3])) < TOLERANCE:
             return leg
         turns = _turns(chain, leg.at, left)
         settled = few and max(map(abs, turns)) < SETTLED_RAD
@@ -218,11 +217,10 @@ def _left(chain: Chain, at: list[Frame], goal: Frame) -> tuple[float, ...]:
 
 def _turns(chain: Chain, at: list[Frame], twist: tuple[float, ...]) -> list[float]:
     """The least turns of the joints (rad) that move the tool by a small `twist` [6]."""
-    j, want = jacobian(chain, at), twist
+    j = jacobian(chain, at)
     if len(chain.joints) < 6:
-        want = (*twist[:3], *(TURN_M * turn for turn in twist[3:]))
-        j[3:] *= TURN_M
-    return (np.linalg.solve(j @ j.T + DAMPING, want) @ j).tolist()
+        return prioritised(j, np.array(twist)).tolist()
+    return (np.linalg.solve(j @ j.T + DAMPING, twist) @ j).tolist()
 
 
 def turned(frame: Frame, v: tuple[float, ...]) -> Vec3:
