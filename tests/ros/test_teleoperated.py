@@ -27,6 +27,7 @@ from robot_rl.geometry import rotation_error
 from robot_rl.link.panel import link_file
 from robot_rl.robots import Ur5e
 from robot_rl.robots.chain import Chain
+from robot_rl.ros import topics
 from robot_rl.store.store import Store
 from robot_rl.tasks import ReachTask
 from robot_rl.types import Driver
@@ -89,7 +90,7 @@ def recorded(run: Path, teacher: Teacher, process: subprocess.Popen[bytes]) -> l
     with Store(run / "actor.sqlite") as store:
         (episode,) = [e for e in store.episode_summaries() if e.success]
         steps = store.steps(episode.id)
-    assert episode.purpose == "demo" and episode.human_steps > episode.steps / 2
+    assert episode.purpose == "demo" and episode.human_steps > episode.steps / 3
     log.info("%d steps, %d by the person", episode.steps, episode.human_steps)
     return steps
 
@@ -212,11 +213,16 @@ def test_a_leader_that_is_unplugged_in_mid_takeover_stops_the_arm(run: Path) -> 
         hand = ServoHand(domain_id, run, CHAIN, HOME.copy(), brought=True, **more)
         hand.fastest_m_s = 0.02  # far from the goal when the plug is pulled
         give_up_s = time.monotonic() + 90.0
-        while hand.driven_s < 1.6 and time.monotonic() < give_up_s:
+        began_at = None
+        while hand.led_s < 1.6 and time.monotonic() < give_up_s:
             hand.turn()
+            if hand.led_s == 0.0 and hand.probe.newest(topics.CURRENT_POSE) is not None:
+                began_at = hand.probe.tcp()
             time.sleep(0.02)
         report = hand.probe.report()
         assert report is not None and (report.mode, report.reason) == ("run", "")
+        led_m = np.linalg.norm(hand.probe.tcp().position_m - began_at.position_m)
+        assert led_m > 0.003, "the robot does not follow the leader"
         bus.unplug()
         began_s = time.monotonic()
 

@@ -6,6 +6,7 @@ Each reaches the arm only as a person would: through servos on a line, a topic, 
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.support.servos import Bus
 
 F64 = NDArray[np.float64]
 TURN_S, GAIN, FASTEST_M_S = 0.02, 2.5, 0.12
-BRING_RAD_S = 1.0
+BRING_RAD_S, BROUGHT_RAD = 1.0, 0.02
 
 
 def moved(chain: Chain, q: F64, step_m: F64) -> F64:
@@ -56,25 +57,31 @@ class LeaderHand(Teacher):
         super().__init__(domain_id)
         self.chain, self.q, self._brought = chain, joints, brought
         self._run, self._page = run, None
-        self.refusals: set[str] = set()
+        self._drives_s = math.inf  # since when the drive key is held
+
+    @property
+    def led_s(self) -> float:
+        """How long the person has held the drive key."""
+        return max(0.0, time.monotonic() - self._drives_s)
 
     def steer(self, way_m: F64 | None) -> None:
-        if self._brought and way_m is None:  # between episodes the person brings it back
-            self._bring()
-        if way_m is not None:
+        drives = way_m is not None and (self.led_s > 0.0 or not self._brought or self._bring())
+        self._drives_s = min(self._drives_s, time.monotonic()) if drives else math.inf
+        if drives and self.led_s > 0.7:  # after the anchor stands
             speed = np.clip(GAIN * way_m, -self.fastest_m_s, self.fastest_m_s)
-            if self.driven_s > 1.0:  # after the anchor stands
-                self.q = moved(self.chain, self.q, speed * TURN_S)
+            self.q = moved(self.chain, self.q, speed * TURN_S)
         self.tell(self.q)
-        self.press(["drive"] if way_m is not None else [])
+        self.press(["drive"] if drives else [])
 
-    def _bring(self) -> None:
+    def _bring(self) -> bool:
+        """Move the leader to where the robot stands; whether it is there."""
         message = self.probe.newest(topics.JOINT_STATES)
         if message is None:
-            return
+            return False
         told = dict(zip(message.name, message.position, strict=False))
         robots = np.array([told[name] for name in list(told)[: len(self.q)]])
         self.q = self.q + np.clip(robots - self.q, -BRING_RAD_S * TURN_S, BRING_RAD_S * TURN_S)
+        return bool(np.abs(robots - self.q).max() < BROUGHT_RAD)
 
     def press(self, held: list[str]) -> None:
         """The keys of the page, as the console or a terminal sends them."""
