@@ -301,8 +301,8 @@ def test_a_folder_of_another_experiment_is_not_touched(machines: Machines, tmp_p
 def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """What a command that fails prints."""
     assert robot_rl(words) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and "expected:" in error and "fix:" in error
+    out, error = capsys.readouterr()
+    assert "waiting" not in out and error.startswith("error: ") and "expected:" in error and "fix:" in error
     return error
 
 
