@@ -25,6 +25,7 @@ F64 = NDArray[np.float64]
 
 TOLERANCE = 1e-7  # m and rad
 LIMIT_MARGIN_RAD = 1e-3
+TURN_DAMPING = 1e-4  # the same of the turn that fewer than six joints leave free
 DAMPING = 1e-6  # of the normal equations: the workspace has no singular pose, this is for safety
 LARGEST_STEP_RAD = 0.3
 ROUNDS = 100
@@ -38,13 +39,15 @@ class Chain:
 
     Attributes:
         low_rad, high_rad: ends of the joints' ranges [J].
+        places: frame of each joint [4, 4] in the frame behind the joint before it, at angle 0.
+        tool: TCP in the frame behind the last joint [4, 4].
     """
 
     def __init__(self, robot: Robot) -> None:
         self.low_rad, self.high_rad = np.array([j.range_rad for j in robot.joints]).T
-        self._places = [_matrix(pose(j.position_m, j.quaternion_xyzw)) for j in robot.joints]
+        self.places = [_matrix(pose(j.position_m, j.quaternion_xyzw)) for j in robot.joints]
         tcp_in_hand = pose((0.0, 0.0, robot.gripper.tcp_m))
-        self._tool = _matrix(compose(robot.hand_in_last, tcp_in_hand))
+        self.tool = _matrix(compose(robot.hand_in_last, tcp_in_hand))
 
     @classmethod
     def of(cls, places: Sequence[Pose], tool: Pose) -> Chain:
@@ -57,18 +60,18 @@ class Chain:
         found = cls.__new__(cls)
         found.low_rad, found.high_rad = np.full((2, len(places)), math.inf)
         found.low_rad = -found.low_rad
-        found._places, found._tool = [_matrix(place) for place in places], _matrix(tool)
+        found.places, found.tool = [_matrix(place) for place in places], _matrix(tool)
         return found
 
     def frames(self, q_rad: F64) -> F64:
         """Frame behind each joint, then the TCP, in base [J + 1, 4, 4], at angles [J] rad."""
         here, found = np.eye(4), []
-        for place, c, s in zip(self._places, np.cos(q_rad), np.sin(q_rad), strict=True):
+        for place, c, s in zip(self.places, np.cos(q_rad), np.sin(q_rad), strict=True):
             here = here @ place
             x, y = here[:, 0].copy(), here[:, 1].copy()
             here[:, 0], here[:, 1] = c * x + s * y, c * y - s * x
             found.append(here)
-        return np.array((*found, here @ self._tool))
+        return np.array((*found, here @ self.tool))
 
     def tcp_in_base(self, q_rad: F64) -> Pose:
         """Pose of the TCP at joint angles [J] rad."""
@@ -124,7 +127,7 @@ class Chain:
             here = _pose(frames[-1])
             error = np.concatenate((goal.position_m - here.position_m, rotation_error(goal, here)))
             jacobian = self.jacobian(frames)
-            step = _prioritised(jacobian, error) if few else _solved(jacobian, error, NUDGE_DAMPING)
+            step = prioritised(jacobian, error) if few else _solved(jacobian, error, NUDGE_DAMPING)
             q = np.clip(q + np.clip(step, -LARGEST_STEP_RAD, LARGEST_STEP_RAD), low, high)
         return q
 
@@ -153,7 +156,7 @@ class Chain:
                 break
             last = left
             jacobian = self.jacobian(frames)
-            step = _prioritised(jacobian, error) if few else _solved(jacobian, error)
+            step = prioritised(jacobian, error) if few else _solved(jacobian, error)
             q = np.clip(q + np.clip(step, -LARGEST_STEP_RAD, LARGEST_STEP_RAD), low, high)
             frames = self.frames(q)
         return q, frames, error, False
@@ -171,17 +174,21 @@ def _solved(jacobian: F64, error: F64, damping: float = DAMPING) -> F64:
     return jacobian.T @ np.linalg.solve(square, error)
 
 
-def _prioritised(jacobian: F64, error: F64) -> F64:
-    """A step [J] rad: first the place of the TCP, then its turn with what is left of the joints.
+def prioritised(jacobian: F64, error: F64) -> F64:
+    """A step [J] rad of fewer than six joints: the place of the TCP first, then its turn.
 
-    jacobian [6, J] and error [6] in base: m, then rad.
+    The turn gets what the place leaves free of the joints, and goes as far as they can.
+
+    Args:
+        jacobian, error: [6, J] and [6] in base: m, then rad.
     """
     move, turn = jacobian[:3], jacobian[3:]
     back = move.T @ np.linalg.inv(move @ move.T + DAMPING * np.eye(3))
     first = back @ error[:3]
-    free = np.eye(jacobian.shape[1]) - np.linalg.pinv(move, rcond=1e-4) @ move
-    rest = np.linalg.pinv(turn @ free, rcond=1e-2) @ (error[3:] - turn @ first)
-    return first + free @ rest
+    free = np.eye(jacobian.shape[1]) - back @ move
+    left = turn @ free
+    square = left @ left.T + TURN_DAMPING * np.eye(3)
+    return first + free @ (left.T @ np.linalg.solve(square, error[3:] - turn @ first))
 
 
 def _matrix(place: Pose) -> F64:

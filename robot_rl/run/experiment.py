@@ -99,7 +99,7 @@ class Experiment:
         Raises:
             ConfigError: unknown section, or a wrong seed, runtime or run_dir.
         """
-        known = [f.name for f in dataclasses.fields(_Top)] + list(GROUPS)
+        known = [f.name for f in dataclasses.fields(RunConfig)] + list(GROUPS)
         for key in config.keys() - set(known):
             raise ConfigError(
                 f"unknown config key '{key}'",
@@ -107,7 +107,7 @@ class Experiment:
                 got=f"{key}={config[key]!r}",
                 fix=did_you_mean(key, known),
             )
-        top = build(_Top, {k: v for k, v in config.items() if k not in GROUPS})
+        top = build(RunConfig, {k: v for k, v in config.items() if k not in GROUPS})
         run_dir = Path(top.run_dir) if top.run_dir else _new_run_dir(top.name, top.seed)
         plain = {k: v for k, v in config.items() if k != "run_dir"}
         if top.actors is not None:
@@ -587,7 +587,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Top:
+class RunConfig:
     """Keys of config.yaml outside the sections."""
 
     name: str

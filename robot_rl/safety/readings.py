@@ -43,6 +43,7 @@ class ArmReading(NamedTuple):
     force_n: float
     torque_nm: float
     joints_rad: Joints
+    speeds_rad_s: Joints
 
 
 def read_pose(pose: Pose) -> Placement | None:
@@ -93,7 +94,9 @@ def read_state(limits: Limits, state: RobotState) -> ArmReading | None:
         torque_nm = math.sqrt(tx * tx + ty * ty + tz * tz)
     except (TypeError, ValueError, AttributeError):
         return None
-    return ArmReading(measured, depth_rad, ahead_rad, force_n, torque_nm, tuple(joints))
+    return ArmReading(
+        measured, depth_rad, ahead_rad, force_n, torque_nm, tuple(joints), tuple(speeds)
+    )
 
 
 def _margin_use(limits: Limits, joints: list[float], speeds: list[float]) -> tuple[float, float]:

@@ -152,11 +152,6 @@ class MinkKinematics:
             else None
         )
 
-    @property
-    def clears_itself(self) -> bool:
-        """Whether the arm's distance to itself is kept: it has capsules."""
-        return self._clearance is not None
-
     def forward(self, position_rad: F64, velocity_rad_s: F64) -> tuple[Pose, F64]:
         """See `robots.ik.InverseKinematics`."""
         self._configuration.update(position_rad)
