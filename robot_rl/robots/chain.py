@@ -29,6 +29,7 @@ TURN_DAMPING = 1e-4  # the same of the turn that fewer than six joints leave fre
 DAMPING = 1e-6  # of the normal equations: the workspace has no singular pose, this is for safety
 LARGEST_STEP_RAD = 0.3
 ROUNDS = 100
+NUDGES, NUDGE_DAMPING = 3, 1e-4  # near a singular pose a nudge goes a part of the way only
 STUCK = 12  # rounds without progress: at the ends of the joints' ranges, or out of reach
 AXIS_RAD = 0.05  # fewer than six joints: so far may the tool's axis be from that of the goal
 
@@ -113,6 +114,28 @@ class Chain:
         _, frames, error, _ = self.approach(goal, start_rad)
         return _pose(frames[-1]) if float(np.abs(error[:3]).max()) < TOLERANCE else goal
 
+    def nudged(self, goal: Pose, start_rad: F64) -> F64:
+        """Angles [J] on the way from `start_rad` to a goal that is near: one control step ahead.
+
+        Never raises: where the arm cannot follow it comes as near as a few damped steps take it,
+        inside the ranges of its joints.
+        """
+        q, few = start_rad.copy(), len(start_rad) < 6
+        low, high = np.minimum(self.low_rad, q), np.maximum(self.high_rad, q)
+        for _ in range(NUDGES):
+            frames = self.frames(q)
+            here = _pose(frames[-1])
+            error = np.concatenate((goal.position_m - here.position_m, rotation_error(goal, here)))
+            jacobian = self.jacobian(frames)
+            step = prioritised(jacobian, error) if few else _solved(jacobian, error, NUDGE_DAMPING)
+            q = np.clip(q + np.clip(step, -LARGEST_STEP_RAD, LARGEST_STEP_RAD), low, high)
+        return q
+
+    def free(self, turn_rad: F64, q_rad: F64) -> F64:
+        """The part of a turn of the joints [J] that leaves the TCP where it is, at angles [J]."""
+        jacobian = self.jacobian(self.frames(q_rad))
+        return turn_rad - np.linalg.pinv(jacobian, rcond=1e-3) @ (jacobian @ turn_rad)
+
     def approach(self, goal: Pose, start_rad: F64) -> tuple[F64, F64, F64, bool]:
         """(angles [J], frames, error [6] that is left in base, whether this is the goal)."""
         few = len(start_rad) < 6
@@ -145,9 +168,9 @@ def axis_error_rad(frames: F64, goal: Pose) -> float:
     return math.acos(min(max(cosine, -1.0), 1.0))
 
 
-def _solved(jacobian: F64, error: F64) -> F64:
+def _solved(jacobian: F64, error: F64, damping: float = DAMPING) -> F64:
     """Damped least squares (Wampler 1986)."""
-    square = jacobian @ jacobian.T + DAMPING * np.eye(len(jacobian))
+    square = jacobian @ jacobian.T + damping * np.eye(len(jacobian))
     return jacobian.T @ np.linalg.solve(square, error)
 
 

@@ -27,6 +27,7 @@ from robot_rl.ports import FitsRobot, Mirrored
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
+from robot_rl.tasks.common import SimTask
 from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
 
@@ -246,7 +247,13 @@ class Experiment:
     @cached_property
     def limits(self) -> Limits:
         """What the gate allows: `robot_limits` in the task's workspace. Raises the same."""
-        return self.robot_limits.narrow_to(self.task)
+        limits = self.robot_limits.narrow_to(self.task)
+        return limits.of_joints(self.robot) if self.moves_joints else limits
+
+    @property
+    def moves_joints(self) -> bool:
+        """Whether the actions move the joints, not the TCP."""
+        return isinstance(self.task, SimTask) and self.task.moves_joints
 
     @cached_property
     def robot_limits(self) -> Limits:
@@ -480,6 +487,8 @@ class Experiment:
             )
         if isinstance(self.task, GymTask):
             _check_gym(self)
+        if self.moves_joints:
+            _check_joints(self)
         _check_several(self)
         self.algorithm.make_actor(self.spec)
         collision.check_home(self.robot_limits, self.robot.home_rad)
@@ -637,6 +646,23 @@ def _check_gym(experiment: Experiment) -> None:
             fix="add what is expected, or start from experiment=gym task.env_id=...",
         )
     experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
+
+
+def _check_joints(experiment: Experiment) -> None:
+    """Refuse joint actions for an arm whose driver takes targets of the TCP only.
+
+    Raises:
+        ConfigError: names the driver.
+    """
+    if experiment.is_real and not experiment.driver.joints.is_used:
+        raise ConfigError(
+            "the actions of the task move the joints, and the arm's driver takes TCP targets only",
+            expected="a driver that takes joint targets: driver.joints.kind=position, velocity or "
+            "trajectory",
+            got=f"task.action=joint with {experiment.driver.title or 'a driver without joints'}",
+            fix="a profile with such a driver (robot=ur5e_forward, robot=fr3_joint: docs/robot.md),"
+            " or task.action=tcp",
+        )
 
 
 def _check_several(experiment: Experiment) -> None:

@@ -22,9 +22,7 @@ from robot_rl.safety.body import Body, Couple, Watched, body_called, watched
 from robot_rl.safety.distance import Segment, segment_box, segment_segment
 from robot_rl.safety.kinematics import Frame, Leg, frames, point, predict
 from robot_rl.safety.limits import Limits, Vec3
-from robot_rl.safety.readings import ArmReading, Placement
-
-Joints = tuple[float, ...]
+from robot_rl.safety.readings import ArmReading, Joints, Placement
 
 COAST_S = 0.1  # so long the arm goes on at its speed: see docs/hazards/collision.md, "Evidence"
 REACHED = 0.5  # ... while it goes this share of the way to the target
@@ -75,7 +73,7 @@ def check_home(limits: Limits, home_rad: Joints) -> None:
         )
 
 
-def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
+def check(limits: Limits, reading: ArmReading, target: Placement, joints_rad: Joints = ()) -> str:
     """Why the arm must not go from where it was measured to `target`; "" when it may.
 
     Two that are already inside the margin may move if they do not come nearer to each other, or
@@ -86,6 +84,7 @@ def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
         reading: measured joints and TCP. Only the *difference* of target and measured TCP is used,
             so a tool of another length does not spoil the prediction.
         target: TCP in base.
+        joints_rad: where the joints are commanded to go, if they are; then nothing is predicted.
     """
     if not limits.collision_arm:
         return ""
@@ -95,7 +94,10 @@ def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
             f"collision: {len(q)} joints, but {limits.collision_arm} has {len(body.chain.joints)}"
         )
     at = frames(body.chain, q)
-    legs = predict(body.chain, q, at, reading.measured, target)
+    if joints_rad:  # a straight line in joint space: nothing has to be predicted
+        legs = [Leg(joints_rad, frames(body.chain, joints_rad), [0.0] * len(q))]
+    else:
+        legs = predict(body.chain, q, at, reading.measured, target)
     if not legs:
         return UNKNOWN
     what, margin_m = watched(limits), limits.collision_margin_m
