@@ -22,8 +22,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from robot_rl.safety.body import body_called
 from robot_rl.safety.clip import (
     SLACK,
@@ -36,7 +34,7 @@ from robot_rl.safety.clip import (
     upright,
     yaw_rad,
 )
-from robot_rl.safety.kinematics import DAMPING, Chain, Frame, frames, jacobian, tcp_at
+from robot_rl.safety.kinematics import Chain, Frame, frames, least_turns, tcp_at
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.readings import Joints, Placement, Quat
 
@@ -112,7 +110,7 @@ class _Rules:
     def into_box(self, q: Joints) -> Joints:
         """The joints near `q`, outside the box, that put the TCP on its edge.
 
-        Damped least squares on the geometric Jacobian, as in `kinematics.predict`.
+        With the least turns of the joints, as in the prediction for a TCP target.
         """
         (a, b, c), (d, e, f) = self._box
         low, high = (a + EDGE_M, b + EDGE_M, c + EDGE_M), (d - EDGE_M, e - EDGE_M, f - EDGE_M)
@@ -127,9 +125,8 @@ class _Rules:
             twice = math.copysign(2.0, w)  # of a small turn
             left = (*(g - p for g, p in zip(goal, place, strict=True)), twice * x, twice * y,
                     twice * z)  # fmt: skip
-            j = jacobian(self._chain, at)
-            step = np.linalg.solve(j @ j.T + DAMPING, left) @ j
-            q = tuple((np.array(q) + step).tolist())
+            turns = least_turns(self._chain, at, left)
+            q = tuple(a + b for a, b in zip(q, turns, strict=True))
         return q
 
     def shortened(self, want: Joints, checks: list[str], but: str = "") -> Joints | None:

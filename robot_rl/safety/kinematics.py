@@ -174,9 +174,9 @@ def predict(
 
 def _leg(chain: Chain, q: tuple[float, ...], at: list[Frame], twist: tuple[float, ...]) -> Leg:
     """The midpoint method: the Jacobian in the middle of the way gives the whole turn."""
-    straight = _turns(chain, at, twist)
+    straight = least_turns(chain, at, twist)
     middle = tuple([a + b / 2 for a, b in zip(q, straight, strict=True)])
-    turns = _turns(chain, frames(chain, middle), twist)
+    turns = least_turns(chain, frames(chain, middle), twist)
     end = tuple([a + b for a, b in zip(q, turns, strict=True)])
     return Leg(end, frames(chain, end), [a - b for a, b in zip(turns, straight, strict=True)])
 
@@ -190,7 +190,7 @@ def _corrected(chain: Chain, leg: Leg, goal: Frame) -> Leg | None:
             return leg
         if settled and max(map(abs, left[:3])) < TOLERANCE:
             return leg
-        turns = _turns(chain, leg.at, left)
+        turns = least_turns(chain, leg.at, left)
         settled = few and max(map(abs, turns)) < SETTLED_RAD
         q = tuple([a + b for a, b in zip(leg.joints_rad, turns, strict=True)])
         leg = Leg(q, frames(chain, q), leg.bend_rad)
@@ -215,7 +215,7 @@ def _left(chain: Chain, at: list[Frame], goal: Frame) -> tuple[float, ...]:
     )
 
 
-def _turns(chain: Chain, at: list[Frame], twist: tuple[float, ...]) -> list[float]:
+def least_turns(chain: Chain, at: list[Frame], twist: tuple[float, ...]) -> list[float]:
     """The least turns of the joints (rad) that move the tool by a small `twist` [6]."""
     j = jacobian(chain, at)
     if len(chain.joints) < 6:

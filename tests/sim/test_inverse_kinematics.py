@@ -215,7 +215,7 @@ def test_a_joint_target_is_reached_straight_and_under_the_same_limits(robot: Rob
     walk = Walk(robot)
     start = walk.q.copy()
     goal = start + np.linspace(-0.3, 0.3, len(start))
-    away = []
+    away, left_m, left_rad = [], 1.0, 1.0
     for _ in range(round(3.0 / DT_S)):
         left_m, left_rad = walk.to(goal, DT_S)  # checks ranges, speeds and accelerations
         way, whole = walk.q - start, goal - start
