@@ -18,6 +18,7 @@ from robot_rl.errors import did_you_mean
 from robot_rl.system.audit import audit
 
 REFUSED = 4403  # close code of a socket that was not let in
+NO_SESSION = "open the link that the terminal printed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def watcher(connection: HTTPConnection) -> PageSession:
     """A session of any role, or 401."""
     session = doors_of(connection).session(connection)
     if session is None:
-        raise HTTPException(401, "open the link that the terminal printed")
+        raise HTTPException(401, NO_SESSION)
     return session
 
 
