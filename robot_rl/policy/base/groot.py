@@ -18,6 +18,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
+from robot_rl.config.api_key import api_key
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.policy.base.mapping import Actions, ForeignServerConfig, Inputs, check_numbers
@@ -36,6 +37,7 @@ class GrootBase:
     def __init__(self, config: GrootConfig, spec: Spec) -> None:
         self._config = config
         self._inputs, self._actions = Inputs(config, spec), Actions(config, spec.action.size)
+        self._key = api_key(config.key, config.host)
         self._socket: zmq.Socket[bytes] | None = None
         self.spec = BaseSpec(config.chunk, spec.action.size)
 
@@ -78,7 +80,7 @@ class GrootBase:
             socket = self._socket = zmq.Context.instance().socket(zmq.REQ)
             socket.linger, socket.maxmsgsize = 0, MAX_BYTES
             socket.connect(f"tcp://{config.host}:{config.port or PORT}")
-        token = {"api_token": config.api_token} if config.api_token else {}
+        token = {"api_token": self._key} if self._key else {}
         socket.send(packed({"endpoint": endpoint, "data": data, **token}))
         if not socket.poll(round(config.timeout_s * 1e3)):
             self.close()
@@ -107,7 +109,7 @@ class GrootConfig(ForeignServerConfig):
     """
 
     actions: tuple[str, ...] = ()
-    api_token: str = ""
+    key: str = ""  # name of a key that this machine has for this host (`config.api_key`)
 
     def open(self, spec: Spec, seed: int) -> GrootBase:
         """See `BaseConfig`."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.config.api_key import without_old_keys
+from robot_rl.config.registry import UPGRADES
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.spec import IMAGE, Spec
 from robot_rl.types import Observation
@@ -75,6 +78,13 @@ class ForeignConfig(SlowConfig):
 @dataclass(frozen=True, kw_only=True)
 class ForeignServerConfig(RemoteConfig, ForeignConfig):
     """Keys of a policy that somebody else has trained, behind its own server."""
+
+
+def _upgraded(section: Mapping[str, Any]) -> Mapping[str, Any]:
+    return without_old_keys(section, "base", "api_key", "api_token")
+
+
+UPGRADES["base"] = _upgraded
 
 
 class Inputs:

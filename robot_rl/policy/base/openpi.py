@@ -16,6 +16,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.config.api_key import api_key
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.policy.base.mapping import (
@@ -40,6 +41,7 @@ class OpenpiBase:
     def __init__(self, config: OpenpiConfig, spec: Spec) -> None:
         self._config = config
         self._inputs, self._actions = Inputs(config, spec), Actions(config, spec.action.size)
+        self._key = api_key(config.key, config.host)
         self._line: Any = None
         self._open = contextlib.ExitStack()
         self.spec = BaseSpec(config.chunk, spec.action.size)
@@ -86,7 +88,7 @@ class OpenpiBase:
         from websockets.sync.client import connect
 
         config = self._config
-        headers = {"Authorization": f"Api-Key {config.api_key}"} if config.api_key else None
+        headers = {"Authorization": f"Api-Key {self._key}"} if self._key else None
         try:
             line = connect(
                 f"ws://{config.host}:{config.port or PORT}",
@@ -118,7 +120,7 @@ class OpenpiConfig(ForeignServerConfig):
      observation/joint_position: state.joints, prompt: prompt}
     """
 
-    api_key: str = ""
+    key: str = ""  # name of a key that this machine has for this host (`config.api_key`)
     image_size: int = 224
 
     def open(self, spec: Spec, seed: int) -> OpenpiBase:
