@@ -4,8 +4,8 @@ People stop robots at this server. Nobody may use it up, neither a web page in s
 operator's browser nor, over HTTPS, a machine of the network:
 
 - A request has to be whole within `REQUEST_S`, a TLS handshake too.
-- Connections that have not shown a session (`KNOWN` in a request's state) are few; a new one ends
-  the oldest. A person with a session is never turned away for the number of the others.
+- Connections that have not shown a session (`KNOWN` in a request's state) are counted; one too many
+  ends the oldest. A person with a session is never turned away for the number of the others.
 - Bodies are refused by their head, before a byte of them is read: `checked_body`.
 """
 
@@ -20,10 +20,10 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_S = 5.0
-MAX_STRANGERS = 256
-MAX_CONNECTIONS = 512  # with sessions and sockets; above it even a session is told to come again
+MAX_STRANGERS = 4096  # as far as the system allows as many open files
+MAX_CONNECTIONS = MAX_STRANGERS + 1024  # with sockets; beyond, even a session gets status 503
 MAX_BODY = 16 << 10  # bytes; the longest word of a page is a label
-ACCEPTED = 64  # connections at once; fewer than MAX_STRANGERS, so that each can bring its session
+ACCEPTED = 16  # connections between two looks at the others: each can bring its session in time
 QUEUE = 1024  # connections that wait to be accepted
 FILES = 8192  # open files that the server may have, where the system allows it
 KNOWN = "known"  # key of a request's state: it has shown a session
@@ -39,13 +39,14 @@ class PageProtocol(H11Protocol):
     def __init__(self, *args: Any, strangers: dict[PageProtocol, None], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.strangers = strangers
+        self._most = min(MAX_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A stranger comes; the oldest one too many goes."""
         super().connection_made(transport)
         self.strangers[self] = None
-        if len(self.strangers) > MAX_STRANGERS:
+        if len(self.strangers) > self._most:
             next(iter(self.strangers)).end()
         self._expect()
 

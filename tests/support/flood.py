@@ -1,7 +1,7 @@
 """A process that attacks a page: `python -m tests.support.flood PORT HALF_OPEN BODY_MB SECONDS`.
 
-It opens requests that it never finishes and opens each again that is closed, keeps as many idle
-connections, and uploads large bodies, declared and chunked. It has no session.
+It opens requests that it never finishes and opens each again that is closed, keeps some answered
+connections idle, and uploads large bodies, declared and chunked. It has no session.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ HALF = b"POST /api/label HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nX-Slow: "
 WHOLE = b"GET /static/style.css HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n"
 LABEL = b"POST /api/label HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nOrigin: http://127.0.0.1:%d\r\n"
 LABEL += b"Content-Type: application/json\r\n"
+IDLE = 260
 PART = b"[" * 65536
 
 
@@ -35,12 +36,12 @@ def opened(port: int, request: bytes) -> socket.socket | None:
 
 
 def hold(port: int, count: int, until_s: float) -> None:
-    """Keep `count` requests half open and `count` answered connections idle."""
+    """Keep `count` requests half open and `IDLE` answered connections open."""
     waiting = selectors.DefaultSelector()
     held = 0
     while time.monotonic() < until_s:
-        while held < 2 * count and time.monotonic() < until_s:
-            request = (HALF if held % 2 else WHOLE) % port
+        while held < count + IDLE and time.monotonic() < until_s:
+            request = (WHOLE if held % 6 == 0 else HALF) % port
             line = opened(port, request)
             if line is None:
                 break

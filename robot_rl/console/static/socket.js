@@ -30,11 +30,13 @@ export function connect(path, { onMessage, onOpen = () => {}, onClose = () => {}
 }
 
 export async function post(path, body, arm = ARM) {
-  const answer = await fetch(at(path, arm), {
+  const send = () => fetch(at(path, arm), {
     method: "POST", keepalive: true,
     headers: body ? { "Content-Type": "application/json" } : {},
     body: body ? JSON.stringify(body) : undefined,
   });
+  const stops = /^\/api\/command\/(hold|stop)$/.test(path); // may be said twice; must be heard
+  const answer = await (stops ? send().catch(send) : send());
   const data = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(data.error ?? data.detail ?? `refused (${answer.status})`);
   return data;
