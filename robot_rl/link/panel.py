@@ -30,6 +30,7 @@ import zmq.asyncio
 from numpy.typing import NDArray
 
 from robot_rl.errors import LinkError
+from robot_rl.system.bounded_msgpack import unpacked
 
 MAX_QUESTION = 4096  # bytes
 MAX_ANSWER = 16 << 20  # one 1080p picture, with room
@@ -112,8 +113,8 @@ def decode(data: bytes, limit: int) -> dict[str, Any]:
     wrong = f"{len(data)} bytes"
     if len(data) <= limit:
         try:
-            value = msgpack.unpackb(data, strict_map_key=True)
-        except (ValueError, msgpack.UnpackException) as error:
+            value = unpacked(data, max_items=4096, strict_map_key=True)
+        except ValueError as error:
             wrong = str(error)
         else:
             if isinstance(value, dict) and all(isinstance(k, str) for k in value):
