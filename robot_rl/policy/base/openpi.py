@@ -23,11 +23,14 @@ from robot_rl.policy.base.mapping import (
     Actions,
     ForeignServerConfig,
     Inputs,
+    answer_of,
     check_numbers,
     numbers,
+    plain,
 )
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.spec import Spec
+from robot_rl.system import bounded_msgpack
 from robot_rl.types import Observation
 
 PORT = 8000
@@ -51,6 +54,7 @@ class OpenpiBase:
         """Connect, so that a missing server is noticed; the protocol has no reset."""
         self._connect()
 
+    @answer_of("the openpi server")
     def sample(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
@@ -147,8 +151,8 @@ def unpacked(data: bytes) -> Any:
         LinkError: the bytes are no map, or hold arrays that are not plain numbers.
     """
     try:
-        return msgpack.unpackb(data, object_hook=_unpack_array, strict_map_key=False)
-    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        return bounded_msgpack.unpacked(data, convert=_unpack_array, strict_map_key=False)
+    except (ValueError, MemoryError) as error:
         raise _malformed(f"{type(error).__name__}: {error}") from error
 
 
@@ -170,7 +174,7 @@ def _unpack_array(entry: dict[Any, Any]) -> Any:
     if b"__ndarray__" in entry:
         return numbers(entry[b"data"], entry[b"dtype"], entry[b"shape"])
     if b"__npgeneric__" in entry:
-        return np.dtype(str(entry[b"dtype"])).type(entry[b"data"])
+        return np.asarray(entry[b"data"], plain(entry[b"dtype"]))[()]
     return entry
 
 
