@@ -7,8 +7,8 @@
     GET, POST  /api/...        `api.py`
 
 Everything but /enter, /trust, /ca.crt and the static files needs the cookie; sockets and POST also
-need an Origin of this page, and every request a host name under which the page is served
-(`doors.py`).
+need the page's secret and an Origin of this page, and every request a host name under which the
+page is served (`doors.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from robot_rl.console import api, intake, sockets
-from robot_rl.console.doors import NO_SESSION, Console, Doors, TheDoors, Watcher
+from robot_rl.console.doors import FRAGMENT, NO_SESSION, Console, Doors, TheDoors, Watcher
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.system.audit import audit
 
@@ -102,7 +102,7 @@ async def enter(doors: TheDoors, token: str = "", page: str = "") -> Response:
         audit.warning("a link was refused: wrong, or used before")
         return FileResponse(STATIC / "refused.html", 403)
     audit.info("%s entered", session.name)
-    response = RedirectResponse(PAGES.get(page, PAGES[""]), 303)
+    response = RedirectResponse(f"{PAGES.get(page, PAGES[''])}#{FRAGMENT}={session.secret}", 303)
     secure = doors.certificate is not None
     response.set_cookie(
         doors.cookie, session.cookie, httponly=True, samesite="strict", secure=secure
@@ -175,7 +175,7 @@ class Guard:
         if foreign:
             audit.warning("%s %s refused: %s", scope["method"], scope["path"], foreign)
             return 403, foreign
-        if writes and not known:
+        if writes and (not known or self._doors.page(request) is None):
             return 401, NO_SESSION
         return intake.checked_body(scope["headers"])
 

@@ -22,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 REQUEST_S = 5.0
 MAX_STRANGERS = 4096  # as far as the system allows as many open files
 MAX_CONNECTIONS = MAX_STRANGERS + 1024  # with sockets; beyond, even a session gets status 503
+KEPT_S = 600  # how long a connection of a session may be idle
 MAX_BODY = 16 << 10  # bytes; the longest word of a page is a label
 ACCEPTED = 16  # connections between two looks at the others: each can bring its session in time
 QUEUE = 1024  # connections that wait to be accepted
@@ -74,6 +75,7 @@ class PageProtocol(H11Protocol):
         """After the first request with a session, the connection is a stranger's no more."""
         if self.scope["state"].get(KNOWN):
             self.strangers.pop(self, None)
+            self.timeout_keep_alive = KEPT_S  # so that a stop need not connect first
         super().on_response_complete()
 
     def end(self) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 from robot_rl.cli.main import main
 from robot_rl.console.access import LEASE_SILENCE_S, Access, Role, Seat
 from robot_rl.console.address import free_port
+from robot_rl.console.doors import SECRET
 from robot_rl.console.records import Records
 from robot_rl.errors import StoreError
 from robot_rl.run.experiment import Experiment
@@ -28,27 +28,23 @@ from robot_rl.store.labels import PREDICATE, PROGRESS, Review, review
 from robot_rl.store.store import Store
 from robot_rl.system.audit import AuditLog, audit
 from robot_rl.types import Ending, EpisodeId, Label
+from tests.support import entry
 from tests.support.served import CAMERAS, Served, rows_of, scores_of, until
 
 
 def enter(console: Any, role: Role = Role.OPERATOR) -> httpx.Client:
     """A client with a session, speaking as the page does."""
-    client = httpx.Client(base_url=console.url, headers={"Origin": console.url})
-    assert client.get(console.invite(role)).status_code == 303
-    return client
+    return entry.entered(console.invite(role))
 
 
-def socket_of(console: Any, client: httpx.Client, path: str, **headers: str) -> Any:
-    cookie = "; ".join(f"{k}={v}" for k, v in client.cookies.items())
-    url = console.url.replace("http", "ws") + path
-    extra = {"Cookie": cookie, "Origin": console.url} | headers
-    return connect(url, additional_headers=extra)
+def socket_of(_console: Any, client: httpx.Client, path: str, **headers: str) -> Any:
+    return entry.socket_of(client, path, **headers)
 
 
 def test_a_link_works_once_and_its_cookie_is_strict(console: Any) -> None:
     link = console.invite()
     first = httpx.get(link)
-    assert first.status_code == 303 and first.headers["location"] == "/"
+    assert first.status_code == 303 and first.headers["location"].startswith("/#page=")
     cookie = first.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=strict" in cookie
     stolen = httpx.get(link)
@@ -96,6 +92,22 @@ def test_foreign_origins_and_hosts_are_refused(console: Any, robot: Any) -> None
             guess = f"{console.console.cookie}=guess"
             socket_of(console, client, path, Cookie=guess).recv()
     assert robot.commands == []
+
+
+def test_the_cookie_alone_does_not_act(console: Any, robot: Any) -> None:
+    """A browser sends the cookie to every port of this host: a server there could use it here."""
+    page = enter(console)
+    thief = httpx.Client(base_url=console.url, headers={"Origin": console.url})
+    thief.cookies.update(page.cookies)
+    for guess in ("", "guess", page.cookies[console.console.cookie]):
+        thief.headers[SECRET] = guess
+        for path in ("command/hold", "command/go", "lease/claim", "label"):
+            assert thief.post(f"/api/{path}").status_code == 401
+        for path in ("/ws/control", "/ws/telemetry", "/ws/video/front"):
+            with pytest.raises(InvalidStatus) as refused:
+                entry.socket_of(thief, path).recv()
+            assert refused.value.response.status_code == 403
+    assert robot.commands == [] and page.post("/api/command/hold").status_code == 200
 
 
 def test_no_get_changes_anything(console: Any, robot: Any) -> None:
@@ -481,7 +493,7 @@ def test_a_link_leads_to_a_page_of_ours_and_nowhere_else(
     console: Any, page: str, leads_to: str
 ) -> None:
     answer = httpx.get(f"{console.invite()}&page={page}")
-    assert answer.status_code == 303 and answer.headers["location"] == leads_to
+    assert answer.status_code == 303 and answer.headers["location"].partition("#")[0] == leads_to
 
 
 def test_a_link_to_the_review_page_opens_it(console: Any) -> None:

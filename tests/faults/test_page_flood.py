@@ -18,16 +18,18 @@ pytest.importorskip("fastapi", reason="the console extra is not installed")
 
 import httpx
 from websockets.exceptions import ConnectionClosedError
-from websockets.sync.client import connect
 
 from robot_rl.console import intake
+from robot_rl.console.doors import SECRET
 from robot_rl.console.serve import MAX_MESSAGE
 from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
+from tests.support import entry
 from tests.support.served import RobotSide, Served, until
 
 HALF_OPEN, BODY_MB, ATTACK_S = 1300, 60, 8.0
 STOP_S = 0.1
+LATEST_S = 1.0  # also for who has to connect in the first surge
 GROWTH_MB = 64
 
 
@@ -63,11 +65,8 @@ def resident_mb(pid: int) -> float:
 
 def entered(link: str) -> httpx.Client:
     """A page with a session."""
-    url = link.partition("/enter")[0]
-    client = httpx.Client(base_url=url, headers={"Origin": url}, timeout=30.0)
-    until(lambda: reachable(url))
-    assert client.get(link).status_code == 303
-    return client
+    until(lambda: reachable(link.partition("/enter")[0]))
+    return entry.entered(link, timeout=30.0)
 
 
 def reachable(url: str) -> bool:
@@ -91,23 +90,33 @@ def test_stop_is_answered_while_strangers_flood_the_page(
         [sys.executable, "-m", "tests.support.flood", *words], stdout=subprocess.PIPE
     )
     assert attack.stdout is not None and attack.stdout.readline()
-    took_s, end_s = [], time.monotonic() + ATTACK_S
+    took_s: dict[str, list[float]] = {"open": [], "new": []}
+    end_s = time.monotonic() + ATTACK_S
     while time.monotonic() < end_s:
-        fresh = len(took_s) % 2 == 0  # a browser may have to connect anew
-        client.headers["Connection"] = "close" if fresh else "keep-alive"
-        began_s = time.monotonic()
-        assert client.post("/api/command/stop").status_code == 200
-        took_s.append(time.monotonic() - began_s)
+        for kind, said in took_s.items():  # a page has a connection; a browser may have to make one
+            began_s = time.monotonic()
+            if kind == "new":
+                one = httpx.Client(base_url=client.base_url, headers=client.headers, timeout=30.0)
+                one.cookies.update(client.cookies)
+                with one:
+                    assert one.post("/api/command/stop").status_code == 200
+            else:
+                assert client.post("/api/command/stop").status_code == 200
+            said.append(time.monotonic() - began_s)
         time.sleep(0.02)
     attack.wait(30)
     grown_mb = resident_mb(console.pid) - before_mb
-    p50, p99, most = np.percentile(took_s, [50, 99, 100]) * 1e3
-    sys.stdout.write(f"{len(took_s)} stops: p50 {p50:.1f} ms, p99 {p99:.1f} ms, max {most:.1f} ms; "
-          f"memory +{grown_mb:.0f} MB\n")  # fmt: skip
-    record_property("stop_ms", (p50, p99, most))
-    assert robot.commands.count("stop") == len(took_s) + 1
+    for kind, said in took_s.items():
+        p50, p99, most = np.percentile(said, [50, 99, 100]) * 1e3
+        words = (
+            f"{len(said)} stops, {kind} connection: p50 {p50:.1f}, p99 {p99:.1f}, max {most:.1f} ms"
+        )
+        sys.stdout.write(f"{words}; memory +{grown_mb:.0f} MB\n")
+        record_property(f"{kind}_ms", (p50, p99, most))
+    assert robot.commands.count("stop") == sum(map(len, took_s.values())) + 1
     assert grown_mb < GROWTH_MB
-    assert most < STOP_S * 1e3
+    assert np.percentile(took_s["open"], 99) < STOP_S
+    assert max(map(max, took_s.values())) < LATEST_S
 
 
 @pytest.fixture
@@ -132,6 +141,11 @@ def raw(server: Served, request: str, timeout_s: float = 5.0) -> bytes:
         return data
 
 
+def own(client: httpx.Client) -> str:
+    """The header lines that tell a session."""
+    return f"Cookie: {entry.cookie_of(client)}\r\n{SECRET}: {client.headers[SECRET]}\r\n"
+
+
 POST = "POST /api/label HTTP/1.1\r\nHost: HOST\r\nOrigin: http://HOST\r\n"
 
 
@@ -146,8 +160,7 @@ POST = "POST /api/label HTTP/1.1\r\nHost: HOST\r\nOrigin: http://HOST\r\n"
 )
 def test_a_long_body_is_refused_by_its_head(served: Served, length: str, status: int) -> None:
     client = entered(served.invite())
-    cookie = "; ".join(f"{k}={v}" for k, v in client.cookies.items())
-    for words, wanted in ((f"Cookie: {cookie}\r\n", status), ("", 401)):
+    for words, wanted in ((own(client), status), ("", 401)):
         answer = raw(served, f"{POST}{words}{length}\r\n\r\n")  # nothing of the body is sent
         assert answer.startswith(b"HTTP/1.1 %d " % wanted), answer
     looks = raw(served, f"GET / HTTP/1.1\r\nHost: HOST\r\n{length}\r\n\r\n")
@@ -163,9 +176,9 @@ def test_a_request_that_does_not_come_is_given_up(served: Served, part: str) -> 
 
 
 def test_a_body_that_does_not_come_is_given_up(served: Served) -> None:
-    cookie = "; ".join(f"{k}={v}" for k, v in entered(served.invite()).cookies.items())
+    words = own(entered(served.invite()))
     began_s = time.monotonic()
-    answer = raw(served, f"{POST}Cookie: {cookie}\r\nContent-Length: 9\r\n\r\n{{")
+    answer = raw(served, f"{POST}{words}Content-Length: 9\r\n\r\n{{")
     assert not answer.startswith(b"HTTP/1.1 2") and time.monotonic() - began_s < 3.0
 
 
@@ -193,10 +206,7 @@ def ends(client: httpx.Client) -> list[Any]:
 
 def test_a_long_message_ends_its_socket(served: Served) -> None:
     client = entered(served.invite())
-    cookie = "; ".join(f"{k}={v}" for k, v in client.cookies.items())
-    headers = {"Cookie": cookie, "Origin": served.url}
-    url = served.url.replace("http", "ws") + "/ws/control"
-    with connect(url, additional_headers=headers) as line:
+    with entry.socket_of(client, "/ws/control") as line:
         line.send("x" * (MAX_MESSAGE + 1))
         with pytest.raises(ConnectionClosedError) as closed:
             line.recv(timeout=5)
