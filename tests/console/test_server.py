@@ -22,6 +22,7 @@ from robot_rl.console.access import LEASE_SILENCE_S, Access, Role, Seat
 from robot_rl.console.address import free_port
 from robot_rl.console.doors import SECRET
 from robot_rl.console.records import Records
+from robot_rl.console.sockets import PageClock
 from robot_rl.errors import StoreError
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.labels import PREDICATE, PROGRESS, Review, review
@@ -208,6 +209,22 @@ def test_only_the_holder_of_the_lease_is_heard(console: Any, robot: Any) -> None
     assert robot.heard and all(said["axes"][0] == 1 for _, said in robot.heard)
 
 
+def test_what_was_held_up_keeps_the_time_at_which_it_was_said() -> None:
+    clock = PageClock()
+
+    def said(at_ms: object, now_s: float) -> float:
+        return clock.stamp_s(json.dumps({"at": at_ms}), now_s)
+
+    assert said(5000, 100.0) == 100.0
+    assert said(5020, 100.05) == pytest.approx(100.02, abs=1e-3)  # 30 ms on its way
+    for k in range(50):  # the server stalls for a second, and then reads all at once
+        assert said(5040 + 20 * k, 101.1) == pytest.approx(100.04 + 0.02 * k, abs=1e-2)
+    assert said(0, 102.0) < 96.0 and said(1e300, 102.0) == 102.0 == said(-1, 102.0)
+    for odd in ("", "x", None, [], "1e999"):
+        assert clock.stamp_s(json.dumps({"at": odd}), 103.0) == 103.0
+    assert clock.stamp_s("[" * 2000, 103.0) == 103.0 == clock.stamp_s("{}", 103.0)
+
+
 def test_the_lease_of_a_silent_driver_can_be_taken(tmp_path: Path) -> None:
     now_s = 0.0
     access = Access(Seat(tmp_path / "seat.lock"), clock=lambda: now_s)
@@ -271,6 +288,9 @@ def test_labels_are_appended_with_their_author_and_can_be_taken_back(
         {"kind": "shows", "last_s": 1e9},
         {"kind": "success", "last_s": 1.0},
         {"kind": "vlm_success"},
+        {"kind": "reward", "step": 3, "value": 1e308},
+        {"kind": "reward", "step": 3, "value": -1e308},
+        {"kind": "reward", "step": 3, "value": 10**400},
     ],
 )
 def test_a_label_that_says_nothing_is_explained_and_not_stored(

@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -68,6 +69,7 @@ class VlmClient:
     """Asks questions; see the module. Methods may be called from any thread and take turns.
 
     Args:
+        spent: file in which the budget's expenses outlast a restart.
         now_s, sleep: for tests.
 
     Raises:
@@ -79,6 +81,7 @@ class VlmClient:
         self,
         config: VlmConfig,
         *,
+        spent: Path | None = None,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -89,7 +92,7 @@ class VlmClient:
         self._key = _read_key(config, self._url)
         self._wire = WIRES[config.protocol](config)
         self.breaker = Breaker(config.breaker_failures, config.breaker_pause_s, now_s)
-        self.budget = Budget(config.budget_per_hour, now_s)
+        self.budget = Budget(config.budget_per_hour, now_s, spent)
         self._cache = Cache(config.cache)
         self._over_budget = False
         self._http: Any = None
