@@ -61,7 +61,7 @@ class NoOperator:
     """`InputDevice` that is never touched."""
 
     def __init__(self, task: Task) -> None:
-        self._still = np.zeros(task.spec.action.size, np.float32)
+        self._still = np.zeros(task.spec.pose_action.size, np.float32)
 
     def begin_episode(self, seed: int, purpose: str) -> None:
         """Nothing to forget."""
@@ -78,7 +78,7 @@ class ScriptedOperator:
         self.config, self.task = config, task
         self._expert = task.expert(config.skill)
         self._rewind = Rewind(task.spec.pose_action)
-        self._still = np.zeros(task.spec.action.size, np.float32)
+        self._still = np.zeros(task.spec.pose_action.size, np.float32)
         self.begin_episode(0, "train")
 
     def begin_episode(self, seed: int, purpose: str) -> None:

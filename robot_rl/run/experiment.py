@@ -29,6 +29,7 @@ from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
 from robot_rl.system.made_here import mark_of
+from robot_rl.tasks.common import SimTask
 from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
 
@@ -104,7 +105,7 @@ class Experiment:
         Raises:
             ConfigError: unknown section, or a wrong seed, runtime or run_dir.
         """
-        known = [f.name for f in dataclasses.fields(_Top)] + list(GROUPS)
+        known = [f.name for f in dataclasses.fields(RunConfig)] + list(GROUPS)
         for key in config.keys() - set(known):
             raise ConfigError(
                 f"unknown config key '{key}'",
@@ -112,7 +113,7 @@ class Experiment:
                 got=f"{key}={config[key]!r}",
                 fix=did_you_mean(key, known),
             )
-        top = build(_Top, {k: v for k, v in config.items() if k not in GROUPS})
+        top = build(RunConfig, {k: v for k, v in config.items() if k not in GROUPS})
         run_dir = Path(top.run_dir) if top.run_dir else _new_run_dir(top.name, top.seed)
         plain = {k: v for k, v in config.items() if k != "run_dir"}
         if top.actors is not None:
@@ -252,7 +253,13 @@ class Experiment:
     @cached_property
     def limits(self) -> Limits:
         """What the gate allows: `robot_limits` in the task's workspace. Raises the same."""
-        return self.robot_limits.narrow_to(self.task)
+        limits = self.robot_limits.narrow_to(self.task)
+        return limits.of_joints(self.robot) if self.moves_joints else limits
+
+    @property
+    def moves_joints(self) -> bool:
+        """Whether the actions move the joints, not the TCP."""
+        return isinstance(self.task, SimTask) and self.task.moves_joints
 
     @cached_property
     def robot_limits(self) -> Limits:
@@ -486,6 +493,8 @@ class Experiment:
             )
         if isinstance(self.task, GymTask):
             _check_gym(self)
+        if self.moves_joints:
+            _check_joints(self)
         _check_several(self)
         self.algorithm.make_actor(self.spec)
         collision.check_home(self.robot_limits, self.robot.home_rad)
@@ -595,7 +604,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Top:
+class RunConfig:
     """Keys of config.yaml outside the sections."""
 
     name: str
@@ -654,6 +663,23 @@ def _check_gym(experiment: Experiment) -> None:
             fix="add what is expected, or start from experiment=gym task.env_id=...",
         )
     experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
+
+
+def _check_joints(experiment: Experiment) -> None:
+    """Refuse joint actions for an arm whose driver takes targets of the TCP only.
+
+    Raises:
+        ConfigError: names the driver.
+    """
+    if experiment.is_real and not experiment.driver.joints.is_used:
+        raise ConfigError(
+            "the actions of the task move the joints, and the arm's driver takes TCP targets only",
+            expected="a driver that takes joint targets: driver.joints.kind=position, velocity or "
+            "trajectory",
+            got=f"task.action=joint with {experiment.driver.title or 'a driver without joints'}",
+            fix="a profile with such a driver (robot=ur5e_forward, robot=fr3_joint: docs/robot.md),"
+            " or task.action=tcp",
+        )
 
 
 def _check_several(experiment: Experiment) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from robot_rl.system.audit import AUDIT
+from tests.console.test_page import shoot
 from tests.support import entry
 from tests.support.served import NETWORK_PIXELS, RobotSide, Served, until, write_figures
 
@@ -81,6 +82,7 @@ def test_keys_reach_the_arm_whose_seat_is_taken_and_no_other(
     told = press_drive(page, sides)
     assert told["left"] >= 15 and told["right"] == 0
     page.wait_for_selector(".arm[data-arm=left] small:text('you drive')")
+    shoot(page, "console_arms")
     page.keyboard.press("Digit2")  # the tab of the second arm: its seat is another
     page.wait_for_selector("#arms .arm[data-arm=right] [aria-current=page]")
     until(lambda: page.evaluate("globalThis.robotRL?.lease.mine === false"))

@@ -37,7 +37,7 @@ SEE_M = 0.012
 def test_the_moving_arm_touches_nothing(
     robot: Robot, walks: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limits, rng = cell(robot), np.random.default_rng(4)
+    limits, rng = cell(robot), np.random.default_rng(6)
     arm = MujocoRobot(ReachTask().with_robot(robot), robot)
     world = Cell(robot, AROUND, SEE_M)
     low, high = (0.35, -0.3, 0.1), (0.6, 0.3, 0.4)

@@ -28,7 +28,7 @@ from robot_rl.ros.supervise import clean_shared_memory
 from robot_rl.types import Driver
 from tests.support.ros import World, wait_for, write_run
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 LEASE = "test"
 
 

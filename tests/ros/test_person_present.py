@@ -17,7 +17,7 @@ from robot_rl.link.panel import STAMP, socket_address
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from tests.support.ros import World, write_run
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 FASTER = {"released": 0.0, "3 x": 3.0}  # what is asked for -> `ros.real_time_factor`
 
 
