@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config import provenance
 from robot_rl.config.compose import compose
 from robot_rl.config.registry import build, resolve
+from robot_rl.config.yaml_file import read_yaml
 from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
@@ -27,6 +28,7 @@ from robot_rl.ports import FitsRobot, Mirrored
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
+from robot_rl.system.made_here import mark_of
 from robot_rl.tasks.common import SimTask
 from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
@@ -88,9 +90,13 @@ class Experiment:
         """Compose YAML files and command-line overrides into an experiment.
 
         Raises:
-            ConfigError: see `robot_rl.config.compose.compose` and `from_dict`.
+            ConfigError: see `robot_rl.config.compose.compose`, `from_dict` and `raised`.
         """
-        return cls.from_dict(compose(overrides, extra_dir))
+        from robot_rl.run.raised import refuse_raised
+
+        experiment = cls.from_dict(compose(overrides, extra_dir))
+        refuse_raised(experiment, overrides)
+        return experiment
 
     @classmethod
     def from_dict(cls, config: Mapping[str, Any]) -> Experiment:
@@ -541,6 +547,7 @@ class Experiment:
         _write_yaml(folder / "config.yaml", resolved)
         _write_yaml(folder / "limits.yaml", resolved["safety"])
         record = {"config_hash": digest, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        record["made_here"] = mark_of(digest)
         record |= provenance.collect()
         (folder / "run.json").write_text(json.dumps(record, indent=2) + "\n")
         self._save_arms(folder)
@@ -552,35 +559,45 @@ class Experiment:
                 arm.save(several.folder_of(folder, arm.arm))
 
     @classmethod
-    def load(cls, run_dir: Path) -> Experiment:
+    def load(cls, run_dir: Path, *, foreign_limits: bool = False) -> Experiment:
         """Read the experiment of a run folder.
 
+        foreign_limits: take the limits of a real arm as they are, also from elsewhere; the caller
+        does not move the arm under them.
+
         Raises:
-            ConfigError: no run there, or config.yaml was edited since (limits included).
+            ConfigError: no run there, config.yaml was edited since (limits included), or the run
+                was made elsewhere and raises the limits of a real arm (`raised`).
         """
         import yaml
 
+        from robot_rl.run.raised import is_own_run, refuse_raised
+
         try:
-            config = yaml.safe_load((run_dir / "config.yaml").read_text())
-            record = json.loads((run_dir / "run.json").read_text())
-        except (OSError, ValueError, yaml.YAMLError) as error:
+            config = read_yaml(run_dir / "config.yaml")
+            wanted = json.loads((run_dir / "run.json").read_text())["config_hash"]
+            got = config_hash(dict(config))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError) as error:
             raise ConfigError(
                 f"{run_dir} is not a run folder",
                 expected="config.yaml and run.json",
                 got=str(error),
                 fix="give the folder that `robot-rl train` printed",
             ) from error
-        if config_hash(config) != record["config_hash"]:
+        if got != wanted:
             raise ConfigError(
                 f"the configuration of {run_dir} was changed after the run began",
-                expected=f"config hash {record['config_hash']}",
-                got=config_hash(config),
+                expected=f"config hash {wanted}",
+                got=got,
                 fix="restore config.yaml, or start a new run with the change as an override",
             )
         from robot_rl.safety.limits import as_recorded
 
         safety = as_recorded(config.get("safety") or {})
-        return cls.from_dict(config | {"safety": safety, "run_dir": str(run_dir)})
+        experiment = cls.from_dict(config | {"safety": safety, "run_dir": str(run_dir)})
+        if experiment._has_real_graph and not foreign_limits and not is_own_run(run_dir):
+            refuse_raised(experiment)
+        return experiment
 
     def _section(self, group: str) -> Any:
         return resolve(group, self.config.get(group) or {})

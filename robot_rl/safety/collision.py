@@ -94,11 +94,7 @@ def check(limits: Limits, reading: ArmReading, target: Placement, joints_rad: Jo
             f"collision: {len(q)} joints, but {limits.collision_arm} has {len(body.chain.joints)}"
         )
     at = frames(body.chain, q)
-<<<<<<< HEAD
     if joints_rad:  # a straight line in joint space: nothing has to be predicted
-=======
-    if joints_rad:  # straight there
->>>>>>> joint
         legs = [Leg(joints_rad, frames(body.chain, joints_rad), [0.0] * len(q))]
     else:
         legs = predict(body.chain, q, at, reading.measured, target)

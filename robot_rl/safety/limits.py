@@ -185,7 +185,7 @@ class Limits:
         kept: dict[str, Any] = {}
         for item in fields(self):
             name, mine, theirs = item.name, getattr(self, item.name), getattr(other, item.name)
-            pick = max if "_min_" in name or "margin" in name else min
+            pick = _stricter(name)
             if name in ("collision_arm", "joint_arm"):
                 kept[name] = mine or theirs
             elif name == "obstacles":
@@ -196,6 +196,25 @@ class Limits:
             elif name != "control_hz":
                 kept[name] = pick(mine, theirs)
         return replace(self, **kept)
+
+    def wider_than(self, other: Limits) -> tuple[str, ...]:
+        """Names of the fields in which these limits allow more than the `other` ones do."""
+        return tuple(f.name for f in fields(self) if self._allows_more(f.name, other))
+
+    def _allows_more(self, name: str, other: Limits) -> bool:
+        mine, theirs = getattr(self, name), getattr(other, name)
+        if mine == theirs or name == "joint_arm":  # which says what kind of target, not how far
+            return False
+        if name == "collision_arm":
+            return bool(theirs)
+        if name == "obstacles":
+            return any(box is not None and mine.get(n) != box for n, box in theirs.items())
+        if isinstance(mine, tuple):
+            if len(mine) != len(theirs):
+                return bool(theirs)  # no joints: no check of joints
+            pairs = zip(mine, theirs, strict=True)
+            return any(a != b and _stricter(name)(a, b) == b for a, b in pairs)
+        return _stricter(name)(mine, theirs) == theirs
 
     def _check_touching(self) -> None:
         """Refuse parts of the arm that it does not have."""
@@ -260,6 +279,11 @@ def as_recorded(section: Mapping[str, Any]) -> Mapping[str, Any]:
     A saved run states every limit, so what it does not state was not checked.
     """
     return section if "collision_arm" in section else {**section, "collision_arm": ""}
+
+
+def _stricter(name: str) -> Callable[[Any, Any], Any]:
+    """Which of two values of a field allows less; a slow rate is waited for longer."""
+    return max if "_min_" in name or "margin" in name or name == "control_hz" else min
 
 
 def _numbers(value: object) -> tuple[float, ...]:
