@@ -73,7 +73,7 @@ class PageProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """After the first request with a session, the connection is a stranger's no more."""
-        if self.scope["state"].get(KNOWN):
+        if self.scope.get("state", {}).get(KNOWN):
             self.strangers.pop(self, None)
             self.timeout_keep_alive = KEPT_S  # so that a stop need not connect first
         super().on_response_complete()

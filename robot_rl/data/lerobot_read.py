@@ -38,8 +38,9 @@ def _is_feature(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("dtype"), str):
         return False
     shape = value.get("shape")
-    sizes = isinstance(shape, list) and len(shape) <= MAX_DIMS
-    if not sizes or not all(type(n) is int and 0 <= n <= MAX_NUMBERS for n in shape):
+    if not isinstance(shape, list) or len(shape) > MAX_DIMS:
+        return False
+    if not all(type(n) is int and 0 <= n <= MAX_NUMBERS for n in shape):
         return False
     return math.prod(shape) <= MAX_NUMBERS
 

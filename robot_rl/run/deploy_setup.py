@@ -75,7 +75,7 @@ def experiment_on(
     config["run_dir"] = str(folder)
     experiment = Experiment.from_dict(config)
     if not is_own_run(run):
-        refuse_raised(experiment, words)
+        refuse_raised(experiment.limits_of_arms, words)
     _refuse_other(trained, experiment, run)
     return experiment
 

@@ -95,7 +95,7 @@ class Experiment:
         from robot_rl.run.raised import refuse_raised
 
         experiment = cls.from_dict(compose(overrides, extra_dir))
-        refuse_raised(experiment, overrides)
+        refuse_raised(experiment.limits_of_arms, overrides)
         return experiment
 
     @classmethod
@@ -287,6 +287,11 @@ class Experiment:
         boxes = _mapping(given.get("obstacles"), "safety.obstacles", BOX)
         given["obstacles"] = derived["obstacles"] | dict(boxes)
         return build(Limits, derived | given, "safety")
+
+    @property
+    def limits_of_arms(self) -> list[tuple[Robot, Limits]]:
+        """The robot of each arm, and its limits. Raises like `robot_limits`."""
+        return [(arm.robot, arm.robot_limits) for arm in self.arms]
 
     @cached_property
     def operator(self) -> Any:
@@ -596,7 +601,7 @@ class Experiment:
         safety = as_recorded(config.get("safety") or {})
         experiment = cls.from_dict(config | {"safety": safety, "run_dir": str(run_dir)})
         if experiment._has_real_graph and not foreign_limits and not is_own_run(run_dir):
-            refuse_raised(experiment)
+            refuse_raised(experiment.limits_of_arms)
         return experiment
 
     def _section(self, group: str) -> Any:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from robot_rl.config.compose import robot_sheet
 from robot_rl.config.registry import build
@@ -20,13 +20,11 @@ from robot_rl.robots import Robot
 from robot_rl.safety.limits import Limits
 from robot_rl.system.made_here import is_made_here
 
-if TYPE_CHECKING:
-    from robot_rl.run.experiment import Experiment
-
 
 def own_limits(robot: Robot) -> Limits:
     """What a robot's own file allows: the shipped one, else what follows from its description."""
-    derived, sheet = dataclasses.asdict(Limits.of(robot)), robot_sheet(robot.name)
+    derived: dict[str, Any] = dataclasses.asdict(Limits.of(robot))
+    sheet = dict(robot_sheet(robot.name))
     boxes = derived["obstacles"] | dict(sheet.get("obstacles") or {})
     return build(Limits, derived | sheet | {"obstacles": boxes}, f"robot {robot.name}")
 
@@ -40,15 +38,17 @@ def is_own_run(run_dir: Path) -> bool:
         return False
 
 
-def refuse_raised(experiment: Experiment, words: Sequence[str] = ()) -> None:
+def refuse_raised(arms: Iterable[tuple[Robot, Limits]], words: Sequence[str] = ()) -> None:
     """Refuse limits above the robot's own that no word of the command line sets.
+
+    arms: the robot of each arm, and its limits (`Experiment.robot_limits`).
 
     Raises:
         ConfigError: there is one.
     """
     said = {name for word in words for name in _said(word)}
-    for arm in experiment.arms:
-        mine, own = arm.robot_limits, own_limits(arm.robot)
+    for robot, mine in arms:
+        own = own_limits(robot)
         for name in mine.wider_than(own):
             if name not in said:
                 raise ConfigError(
