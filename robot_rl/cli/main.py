@@ -45,6 +45,7 @@ VERBS = {
     "keys": "make the keys by which actor and learner recognise each other",
     "doctor": "check this machine and say how to fix what is missing",
     "check": "load every experiment and explain it",
+    "faults": "break every part of the system and measure what it does then",
     "bench": "measure speed: env, learner, heads, link, gate, loop, actors, exam, reward, console",
 }
 

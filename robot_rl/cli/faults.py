@@ -1,0 +1,79 @@
+"""`robot-rl faults`: break every part of the system, and measure what it does then."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from robot_rl.cli.common import Parser, engine, say, write_json
+from robot_rl.errors import ConfigError
+
+TEXT = """
+Break every part of the system, measure what it does then, and compare with what is promised: 34
+cases, from a killed gate to a full disk, against the real processes beside the double of a real
+arm. The answer is a table here, and faults.json and faults.html in a folder.
+
+A case is met, not met, or not run (with what this machine lacks). Figures of time need a machine
+that does nothing else: the table says what other programs used meanwhile.
+"""
+EXAMPLES = """
+robot-rl faults                                   about two minutes, few samples of each case
+robot-rl faults --case 4 --case tab_hidden        some of them, by number or name
+robot-rl faults --seconds 600                     more samples
+robot-rl faults --full --out runs/faults/full     every sample: more than an hour
+robot-rl faults --list                            what the cases are
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the fault table; 1 when a promise was not kept."""
+    parser = Parser("faults", TEXT, EXAMPLES)
+    parser.add_argument(
+        "--case", action="append", default=[], metavar="N", help="number or name; may be repeated"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=None, help="about how long all of it takes (120)"
+    )
+    parser.add_argument("--full", action="store_true", help="all samples, however long it takes")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/faults"), metavar="FOLDER", help="(runs/faults)"
+    )
+    parser.add_argument("--list", action="store_true", help="show the cases and stop")
+    args = parser.read(argv)
+    table = engine("robot_rl.bench.faults.table:chosen")(args.case)
+    if args.list:
+        for case in table:
+            say(f"{case.number:2}  {case.name:<24} {case.title}: {case.promise}")
+        return 0
+    seconds = _seconds(args.seconds, full=args.full)
+    results = engine("robot_rl.bench.faults.table:run")(table, seconds, say)
+    facts = engine("robot_rl.bench.faults.table:facts")(results, seconds)
+    write_json(args.out / "faults.json", facts)
+    return int(engine("robot_rl.bench.faults.table:failed")(results))
+
+
+def _seconds(given: float | None, *, full: bool) -> float:
+    """Seconds of the table, infinity for the full one.
+
+    Raises:
+        ConfigError: no time at all, or a time for the full table.
+    """
+    if full and given is not None:
+        raise ConfigError(
+            "--full takes every sample, --seconds as many as fit",
+            expected="one of the two",
+            got=f"--full --seconds {given:g}",
+            fix="leave one out",
+        )
+    if full:
+        return math.inf
+    seconds = 120.0 if given is None else given
+    if not 1.0 <= seconds < math.inf:
+        raise ConfigError(
+            "the fault table needs time",
+            expected="--seconds 1 or more",
+            got=f"--seconds {seconds:g}",
+            fix="leave --seconds out (two minutes), or give --full",
+        )
+    return seconds
