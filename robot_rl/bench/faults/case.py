@@ -204,6 +204,11 @@ def spread(name: str, values: Sequence[float], unit: str) -> tuple[Figure, ...]:
     return tuple(Figure(f"{name}, {q}", value, unit) for q, value in found)
 
 
+def known(values: Sequence[float]) -> list[float]:
+    """Without those that are NaN: trials that were disturbed and say nothing."""
+    return [value for value in values if not math.isnan(value)]
+
+
 def judge(case: Case, measured: Measured) -> tuple[str, str]:
     """Verdict and reason: the figures of a case against its limits."""
     if measured.n < case.least:

@@ -7,12 +7,19 @@ does, so "the arm was told to stop at" is read here.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any, Self
 
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
+
+from robot_rl.bench.faults.waiting import wait_for
+from robot_rl.errors import RobotRLError
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import message_type
 from robot_rl.ros.executor import Executor
@@ -24,10 +31,12 @@ HEARD = (
     topics.TARGET_POSE,
     topics.GATE_STATE,
     topics.GATE_REQUEST,
+    topics.GATE_VERDICT,
     topics.CONTROLLER_STOPPED,
     topics.CURRENT_POSE,
     topics.WRENCH,
 )
+ANSWER_S = 10.0  # wall; for an answer of the double
 MOVES_M = 1e-4  # targets that are nearer to each other than this are one place
 
 
@@ -43,7 +52,9 @@ class Stopwatch:
 
     def __enter__(self) -> Self:
         domain_id, remaps = self._given
-        node = self._stack.enter_context(visitor("stopwatch", domain_id, remaps=remaps))
+        self.node = self._stack.enter_context(visitor("stopwatch", domain_id, remaps=remaps))
+        node = self.node
+        self._faults = node.create_client(SetParameters, "sim/set_parameters")
         for topic in self._topics:
             node.create_subscription(
                 message_type(topic.type),
@@ -60,6 +71,22 @@ class Stopwatch:
         self._done.set()
         self._thread.join()
         self._stack.close()
+
+    def fault(self, **faults: Any) -> None:
+        """Break the double's driver as `robot_rl.ros.faults` says; without arguments: mend it.
+
+        Raises:
+            RobotRLError: the double does not take it.
+        """
+        wait_for(self._faults.service_is_ready, ANSWER_S, "the double serves its parameters")
+        request = SetParameters.Request()
+        text = json.dumps(faults) if faults else ""
+        request.parameters = [Parameter("fault", value=text).to_parameter_msg()]
+        future = self._faults.call_async(request)
+        wait_for(future.done, ANSWER_S, "the double is broken as asked")
+        result = future.result()
+        if result is None or not result.results[0].successful:
+            raise RobotRLError("the double does not know this fault", got=text)
 
     def _spin(self, executor: Executor) -> None:
         while not self._done.is_set():
@@ -99,6 +126,16 @@ class Stopwatch:
             before = where_m
         return moved_s
 
+    def moves(self, from_s: float, to_s: float) -> int:
+        """How many targets that came in between were another place than the one before."""
+        where_m = [(at_s, convert.pose_from(message).position_m)
+                   for at_s, message in list(self.heard[topics.TARGET_POSE.name])
+                   if at_s > from_s - 1.0]  # fmt: skip
+        return sum(
+            from_s < at_s <= to_s and abs(now_m - before_m).max() > MOVES_M
+            for (_, before_m), (at_s, now_m) in pairwise(where_m)
+        )
+
     def left_run_s(self, after_s: float) -> float | None:
         """When the gate told that it no longer runs, and did not run again; None = it does."""
         found: float | None = None
@@ -106,6 +143,11 @@ class Stopwatch:
             running = wire.decode_report(message.data).mode == "run"
             found = None if running else found or at_s
         return found
+
+    def holds(self, after_s: float) -> int:
+        """How often the gate left RUN after a moment; it ran then."""
+        modes = [wire.decode_report(m.data).mode for _, m in self.since(topics.GATE_STATE, after_s)]
+        return sum(a == "run" and b != "run" for a, b in pairwise(["run", *modes]))
 
     def forget(self) -> None:
         """Drop what was recorded: a table runs for long."""

@@ -36,7 +36,7 @@ from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
 
 log = logging.getLogger(__name__)
 
-SUBJECTS = ("people", "gate", "cameras", "processes", "learning", "link", "storage")
+SUBJECTS = ("people", "devices", "gate", "cameras", "processes", "learning", "link", "storage")
 SHARE = 0.6  # of a budget that cases get: graphs that start, and least samples, take the rest
 QUIET = 0.15  # others' share of the processor below which the machine counts as quiet
 

@@ -19,15 +19,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from robot_rl.bench.faults.case import NotHereError
+from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 
 if TYPE_CHECKING:
+    from robot_rl.bench.faults.stepped import Clock
     from robot_rl.bench.faults.stopwatch import Stopwatch
     from robot_rl.ros.rehearse import Person
     from robot_rl.ros.supervise import Supervisor
     from robot_rl.run.experiment import Experiment
 
 READY_S = 60.0  # wall; for a graph that starts, on a busy machine
+RUNS_S = 120.0  # the same with an actor and a learner, which import torch
+FRESH_S = 0.5  # wall; who asked the gate last drives, if that is not longer ago
+LONG = 10_000_000  # steps and minutes that no case reaches
+RUN = (
+    *("robot=fr3_crisp", "double=true", "task=reach", "task.images=[wrist]"),
+    *("task.tolerance_m=0.001", f"task.max_steps={LONG}", "operator=console", "train.demos=0"),
+    *(f"train.max_env_steps={LONG}", f"train.min_env_steps={LONG}", f"train.max_minutes={LONG}"),
+    *("train.video=false", f"learner.min_steps={LONG}"),
+)
+"""Words of a run that does nothing but go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +47,80 @@ class ArmWorld:
     """A graph without an actor beside a double: whoever measures drives, as an actor would.
 
     person: answers what waits for a person, asks the gate, moves the arm (one thread).
-    stopwatch: what arrives at the arm, and when.
+    stopwatch: what arrives at the arm, and when. clock: of all nodes.
     """
 
     experiment: Experiment
     supervisor: Supervisor
     person: Person
     stopwatch: Stopwatch
+    clock: Clock
 
     def ready(self) -> None:
         """As a person before work: undo what stopped the arm, until nothing stands in the way."""
         self.person.wait_until(lambda: not self.person.why_not(), READY_S, "the graph is ready")
+
+
+@dataclass(frozen=True, slots=True)
+class RunWorld:
+    """A run in the middle of practice: actor, learner, operator at the page, beside a double.
+
+    The policy is the learner's first, which knows nothing, and the target of the task is too small
+    to hit: one endless episode. carer: the person who looks after the arm.
+    """
+
+    experiment: Experiment
+    supervisor: Supervisor
+    carer: Carer
+    stopwatch: Stopwatch
+
+    @property
+    def run_dir(self) -> Path:
+        """The run folder."""
+        return self.experiment.run_dir.resolve()
+
+    def drives(self, who: str) -> bool:
+        """Whether the gate runs, and its newest request is of this driver."""
+        from robot_rl.ros import topics, wire
+
+        state = self.stopwatch.newest(topics.GATE_STATE)
+        asked = self.stopwatch.newest(topics.GATE_REQUEST)
+        if state is None or asked is None or time.monotonic() - asked[0] > FRESH_S:
+            return False
+        request = wire.decode_request(asked[1].data)
+        running = wire.decode_report(state[1].data).mode == "run"
+        return running and getattr(request, "driver", None) == who
+
+    def until_policy(self) -> None:
+        """Wait until the policy drives, with a person who looks after the arm."""
+        self.carer.cares = True
+        wait_for(lambda: self.drives("policy"), RUNS_S, "the policy drives")
+
+
+class Carer:
+    """A thread in which a person looks after the arm: resumes, acknowledges, prepares the scene.
+
+    cares: False = the person looks away, and nothing goes on by itself.
+    """
+
+    def __init__(self, person: Person) -> None:
+        self.person, self.cares = person, True
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def _work(self) -> None:
+        while not self._done.is_set():
+            if self.cares:
+                self.person.turn(0.02)
+            time.sleep(0.02)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
 
 
 class Worlds:
@@ -53,7 +128,7 @@ class Worlds:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._name, self._world = "", None
+        self._name, self._world, self._count = "", None, 0
         self._stack = ExitStack()
 
     def get(self, name: str) -> Any:
@@ -66,7 +141,8 @@ class Worlds:
             raise ConfigError(f"unknown world '{name}'", fix=did_you_mean(name, WORLDS))
         if self._world is None or name != self._name:
             self.close()
-            folder = self._folder / name
+            self._count += 1
+            folder = self._folder / f"{name}-{self._count}"
             try:
                 self._world = self._stack.enter_context(WORLDS[name](folder))
             except SetupError as error:
@@ -93,6 +169,7 @@ class Worlds:
 @contextmanager
 def arm_world(folder: Path) -> Iterator[ArmWorld]:
     """The double of a UR5e under a Cartesian controller; a gamepad's topic as the device."""
+    from robot_rl.bench.faults.stepped import Clock
     from robot_rl.bench.faults.stopwatch import Stopwatch
     from robot_rl.ros.graph import free_domain
     from robot_rl.ros.rehearse import Person
@@ -106,15 +183,47 @@ def arm_world(folder: Path) -> Iterator[ArmWorld]:
              f"ros.domain_id={domain_id}", f"run_dir={folder}/run"]  # fmt: skip
     experiment = Experiment.compose(words)
     experiment.save()
-    graph = graph_of(experiment)
+    clock = Clock(folder / "clock")
+    graph = clock.on(graph_of(experiment))
     remaps = next(spec.remaps for spec in graph if spec.name == "gate")
     with (
         supervised(graph, experiment) as supervisor,
         visitor("person", domain_id, remaps=remaps) as node,
         Stopwatch(domain_id, remaps) as stopwatch,
     ):
-        world = ArmWorld(experiment, supervisor, Person(node), stopwatch)
+        person = Person(node, now_s=clock.now_s)
+        world = ArmWorld(experiment, supervisor, person, stopwatch, clock)
         world.ready()
+        yield world
+
+
+@contextmanager
+def run_world(folder: Path) -> Iterator[RunWorld]:
+    """The double of a Franka under CRISP's controller with a camera, and everything of a run but
+    the page's server, which cases bring."""
+    from robot_rl.bench.faults.stopwatch import Stopwatch
+    from robot_rl.console.address import HOST, probe
+    from robot_rl.ros.graph import free_domain
+    from robot_rl.ros.rehearse import Person
+    from robot_rl.ros.runtime import visitor
+    from robot_rl.run.experiment import Experiment
+    from robot_rl.run.graph import need_ros, system_of
+
+    need_ros()
+    domain_id = free_domain()
+    own = [f"link.port={probe(HOST, 0)}", f"ros.domain_id={domain_id}", f"run_dir={folder}/run"]
+    experiment = Experiment.compose([*RUN, *own])
+    experiment.save()
+    graph = system_of(experiment, console=False)
+    remaps = next(spec.remaps for spec in graph if spec.name == "gate")
+    with (
+        supervised(graph, experiment) as supervisor,
+        visitor("person", domain_id, remaps=remaps) as node,
+        Stopwatch(domain_id, remaps) as stopwatch,
+        Carer(Person(node)) as carer,
+    ):
+        world = RunWorld(experiment, supervisor, carer, stopwatch)
+        world.until_policy()
         yield world
 
 
@@ -140,17 +249,8 @@ def supervised(graph: Any, experiment: Experiment) -> Iterator[Supervisor]:
             watcher.join()
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
-    """Poll until `condition()` is truthy and return it. Raises `RobotRLError` when it is not."""
-    from robot_rl.errors import RobotRLError
-
-    give_up_s = time.monotonic() + timeout_s
-    while not (found := condition()):
-        if time.monotonic() > give_up_s:
-            raise RobotRLError(f"{what}: not within {timeout_s:g} s")
-        time.sleep(0.005)
-    return found
-
-
-WORLDS: Mapping[str, Callable[[Path], AbstractContextManager[Any]]] = {"arm": arm_world}
+WORLDS: Mapping[str, Callable[[Path], AbstractContextManager[Any]]] = {
+    "arm": arm_world,
+    "run": run_world,
+}
 """Name -> the graph, as a context manager of a folder. Cases run world by world, in this order."""
