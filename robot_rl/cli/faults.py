@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,9 +48,16 @@ def run(argv: Sequence[str]) -> int:
             say(f"{case.number:2}  {case.name:<24} {case.title}: {case.promise}")
         return 0
     seconds = _seconds(args.seconds, full=args.full)
+    _check_folder(args.out)
+    if logging.getLogger().getEffectiveLevel() > logging.DEBUG:  # without --debug
+        logging.getLogger("robot_rl").setLevel(logging.CRITICAL)  # deaths are what is asked for
     results = engine("robot_rl.bench.faults.table:run")(table, seconds, say)
     facts = engine("robot_rl.bench.faults.table:facts")(results, seconds)
     write_json(args.out / "faults.json", facts)
+    page = engine("robot_rl.bench.faults.page:write_page")(args.out / "faults.html", facts)
+    for line in engine("robot_rl.bench.faults.table:text")(results):
+        say(line)
+    say(str(page))
     return int(engine("robot_rl.bench.faults.table:failed")(results))
 
 
@@ -77,3 +85,16 @@ def _seconds(given: float | None, *, full: bool) -> float:
             fix="leave --seconds out (two minutes), or give --full",
         )
     return seconds
+
+
+def _check_folder(out: Path) -> None:
+    """Make the folder now, not after the table has run. Raises `ConfigError`."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"nothing can be written into '{out}'",
+            expected="a folder, or a name that a folder can have",
+            got=str(error),
+            fix="--out FOLDER, for example runs/faults",
+        ) from error

@@ -22,6 +22,7 @@ from robot_rl.learn.metrics import MetricSink
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
 from robot_rl.ports import ActorPorts, ResetPlan
+from robot_rl.run.dump import write_dump
 from robot_rl.run.parts import policy_of, scene_log, session_of, take_dataset
 from robot_rl.run.robot_side import Starts, loop_on
 from robot_rl.run.train import finish
@@ -37,11 +38,6 @@ log = logging.getLogger(__name__)
 FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
 BACKLOG_STEPS = 20  # two seconds at 10 Hz: what is on its way to the learner and back, and no more
 BACKLOG_ROWS = 3 * BACKLOG_STEPS  # a step, its frame, and what is said of it
-
-
-def _collect_garbage() -> None:
-    """Collect garbage between episodes, so that it never happens in a tick."""
-    gc.collect()
 
 
 class Actor:
@@ -95,9 +91,9 @@ class Actor:
             self._reset,
             metrics=self.metrics,
             store=self.store,
-            before_episode=_collect_garbage,
+            before_episode=self._between,
             figures=self._figures,
-            on_stuck=self._starts.retry,
+            on_stuck=self._retry,
             stopping=ports.stopping,
             others=self._others,
         )
@@ -127,6 +123,19 @@ class Actor:
                 stack.callback(self.link.stop)
                 stack.callback(self.writer.close)
         return 0
+
+    def _between(self) -> None:
+        """Between episodes: what must never happen in a tick."""
+        gc.collect()
+        if self.policy.refused is not None:
+            self.writer.flush()
+            path = write_dump(self.store, self.run_dir, self.policy.problem, self.policy.refused)
+            log.error("%s; its last steps: %s", self.policy.problem, path)
+
+    def _retry(self, error: RobotRLError) -> bool:
+        """Try a start again that failed; a policy that was frozen waits for other weights."""
+        self._adopt()
+        return self._starts.retry(error)
 
     def _figures(self) -> dict[str, float]:
         """Ages and queues for each episode's metric line; queues of rows not yet at the learner."""

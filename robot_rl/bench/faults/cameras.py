@@ -2,6 +2,249 @@
 
 from __future__ import annotations
 
-from robot_rl.bench.faults.case import Case
+import math
+import time
+from pathlib import Path
+from typing import Any
 
-CASES: tuple[Case, ...] = ()
+import numpy as np
+
+from robot_rl.bench.faults.case import (
+    Case,
+    Context,
+    Figure,
+    Limit,
+    Measured,
+    NotHereError,
+    known,
+    spread,
+)
+from robot_rl.bench.faults.driving import alone, held_ms, until_moving
+from robot_rl.bench.faults.waiting import wait_for
+from robot_rl.bench.faults.worlds import RunWorld, supervised
+from robot_rl.config.run_folder import ACTOR_STORE
+from robot_rl.store.store import Store
+from robot_rl.types import Ending, Frame
+
+CAMERA = "wrist"
+LATEST_S = 0.35  # after the last new picture no step begins: an age of 0.2 s, a tick, and the way
+SLOW_HZ = 8.0
+SLOW_S = 4.0  # wall; how long the camera is slow
+AWAY_S = 4.0  # wall; how long the camera is unplugged
+FILM = (64, 48, 30)  # width, height, pictures per second
+
+
+def topic_of(world: RunWorld) -> str:
+    """Our name of the camera's topic."""
+    from robot_rl.ros.cameras import image_topic
+
+    return image_topic(CAMERA, world.experiment.graph_cameras[CAMERA]).name
+
+
+# --- 22: the same picture again and again --------------------------------------------------------
+
+
+def frozen(context: Context) -> Measured:
+    """The camera sends one picture again and again, with the stamp at which it was taken."""
+    world, took_ms, late_steps, unmarked = context.world(), [], 0, 0
+    assert isinstance(world, RunWorld)
+    topic = topic_of(world)
+    for _ in context.trials():
+        world.until_policy()
+        time.sleep(1.0)
+        until_moving(world)
+        try:
+            with alone(world):
+                froze_s = time.monotonic()
+                day_s = time.time() - froze_s
+                world.stopwatch.fault(stale=[topic])
+                took_ms.append(held_ms(world, froze_s))
+        finally:
+            world.stopwatch.fault()
+        world.until_policy()
+        with Store(world.run_dir / ACTOR_STORE) as store:
+            ended = [e for e in store.episode_summaries() if e.ending is not None][-1]
+            stamps_s = [1e-9 * step.stamp_ns - day_s for step in store.steps(ended.id)]
+        late_steps += sum(stamp_s > froze_s + LATEST_S for stamp_s in stamps_s)
+        unmarked += ended.ending is not Ending.STALE
+    return Measured.of(
+        spread("time to hold", known(took_ms), "ms"),
+        Figure("steps with an old picture", late_steps, ""),
+        Figure("episodes not marked as stale", unmarked, ""),
+        n=len(known(took_ms)),
+    )
+
+
+# --- 23: a camera is unplugged and comes back ----------------------------------------------------
+
+
+def unplugged(context: Context) -> Measured:
+    """The node of a camera whose device vanishes and returns; a film stands in for the device."""
+    from robot_rl.ros import topics
+    from robot_rl.ros.endpoints import Newest
+    from robot_rl.ros.graph import free_domain
+    from robot_rl.ros.runtime import visitor
+    from robot_rl.run.experiment import Experiment
+    from robot_rl.run.graph import graph_of, need_ros
+
+    need_ros()
+    film = context.folder / "camera.avi"
+    _write_film(film)
+    width, height, _ = FILM
+    words = [f"cameras.{CAMERA}.{key}={value}" for key, value in
+             {"name": "uvc", "device": film, "width": width, "height": height}.items()]  # fmt: skip
+    domain_id = free_domain()
+    experiment = Experiment.compose(
+        ["task=reach", f"task.images=[{CAMERA}]", *words, "ros=real", "runtime=ros",
+         "operator=none", f"ros.domain_id={domain_id}", f"run_dir={context.folder}/run"]
+    )  # fmt: skip
+    experiment.save()
+    alone = tuple(spec for spec in graph_of(experiment) if spec.kind == "camera")
+    back_s: list[float] = []
+    with supervised(alone, experiment) as supervisor, visitor("looker", domain_id) as node:
+        pictures = Newest(node, topics.CAMERA_INFO.named(camera=CAMERA))
+        wait_for(pictures.read, 30.0, "the first picture")
+        pid = supervisor.pids()
+        for _ in context.trials():
+            film.rename(gone := film.with_suffix(".gone"))
+            time.sleep(AWAY_S)
+            list(pictures.arrived())
+            gone.rename(film)
+            returned_s = time.monotonic()
+            wait_for(lambda: list(pictures.arrived()), 30.0, "pictures again")
+            back_s.append(time.monotonic() - returned_s)
+        restarted = supervisor.pids() != pid
+    return Measured.of(
+        spread("time until pictures come again", back_s, "s"),
+        Figure("processes started again", float(restarted), ""),
+        n=len(back_s),
+    )
+
+
+def _write_film(path: Path) -> None:
+    """Half a second: the end of a film is the loss of a camera, and the node looks again."""
+    try:
+        import cv2
+    except ImportError as error:
+        raise NotHereError("OpenCV is not installed", fix="pip install 'robot-rl[sim]'") from error
+    width, height, rate_hz = FILM
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), rate_hz, (width, height))
+    for i in range(rate_hz // 2):
+        writer.write(np.full((height, width, 3), 5 * i, np.uint8))
+    writer.release()
+
+
+# --- 24: a camera becomes slow -------------------------------------------------------------------
+
+
+def slow(context: Context) -> Measured:
+    """At 8 pictures per second: which picture is in each step, and which should be."""
+    from robot_rl.bench.faults.stopwatch import Stopwatch
+    from robot_rl.ros import convert
+    from robot_rl.ros.cameras import image_topic
+    from robot_rl.ros.graph import IMAGE_PROFILE
+
+    world, errors, ages_ms = context.world(), [], []
+    assert isinstance(world, RunWorld)
+    config = world.experiment.graph_cameras[CAMERA]
+    topic = image_topic(CAMERA, config)
+    view = config.view(world.experiment.task.spec.picture_size(CAMERA))
+    for _ in context.trials():
+        world.until_policy()
+        until_moving(world)
+        with Stopwatch(
+            world.experiment.ros.domain_id, {}, heard=(topic,), profile=IMAGE_PROFILE
+        ) as watch:
+            try:
+                world.stopwatch.fault(slow_hz={topic.name: SLOW_HZ})
+                slow_s = time.time() + 0.5
+                time.sleep(SLOW_S)
+                until_s = time.time() - 0.2  # what is later may not be in the store yet
+            finally:
+                world.stopwatch.fault()
+            sent = [(convert.from_stamp(m.header.stamp), view.of(convert.picture_from(m)))
+                    for _, m in watch.since(topic, 0.0)]  # fmt: skip
+        time.sleep(0.3)
+        with Store(world.run_dir / ACTOR_STORE) as store:
+            frames = store.frames(store.episode_summaries()[-1].id)
+        for frame in frames:
+            stamp_s = 1e-9 * frame.stamp_ns
+            if slow_s < stamp_s < until_s:
+                found = _behind(frame, sent)
+                errors.append(math.nan if found is None else float(found[0]))
+                ages_ms += [] if found is None else [1e3 * found[1]]
+        world.stopwatch.forget()
+    return Measured.of(
+        Figure("pictures behind the newest, max", max(errors, default=math.nan), ""),
+        Figure("steps whose picture was never sent", sum(map(math.isnan, errors)), ""),
+        spread("age of the picture in a step", ages_ms, "ms"),
+        n=len(known(errors)),
+    )
+
+
+def _behind(frame: Frame, sent: list[tuple[float, Any]]) -> tuple[int, float] | None:
+    """How many pictures, taken before a frame, are newer than the one in it, and its age in s.
+
+    None: the picture in the frame was never sent.
+    """
+    stamp_s = 1e-9 * frame.stamp_ns
+    seen = frame.observation[f"image/{CAMERA}"]
+    before = [(at_s, rgb) for at_s, rgb in sent if at_s <= stamp_s]
+    for behind, (at_s, rgb) in enumerate(reversed(before)):
+        if np.array_equal(rgb, seen):
+            return behind, stamp_s - at_s
+    return (0, 0.0) if any(np.array_equal(rgb, seen) for _, rgb in sent) else None
+
+
+CASES = (
+    Case(
+        number=22,
+        name="camera_frozen",
+        title="camera frozen",
+        injection="the camera sends the same picture, with its old stamp, while the policy drives",
+        promise="the arm is told to stand within 200 ms, the episode ends as stale, and no step "
+        "with an old picture is learned from",
+        limits=(
+            Limit("time to hold, p99", "ms", at_most=200.0),
+            Limit("steps with an old picture", "", at_most=0.0),
+            Limit("episodes not marked as stale", "", at_most=0.0),
+        ),
+        fails_if="a loop that takes the newest picture without looking at its stamp drives on",
+        full=50,
+        least=1,
+        measure=frozen,
+        world="run",
+    ),
+    Case(
+        number=23,
+        name="camera_unplugged",
+        title="camera unplugged, comes back",
+        injection="the device vanishes for seconds and returns",
+        promise="pictures within 3 s of its return, and nothing is started again",
+        limits=(
+            Limit("time until pictures come again, max", "s", at_most=3.0),
+            Limit("processes started again", "", at_most=0.0),
+        ),
+        fails_if="a node that opens its camera once, or ends when it is gone, never sends again",
+        full=20,
+        measure=unplugged,
+        weight=2.0,
+    ),
+    Case(
+        number=24,
+        name="camera_slow",
+        title="camera slow, 8 pictures per second in place of 30",
+        injection="the camera sends at most 8 pictures per second",
+        promise="each step has the newest picture that was taken before it, or the one before that",
+        limits=(
+            Limit("pictures behind the newest, max", "", at_most=1.0),
+            Limit("steps whose picture was never sent", "", at_most=0.0),
+        ),
+        fails_if="a reader that queues pictures falls behind by one in each tick",
+        full=1000,
+        least=20,
+        measure=slow,
+        world="run",
+        weight=2.0,
+    ),
+)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured, known, spread
-from robot_rl.bench.faults.driving import HOLD_MS, Actor, held_ms, until_moving
+from robot_rl.bench.faults.driving import HOLD_MS, Actor, held_ms
 from robot_rl.bench.faults.gate_bench import GateBench
+from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import ArmWorld
 from robot_rl.operate.calibration import AXES
 from robot_rl.operate.handset import HELD, DeviceReading, Handset, HandsetConfig
@@ -27,6 +28,7 @@ HOUR_S = 3600.0
 STEP_S = 0.02  # of a device, and of the gate's watchdogs on the bench
 TRIAL_S = 0.4  # how long something is stuck
 BATCH = 100  # commands between two looks at the time
+TAKE_S = 0.05  # wall; what the server passes on has arrived: it keeps the newest only
 MINE, THEIRS = 0.25, -0.25  # where the sticks of two pages are, to tell their messages apart
 
 
@@ -78,9 +80,8 @@ def unplugged(context: Context) -> Measured:
     world, took_ms = context.world(), []
     assert isinstance(world, ArmWorld)
     for i in context.trials():
-        with Pad(world) as pad, Actor(world, f"pad-{i}", Driver.CORRECTION):
-            pad.press()
-            until_moving(world)
+        with Pad(world) as pad, Actor(world, f"pad-{i}", Driver.CORRECTION) as actor:
+            actor.until_moving(pad)
             took_ms.append(held_ms(world, pad.unplug()))
     return Measured.of(spread("time to hold", known(took_ms), "ms"), n=len(known(took_ms)))
 
@@ -97,10 +98,9 @@ def jitter(context: Context) -> Measured:
     graph_s, holds = context.seconds(60.0, 2.0), 0
     with (
         Pad(world, lambda: float(rng.uniform(0.01, 0.08))) as pad,
-        Actor(world, "jitter", Driver.CORRECTION),
+        Actor(world, "jitter", Driver.CORRECTION) as actor,
     ):
-        pad.press()
-        until_moving(world)
+        actor.until_moving(pad)
         begun_s = time.monotonic()
         time.sleep(graph_s)
         holds = world.stopwatch.holds(begun_s)
@@ -143,27 +143,34 @@ def _bench_holds(rng: np.random.Generator, seconds: float) -> int:
 
 def two_browsers(context: Context) -> Measured:
     """Two sessions at one server: both claim the seat and send; what reaches the robot side."""
-    claims = refused = mine = theirs = n = 0
+    claims = refused = n = 0
+    sticks: list[float] = []  # of what has reached the robot side
     with two_pages(context.folder) as (inbox, holder, other):
         lines = [(holder.open("control"), MINE), (other.open("control"), THEIRS)]
-        for _ in context.trials(context.case.full // BATCH):
+
+        def heard() -> bool:  # the server's line to the robot side comes up by itself
+            lines[0][0].send(json.dumps({"axes": [0.0] * 6, "held": []}))
+            lines[0][0].recv()
+            return bool(inbox(TAKE_S))
+
+        wait_for(heard, 20.0, "the first page is heard")
+        for _ in context.trials(context.case.full // BATCH, at_least=2):
             claims += 1
             refused += not other.claims()
-            for line, stick in lines:  # one after the other, as fast as the server answers
+            for line, stick in lines:  # one after the other, as fast as the robot side takes them
                 said = json.dumps({"axes": [stick] + [0.0] * 5, "held": ["drive"]})
                 for _ in range(BATCH // 2):
                     line.send(said)
                     line.recv()
+                    sticks += inbox(TAKE_S if stick == MINE else 0.0)
                 n += BATCH // 2
-            heard = [json.loads(text)["axes"][0] for text in inbox()]
-            mine += heard.count(MINE)
-            theirs += heard.count(THEIRS)
+            sticks += inbox(TAKE_S)
         for line, _ in lines:
             line.close()
     return Measured.of(
-        Figure("commands of the second", theirs, ""),
+        Figure("commands of the second", sticks.count(THEIRS), ""),
         Figure("claims of the second granted", claims - refused, ""),
-        Figure("commands of the first", 100.0 * mine / (n / 2), "%"),
+        Figure("commands of the first", 100.0 * sticks.count(MINE) / (n / 2), "%"),
         n=n,
     )
 
@@ -172,7 +179,8 @@ def two_browsers(context: Context) -> Measured:
 def two_pages(folder: Path) -> Iterator[tuple[Any, ScriptedPage, ScriptedPage]]:
     """The console's server of a run that is not started, and two pages, the first in the seat.
 
-    Yields a function that takes what has reached the robot side, and the pages.
+    Yields a function that takes what has reached the robot side (where the first stick was, of each
+    message), and the pages.
     """
     import zmq
 
@@ -186,9 +194,11 @@ def two_pages(folder: Path) -> Iterator[tuple[Any, ScriptedPage, ScriptedPage]]:
         line.setsockopt(zmq.RCVHWM, 10 * BATCH)
         line.bind(socket_address(run_dir, "control"))
 
-        def inbox() -> Iterator[bytes]:
-            while line.poll(50):
-                yield line.recv_multipart()[-1]
+        def inbox(wait_s: float) -> list[float]:
+            found = []
+            while line.poll(0 if found else round(1e3 * wait_s)):
+                found.append(json.loads(line.recv_multipart()[-1])["axes"][0])
+            return found
 
         with (
             ScriptedPage(invite(), speaks=False) as holder,
@@ -209,8 +219,8 @@ def replayed(context: Context) -> Measured:
     assert isinstance(world, ArmWorld)
     sender = publisher(world.person.node, topics.GATE_REQUEST)
     for i in context.trials(context.case.full // BATCH):
-        with Actor(world, f"replay-{i}"):
-            until_moving(world)
+        with Actor(world, f"replay-{i}") as actor:
+            actor.until_moving()
             time.sleep(0.3)
             texts = [m.data for _, m in world.stopwatch.since(topics.GATE_REQUEST, 0.0)]
             old = [text for text in texts if '"move"' in text]

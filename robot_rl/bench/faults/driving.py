@@ -14,11 +14,13 @@ import numpy as np
 
 from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import ArmWorld, RunWorld
+from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose
 from robot_rl.types import Driver
 
 if TYPE_CHECKING:
     from robot_rl.bench.console.drive import ScriptedPage
+    from robot_rl.bench.faults.pad import Pad
 
 HOLD_MS = 120.0  # from a person's silence until the arm is told to stand
 GIVE_UP_S = 2.0  # wall; what has not stopped by then does not stop
@@ -27,6 +29,7 @@ SPEED = 0.6  # of the stick's full way
 MOVING_S = 0.25  # wall; targets that were new within it: the arm moves
 TICK_S, STEP_M = 0.1, 0.008  # between two commands of an actor; of each
 HALF_WAY_M, TURN = 0.3, 15  # where it goes down in place of up; ticks in one direction
+TRIES, MOVES_S = 5, 4.0  # to get it going; wall seconds of each
 SETTLE_S = 0.4  # wall; what was under way has arrived
 
 
@@ -60,8 +63,6 @@ class Actor:
     """
 
     def __init__(self, world: ArmWorld, lease: str, driver: Driver = Driver.POLICY) -> None:
-        world.ready()
-        world.person.arm(lease)
         self._world, self._lease, self._driver = world, lease, driver
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -79,7 +80,29 @@ class Actor:
             due_s = max(due_s + TICK_S, time.monotonic())
             time.sleep(due_s - time.monotonic() if due_s > time.monotonic() else 0.0)
 
+    def until_moving(self, pad: Pad | None = None) -> None:
+        """Get the arm going, as often as a busy machine has it stopped.
+
+        pad: the person's device, which is let go of for arming and then held.
+
+        Raises:
+            RobotRLError: it does not move.
+        """
+        for left in reversed(range(TRIES)):
+            if pad is not None:
+                pad.let_go()
+            self._world.ready()
+            self._world.person.arm(self._lease)
+            if pad is not None:
+                pad.held = True
+            try:
+                return until_moving(self._world, MOVES_S)
+            except RobotRLError:
+                if not left:
+                    raise
+
     def __enter__(self) -> Self:
+        self._world.ready()
         self._thread.start()
         return self
 
@@ -89,7 +112,7 @@ class Actor:
         self._world.stopwatch.forget()
 
 
-def until_moving(world: RunWorld | ArmWorld) -> None:
+def until_moving(world: RunWorld | ArmWorld, timeout_s: float = 30.0) -> None:
     """Wait until the arm is told to go from place to place, for some ticks."""
     begun_s = time.monotonic()
 
@@ -97,7 +120,7 @@ def until_moving(world: RunWorld | ArmWorld) -> None:
         now_s = time.monotonic()
         return now_s - begun_s > MOVING_S and world.stopwatch.moves(now_s - MOVING_S, now_s) >= 2
 
-    wait_for(moves, 30.0, "the arm moves")
+    wait_for(moves, timeout_s, "the arm moves")
 
 
 def held_ms(world: RunWorld | ArmWorld, since_s: float) -> float:

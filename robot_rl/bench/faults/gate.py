@@ -17,7 +17,6 @@ from robot_rl.bench.faults.driving import (
     Actor,
     held_ms,
     moved_by_itself,
-    until_moving,
 )
 from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import ArmWorld
@@ -26,7 +25,7 @@ from robot_rl.ros.topics import GATE_STATE, WRENCH
 
 HEALTHY_S = 10.0  # wall; a process that lived for longer is started again at once
 QUICK = 3  # deaths in a row that are followed by a start within a second
-FORCE_N = (0.0, 0.0, 90.0)  # somebody lifts the hand: beyond the limit of 50 N
+FORCE_N = (0.0, 0.0, 90.0)  # the tool hits something: beyond the limit of 50 N
 HOUR_S = 3600.0
 AGAIN_S = 10.0  # wall; after a clock was set, a person gets the arm going within this
 
@@ -41,8 +40,8 @@ def gate_killed(context: Context) -> Measured:
     world, took_ms = context.world(), []
     assert isinstance(world, ArmWorld)
     for i in context.trials():
-        with Actor(world, f"orphan-{i}"):
-            until_moving(world)
+        with Actor(world, f"orphan-{i}") as actor:
+            actor.until_moving()
             killed_s = time.monotonic()
             os.kill(world.supervisor.pids()["gate"], signal.SIGKILL)
 
@@ -69,8 +68,8 @@ def state_stops(context: Context) -> Measured:
     for i in context.trials():
         pid = world.supervisor.pids()["sim"]
         try:
-            with Actor(world, f"blind-{i}"):
-                until_moving(world)
+            with Actor(world, f"blind-{i}") as actor:
+                actor.until_moving()
                 stopped_s = time.monotonic()
                 os.kill(pid, signal.SIGSTOP)
                 took_ms.append(held_ms(world, stopped_s))
@@ -95,16 +94,16 @@ def protective(world: ArmWorld, since_s: float, cause: str) -> bool:
 
 
 def force(context: Context) -> Measured:
-    """Somebody pushes the hand of the double while an actor moves it."""
+    """The wrench tells of a blow while an actor moves the arm."""
     world, took_ms, named, moved = context.world(), [], [], 0
     assert isinstance(world, ArmWorld)
     limit_n = world.experiment.robot.max_force_n
     for i in context.trials():
         try:
-            with Actor(world, f"pushed-{i}"):
-                until_moving(world)
+            with Actor(world, f"pushed-{i}") as actor:
+                actor.until_moving()
                 asked_s = time.monotonic()
-                world.stopwatch.fault(push_n=FORCE_N)
+                world.stopwatch.fault(touch_n=FORCE_N)
                 felt_s = wait_for(partial(_felt_s, world, asked_s, limit_n), 2.0, "a force")
                 took_ms.append(held_ms(world, felt_s))
                 named.append(protective(world, felt_s, "force"))
@@ -137,8 +136,8 @@ def clock_jumps(context: Context) -> Measured:
     assert isinstance(world, ArmWorld)
     offset_s = 0.0
     for i in context.trials():
-        with Actor(world, f"jump-{i}"):
-            until_moving(world)
+        with Actor(world, f"jump-{i}") as actor:
+            actor.until_moving()
             offset_s += (HOUR_S, -HOUR_S, -0.5, 0.5)[i % 4]
             set_s = time.monotonic()
             world.clock.step(offset_s)
@@ -146,8 +145,8 @@ def clock_jumps(context: Context) -> Measured:
             said = [wire.decode_report(m.data) for _, m in world.stopwatch.since(GATE_STATE, set_s)]
             mistaken += [r.reason for r in said if r.mode != "run" and "clock" not in r.reason]
         begun_s = time.monotonic()
-        with Actor(world, f"after-{i}"):
-            until_moving(world)
+        with Actor(world, f"after-{i}") as actor:
+            actor.until_moving()
         again_s.append(time.monotonic() - begun_s)
     return Measured.of(
         Figure("false time-outs", len(mistaken), ""),
@@ -208,7 +207,7 @@ CASES = (
         number=26,
         name="force",
         title="force spike, reflex",
-        injection="the hand of the double is pushed with 90 N while an actor moves it",
+        injection="the wrench tells of 90 N more while an actor moves the arm",
         promise="a protective stop before the next command, which names the force and waits for a "
         "person",
         limits=(

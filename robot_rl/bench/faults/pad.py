@@ -10,7 +10,6 @@ from typing import Self
 
 from sensor_msgs.msg import Joy
 
-from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import ArmWorld
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher
@@ -19,7 +18,6 @@ DRIVE, BUTTONS = 5, 11  # the button that lets a person drive, as `operator=joy`
 REST = (0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)  # triggers rest at 1
 PERIOD_S = 0.01
 REST_S = 0.5  # wall; at rest before a press counts
-HEARD_S = 15.0  # wall; for a press
 
 
 class Pad:
@@ -62,15 +60,10 @@ class Pad:
         node.destroy_publisher(self._joy)
         node.destroy_publisher(self._episodes)
 
-    def press(self) -> None:
-        """Press until the gate runs. Raises `RobotRLError` when it does not."""
-        self.held = True
-
-        def runs() -> bool:
-            newest = self._world.stopwatch.newest(topics.GATE_STATE)
-            return newest is not None and wire.decode_report(newest[1].data).mode == "run"
-
-        wait_for(runs, HEARD_S, "a press is heard")
+    def let_go(self) -> None:
+        """Let go of everything, long enough that a press counts afterwards."""
+        self.held = False
+        time.sleep(REST_S)
 
     def unplug(self) -> float:
         """Say nothing more from now on; returns now (monotonic)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -12,13 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured, known, spread
-from robot_rl.bench.faults.driving import alone, held_ms, until_moving
-from robot_rl.bench.faults.waiting import wait_for
-from robot_rl.bench.faults.worlds import RUNS_S, RunWorld
+from robot_rl.bench.faults.driving import SETTLE_S, alone, held_ms, until_moving
+from robot_rl.bench.faults.worlds import RunWorld
 from robot_rl.config.run_folder import ACTOR_STORE
+from robot_rl.run.dump import DUMPS
 from robot_rl.store.store import Store
 from robot_rl.types import Command, Ending
 
+ENOUGH = 8  # commands in a second of practice
 PAUSE_S = 0.3  # what a collection of garbage may take at worst
 EXIT_S = 5.0
 GONE_S = 20.0  # what has not ended by then does not end
@@ -82,12 +84,53 @@ def _episode_begun(world: RunWorld) -> float:
     return begun_s
 
 
+# --- 19: the policy proposes NaN -----------------------------------------------------------------
+
+
+def not_a_number(context: Context) -> Measured:
+    """The policy proposes NaN in the middle of an episode; other weights do not come."""
+    world, took_ms, reached, moved, dumps = context.world(), [], 0, 0, []
+    assert isinstance(world, RunWorld)
+    for _ in context.trials():
+        world.until_policy()
+        time.sleep(0.5)
+        until_moving(world)
+        try:
+            with alone(world):
+                poisoned_s = time.monotonic()
+                world.poison.touch()
+                took_ms.append(held_ms(world, poisoned_s))
+                reached += world.stopwatch.not_finite(poisoned_s)
+                world.carer.cares = True  # a person lets it go on; the policy must not drive
+                time.sleep(2.0)
+                moved += len(commands(world, poisoned_s + SETTLE_S))
+        finally:
+            world.poison.unlink(missing_ok=True)
+        dumps.append(_dumped(world.run_dir))
+        os.kill(world.supervisor.pids()["actor"], signal.SIGKILL)  # weights are read anew
+    world.until_policy()
+    return Measured.of(
+        Figure("NaN that reached the driver", reached, ""),
+        spread("time to hold", known(took_ms), "ms"),
+        Figure("commands of the frozen policy", moved, ""),
+        Figure("steps in the dump, fewest", min(dumps), ""),
+        n=len(known(took_ms)),
+    )
+
+
+def _dumped(run_dir: Path) -> int:
+    """Steps in the newest dump, 0 without one that says what was refused."""
+    found = sorted((run_dir / DUMPS).glob("*.json"), key=lambda path: path.stat().st_mtime)
+    facts = json.loads(found[-1].read_text()) if found else {}
+    return len(facts.get("steps", ())) if "nan" in (facts.get("refused_action") or ()) else 0
+
+
 # --- 28: a process that stands still -------------------------------------------------------------
 
 
 def frozen(context: Context) -> Measured:
-    """The actor is frozen for 300 ms, as by a collection of garbage; then all cores are taken."""
-    world, bursts, late = context.world(), [], []
+    """The actor is frozen for 300 ms, as by a collection of garbage."""
+    world, bursts, gap_s = context.world(), [], []
     assert isinstance(world, RunWorld)
     period_s = 1.0 / world.experiment.task.spec.control_hz
     for _ in context.trials():
@@ -98,14 +141,16 @@ def frozen(context: Context) -> Measured:
         time.sleep(PAUSE_S)
         os.kill(pid, signal.SIGCONT)
         time.sleep(10 * period_s)
-        stamps_s = np.array([request.stamp_s for _, request in commands(world, froze_s)])
-        gaps_s = np.diff(stamps_s)
-        bursts.append(int(max((gaps_s < period_s / 2).sum(), 0)) if len(gaps_s) else 99)
-        late.append(float(gaps_s.max(initial=0.0)))
+        asked = [command.stamp_s for _, command in commands(world, froze_s - 2 * period_s)]
         world.stopwatch.forget()
+        if len(asked) < ENOUGH:  # the episode ended meanwhile
+            continue
+        gaps_s = np.diff(asked)
+        bursts.append(int((gaps_s < period_s / 2).sum()))
+        gap_s.append(float(gaps_s.max()))
     return Measured.of(
-        Figure("commands less than half a tick apart", max(bursts), ""),
-        Figure("longest gap seen", 1e3 * max(late), "ms"),
+        Figure("commands less than half a tick apart", max(bursts, default=math.nan), ""),
+        Figure("shortest gap that the pause left", 1e3 * min(gap_s, default=math.nan), "ms"),
         n=len(bursts),
     )
 
@@ -116,33 +161,31 @@ def frozen(context: Context) -> Measured:
 def asked_to_end(context: Context) -> Measured:
     """SIGTERM to every process of a run, in the order in which a run ends; then its store."""
     took_s: dict[str, float] = {}
-    world, held = context.world(), []
-    assert isinstance(world, RunWorld)
-    n = 0
+    unsealed = without_hold = n = 0
     for _ in context.trials():
+        world = context.world()
+        assert isinstance(world, RunWorld)
         world.until_policy()
-        pids = world.supervisor.pids()
-        n += 1
-        asked_s = time.monotonic()
+        world.carer.cares = False
+        pids, asked_s = world.supervisor.pids(), time.monotonic()
         for name in sorted(pids, key=_rank):
-            asked_one_s = time.monotonic()
+            one_s = time.monotonic()
             os.kill(pids[name], signal.SIGTERM)
-            ended_s = _ended_s(pids[name])
-            took_s[name] = max(took_s.get(name, 0.0), ended_s - asked_one_s)
+            took_s[name] = max(took_s.get(name, 0.0), _ended_s(pids[name]) - one_s)
             if name == "actor":
-                held.append(world.stopwatch.held_s(asked_s) is not None)
-        all_back = len(pids)
-        wait_for(lambda n=all_back: len(world.supervisor.pids()) == n, RUNS_S, "all are back")
-        world.until_policy()
+                time.sleep(SETTLE_S)
+                without_hold += world.stopwatch.held_s(asked_s) is None
+        n += len(pids)
         with Store(world.run_dir / ACTOR_STORE) as store:
             store.verify()
-            unsealed = [e for e in store.episode_summaries()[:-1] if e.ending is None]
+            unsealed += sum(e.ending is None for e in store.episode_summaries())
+        context.worlds.spoil()  # an actor that has ended is not started again
     slowest = max(took_s, key=lambda name: took_s[name])
     return Measured.of(
         Figure("slowest exit", took_s[slowest], "s"),
-        Figure("episodes left open", len(unsealed), ""),
-        Figure("without a hold", held.count(False), ""),
-        n=n * len(took_s),
+        Figure("episodes left open", unsealed, ""),
+        Figure("without a hold", without_hold, ""),
+        n=n,
         note=f"the slowest is the {slowest}",
     )
 
@@ -185,6 +228,25 @@ CASES = (
         world="run",
     ),
     Case(
+        number=19,
+        name="not_a_number",
+        title="NaN or infinite action",
+        injection="the policy proposes NaN in the middle of an episode, with finite weights",
+        promise="nothing of it reaches the driver; the arm is held, the policy is frozen until "
+        "other weights come, and its last 100 steps are written down",
+        limits=(
+            Limit("NaN that reached the driver", "", at_most=0.0),
+            Limit("time to hold, p99", "ms", at_most=300.0),
+            Limit("commands of the frozen policy", "", at_most=0.0),
+            Limit("steps in the dump, fewest", "", at_least=1.0),
+        ),
+        fails_if="a loop that replaces NaN by zero drives on; one that only drops the tick drives "
+        "again with the next",
+        full=20,
+        measure=not_a_number,
+        world="run",
+    ),
+    Case(
         number=28,
         name="frozen",
         title="processor taken away, or garbage collected for 300 ms",
@@ -192,7 +254,7 @@ CASES = (
         promise="the lost time is given up: at most one command per tick, no burst",
         limits=(
             Limit("commands less than half a tick apart", "", at_most=0.0),
-            Limit("longest gap seen", "ms", at_least=300.0),
+            Limit("shortest gap that the pause left", "ms", at_least=300.0),
         ),
         fails_if="a loop that catches up sends three commands at once",
         full=100,

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any, Self
 
+import numpy as np
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 
@@ -23,6 +24,7 @@ from robot_rl.errors import RobotRLError
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import message_type
 from robot_rl.ros.executor import Executor
+from robot_rl.ros.graph import CONTROL_PROFILE
 from robot_rl.ros.qos import PROFILES
 from robot_rl.ros.runtime import visitor
 from robot_rl.ros.topics import Topic
@@ -44,15 +46,22 @@ class Stopwatch:
     """Records topics in a thread of its own, as lists of (monotonic seconds, message)."""
 
     def __init__(
-        self, domain_id: int, remaps: Mapping[str, str], heard: Sequence[Topic] = HEARD
+        self,
+        domain_id: int,
+        remaps: Mapping[str, str],
+        heard: Sequence[Topic] = HEARD,
+        profile: str = CONTROL_PROFILE,
     ) -> None:
-        self._given, self._topics = (domain_id, remaps), heard
+        self._given, self._topics = (domain_id, remaps, profile), heard
         self.heard: dict[str, list[tuple[float, Any]]] = {t.name: [] for t in heard}
         self._stack, self._done = ExitStack(), threading.Event()
 
     def __enter__(self) -> Self:
-        domain_id, remaps = self._given
-        self.node = self._stack.enter_context(visitor("stopwatch", domain_id, remaps=remaps))
+        domain_id, remaps, profile = self._given
+        name = "stopwatch" if profile == CONTROL_PROFILE else "stopwatch_of_pictures"
+        self.node = self._stack.enter_context(
+            visitor(name, domain_id, remaps=remaps, profile=profile)
+        )
         node = self.node
         self._faults = node.create_client(SetParameters, "sim/set_parameters")
         for topic in self._topics:
@@ -135,6 +144,11 @@ class Stopwatch:
             from_s < at_s <= to_s and abs(now_m - before_m).max() > MOVES_M
             for (_, before_m), (at_s, now_m) in pairwise(where_m)
         )
+
+    def not_finite(self, after_s: float) -> int:
+        """How many targets after a moment hold NaN or infinity."""
+        told = [message.pose.position for _, message in self.since(topics.TARGET_POSE, after_s)]
+        return sum(not np.isfinite((where.x, where.y, where.z)).all() for where in told)
 
     def left_run_s(self, after_s: float) -> float | None:
         """When the gate told that it no longer runs, and did not run again; None = it does."""

@@ -36,8 +36,10 @@ from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
 
 log = logging.getLogger(__name__)
 
+VERDICTS = (MET, NOT_MET, NOT_RUN)
 SUBJECTS = ("people", "devices", "gate", "cameras", "processes", "learning", "link", "storage")
 SHARE = 0.6  # of a budget that cases get: graphs that start, and least samples, take the rest
+TITLE = 48  # characters of a title in the terminal
 QUIET = 0.15  # others' share of the processor below which the machine counts as quiet
 
 
@@ -142,6 +144,27 @@ def line(result: Result) -> str:
     return said + counted + (f"; {result.reason}" if result.reason else "")
 
 
+def text(results: Sequence[Result]) -> list[str]:
+    """The table as lines for a terminal, and how many promises were kept."""
+    rows = [("#", "fault", "verdict", "n", "measured")]
+    for result in results:
+        verdict = result.verdict.upper() if result.verdict == NOT_MET else result.verdict
+        said = ", ".join(map(str, promised(result))) or result.reason[:TITLE]
+        title = result.case.title
+        title = title if len(title) <= TITLE else f"{title[: TITLE - 3]}..."
+        rows.append((str(result.case.number), title, verdict, f"{result.measured.n:,}", said))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = ["  ".join((row[0].rjust(widths[0]), row[1].ljust(widths[1]), row[2].ljust(widths[2]),
+                        row[3].rjust(widths[3]), row[4])) for row in rows]  # fmt: skip
+    busy = [str(result.case.number) for result in results if not result.others < QUIET]
+    told = [f"other programs used the processor in: {', '.join(busy)}"] if busy else []
+    return ["", *lines, "", f"{counted(_count(results))} of {len(results)} cases", *told]
+
+
+def _count(results: Sequence[Result]) -> dict[str, int]:
+    return {verdict: sum(r.verdict == verdict for r in results) for verdict in VERDICTS}
+
+
 def promised(result: Result) -> list[Figure]:
     """The measured figures that are limited, in the order of the limits."""
     found = {figure.name: figure for figure in result.measured.figures}
@@ -150,16 +173,12 @@ def promised(result: Result) -> list[Figure]:
 
 def facts(results: Sequence[Result], seconds: float) -> dict[str, Any]:
     """The table for programs: every case, its figures, its verdict, and the machine."""
-    count = {verdict: sum(r.verdict == verdict for r in results) for verdict in VERDICTS}
     return {
-        "faults": count,
+        "faults": _count(results),
         "seconds": None if math.isinf(seconds) else seconds,
         "cases": [_facts(result) for result in results],
         **provenance.collect(),
     }
-
-
-VERDICTS = (MET, NOT_MET, NOT_RUN)
 
 
 def _facts(result: Result) -> dict[str, Any]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 READY_S = 60.0  # wall; for a graph that starts, on a busy machine
 RUNS_S = 120.0  # the same with an actor and a learner, which import torch
 FRESH_S = 0.5  # wall; who asked the gate last drives, if that is not longer ago
+POISON = "poison"  # file beside the run folder; while it is there, the policy proposes NaN
 LONG = 10_000_000  # steps and minutes that no case reaches
 RUN = (
     *("robot=fr3_crisp", "double=true", "task=reach", "task.images=[wrist]"),
@@ -78,6 +79,11 @@ class RunWorld:
     def run_dir(self) -> Path:
         """The run folder."""
         return self.experiment.run_dir.resolve()
+
+    @property
+    def poison(self) -> Path:
+        """While this file exists, the policy proposes NaN."""
+        return self.run_dir.parent / POISON
 
     def drives(self, who: str) -> bool:
         """Whether the gate runs, and its newest request is of this driver."""
@@ -201,6 +207,7 @@ def arm_world(folder: Path) -> Iterator[ArmWorld]:
 def run_world(folder: Path) -> Iterator[RunWorld]:
     """The double of a Franka under CRISP's controller with a camera, and everything of a run but
     the page's server, which cases bring."""
+    from robot_rl.bench.faults import poisoned
     from robot_rl.bench.faults.stopwatch import Stopwatch
     from robot_rl.console.address import HOST, probe
     from robot_rl.ros.graph import free_domain
@@ -214,7 +221,7 @@ def run_world(folder: Path) -> Iterator[RunWorld]:
     own = [f"link.port={probe(HOST, 0)}", f"ros.domain_id={domain_id}", f"run_dir={folder}/run"]
     experiment = Experiment.compose([*RUN, *own])
     experiment.save()
-    graph = system_of(experiment, console=False)
+    graph = poisoned.on(system_of(experiment, console=False), folder / POISON)
     remaps = next(spec.remaps for spec in graph if spec.name == "gate")
     with (
         supervised(graph, experiment) as supervisor,
