@@ -128,9 +128,12 @@ class Actor:
         """Between episodes: what must never happen in a tick."""
         gc.collect()
         if self.policy.refused is not None:
+            log.error("%s; they drive no more", self.policy.problem)
             self.writer.flush()
-            path = write_dump(self.store, self.run_dir, self.policy.problem, self.policy.refused)
-            log.error("%s; its last steps: %s", self.policy.problem, path)
+            try:
+                write_dump(self.store, self.run_dir, self.policy.problem, self.policy.refused)
+            except (OSError, RobotRLError) as error:  # the steps are in the store all the same
+                log.error("the last steps of the policy are not written down: %s", error)
 
     def _retry(self, error: RobotRLError) -> bool:
         """Try a start again that failed; a policy that was frozen waits for other weights."""

@@ -51,6 +51,7 @@ def write_dump(
                 },
             }
             for step in steps
+            if step.frame in frames
         ],
     }
     path = run_dir / DUMPS / f"episode-{known[-1].id.episode}.json"

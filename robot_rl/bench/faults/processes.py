@@ -6,14 +6,18 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
 
 from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured, known, spread
 from robot_rl.bench.faults.driving import SETTLE_S, alone, held_ms, until_moving
+from robot_rl.bench.faults.poisoned import NAN, PAUSE, PAUSE_S
 from robot_rl.bench.faults.worlds import RunWorld
 from robot_rl.config.run_folder import ACTOR_STORE
 from robot_rl.run.dump import DUMPS
@@ -21,7 +25,6 @@ from robot_rl.store.store import Store
 from robot_rl.types import Command, Ending
 
 ENOUGH = 8  # commands in a second of practice
-PAUSE_S = 0.3  # what a collection of garbage may take at worst
 EXIT_S = 5.0
 GONE_S = 20.0  # what has not ended by then does not end
 
@@ -98,14 +101,14 @@ def not_a_number(context: Context) -> Measured:
         try:
             with alone(world):
                 poisoned_s = time.monotonic()
-                world.poison.touch()
+                world.poison(NAN).touch()
                 took_ms.append(held_ms(world, poisoned_s))
                 reached += world.stopwatch.not_finite(poisoned_s)
                 world.carer.cares = True  # a person lets it go on; the policy must not drive
                 time.sleep(2.0)
                 moved += len(commands(world, poisoned_s + SETTLE_S))
         finally:
-            world.poison.unlink(missing_ok=True)
+            world.poison(NAN).unlink(missing_ok=True)
         dumps.append(_dumped(world.run_dir))
         os.kill(world.supervisor.pids()["actor"], signal.SIGKILL)  # weights are read anew
     world.until_policy()
@@ -129,30 +132,44 @@ def _dumped(run_dir: Path) -> int:
 
 
 def frozen(context: Context) -> Measured:
-    """The actor is frozen for 300 ms, as by a collection of garbage."""
+    """The actor's interpreter is held for 300 ms in a tick; in each fourth trial, all cores are."""
     world, bursts, gap_s = context.world(), [], []
     assert isinstance(world, RunWorld)
     period_s = 1.0 / world.experiment.task.spec.control_hz
-    for _ in context.trials():
+    for i in context.trials():
         world.until_policy()
-        time.sleep(0.3 + context.rng.uniform(0.0, period_s))
-        pid, froze_s = world.supervisor.pids()["actor"], time.monotonic()
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(PAUSE_S)
-        os.kill(pid, signal.SIGCONT)
-        time.sleep(10 * period_s)
-        asked = [command.stamp_s for _, command in commands(world, froze_s - 2 * period_s)]
+        until_moving(world)
+        time.sleep(context.rng.uniform(0.0, period_s))
+        begun_s, hogged = time.monotonic(), i % 4 == 3
+        with hog() if hogged else nullcontext():
+            if not hogged:
+                world.poison(PAUSE).touch()
+            time.sleep(PAUSE_S + 10 * period_s)
+        asked = [command.stamp_s for _, command in commands(world, begun_s - 2 * period_s)]
         world.stopwatch.forget()
         if len(asked) < ENOUGH:  # the episode ended meanwhile
             continue
         gaps_s = np.diff(asked)
         bursts.append(int((gaps_s < period_s / 2).sum()))
-        gap_s.append(float(gaps_s.max()))
+        gap_s += [] if hogged else [float(gaps_s.max())]
     return Measured.of(
         Figure("commands less than half a tick apart", max(bursts, default=math.nan), ""),
         Figure("shortest gap that the pause left", 1e3 * min(gap_s, default=math.nan), "ms"),
         n=len(bursts),
     )
+
+
+@contextmanager
+def hog() -> Iterator[None]:
+    """Twice as many busy programs as there are cores."""
+    busy = [sys.executable, "-c", "while True: pass"]
+    hogs = [subprocess.Popen(busy) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        yield
+    finally:
+        for one in hogs:
+            one.kill()
+            one.wait()
 
 
 # --- 34: every process is asked to end -----------------------------------------------------------
@@ -250,7 +267,8 @@ CASES = (
         number=28,
         name="frozen",
         title="processor taken away, or garbage collected for 300 ms",
-        injection="SIGSTOP of the actor for 300 ms at any moment of a tick",
+        injection="the actor's interpreter is held for 300 ms in a tick; or twice as many busy "
+        "programs as cores for a second",
         promise="the lost time is given up: at most one command per tick, no burst",
         limits=(
             Limit("commands less than half a tick apart", "", at_most=0.0),

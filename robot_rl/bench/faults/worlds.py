@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 READY_S = 60.0  # wall; for a graph that starts, on a busy machine
 RUNS_S = 120.0  # the same with an actor and a learner, which import torch
 FRESH_S = 0.5  # wall; who asked the gate last drives, if that is not longer ago
-POISON = "poison"  # file beside the run folder; while it is there, the policy proposes NaN
 LONG = 10_000_000  # steps and minutes that no case reaches
 RUN = (
     *("robot=fr3_crisp", "double=true", "task=reach", "task.images=[wrist]"),
@@ -80,10 +79,9 @@ class RunWorld:
         """The run folder."""
         return self.experiment.run_dir.resolve()
 
-    @property
-    def poison(self) -> Path:
-        """While this file exists, the policy proposes NaN."""
-        return self.run_dir.parent / POISON
+    def poison(self, name: str) -> Path:
+        """A file that makes the actor fail inside while it exists (`poisoned`)."""
+        return self.run_dir.parent / name
 
     def drives(self, who: str) -> bool:
         """Whether the gate runs, and its newest request is of this driver."""
@@ -221,7 +219,7 @@ def run_world(folder: Path) -> Iterator[RunWorld]:
     own = [f"link.port={probe(HOST, 0)}", f"ros.domain_id={domain_id}", f"run_dir={folder}/run"]
     experiment = Experiment.compose([*RUN, *own])
     experiment.save()
-    graph = poisoned.on(system_of(experiment, console=False), folder / POISON)
+    graph = poisoned.on(system_of(experiment, console=False), folder)
     remaps = next(spec.remaps for spec in graph if spec.name == "gate")
     with (
         supervised(graph, experiment) as supervisor,
