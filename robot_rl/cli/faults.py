@@ -51,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
     _check_folder(args.out)
     if logging.getLogger().getEffectiveLevel() > logging.DEBUG:  # without --debug
         logging.getLogger("robot_rl").setLevel(logging.CRITICAL)  # deaths are what is asked for
-    results = engine("robot_rl.bench.faults.table:run")(table, seconds, say)
+    results = engine("robot_rl.bench.faults.running:run")(table, seconds, say)
     facts = engine("robot_rl.bench.faults.table:facts")(results, seconds)
     write_json(args.out / "faults.json", facts)
     page = engine("robot_rl.bench.faults.page:write_page")(args.out / "faults.html", facts)

@@ -282,11 +282,13 @@ class _Episode:
             tick_s += loop._period_s
             loop.clock.sleep_until_s(tick_s)
             now_s = loop.clock.now_s()
+            if now_s - tick_s > loop._period_s / 2:  # very late: give the lost time up, no burst
+                tick_s = max(now_s, pending.command.stamp_s + loop._period_s)
+                loop.clock.sleep_until_s(tick_s)
+                now_s = loop.clock.now_s()
             summary.period_ms.append((now_s - previous_s) * 1e3)
             previous_wall_s, wall_s = wall_s, time.perf_counter()
             summary.wall_ms.append((wall_s - previous_wall_s) * 1e3)
-            if now_s - tick_s > loop._period_s / 2:  # very late: give the lost time up, no burst
-                tick_s = now_s
             previous_s = now_s
             step += 1
         summary.duration_s = loop.clock.now_s() - began_s

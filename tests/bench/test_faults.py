@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robot_rl.bench.faults import docs, page, table
+from robot_rl.bench.faults import docs, page, running, table
 from robot_rl.bench.faults.case import (
     FULL_S,
     MET,
@@ -76,7 +76,7 @@ def test_a_limit_is_an_upper_or_a_lower_one() -> None:
 
 
 def run_one(one: Case, seconds: float = 1.0) -> table.Result:
-    (result,) = table.run([one], seconds)
+    (result,) = running.run([one], seconds)
     return result
 
 
@@ -123,6 +123,29 @@ def test_every_case_of_the_table_says_what_it_promises_and_what_would_fail_it() 
         assert all((c.title, c.injection, c.promise, c.fails_if))
 
 
+def test_a_result_comes_back_from_the_process_beside_as_it_was() -> None:
+    one = case(lambda context: Measured.of(Figure("seen", math.nan, "ms"), n=3, note="few"))
+    result = run_one(one)
+    found = running.read(running.write(result), {99: one})
+    assert found is not None and found.measured.n == 3 and found.measured.note == "few"
+    assert math.isnan(found.measured.figures[0].value)
+    assert (found.verdict, found.reason) == (result.verdict, result.reason)
+    for text in ("", "{}", "[]", "Traceback", '{"number": 98}'):
+        assert running.read(text, {99: one}) is None
+
+
+def test_cases_without_a_graph_run_beside_and_one_that_is_lost_is_not_met() -> None:
+    stuck = next(c for c in table.cases() if c.name == "stuck")
+    seen: list[str] = []
+    with running.Lane((stuck,), 1.0, lambda result: seen.append(result.case.name)) as lane:
+        pass
+    assert seen == ["stuck"] and [r.verdict for r in lane.results] == [MET]
+    with running.Lane((case(),), 1.0, lambda result: None) as lane:  # a number that is not there
+        pass
+    (lost,) = lane.results
+    assert lost.verdict == NOT_MET and "ended with code" in lost.reason
+
+
 def test_table_page_and_document_show_the_same(tmp_path: Path) -> None:
     results = [run_one(case()), run_one(case(lambda context: good(200.0), number=98))]
     facts = table.facts(results, 60.0)
@@ -134,7 +157,7 @@ def test_table_page_and_document_show_the_same(tmp_path: Path) -> None:
     assert "made up &lt;b&gt;" in html and "time to hold, p99 200 ms" in html
     assert "1 of 2 promises kept" in html and "http" not in html.split("<body>")[1]
     text = docs.page(f"head\n{docs.BEGIN}\nold\n{docs.END}\ntail\n", facts)
-    assert text.startswith("head\n") and text.endswith("tail\n") and "old" not in text
+    assert text.startswith("head\n") and text.endswith("tail\n") and "\nold\n" not in text
     assert "**not met**" in text and "10 of 1,000" in text
     with pytest.raises(ValueError, match="markers"):
         docs.page("no markers", facts)

@@ -25,7 +25,7 @@ from robot_rl.types import (
     Verdict,
 )
 from tests.support.clock import ManualClock
-from tests.support.fakes import TASK, FakeGate, FakeOperator, make_loop, start
+from tests.support.fakes import TASK, FakeGate, FakeOperator, FakePolicy, make_loop, start
 
 SIZE = TASK.spec.action.size
 
@@ -204,6 +204,26 @@ def test_a_stall_costs_its_own_tick_and_is_not_followed_by_a_burst() -> None:
     periods = loop.run_episode(start()).period_ms
     assert max(periods) == pytest.approx(450, abs=1)
     assert sum(p < 99 for p in periods) == 0
+
+
+def test_a_stall_before_the_command_is_not_followed_by_another_at_once() -> None:
+    clock = ManualClock()
+
+    class Stalling(FakePolicy):
+        calls = 0
+
+        def act(self, observation: dict, deterministic: bool) -> np.ndarray:
+            self.calls += 1
+            if self.calls == 10:  # garbage is collected
+                clock.sleep_until_s(clock.now_s() + 0.3)
+            return super().act(observation, deterministic)
+
+    loop, robot, _ = make_loop(clock=clock)
+    loop.policy = Stalling(unit())
+    periods = loop.run_episode(start()).period_ms
+    sent_s = np.array([c.stamp_s for c in robot.applied])
+    assert np.diff(sent_s).min() > 0.099 and np.diff(sent_s).max() == pytest.approx(0.4)
+    assert max(periods) == pytest.approx(400, abs=1)  # the late tick is told
 
 
 def test_stopping_aborts_between_two_ticks() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from robot_rl.bench.faults import table
+from robot_rl.bench.faults import running, table
 from robot_rl.bench.faults.case import FULL_S, MET, NOT_MET, NOT_RUN, Result
 from tests.support.ros import HAS_ROS, NO_ROS
 
@@ -27,7 +27,7 @@ KNOWN: dict[int, str] = {}
 def again(results: list[Result]) -> list[Result]:
     """Those that were not met once more: figures in wall time need one undisturbed attempt."""
     missed = [r.case for r in results if r.verdict == NOT_MET and r.case.number not in KNOWN]
-    renewed = {r.case.number: r for r in (table.run(missed, AGAIN_S) if missed else [])}
+    renewed = {r.case.number: r for r in (running.run(missed, AGAIN_S) if missed else [])}
     return [renewed.get(r.case.number, r) for r in results]
 
 
@@ -37,7 +37,7 @@ def told(results: list[Result]) -> str:
 
 @pytest.mark.timeout(400)
 def test_every_promise_of_the_short_table_is_kept(tmp_path: Path) -> None:
-    results = again(table.run(table.cases(), SHORT_S))
+    results = again(running.run(table.cases(), SHORT_S))
     assert [r.case.number for r in results] == list(range(1, 35))
     by_verdict = {v: [r for r in results if r.verdict == v] for v in (MET, NOT_MET, NOT_RUN)}
     assert not by_verdict[NOT_RUN], told(by_verdict[NOT_RUN])
@@ -50,7 +50,7 @@ def test_every_promise_of_the_short_table_is_kept(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3 * 3600)
 def test_every_promise_of_the_full_table_is_kept() -> None:
-    results = table.run(table.cases(), FULL_S)
+    results = running.run(table.cases(), FULL_S)
     missed = [r for r in results if r.verdict != MET and r.case.number not in KNOWN]
     assert not missed, told(missed)
     short = [r for r in results if r.measured.n < r.case.full and r.case.number not in KNOWN]

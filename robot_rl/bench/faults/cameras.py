@@ -30,7 +30,7 @@ CAMERA = "wrist"
 LATEST_S = 0.35  # after the last new picture no step begins: an age of 0.2 s, a tick, and the way
 SLOW_HZ = 8.0
 SLOW_S = 4.0  # wall; how long the camera is slow
-AWAY_S = 4.0  # wall; how long the camera is unplugged
+AWAY_S = (3.0, 12.0)  # wall; how long the camera is unplugged: in the short form, at most
 FILM = (64, 48, 30)  # width, height, pictures per second
 
 
@@ -58,7 +58,7 @@ def frozen(context: Context) -> Measured:
                 froze_s = time.monotonic()
                 day_s = time.time() - froze_s
                 world.stopwatch.fault(stale=[topic])
-                took_ms.append(held_ms(world, froze_s))
+                took_ms.append(held_ms(world, froze_s, for_good=False))
         finally:
             world.stopwatch.fault()
         world.until_policy()
@@ -107,7 +107,8 @@ def unplugged(context: Context) -> Measured:
         pid = supervisor.pids()
         for _ in context.trials():
             film.rename(gone := film.with_suffix(".gone"))
-            time.sleep(AWAY_S)
+            short_s, most_s = AWAY_S
+            time.sleep(context.rng.uniform(0.5, most_s) if context.is_full else short_s)
             list(pictures.arrived())
             gone.rename(film)
             returned_s = time.monotonic()
@@ -149,12 +150,13 @@ def slow(context: Context) -> Measured:
     config = world.experiment.graph_cameras[CAMERA]
     topic = image_topic(CAMERA, config)
     view = config.view(world.experiment.task.spec.picture_size(CAMERA))
-    for _ in context.trials():
+    for _ in context.trials(context.case.full // round(SLOW_S * SLOW_HZ)):
         world.until_policy()
         until_moving(world)
         with Stopwatch(
             world.experiment.ros.domain_id, {}, heard=(topic,), profile=IMAGE_PROFILE
         ) as watch:
+            wait_for(lambda: len(watch.heard[topic.name]) > 2, 10.0, "pictures")  # noqa: B023
             try:
                 world.stopwatch.fault(slow_hz={topic.name: SLOW_HZ})
                 slow_s = time.time() + 0.5

@@ -123,16 +123,19 @@ def until_moving(world: RunWorld | ArmWorld, timeout_s: float = 30.0) -> None:
     wait_for(moves, timeout_s, "the arm moves")
 
 
-def held_ms(world: RunWorld | ArmWorld, since_s: float) -> float:
+def held_ms(world: RunWorld | ArmWorld, since_s: float, *, for_good: bool = True) -> float:
     """Milliseconds from a moment until the arm was told to stand.
 
     `GIVE_UP_S` = it was not; NaN = it did not move at that moment, so the trial says nothing.
+    for_good: what makes it move again, unasked, counts as not standing; otherwise the first stop
+    does (a new episode begins by itself with a motion to its start).
     """
     time.sleep(SETTLE_S)
     if not world.stopwatch.moves(since_s - MOVING_S, since_s):
         return math.nan
     give_up_s = since_s + GIVE_UP_S
-    while (held_s := world.stopwatch.held_s(since_s)) is None and time.monotonic() < give_up_s:
+    held = world.stopwatch.held_s if for_good else world.stopwatch.first_hold_s
+    while (held_s := held(since_s)) is None and time.monotonic() < give_up_s:
         time.sleep(0.01)
     return 1e3 * ((held_s or since_s + GIVE_UP_S) - since_s)
 

@@ -94,27 +94,32 @@ def protective(world: ArmWorld, since_s: float, cause: str) -> bool:
 
 
 def force(context: Context) -> Measured:
-    """The wrench tells of a blow while an actor moves the arm."""
-    world, took_ms, named, moved = context.world(), [], [], 0
+    """The wrench tells of a blow; in each second trial the arm has stopped by itself."""
+    world, took_ms, own_ms, named, moved = context.world(), [], [], [], 0
     assert isinstance(world, ArmWorld)
-    limit_n = world.experiment.robot.max_force_n
+    limit_n, ready = world.experiment.robot.max_force_n, world.experiment.driver.ready[0]
     for i in context.trials():
         try:
             with Actor(world, f"pushed-{i}") as actor:
                 actor.until_moving()
-                asked_s = time.monotonic()
-                world.stopwatch.fault(touch_n=FORCE_N)
-                felt_s = wait_for(partial(_felt_s, world, asked_s, limit_n), 2.0, "a force")
-                took_ms.append(held_ms(world, felt_s))
-                named.append(protective(world, felt_s, "force"))
-                moved += moved_by_itself(world, felt_s + 0.2)  # the actor goes on asking
+                begun_s = time.monotonic()
+                if i % 2:
+                    world.stopwatch.fault(ready={ready.topic: False})
+                    own_ms.append(held_ms(world, begun_s))
+                else:
+                    world.stopwatch.fault(touch_n=FORCE_N)
+                    begun_s = wait_for(partial(_felt_s, world, begun_s, limit_n), 2.0, "a force")
+                    took_ms.append(held_ms(world, begun_s))
+                named.append(protective(world, begun_s, "arm" if i % 2 else "force"))
+                moved += moved_by_itself(world, begun_s + 0.3)  # the actor goes on asking
         finally:
             world.stopwatch.fault()
     return Measured.of(
         spread("time to stop", known(took_ms), "ms"),
-        Figure("without a protective stop that names the force", named.count(False), ""),
+        spread("time to stop after the arm's own stop", known(own_ms), "ms"),
+        Figure("without a protective stop that names the cause", named.count(False), ""),
         Figure("moved without an acknowledgement", moved, ""),
-        n=len(known(took_ms)),
+        n=len(known(took_ms + own_ms)),
     )
 
 
@@ -207,12 +212,14 @@ CASES = (
         number=26,
         name="force",
         title="force spike, reflex",
-        injection="the wrench tells of 90 N more while an actor moves the arm",
-        promise="a protective stop before the next command, which names the force and waits for a "
-        "person",
+        injection="the wrench tells of 90 N more, or the driver of a stop of the arm's own, while "
+        "an actor moves the arm",
+        promise="a protective stop before the next command (after the arm's own stop: within "
+        "0.5 s), which names its cause and waits for a person",
         limits=(
             Limit("time to stop, p99", "ms", at_most=100.0),
-            Limit("without a protective stop that names the force", "", at_most=0.0),
+            Limit("time to stop after the arm's own stop, max", "ms", at_most=500.0),
+            Limit("without a protective stop that names the cause", "", at_most=0.0),
             Limit("moved without an acknowledgement", "", at_most=0.0),
         ),
         fails_if="a gate that does not look at the wrench goes on; one that only pauses moves "

@@ -54,6 +54,8 @@ class Pad:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._gone = False  # plugged in again, and put down: the next one may arm
+        self.let_go()
         self._done.set()
         self._thread.join()
         node = self._world.person.node

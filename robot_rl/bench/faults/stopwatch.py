@@ -145,6 +145,14 @@ class Stopwatch:
             for (_, before_m), (at_s, now_m) in pairwise(where_m)
         )
 
+    def first_hold_s(self, after_s: float) -> float | None:
+        """When the gate first told after a moment that it does not run; None = not yet.
+
+        Targets to hold are sent before that is told.
+        """
+        said = self.since(topics.GATE_STATE, after_s)
+        return next((at_s for at_s, m in said if wire.decode_report(m.data).mode != "run"), None)
+
     def not_finite(self, after_s: float) -> int:
         """How many targets after a moment hold NaN or infinity."""
         told = [message.pose.position for _, message in self.since(topics.TARGET_POSE, after_s)]

@@ -1,20 +1,15 @@
-"""Runs the cases of the fault table, one after the other, and writes down what came out.
+"""The cases of the fault table, and how their results are shown.
 
-    results = run(chosen(["gate_killed", "21"]), 120.0, Path("runs/faults"))
-    facts(results, 120.0)["cases"][0]["verdict"]
-
-Whatever else the machine does meanwhile shows in the figures: `others` is its share.
+results = running.run(chosen(["gate_killed", "21"]), 120.0)
+facts(results, 120.0)["cases"][0]["verdict"]
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from robot_rl.bench.faults.case import (
@@ -22,23 +17,16 @@ from robot_rl.bench.faults.case import (
     NOT_MET,
     NOT_RUN,
     Case,
-    Context,
     Figure,
-    Measured,
-    NotHereError,
     Result,
-    judge,
 )
-from robot_rl.bench.faults.machine import Watch
-from robot_rl.bench.faults.worlds import WORLDS, Worlds
 from robot_rl.config import provenance
-from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
+from robot_rl.errors import ConfigError, did_you_mean
 
 log = logging.getLogger(__name__)
 
 VERDICTS = (MET, NOT_MET, NOT_RUN)
 SUBJECTS = ("people", "devices", "gate", "cameras", "processes", "learning", "link", "storage")
-SHARE = 0.6  # of a budget that cases get: graphs that start, and least samples, take the rest
 TITLE = 48  # characters of a title in the terminal
 QUIET = 0.15  # others' share of the processor below which the machine counts as quiet
 
@@ -69,63 +57,6 @@ def chosen(words: Sequence[str]) -> tuple[Case, ...]:
             )
     wanted = {names[word].number for word in words} or {case.number for case in known}
     return tuple(case for case in known if case.number in wanted)
-
-
-def run(
-    some: Sequence[Case],
-    seconds: float,
-    tell: Callable[[str], None] = lambda text: None,
-) -> list[Result]:
-    """Measure cases within about `seconds` (infinite: with their full samples).
-
-    tell: gets a line when a case begins, and one when it has ended. Returns the results by number.
-    """
-    order = [*WORLDS, ""]  # graphs first: a table that is cut short has the cases that are seen
-    queue = sorted(some, key=lambda case: (order.index(case.world), case.number))
-    weights = sum(case.weight for case in some)
-    results: list[Result] = []
-    temporary = tempfile.TemporaryDirectory(prefix="robot-rl-faults-")
-    with temporary as folder, Worlds(Path(folder)) as worlds:
-        for i, case in enumerate(queue, 1):
-            tell(f"[{i:2}/{len(queue)}] {case.number:2} {case.title} ...")
-            allowed_s = seconds * SHARE * case.weight / weights
-            own = Path(folder) / f"case-{case.number}"
-            own.mkdir()
-            results.append(measure(case, own, allowed_s, worlds))
-            tell(f"        {line(results[-1])}")
-    return sorted(results, key=lambda result: result.case.number)
-
-
-def measure(case: Case, folder: Path, allowed_s: float, worlds: Worlds) -> Result:
-    """Measure one case; nothing that goes wrong in it ends the table."""
-    watch, begun_s = Watch(), time.monotonic()
-    measured = Measured((), 0)
-    try:
-        measured = case.measure(Context(case, folder, allowed_s, worlds))
-        verdict, reason = judge(case, measured)
-    except NotHereError as error:
-        verdict, reason = NOT_RUN, _one_line(error)
-    except RobotRLError as error:
-        verdict, reason = NOT_MET, _one_line(error)
-    except Exception as error:  # a defect of the case must not pass for a promise that was kept
-        log.debug("case %d failed", case.number, exc_info=error)
-        verdict, reason = NOT_MET, f"{type(error).__name__}: {error}"
-    if verdict == NOT_MET:
-        worlds.spoil()  # who knows in which state it was left
-    seconds = time.monotonic() - begun_s
-    return Result(
-        case=case,
-        verdict=verdict,
-        measured=measured,
-        reason=reason,
-        seconds=seconds,
-        others=watch.others(),
-    )
-
-
-def _one_line(error: RobotRLError) -> str:
-    more = [text for text in (error.got, error.fix) if text]
-    return " ".join("; ".join([error.summary, *more]).split())
 
 
 def failed(results: Iterable[Result]) -> bool:
@@ -176,12 +107,13 @@ def facts(results: Sequence[Result], seconds: float) -> dict[str, Any]:
     return {
         "faults": _count(results),
         "seconds": None if math.isinf(seconds) else seconds,
-        "cases": [_facts(result) for result in results],
+        "cases": [facts_of(result) for result in results],
         **provenance.collect(),
     }
 
 
-def _facts(result: Result) -> dict[str, Any]:
+def facts_of(result: Result) -> dict[str, Any]:
+    """A result for programs."""
     case, measured = result.case, result.measured
     return {
         "number": case.number,

@@ -36,6 +36,7 @@ LONG = 10_000_000  # steps and minutes that no case reaches
 RUN = (
     *("robot=fr3_crisp", "double=true", "task=reach", "task.images=[wrist]"),
     *("task.tolerance_m=0.001", f"task.max_steps={LONG}", "operator=console", "train.demos=0"),
+    "task.rotation_rad=0.005",  # a policy that knows nothing would twist the arm into itself
     *(f"train.max_env_steps={LONG}", f"train.min_env_steps={LONG}", f"train.max_minutes={LONG}"),
     *("train.video=false", f"learner.min_steps={LONG}"),
 )
