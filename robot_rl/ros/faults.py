@@ -81,7 +81,7 @@ class Injector:
     def __init__(self) -> None:
         self.faults = Faults()
         self._kept: dict[str, Any] = {}  # topic -> newest message before it froze
-        self._sent_s: dict[str, float] = {}
+        self._due_s: dict[str, float] = {}  # topic -> when a slow one sends again
 
     def spoil(self, topic: str, message: Any) -> Any:
         """The message as the faulty driver sends it; None when it is not sent."""
@@ -111,10 +111,11 @@ class Injector:
         rate_hz = self.faults.slow_hz.get(topic)
         if rate_hz is None:
             return False
-        wall_s = time.monotonic()
-        if wall_s - self._sent_s.get(topic, 0.0) < 1.0 / rate_hz:
+        wall_s, period_s = time.monotonic(), 1.0 / rate_hz
+        due_s = self._due_s.get(topic, 0.0)
+        if wall_s < due_s:
             return True
-        self._sent_s[topic] = wall_s
+        self._due_s[topic] = max(due_s + period_s, wall_s)  # the mean rate, whatever comes in
         return False
 
 

@@ -561,5 +561,6 @@ class _SentCamera:
                 if spoilt is None:
                     continue
                 self._images.publish(spoilt)
+                stamp_s = convert.from_stamp(spoilt.header.stamp)
                 info = convert.camera_info_to(self._size, self._calibration, stamp_s, self._frame)
                 self._infos.publish(info)

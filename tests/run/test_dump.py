@@ -20,7 +20,7 @@ def test_the_last_hundred_steps_are_written_with_what_was_refused(tmp_path: Path
         store.append(episode(1, 130))
         path = write_dump(store, tmp_path, "weights 3 proposed NaN", refused)
         steps = store.steps(store.episode_summaries()[-1].id)
-    assert path == tmp_path / DUMPS / "episode-1.json"
+    assert path is not None and path == tmp_path / DUMPS / "episode-1.json"
     facts = json.loads(path.read_text())
     assert facts["why"] == "weights 3 proposed NaN"
     assert facts["refused_action"] == [0.5, "nan", "inf"]

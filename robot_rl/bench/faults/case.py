@@ -20,14 +20,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
 from robot_rl.errors import RobotRLError
-
-if TYPE_CHECKING:
-    from robot_rl.bench.faults.worlds import Worlds
 
 MET, NOT_MET, NOT_RUN = "met", "not met", "not run"
 FULL_S = math.inf  # seconds of a table without a budget: every case takes its full samples
@@ -139,6 +136,18 @@ class Result:
     others: float = math.nan
 
 
+class SharedWorlds(Protocol):
+    """Graphs that cases share: `worlds.Worlds`."""
+
+    def get(self, name: str) -> Any:
+        """The running world of this name. Raises `NotHereError`."""
+        ...
+
+    def spoil(self) -> None:
+        """The world that runs is no longer at rest: the next case gets a new one."""
+        ...
+
+
 @dataclass
 class Context:
     """What a case is given.
@@ -153,7 +162,7 @@ class Context:
     case: Case
     folder: Path
     allowed_s: float
-    worlds: Worlds
+    worlds: SharedWorlds
     rng: np.random.Generator = field(init=False)
     begun_s: float = field(default_factory=time.monotonic)
 
@@ -187,7 +196,7 @@ class Context:
         """How long something lasts that the full form does for `full` seconds."""
         return full if self.is_full else min(full, max(at_least, self.left_s))
 
-    def world(self) -> object:
+    def world(self) -> Any:
         """The case's shared graph, started when it is not yet running."""
         asked_s = time.monotonic()
         found = self.worlds.get(self.case.world)

@@ -16,7 +16,7 @@ from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import ArmWorld, RunWorld
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose
-from robot_rl.types import Driver
+from robot_rl.types import Command, Driver
 
 if TYPE_CHECKING:
     from robot_rl.bench.console.drive import ScriptedPage
@@ -123,19 +123,16 @@ def until_moving(world: RunWorld | ArmWorld, timeout_s: float = 30.0) -> None:
     wait_for(moves, timeout_s, "the arm moves")
 
 
-def held_ms(world: RunWorld | ArmWorld, since_s: float, *, for_good: bool = True) -> float:
-    """Milliseconds from a moment until the arm was told to stand.
+def held_ms(world: RunWorld | ArmWorld, since_s: float) -> float:
+    """Milliseconds from a moment until the arm was told to stand, for good.
 
     `GIVE_UP_S` = it was not; NaN = it did not move at that moment, so the trial says nothing.
-    for_good: what makes it move again, unasked, counts as not standing; otherwise the first stop
-    does (a new episode begins by itself with a motion to its start).
     """
     time.sleep(SETTLE_S)
     if not world.stopwatch.moves(since_s - MOVING_S, since_s):
         return math.nan
     give_up_s = since_s + GIVE_UP_S
-    held = world.stopwatch.held_s if for_good else world.stopwatch.first_hold_s
-    while (held_s := held(since_s)) is None and time.monotonic() < give_up_s:
+    while (held_s := world.stopwatch.held_s(since_s)) is None and time.monotonic() < give_up_s:
         time.sleep(0.01)
     return 1e3 * ((held_s or since_s + GIVE_UP_S) - since_s)
 
@@ -157,3 +154,17 @@ def moved_by_itself(world: RunWorld | ArmWorld, since_s: float) -> bool:
 
     said = world.stopwatch.since(topics.GATE_STATE, since_s)
     return any(wire.decode_report(message.data).mode == "run" for _, message in said)
+
+
+def commands(
+    world: RunWorld, since_s: float, until_s: float = np.inf
+) -> list[tuple[float, Command]]:
+    """The commands of the policy that arrived at the gate in between."""
+    from robot_rl.ros import topics, wire
+
+    found = []
+    for at_s, message in world.stopwatch.since(topics.GATE_REQUEST, since_s):
+        request = wire.decode_request(message.data)
+        if isinstance(request, Command) and request.driver == "policy" and at_s < until_s:
+            found.append((at_s, request))
+    return found

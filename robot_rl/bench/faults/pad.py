@@ -8,12 +8,21 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from sensor_msgs.msg import Joy
-
 from robot_rl.bench.faults.worlds import ArmWorld
 from robot_rl.ros import convert, topics, wire
-from robot_rl.ros.endpoints import publisher
+from robot_rl.ros.endpoints import message_type, publisher
+from robot_rl.ros.topics import Topic
 
+JOY = Topic(
+    "joy",
+    "sensor_msgs/msg/Joy",
+    "stream",
+    "joy_node",
+    ("operator",),
+    100,
+    "-",
+    "sticks and buttons",
+)  # fmt: skip
 DRIVE, BUTTONS = 5, 11  # the button that lets a person drive, as `operator=joy` maps it
 REST = (0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)  # triggers rest at 1
 PERIOD_S = 0.01
@@ -30,7 +39,7 @@ class Pad:
         self._world, self._pause_s = world, pause_s
         self.held = self._gone = False
         self._done = threading.Event()
-        self._joy = world.person.node.create_publisher(Joy, "joy", 10)
+        self._joy = publisher(world.person.node, JOY)
         self._episodes = publisher(world.person.node, topics.OPERATOR_EPISODE)
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -41,7 +50,9 @@ class Pad:
                 buttons = [0] * BUTTONS
                 buttons[DRIVE] = int(self.held)
                 axes = array.array("f", REST)
-                self._joy.publish(Joy(axes=axes, buttons=array.array("i", buttons)))
+                self._joy.publish(
+                    message_type(JOY.type)(axes=axes, buttons=array.array("i", buttons))
+                )
             due_s = max(due_s + self._pause_s(), time.monotonic())
             time.sleep(max(due_s - time.monotonic(), 0.0))
 

@@ -76,7 +76,6 @@ CASES = (
         fails_if="without the gate's own time-out for the person's device the last command goes on "
         "and the arm is never told to stand",
         full=50,
-        least=2,
         measure=console_killed,
         world="run",
     ),
@@ -94,7 +93,6 @@ CASES = (
         fails_if="a gate that trusts the last message goes on; one that only waits for news moves "
         "again when the page is back",
         full=50,
-        least=2,
         measure=page_silent,
         world="run",
     ),

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured, known, spread
-from robot_rl.bench.faults.driving import SETTLE_S, alone, held_ms, until_moving
+from robot_rl.bench.faults.driving import SETTLE_S, alone, commands, held_ms, until_moving
 from robot_rl.bench.faults.poisoned import NAN, PAUSE, PAUSE_S
 from robot_rl.bench.faults.worlds import RunWorld
 from robot_rl.config.run_folder import ACTOR_STORE
@@ -27,20 +27,6 @@ from robot_rl.types import Command, Ending
 ENOUGH = 8  # commands in a second of practice
 EXIT_S = 5.0
 GONE_S = 20.0  # what has not ended by then does not end
-
-
-def commands(
-    world: RunWorld, since_s: float, until_s: float = np.inf
-) -> list[tuple[float, Command]]:
-    """The commands of the policy that arrived at the gate in between."""
-    from robot_rl.ros import topics, wire
-
-    found = []
-    for at_s, message in world.stopwatch.since(topics.GATE_REQUEST, since_s):
-        request = wire.decode_request(message.data)
-        if isinstance(request, Command) and request.driver == "policy" and at_s < until_s:
-            found.append((at_s, request))
-    return found
 
 
 # --- 3: the actor is killed ----------------------------------------------------------------------
@@ -105,7 +91,7 @@ def not_a_number(context: Context) -> Measured:
                 took_ms.append(held_ms(world, poisoned_s))
                 reached += world.stopwatch.not_finite(poisoned_s)
                 world.carer.cares = True  # a person lets it go on; the policy must not drive
-                time.sleep(2.0)
+                time.sleep(1.5)
                 moved += len(commands(world, poisoned_s + SETTLE_S))
         finally:
             world.poison(NAN).unlink(missing_ok=True)

@@ -16,8 +16,6 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from rcl_interfaces.srv import SetParameters
-from rclpy.parameter import Parameter
 
 from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.errors import RobotRLError
@@ -38,6 +36,8 @@ HEARD = (
     topics.CURRENT_POSE,
     topics.WRENCH,
 )
+SET, VALUE = "rcl_interfaces/srv/SetParameters", "rcl_interfaces/msg/Parameter"
+STRING = 4  # ParameterType.PARAMETER_STRING
 ANSWER_S = 10.0  # wall; for an answer of the double
 MOVES_M = 1e-4  # targets that are nearer to each other than this are one place
 
@@ -63,7 +63,7 @@ class Stopwatch:
             visitor(name, domain_id, remaps=remaps, profile=profile)
         )
         node = self.node
-        self._faults = node.create_client(SetParameters, "sim/set_parameters")
+        self._faults = node.create_client(message_type(SET), "sim/set_parameters")
         for topic in self._topics:
             node.create_subscription(
                 message_type(topic.type),
@@ -88,9 +88,10 @@ class Stopwatch:
             RobotRLError: the double does not take it.
         """
         wait_for(self._faults.service_is_ready, ANSWER_S, "the double serves its parameters")
-        request = SetParameters.Request()
+        request = message_type(SET).Request()
         text = json.dumps(faults) if faults else ""
-        request.parameters = [Parameter("fault", value=text).to_parameter_msg()]
+        value = message_type(f"{VALUE}Value")(type=STRING, string_value=text)
+        request.parameters = [message_type(VALUE)(name="fault", value=value)]
         future = self._faults.call_async(request)
         wait_for(future.done, ANSWER_S, "the double is broken as asked")
         result = future.result()
@@ -144,14 +145,6 @@ class Stopwatch:
             from_s < at_s <= to_s and abs(now_m - before_m).max() > MOVES_M
             for (_, before_m), (at_s, now_m) in pairwise(where_m)
         )
-
-    def first_hold_s(self, after_s: float) -> float | None:
-        """When the gate first told after a moment that it does not run; None = not yet.
-
-        Targets to hold are sent before that is told.
-        """
-        said = self.since(topics.GATE_STATE, after_s)
-        return next((at_s for at_s, m in said if wire.decode_report(m.data).mode != "run"), None)
 
     def not_finite(self, after_s: float) -> int:
         """How many targets after a moment hold NaN or infinity."""
