@@ -20,13 +20,14 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.control.actions import Actions, Target, TcpActions
 from robot_rl.control.arbiter import Arbiter, Decision
+from robot_rl.observe.frozen import Frozen
 from robot_rl.ports import (
     Camera,
     Clock,
@@ -190,7 +191,7 @@ class ControlLoop:
         self.record, self.lease, self.on_step, self.stopping = record, lease, on_step, stopping
         self.on_frame = on_frame
         self._period_s = 1.0 / task.spec.control_hz
-        self._sequence = 0
+        self._sequence, self._frozen = 0, Frozen()
 
     def next_command(
         self, action: NDArray[np.float32], driver: Driver, state: RobotState
@@ -227,14 +228,16 @@ class ControlLoop:
         state = self.robot.read()
         seen = {camera.name: camera.read() for camera in self.cameras}
         images = {name: image for name, (_, image) in seen.items()}
-        return state, self.task.observe(state, images), self._stale(state, seen)
+        new_s = {
+            name: self._frozen.new_s(name, stamp_s, image, state.tcp_in_base)
+            for name, (stamp_s, image) in seen.items()
+        }
+        return state, self.task.observe(state, images), self._stale(state, new_s)
 
-    def _stale(self, state: RobotState, seen: Mapping[str, tuple[float, Any]]) -> str:
+    def _stale(self, state: RobotState, new_s: Mapping[str, float]) -> str:
         now_s = self.clock.now_s()
         ages = [("the robot's state", now_s - state.stamp_s, MAX_STATE_AGE_S)]
-        ages += [
-            (f"camera {n}", now_s - stamp_s, MAX_PICTURE_AGE_S) for n, (stamp_s, _) in seen.items()
-        ]
+        ages += [(f"camera {n}", now_s - at_s, MAX_PICTURE_AGE_S) for n, at_s in new_s.items()]
         old = [f"{name}, {age_s:.2f} s old" for name, age_s, limit_s in ages if age_s > limit_s]
         return f"stale: {'; '.join(old)}" if old else ""
 

@@ -265,6 +265,19 @@ def test_a_camera_that_dies_ends_the_episode_and_nothing_is_learned_from_the_las
     assert all(step.ending is None for step in steps[:-1])
 
 
+@pytest.mark.parametrize(("moves", "ending"), [(True, Ending.STALE), (False, Ending.TRUNCATED)])
+def test_the_same_picture_with_new_stamps_is_stale_once_the_arm_has_moved(
+    moves: bool, ending: Ending
+) -> None:
+    loop, _, rows = make_loop(action=unit() if moves else None)
+    loop.cameras = [Camera(loop, died_s=np.inf)]
+    summary = loop.run_episode(start())
+    assert summary.ending is ending
+    if moves:
+        steps = [row for row in rows if isinstance(row, Step)]
+        assert "camera front" in summary.reason and len(steps) <= 4
+
+
 def test_a_state_that_stands_still_ends_the_episode_and_none_begins_with_it() -> None:
     loop, robot, rows = make_loop()
     read, clock = robot.read, loop.clock

@@ -28,6 +28,7 @@ from robot_rl.store.store import Store
 from robot_rl.types import Ending, Frame
 
 CAMERA = "wrist"
+FROZEN = ("freeze", "stale", "drop")  # faults of the double: new stamps, the old one, no picture
 LATEST_S = 0.35  # after the last new picture no step begins: an age of 0.2 s, a tick, and the way
 SLOW_HZ = 8.0
 SLOW_S = 3.5  # wall; how long the camera is slow
@@ -46,7 +47,7 @@ def topic_of(world: RunWorld) -> str:
 
 
 def frozen(context: Context) -> Measured:
-    """One picture again and again, with the stamp at which it was taken; or no picture at all."""
+    """One picture again and again, with its stamp or with new ones; or no picture at all."""
     from robot_rl.ros import topics
 
     world, took_ms, late_steps, unmarked = context.world(), [], 0, 0
@@ -58,11 +59,14 @@ def frozen(context: Context) -> Measured:
         until_moving(world)
         try:
             with alone(world):
-                world.stopwatch.fault(**{("stale", "drop")[i % 2]: [topic]})
+                kind = FROZEN[i % len(FROZEN)]
+                world.stopwatch.fault(**{kind: [topic]})
+                asked_s = time.monotonic()
                 time.sleep(2 * LATEST_S)
-                froze_s = _newest_s(world.stopwatch.since(sent, 0.0))
-                asked_s = [at_s for at_s, _ in commands(world, froze_s)]
-                took_ms.append(1e3 * (max(asked_s, default=math.nan) - froze_s))
+                infos = world.stopwatch.since(sent, 0.0)
+                froze_s = _newest_s(infos, asked_s if kind == "freeze" else math.inf)
+                last_s = max((at_s for at_s, _ in commands(world, froze_s)), default=math.nan)
+                took_ms.append(1e3 * (last_s - froze_s))
                 day_s = time.time() - time.monotonic()
         finally:
             world.stopwatch.fault()
@@ -80,10 +84,14 @@ def frozen(context: Context) -> Measured:
     )
 
 
-def _newest_s(infos: list[tuple[float, Any]]) -> float:
-    """When the last picture with a stamp of its own had arrived, as its intrinsics tell."""
+def _newest_s(infos: list[tuple[float, Any]], before_s: float) -> float:
+    """When the last picture with a stamp of its own had arrived, as its intrinsics tell.
+
+    before_s: pictures that came later were not new, whatever their stamps say.
+    """
     stamps = [(at_s, (m.header.stamp.sec, m.header.stamp.nanosec)) for at_s, m in infos]
-    return [now[0] for before, now in pairwise(stamps) if now[1] != before[1]][-1]
+    new = [now[0] for old, now in pairwise(stamps) if now[1] != old[1] and now[0] < before_s]
+    return new[-1]
 
 
 # --- 23: a camera is unplugged and comes back ----------------------------------------------------
@@ -215,8 +223,8 @@ CASES = (
         number=22,
         name="camera_frozen",
         title="camera frozen",
-        injection="the camera sends the same picture with its old stamp, or none, while the policy "
-        "drives",
+        injection="the camera sends the same picture, with new stamps or its old one, or none, while "
+        "the policy drives",
         promise="the policy's last command comes within 200 ms, the episode ends as stale, and no "
         "step with an old picture is learned from",
         limits=(
@@ -224,7 +232,8 @@ CASES = (
             Limit("steps with an old picture", "", at_most=0.0),
             Limit("episodes not marked as stale", "", at_most=0.0),
         ),
-        fails_if="a loop that takes the newest picture without looking at its stamp drives on",
+        fails_if="a loop that takes the newest picture drives on; one that looks at its stamp only "
+        "does so with new stamps",
         full=50,
         least=1,
         measure=frozen,
