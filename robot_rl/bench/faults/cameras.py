@@ -223,8 +223,8 @@ CASES = (
         number=22,
         name="camera_frozen",
         title="camera frozen",
-        injection="the camera sends the same picture, with new stamps or its old one, or none, while "
-        "the policy drives",
+        injection="while the policy drives, the camera sends the same picture, with new stamps or "
+        "its old one, or none",
         promise="the policy's last command comes within 200 ms, the episode ends as stale, and no "
         "step with an old picture is learned from",
         limits=(
