@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,20 +29,32 @@ from robot_rl.config.run_folder import ACTOR_STORE
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, Frame
 
+if TYPE_CHECKING:
+    from robot_rl.bench.faults.stopwatch import Stopwatch
+    from robot_rl.ros.topics import Topic
+
 CAMERA = "wrist"
 FROZEN = ("freeze", "stale", "drop")  # faults of the double: new stamps, the old one, no picture
 LATEST_S = 0.35  # after the last new picture no step begins: an age of 0.2 s, a tick, and the way
+TRIES = 4  # of a slow camera, until enough steps are seen
 SLOW_HZ = 8.0
 SLOW_S = 3.5  # wall; how long the camera is slow
 AWAY_S = (3.0, 12.0)  # wall; how long the camera is unplugged: in the short form, at most
 FILM = (64, 48, 30)  # width, height, pictures per second
 
 
-def topic_of(world: RunWorld) -> str:
-    """Our name of the camera's topic."""
+@contextmanager
+def pictures(world: RunWorld) -> Iterator[tuple[Topic, Stopwatch]]:
+    """The camera's topic, and a stopwatch that hears it."""
+    from robot_rl.bench.faults.stopwatch import Stopwatch
     from robot_rl.ros.cameras import image_topic
+    from robot_rl.ros.graph import IMAGE_PROFILE
 
-    return image_topic(CAMERA, world.experiment.graph_cameras[CAMERA]).name
+    topic = image_topic(CAMERA, world.experiment.graph_cameras[CAMERA])
+    domain_id = world.experiment.ros.domain_id
+    with Stopwatch(domain_id, {}, heard=(topic,), profile=IMAGE_PROFILE) as watch:
+        wait_for(lambda: len(watch.heard[topic.name]) > 2, 10.0, "pictures")
+        yield topic, watch
 
 
 # --- 22: the same picture again and again --------------------------------------------------------
@@ -48,28 +62,23 @@ def topic_of(world: RunWorld) -> str:
 
 def frozen(context: Context) -> Measured:
     """One picture again and again, with its stamp or with new ones; or no picture at all."""
-    from robot_rl.ros import topics
-
     world, took_ms, late_steps, unmarked = context.world(), [], 0, 0
     assert isinstance(world, RunWorld)
-    topic, sent = topic_of(world), topics.CAMERA_INFO.named(camera=CAMERA)
     for i in context.trials():
         world.until_policy()
-        time.sleep(1.0)
-        until_moving(world)
-        try:
-            with alone(world):
-                kind = FROZEN[i % len(FROZEN)]
-                world.stopwatch.fault(**{kind: [topic]})
-                asked_s = time.monotonic()
-                time.sleep(2 * LATEST_S)
-                infos = world.stopwatch.since(sent, 0.0)
-                froze_s = _newest_s(infos, asked_s if kind == "freeze" else math.inf)
-                last_s = max((at_s for at_s, _ in commands(world, froze_s)), default=math.nan)
-                took_ms.append(1e3 * (last_s - froze_s))
-                day_s = time.time() - time.monotonic()
-        finally:
-            world.stopwatch.fault()
+        time.sleep(0.5)
+        with pictures(world) as (topic, watch):
+            until_moving(world)
+            try:
+                with alone(world):
+                    world.stopwatch.fault(**{FROZEN[i % len(FROZEN)]: [topic.name]})
+                    time.sleep(2 * LATEST_S)
+                    froze_s = _newest_s(watch.since(topic, 0.0))
+                    asked_s = [at_s for at_s, _ in commands(world, froze_s)]
+                    took_ms.append(1e3 * (max(asked_s, default=math.nan) - froze_s))
+                    day_s = time.time() - time.monotonic()
+            finally:
+                world.stopwatch.fault()
         world.until_policy()
         with Store(world.run_dir / ACTOR_STORE) as store:
             ended = [e for e in store.episode_summaries() if e.ending is not None][-1]
@@ -84,14 +93,10 @@ def frozen(context: Context) -> Measured:
     )
 
 
-def _newest_s(infos: list[tuple[float, Any]], before_s: float) -> float:
-    """When the last picture with a stamp of its own had arrived, as its intrinsics tell.
-
-    before_s: pictures that came later were not new, whatever their stamps say.
-    """
-    stamps = [(at_s, (m.header.stamp.sec, m.header.stamp.nanosec)) for at_s, m in infos]
-    new = [now[0] for old, now in pairwise(stamps) if now[1] != old[1] and now[0] < before_s]
-    return new[-1]
+def _newest_s(pictures: list[tuple[float, Any]]) -> float:
+    """When the last picture that differs from the one before it had arrived."""
+    pairs = pairwise(pictures)
+    return [at_s for (_, old), (at_s, new) in pairs if new.data != old.data][-1]
 
 
 # --- 23: a camera is unplugged and comes back ----------------------------------------------------
@@ -159,55 +164,60 @@ def _write_film(path: Path) -> None:
 
 def slow(context: Context) -> Measured:
     """At 8 pictures per second: which picture is in each step, and which should be."""
-    from robot_rl.bench.faults.stopwatch import Stopwatch
-    from robot_rl.ros import convert
-    from robot_rl.ros.cameras import image_topic
-    from robot_rl.ros.graph import IMAGE_PROFILE
-
     world, errors, ages_ms = context.world(), [], []
     assert isinstance(world, RunWorld)
-    config = world.experiment.graph_cameras[CAMERA]
-    topic = image_topic(CAMERA, config)
-    view = config.view(world.experiment.task.spec.picture_size(CAMERA))
-    for _ in context.trials(context.case.full // round(SLOW_S * SLOW_HZ)):
+    for i in context.trials(context.case.full // round(SLOW_S * SLOW_HZ), at_least=TRIES):
+        if i and context.left_s < 0.0 and len(known(errors)) >= context.case.least:
+            break
         world.until_policy()
-        until_moving(world)
-        with Stopwatch(
-            world.experiment.ros.domain_id, {}, heard=(topic,), profile=IMAGE_PROFILE
-        ) as watch:
-            wait_for(lambda: len(watch.heard[topic.name]) > 2, 10.0, "pictures")
-            try:
-                world.stopwatch.fault(slow_hz={topic.name: SLOW_HZ})
-                slow_s = time.time() + 0.5
-                time.sleep(SLOW_S)
-                until_s = time.time() - 0.2  # what is later may not be in the store yet
-            finally:
-                world.stopwatch.fault()
-            sent = [(convert.from_stamp(m.header.stamp), view.of(convert.picture_from(m)))
-                    for _, m in watch.since(topic, 0.0)]  # fmt: skip
-        time.sleep(0.3)
-        with Store(world.run_dir / ACTOR_STORE) as store:
-            newest = store.episode_summaries()[-2:]  # a slow camera may have ended one
-            frames = [frame for episode in newest for frame in store.frames(episode.id)]
-        for frame in frames:
-            stamp_s = 1e-9 * frame.stamp_ns
-            if slow_s < stamp_s < until_s:
-                found = _behind(frame, sent)
-                errors.append(math.nan if found is None else float(found[0]))
-                ages_ms += [] if found is None else [1e3 * found[1]]
+        for frame, sent in _slow_steps(world):
+            found = _behind(frame, sent)
+            errors.append(math.nan if found is None else float(found[0]))
+            ages_ms += [] if found is None else [1e3 * found[1]]
         world.stopwatch.forget()
     return Measured.of(
         Figure("pictures behind the newest, max", max(errors, default=math.nan), ""),
-        Figure("steps whose picture was never sent", sum(map(math.isnan, errors)), ""),
+        Figure("steps whose picture was not heard", _share(errors), "%"),
         spread("age of the picture in a step", ages_ms, "ms"),
         n=len(known(errors)),
     )
 
 
+def _share(errors: list[float]) -> float:
+    """Percent of the steps whose picture we did not hear: best effort may lose one on its way."""
+    return 100.0 * sum(map(math.isnan, errors)) / max(len(errors), 1)
+
+
+def _slow_steps(world: RunWorld) -> Iterator[tuple[Frame, list[tuple[float, Any]]]]:
+    """Frames of some seconds with a slow camera, each with all pictures of that time.
+
+    Pictures are told by (stamp, what the network sees of them).
+    """
+    from robot_rl.ros import convert
+
+    config = world.experiment.graph_cameras[CAMERA]
+    view = config.view(world.experiment.task.spec.picture_size(CAMERA))
+    with pictures(world) as (topic, watch):
+        until_moving(world)
+        try:
+            world.stopwatch.fault(slow_hz={topic.name: SLOW_HZ})
+            slow_s = time.time() + 0.5
+            time.sleep(SLOW_S)
+            until_s = time.time() - 0.2  # what is later may not be in the store yet
+        finally:
+            world.stopwatch.fault()
+        sent = [(convert.from_stamp(m.header.stamp), view.of(convert.picture_from(m)))
+                for _, m in watch.since(topic, 0.0)]  # fmt: skip
+    with Store(world.run_dir / ACTOR_STORE) as store:
+        newest = store.episode_summaries()[-2:]  # a slow camera may have ended one
+        frames = [frame for episode in newest for frame in store.frames(episode.id)]
+    yield from ((frame, sent) for frame in frames if slow_s < 1e-9 * frame.stamp_ns < until_s)
+
+
 def _behind(frame: Frame, sent: list[tuple[float, Any]]) -> tuple[int, float] | None:
     """How many pictures, taken before a frame, are newer than the one in it, and its age in s.
 
-    None: the picture in the frame was never sent.
+    None: the picture in the frame was not heard.
     """
     stamp_s = 1e-9 * frame.stamp_ns
     seen = frame.observation[f"image/{CAMERA}"]
@@ -262,7 +272,7 @@ CASES = (
         promise="each step has the newest picture that was taken before it, or the one before that",
         limits=(
             Limit("pictures behind the newest, max", "", at_most=1.0),
-            Limit("steps whose picture was never sent", "", at_most=0.0),
+            Limit("steps whose picture was not heard", "%", at_most=5.0),
         ),
         fails_if="a reader that queues pictures falls behind by one in each tick",
         full=1000,

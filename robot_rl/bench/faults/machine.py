@@ -14,7 +14,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._busy, self._all = _machine()
-        self._own = _family()
+        self._own = family_ticks()
 
     def others(self) -> float:
         """Share of the machine's processor time, 0 to 1; NaN where the system does not tell."""
@@ -22,7 +22,7 @@ class Watch:
         passed = all_ - self._all
         if not passed > 0.0:
             return math.nan
-        own = _family() - self._own
+        own = family_ticks() - self._own
         return min(max((busy - self._busy - own) / passed, 0.0), 1.0)
 
 
@@ -36,7 +36,7 @@ def _machine() -> tuple[float, float]:
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
-def _family() -> float:
+def family_ticks() -> float:
     """Ticks of this process and all that it started, those that have ended included."""
     parents: dict[int, int] = {}
     ticks: dict[int, float] = {}

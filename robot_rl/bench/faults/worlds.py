@@ -209,9 +209,8 @@ def run_world(folder: Path) -> Iterator[RunWorld]:
     """The double of a Franka under CRISP's controller with a camera, and everything of a run but
     the page's server, which cases bring."""
     from robot_rl.bench.faults import poisoned
-    from robot_rl.bench.faults.stopwatch import HEARD, Stopwatch
+    from robot_rl.bench.faults.stopwatch import Stopwatch
     from robot_rl.console.address import HOST, probe
-    from robot_rl.ros import topics
     from robot_rl.ros.graph import free_domain
     from robot_rl.ros.rehearse import Person
     from robot_rl.ros.runtime import visitor
@@ -223,13 +222,12 @@ def run_world(folder: Path) -> Iterator[RunWorld]:
     own = [f"link.port={probe(HOST, 0)}", f"ros.domain_id={domain_id}", f"run_dir={folder}/run"]
     experiment = Experiment.compose([*RUN, *own])
     experiment.save()
-    camera = topics.CAMERA_INFO.named(camera="wrist")
     graph = poisoned.on(system_of(experiment, console=False), folder)
     remaps = next(spec.remaps for spec in graph if spec.name == "gate")
     with (
         supervised(graph, experiment) as supervisor,
         visitor("person", domain_id, remaps=remaps) as node,
-        Stopwatch(domain_id, remaps, (*HEARD, camera)) as stopwatch,
+        Stopwatch(domain_id, remaps) as stopwatch,
         Carer(Person(node)) as carer,
     ):
         world = RunWorld(experiment, supervisor, carer, stopwatch)
