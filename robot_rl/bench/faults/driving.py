@@ -16,6 +16,7 @@ from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import ArmWorld, RunWorld
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose
+from robot_rl.ros.supervise import HEALTHY_S
 from robot_rl.types import Command, Driver
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 HOLD_MS = 120.0  # from a person's silence until the arm is told to stand
 GIVE_UP_S = 2.0  # wall; what has not stopped by then does not stop
 PRESS_S, REST_S = 2.0, 0.4  # a press that is not heard is tried again after a rest
-SPEED = 0.6  # of the stick's full way
+SPEED, LOW_M = 0.6, 0.2  # of the stick's full way, along the tool's z: down, or up from below here
 MOVING_S = 0.25  # wall; targets that were new within it: the arm moves
 TICK_S, STEP_M = 0.1, 0.008  # between two commands of an actor; of each
 HALF_WAY_M, TURN = 0.3, 15  # where it goes down in place of up; ticks in one direction
 TRIES, MOVES_S = 5, 4.0  # to get it going; wall seconds of each
 SETTLE_S = 0.4  # wall; what was under way has arrived
+QUICK = 3  # deaths in a row that are followed by a start within a second
 
 
 def take_over(world: RunWorld, hand: ScriptedPage) -> None:
@@ -51,8 +53,7 @@ def take_over(world: RunWorld, hand: ScriptedPage) -> None:
 
     world.until_policy()
     wait_for(drives, 60.0, "a person drives")
-    height_m = world.carer.person.tcp().position_m[2]
-    hand.axes = [0.0, 0.0, SPEED if height_m > 0.2 else -SPEED, 0.0, 0.0, 0.0]
+    hand.axes = [0.0, 0.0, -SPEED if world.stopwatch.height_m() < LOW_M else SPEED] + [0.0] * 3
     until_moving(world)
 
 
@@ -78,7 +79,7 @@ class Actor:
             there = pose(here.position_m + away_m, here.quaternion_xyzw)
             person.ask(self._lease, there, self._driver)
             due_s = max(due_s + TICK_S, time.monotonic())
-            time.sleep(due_s - time.monotonic() if due_s > time.monotonic() else 0.0)
+            time.sleep(max(due_s - time.monotonic(), 0.0))
 
     def until_moving(self, pad: Pad | None = None) -> None:
         """Get the arm going, as often as a busy machine has it stopped.
@@ -110,6 +111,16 @@ class Actor:
         self._done.set()
         self._thread.join()
         self._world.stopwatch.forget()
+
+
+def let_live(deaths: int) -> None:
+    """After a kill: let the process live so long that its next start is not put off.
+
+    The supervisor waits longer with each death of a process that has hardly lived, and gives up at
+    last. A few in a row it starts at once.
+    """
+    if deaths >= QUICK:
+        time.sleep(HEALTHY_S)
 
 
 def until_moving(world: RunWorld | ArmWorld, timeout_s: float = 30.0) -> None:

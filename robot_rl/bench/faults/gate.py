@@ -16,6 +16,7 @@ from robot_rl.bench.faults.driving import (
     GIVE_UP_S,
     Actor,
     held_ms,
+    let_live,
     moved_by_itself,
 )
 from robot_rl.bench.faults.waiting import wait_for
@@ -23,8 +24,6 @@ from robot_rl.bench.faults.worlds import ArmWorld
 from robot_rl.ros import wire
 from robot_rl.ros.topics import GATE_STATE, WRENCH
 
-HEALTHY_S = 10.0  # wall; a process that lived for longer is started again at once
-QUICK = 3  # deaths in a row that are followed by a start within a second
 FORCE_N = (0.0, 0.0, 90.0)  # the tool hits something: beyond the limit of 50 N
 HOUR_S = 3600.0
 AGAIN_S = 10.0  # wall; after a clock was set, a person gets the arm going within this
@@ -53,8 +52,7 @@ def gate_killed(context: Context) -> Measured:
             took_ms.append(1e3 * ((stopped_s() or np.inf) - killed_s))
         wait_for(lambda: "gate" in world.supervisor.pids(), 10.0, "the gate is started again")
         world.ready()
-        if i >= QUICK:
-            time.sleep(HEALTHY_S)
+        let_live(i)
     return Measured.of(spread("time to stop", took_ms, "ms"), n=len(took_ms))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured, known, spread
-from robot_rl.bench.faults.driving import SETTLE_S, alone, commands, held_ms, until_moving
+from robot_rl.bench.faults.driving import SETTLE_S, alone, commands, held_ms, let_live, until_moving
 from robot_rl.bench.faults.poisoned import NAN, PAUSE, PAUSE_S
 from robot_rl.bench.faults.worlds import RunWorld
 from robot_rl.config.run_folder import ACTOR_STORE
@@ -36,8 +36,9 @@ def actor_killed(context: Context) -> Measured:
     """kill -9 of the actor while its policy drives; what its store holds when it is back."""
     world, took_ms, lost, unmarked = context.world(), [], [], 0
     assert isinstance(world, RunWorld)
-    for _ in context.trials():
+    for i in context.trials():
         world.until_policy()
+        let_live(i)
         time.sleep(1.0)
         until_moving(world)
         time.sleep(context.rng.uniform(0.0, 0.1))  # somewhere in a tick
@@ -80,8 +81,9 @@ def not_a_number(context: Context) -> Measured:
     """The policy proposes NaN in the middle of an episode; other weights do not come."""
     world, took_ms, reached, moved, dumps = context.world(), [], 0, 0, []
     assert isinstance(world, RunWorld)
-    for _ in context.trials():
+    for i in context.trials():
         world.until_policy()
+        let_live(i)
         time.sleep(0.5)
         until_moving(world)
         try:

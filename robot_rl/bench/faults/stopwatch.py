@@ -120,6 +120,11 @@ class Stopwatch:
         heard = self.heard[topic.name]
         return heard[-1] if heard else None
 
+    def height_m(self) -> float:
+        """Where the TCP was last, above the base."""
+        newest = self.newest(topics.CURRENT_POSE)
+        return 0.0 if newest is None else float(newest[1].pose.position.z)
+
     def held_s(self, after_s: float) -> float | None:
         """When the arm was told to stand for good after a moment; None = it is not yet.
 
