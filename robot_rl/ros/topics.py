@@ -118,7 +118,8 @@ WATCHDOG_PROBLEM = Topic(
     "why the watchdog could not stop the controller; empty when it could; wall time",
 )  # fmt: skip
 GATE_STATE = Topic(
-    "gate/state", _TEXT, "latched", "gate", ("sim", "operator", "actor", "arm", "view"), 5, "-",
+    "gate/state", _TEXT, "latched", "gate",
+    ("sim", "operator", "actor", "arm", "view", "watchdog"), 5, "-",
     "JSON: mode, reason, lease, waits (person | device: a person must let it go on), blind (why "
     "it has no fresh state of the arm)",
 )  # fmt: skip

@@ -23,6 +23,7 @@ from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.link.panel import link_file
 from robot_rl.operate.devices import AtPage
+from robot_rl.ros.enclaves import secured
 from robot_rl.ros.graph import (
     Graph,
     NodeSpec,
@@ -101,10 +102,11 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
 
 
 def _nodes_of(experiment: Experiment, **given: Any) -> Graph:
+    specs = _one_arm(experiment, **given)
     if experiment.arm:
-        specs = _one_arm(experiment, **given)
-        return tuple(dataclasses.replace(spec, arm=experiment.arm) for spec in specs)
-    return _one_arm(experiment, **given)
+        specs = tuple(dataclasses.replace(spec, arm=experiment.arm) for spec in specs)
+    keystore = dataclasses.replace(experiment.ros, **given).keystore
+    return secured(specs, Path(keystore)) if keystore else specs
 
 
 def _one_arm(experiment: Experiment, **given: Any) -> Graph:
