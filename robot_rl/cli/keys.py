@@ -80,8 +80,12 @@ def _sros2(folder: Path, words: Sequence[str], *, force: bool) -> int:
     experiment = engine("robot_rl.run.experiment:Experiment").compose(words)  # type: ignore[attr-defined]
     graph = engine("robot_rl.run.graph:graph_of")(experiment, keystore="")
     domain_id = experiment.ros.domain_id
+    operator = experiment.operator
+    heard = (
+        operator.heard if isinstance(operator, engine("robot_rl.ros.input_config:Hears")) else ()
+    )
     made = engine("robot_rl.ros.enclaves:make")(
-        folder, graph, experiment.driver, domain_id, force=force
+        folder, graph, experiment.driver, domain_id, heard=heard, force=force
     )
     for path in sorted(made.rglob("permissions.p7s")):
         say(str(path.parent))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.robots.driver import ArmDriver
-from robot_rl.ros import topics
+from robot_rl.ros import parameters, topics
 from robot_rl.ros.graph import Graph, NodeSpec, remaps_of
 
 ROOT = "robot_rl"  # where the names of our enclaves begin
@@ -97,28 +97,40 @@ def secured(graph: Graph, keystore: Path) -> Graph:
     return tuple(nodes)
 
 
-def rights_of(graph: Graph, driver: ArmDriver) -> dict[str, Rights]:
-    """Enclave -> what it needs, and nothing beside: of all ROS nodes, and of each arm's driver."""
+def rights_of(graph: Graph, driver: ArmDriver, heard: Sequence[str] = ()) -> dict[str, Rights]:
+    """Enclave -> what it needs, and nothing beside: of all ROS nodes, and of each arm's driver.
+
+    heard: topics of a person's device that another node publishes (`input_config.Hears`).
+    """
     found: dict[str, Rights] = {}
     ros = [spec for spec in graph if spec.arguments is None]
     for namespace in dict.fromkeys(spec.namespace.strip("/") for spec in ros):
         arm = [spec for spec in ros if spec.namespace.strip("/") == namespace]
         ours = [spec for spec in arm if spec.kind != "sim"]
-        drivers = _what_is_missing(_needs(spec, driver) for spec in ours)
+        drivers = _what_is_missing(_needs(spec, driver, heard) for spec in ours)
         for spec in arm:
             is_double = spec.kind == "sim" and driver.is_vendors
-            found[enclave_of(spec)] = _needs(spec, driver) | (drivers if is_double else Rights())
+            found[enclave_of(spec)] = _needs(spec, driver, heard) | (
+                drivers if is_double else Rights()
+            )
         if ours == arm:
             found[_enclave(namespace, DRIVER)] = drivers | CONTEXT
     return found
 
 
-def _needs(spec: NodeSpec, driver: ArmDriver) -> Rights:
+def _needs(spec: NodeSpec, driver: ArmDriver, heard: Sequence[str]) -> Rights:
     """What one node needs."""
     mine = _own(spec) | _table(spec)
-    sets = {"actor": spec.params.get("sim_name"), "view": "arm"}.get(spec.kind)
+    defaults = parameters.table(spec.kind)
+    sets = "arm" if spec.kind == "view" else ""
+    if "sim_name" in defaults:
+        sets = str(spec.params.get("sim_name", defaults["sim_name"].default))
     if sets:
         mine |= _call(_full(spec, f"{sets}/set_parameters"))
+    if driver.is_vendors and _is_one(spec.kind, *topics.JOINT_STATES.readers, "arm"):
+        mine |= Rights(subscribe=frozenset({"rt" + _full(spec, driver.gripper.state_topic)}))
+    if spec.kind == "operator":
+        mine |= Rights(subscribe=frozenset("rt" + _full(spec, name) for name in heard))
     if spec.kind == "arm":
         mine |= _of_driver(driver, spec)
     if spec.kind == "watchdog":
@@ -143,7 +155,15 @@ def _what_is_missing(needs: Iterable[Rights]) -> Rights:
     return Rights(frozenset(publish), frozenset(subscribe))
 
 
-def make(folder: Path, graph: Graph, driver: ArmDriver, domain_id: int, *, force: bool) -> Path:
+def make(
+    folder: Path,
+    graph: Graph,
+    driver: ArmDriver,
+    domain_id: int,
+    *,
+    heard: Sequence[str] = (),
+    force: bool = False,
+) -> Path:
     """Write a keystore for the ROS nodes of a graph in one ROS domain; returns `folder`.
 
     Raises:
@@ -162,7 +182,7 @@ def make(folder: Path, graph: Graph, driver: ArmDriver, domain_id: int, *, force
         _write(folder / "public" / f"{name}.cert.pem", signer.ca_pem, 0o644)
     governance = signer.signed(_governance(domain_id))
     _write(folder / "enclaves" / "governance.p7s", governance, 0o644)
-    for name, rights in rights_of(graph, driver).items():
+    for name, rights in rights_of(graph, driver, heard).items():
         place = folder / "enclaves" / name.lstrip("/")
         certificate, key = signer.identity(name)
         text = _permissions(name, rights, domain_id, signer)

@@ -97,7 +97,7 @@ JOINT_TARGET = Topic(
     "only; kind trajectory: a `trajectory_msgs/msg/JointTrajectory` of one point",
 )  # fmt: skip
 GRIPPER_COMMAND = Topic(
-    "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate", ("sim",), 0, "-",
+    "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate", ("sim | arm",), 0, "-",
     "[finger distance in metres]",
 )  # fmt: skip
 CONTROLLER_STOPPED = Topic(

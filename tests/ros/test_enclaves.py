@@ -10,6 +10,7 @@ import sys
 import time
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -18,8 +19,11 @@ from robot_rl.cli.main import main
 from robot_rl.errors import ConfigError
 from robot_rl.ros.enclaves import Rights, enclave_of, make, rights_of, secured
 from robot_rl.ros.graph import Graph, ros_arguments
+from robot_rl.ros.input_config import Hears
+from robot_rl.ros.supervise import Supervisor
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import graph_of
+from tests.support.ros import new_domain
 
 WORDS = {
     "sim": ("experiment=peg_insert_easy_pixels", "runtime=ros", "operator=console"),
@@ -29,6 +33,7 @@ WORDS = {
                   *("robot=fr3_crisp", "operator=console")),
 }  # fmt: skip
 COMMANDS = {"rt/target_pose", "rt/target_joints", "rt/gripper/command"}
+STILL_S = 4.0  # nothing new for this long: every node has what it uses
 OPENSSL = shutil.which("openssl")
 
 
@@ -175,24 +180,20 @@ def test_a_node_refuses_to_run_without_dds_security_and_says_so(
 # --- the lists against running graphs ------------------------------------------------------------
 
 
-def _said(graph: Graph, domain_id: int) -> dict[str, Rights]:
+def _said(node: Any, graph: Graph) -> dict[str, Rights]:
     """What each node really publishes and subscribes to, by the names of DDS."""
-    from robot_rl.ros.runtime import visitor
-
     found: dict[str, Rights] = {}
-    with visitor("looker", domain_id) as node:
-        time.sleep(3.0)  # discovery
-        for spec in graph:
-            place = (spec.name, f"/{spec.namespace.strip('/')}")
-            publish = {"rt" + n for n, _ in node.get_publisher_names_and_types_by_node(*place)}
-            subscribe = {"rt" + n for n, _ in node.get_subscriber_names_and_types_by_node(*place)}
-            for name, _ in node.get_service_names_and_types_by_node(*place):
-                publish.add(f"rr{name}Reply")
-                subscribe.add(f"rq{name}Request")
-            for name, _ in node.get_client_names_and_types_by_node(*place):
-                publish.add(f"rq{name}Request")
-                subscribe.add(f"rr{name}Reply")
-            found[enclave_of(spec)] = Rights(frozenset(publish), frozenset(subscribe))
+    for spec in graph:
+        place = (spec.name, f"/{spec.namespace.strip('/')}")
+        publish = {"rt" + n for n, _ in node.get_publisher_names_and_types_by_node(*place)}
+        subscribe = {"rt" + n for n, _ in node.get_subscriber_names_and_types_by_node(*place)}
+        for name, _ in node.get_service_names_and_types_by_node(*place):
+            publish.add(f"rr{name}Reply")
+            subscribe.add(f"rq{name}Request")
+        for name, _ in node.get_client_names_and_types_by_node(*place):
+            publish.add(f"rq{name}Request")
+            subscribe.add(f"rr{name}Reply")
+        found[enclave_of(spec)] = Rights(frozenset(publish), frozenset(subscribe))
     return found
 
 
@@ -204,18 +205,29 @@ def _said(graph: Graph, domain_id: int) -> dict[str, Rights]:
 def test_running_nodes_use_nothing_that_their_enclaves_do_not_allow(
     name: str, tmp_path: Path
 ) -> None:
-    from tests.support.ros import World
+    from rclpy._rclpy_pybind11 import NodeNameNonExistentError
 
-    experiment = composed(name, f"run_dir={tmp_path}")
+    from robot_rl.ros.runtime import visitor
+
+    experiment = composed(name, f"run_dir={tmp_path}", f"ros.domain_id={new_domain()}")
     experiment.save()
     graph = graph_of(experiment)
-    rights = rights_of(graph, experiment.driver)
-    world = World(graph, tmp_path)
-    try:
-        world.probe.wait_state()
-        said = _said(graph, world.domain_id)
-    finally:
-        world.close()
+    operator = experiment.operator
+    heard = operator.heard if isinstance(operator, Hears) else ()
+    rights = rights_of(graph, experiment.driver, heard)
+    domain_id = experiment.ros.domain_id
+    said: dict[str, Rights] = {}
+    with Supervisor(graph, tmp_path, domain_id), visitor("looker", domain_id) as node:
+        seen_s, end_s = time.monotonic(), time.monotonic() + 60.0
+        while time.monotonic() < min(seen_s + STILL_S, end_s) or not said:
+            assert time.monotonic() < end_s, "the graph did not come up"
+            time.sleep(0.1)
+            try:
+                now = _said(node, graph)
+            except NodeNameNonExistentError:
+                continue
+            if now != said:
+                said, seen_s = now, time.monotonic()
     for enclave, real in said.items():
         allowed = rights[enclave]
         assert real.publish and real.subscribe, f"{enclave} was not seen"
