@@ -77,13 +77,12 @@ def _page(folder: Path, names: Sequence[str], *, force: bool) -> int:
 
 def _sros2(folder: Path, words: Sequence[str], *, force: bool) -> int:
     """Make a keystore for the nodes of an experiment; say how it is used."""
-    experiment = engine("robot_rl.run.experiment:Experiment").compose(words)  # type: ignore[attr-defined]
+    from robot_rl.run.experiment import Experiment
+
+    experiment = Experiment.compose(words)
     graph = engine("robot_rl.run.graph:graph_of")(experiment, keystore="")
     domain_id = experiment.ros.domain_id
-    operator = experiment.operator
-    heard = (
-        operator.heard if isinstance(operator, engine("robot_rl.ros.input_config:Hears")) else ()
-    )
+    heard = engine("robot_rl.run.graph:heard_topics")(experiment)
     made = engine("robot_rl.ros.enclaves:make")(
         folder, graph, experiment.driver, domain_id, heard=heard, force=force
     )

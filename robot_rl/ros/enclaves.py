@@ -205,7 +205,7 @@ def _own(spec: NodeSpec) -> Rights:
     for verb in PARAMETERS:
         found |= _call(_full(spec, f"{spec.name}/{verb}")).mirrored
     if spec.params.get("use_sim_time"):
-        found |= Rights(subscribe=frozenset({"rt" + _full(spec, "/clock")}))
+        found |= Rights(subscribe=frozenset({"rt" + _full(spec, topics.CLOCK.name)}))
     return found
 
 
@@ -246,8 +246,8 @@ def _of_driver(driver: ArmDriver, spec: NodeSpec) -> Rights:
         found |= _act(_full(spec, f"{driver.controllers.home}/follow_joint_trajectory"))
     if gripper.kind == "topic":
         found |= Rights(publish=frozenset({"rt" + _full(spec, gripper.name)}))
-    for verb in {"command": ("",), "franka": ("/move", "/grasp")}.get(gripper.kind, ()):
-        found |= _act(_full(spec, gripper.name + verb))
+    for verb in {"command": ("",), "franka": ("move", "grasp")}.get(gripper.kind, ()):
+        found |= _act(_full(spec, "/".join(filter(None, (gripper.name, verb)))))
     return found
 
 

@@ -32,6 +32,7 @@ from robot_rl.ros.graph import (
     real_graph,
     sim_graph,
 )
+from robot_rl.ros.input_config import Hears
 from robot_rl.ros.parameters import Value
 from robot_rl.ros.supervise import Exit, Supervisor
 from robot_rl.run.pairing import link_state
@@ -99,6 +100,12 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
     """
     nodes = [_nodes_of(arm, **given) for arm in experiment.arms]
     return tuple(spec for of_one in nodes for spec in of_one)
+
+
+def heard_topics(experiment: Experiment) -> tuple[str, ...]:
+    """Topics of people's devices that other nodes publish, of all arms."""
+    operators = [arm.operator for arm in experiment.arms]
+    return tuple(name for op in operators if isinstance(op, Hears) for name in op.heard)
 
 
 def _nodes_of(experiment: Experiment, **given: Any) -> Graph:

@@ -19,10 +19,9 @@ from robot_rl.cli.main import main
 from robot_rl.errors import ConfigError
 from robot_rl.ros.enclaves import Rights, enclave_of, make, rights_of, secured
 from robot_rl.ros.graph import Graph, ros_arguments
-from robot_rl.ros.input_config import Hears
 from robot_rl.ros.supervise import Supervisor
 from robot_rl.run.experiment import Experiment
-from robot_rl.run.graph import graph_of
+from robot_rl.run.graph import graph_of, heard_topics
 from tests.support.ros import new_domain
 
 WORDS = {
@@ -212,9 +211,7 @@ def test_running_nodes_use_nothing_that_their_enclaves_do_not_allow(
     experiment = composed(name, f"run_dir={tmp_path}", f"ros.domain_id={new_domain()}")
     experiment.save()
     graph = graph_of(experiment)
-    operator = experiment.operator
-    heard = operator.heard if isinstance(operator, Hears) else ()
-    rights = rights_of(graph, experiment.driver, heard)
+    rights = rights_of(graph, experiment.driver, heard_topics(experiment))
     domain_id = experiment.ros.domain_id
     said: dict[str, Rights] = {}
     with Supervisor(graph, tmp_path, domain_id), visitor("looker", domain_id) as node:
