@@ -243,6 +243,7 @@ def test_a_base_that_learns_from_its_own_samples_stays_what_it_is() -> None:
     assert moved[10_000] < 0.5 * moved[1]
 
 
+@pytest.mark.slow
 def test_steps_uphill_reach_what_no_candidate_did() -> None:
     values = []
     for climbs in (0, 20):

@@ -20,7 +20,7 @@ from robot_rl.system import priority
 from tests.support.probe import Probe
 from tests.support.ros import World, wait_for
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 
 REQUESTER = Path(__file__).with_name("requester.py")
 STILL_M = 0.001  # an arm that "does not move": 1 mm
