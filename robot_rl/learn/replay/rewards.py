@@ -101,7 +101,7 @@ class Rewards:
         rest = 0.0
         if episode.steps:
             last = episode.steps[max(episode.steps)]
-            if self._steps.mask[last] > 0.0:
+            if self._steps.mask[last] > 0.0 and self._gamma < 1.0:
                 rest = min(float(self._steps.reward[last]), 0.0) / (1.0 - self._gamma)
         for number in sorted(episode.steps, reverse=True):
             slot = episode.steps[number]
