@@ -22,7 +22,7 @@ from robot_rl.bench.faults.case import (
     known,
     spread,
 )
-from robot_rl.bench.faults.driving import alone, commands, until_moving
+from robot_rl.bench.faults.driving import alone, commands, newest_episode, until_moving
 from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import RunWorld, supervised
 from robot_rl.config.run_folder import ACTOR_STORE
@@ -69,6 +69,7 @@ def frozen(context: Context) -> Measured:
         time.sleep(0.5)
         with pictures(world) as (topic, watch):
             until_moving(world)
+            running = newest_episode(world)
             try:
                 with alone(world):
                     world.stopwatch.fault(**{FROZEN[i % len(FROZEN)]: [topic.name]})
@@ -81,8 +82,8 @@ def frozen(context: Context) -> Measured:
                 world.stopwatch.fault()
         world.until_policy()
         with Store(world.run_dir / ACTOR_STORE) as store:
-            ended = [e for e in store.episode_summaries() if e.ending is not None][-1]
-            stamps_s = [1e-9 * step.stamp_ns - day_s for step in store.steps(ended.id)]
+            ended = next(e for e in store.episode_summaries() if e.id == running)
+            stamps_s = [1e-9 * step.stamp_ns - day_s for step in store.steps(running)]
         late_steps += sum(stamp_s > froze_s + LATEST_S for stamp_s in stamps_s)
         unmarked += ended.ending is not Ending.STALE
     return Measured.of(

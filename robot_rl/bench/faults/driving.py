@@ -14,10 +14,12 @@ import numpy as np
 
 from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import ArmWorld, RunWorld
+from robot_rl.config.run_folder import ACTOR_STORE
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose
 from robot_rl.ros.supervise import HEALTHY_S
-from robot_rl.types import Command, Driver
+from robot_rl.store.store import Store
+from robot_rl.types import Command, Driver, EpisodeId
 
 if TYPE_CHECKING:
     from robot_rl.bench.console.drive import ScriptedPage
@@ -179,3 +181,9 @@ def commands(
         if isinstance(request, Command) and request.driver == "policy" and at_s < until_s:
             found.append((at_s, request))
     return found
+
+
+def newest_episode(world: RunWorld) -> EpisodeId:
+    """The episode that runs."""
+    with Store(world.run_dir / ACTOR_STORE) as store:
+        return store.episode_summaries()[-1].id

@@ -16,7 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured, known, spread
-from robot_rl.bench.faults.driving import SETTLE_S, alone, commands, held_ms, let_live, until_moving
+from robot_rl.bench.faults.driving import (
+    SETTLE_S,
+    alone,
+    commands,
+    held_ms,
+    let_live,
+    newest_episode,
+    until_moving,
+)
 from robot_rl.bench.faults.poisoned import NAN, PAUSE, PAUSE_S
 from robot_rl.bench.faults.worlds import RunWorld
 from robot_rl.config.run_folder import ACTOR_STORE
@@ -43,6 +51,7 @@ def actor_killed(context: Context) -> Measured:
         until_moving(world)
         time.sleep(context.rng.uniform(0.0, 0.1))  # somewhere in a tick
         begun_s, pid = _episode_begun(world), world.supervisor.pids()["actor"]
+        cut = newest_episode(world)
         with alone(world):
             killed_s = time.monotonic()
             os.kill(pid, signal.SIGKILL)
@@ -50,10 +59,10 @@ def actor_killed(context: Context) -> Measured:
             asked = len(commands(world, begun_s))
         world.until_policy()  # it is back, and has read its store
         with Store(world.run_dir / ACTOR_STORE) as store:
-            cut = store.episode_summaries()[-2]
+            found = next(e for e in store.episode_summaries() if e.id == cut)
         if not math.isnan(took_ms[-1]):
-            lost.append(asked - 1 - cut.steps)  # the step in flight has no result to lose
-            unmarked += cut.ending is not Ending.ABORTED
+            lost.append(asked - 1 - found.steps)  # the step in flight has no result to lose
+            unmarked += found.ending is not Ending.ABORTED
     return Measured.of(
         spread("time to hold", known(took_ms), "ms"),
         Figure("steps lost, max", max(lost, default=math.nan), ""),
