@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.config.run_folder import LEARNER_METRICS
-from robot_rl.errors import CheckpointError, RobotRLError, SetupError
+from robot_rl.errors import CheckpointError, ConfigError, RobotRLError, SetupError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
@@ -203,6 +203,7 @@ class Learner:
         self._pool = ThreadPoolExecutor(1, "prefetch") if prefetch else None
         self._ahead: Future[Batch] | None = None
         self._asked, self._more = (0, 0.0), False
+        self._batch_share = 1.0  # of what the algorithm asks for
         self._diverge()
         self._mirror = Reflection.of(mirror, spec) if config.mirror else None
         self._clock = clock or WallClock()
@@ -284,12 +285,17 @@ class Learner:
         Raises:
             SpecError: there is nothing to learn from.
             RobotRLError: gradients stay non-finite although the last good state was restored.
+            ConfigError: the device has too little memory, also for half of a batch.
         """
         began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0
         metrics: dict[str, Tensor] = {}
         for left in reversed(range(max(count // per_update, 1))):
             self._more = left > 0
-            metrics = self.algo.update(self._sample)
+            try:
+                metrics = self.algo.update(self._sample)
+            except torch.OutOfMemoryError as error:
+                self._make_room(error)
+                continue
             done += per_update
             if left % WATCH_UPDATES == 0:
                 self._watch(metrics)
@@ -308,6 +314,29 @@ class Learner:
         if every and self.updates - self._saved_updates >= every:
             self.save_or_warn()
         return done
+
+    def _make_room(self, error: Exception) -> None:
+        """Learn from half of each batch after the first time that memory was short; then give up.
+
+        The update that failed is left out. A checkpoint is written before giving up: `run.learner`
+        does so on its way out.
+
+        Raises:
+            ConfigError: it is not the first time.
+        """
+        self._ahead = None
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if self._batch_share < 1.0:
+            raise ConfigError(
+                "the device has too little memory to learn",
+                expected="room for half of a batch",
+                got=str(error).splitlines()[0],
+                fix="a smaller algo.batch_size, smaller pictures (task.image_size), or end other "
+                "programs on the GPU; the newest checkpoint is intact",
+            ) from error
+        self._batch_share = 0.5
+        log.error("out of memory: from now on half of each batch (%s)", str(error).splitlines()[0])
 
     def weights(self) -> Weights:
         """Return the newest published weights. New ones get the next version, and hold no NaN."""
@@ -423,7 +452,7 @@ class Learner:
 
         A request that was made twice in a row is drawn ahead if more updates are sure to follow.
         """
-        asked = (batch_size, demo_fraction)
+        asked = (max(1, round(batch_size * self._batch_share)), demo_fraction)
         ahead = None if self._ahead is None else self._ahead.result()
         usual, self._asked = asked == self._asked, asked
         batch = ahead if ahead is not None and usual else self._draw(*asked)

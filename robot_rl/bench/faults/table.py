@@ -26,7 +26,18 @@ from robot_rl.errors import ConfigError, did_you_mean
 log = logging.getLogger(__name__)
 
 VERDICTS = (MET, NOT_MET, NOT_RUN)
-SUBJECTS = ("people", "devices", "gate", "cameras", "processes", "learning", "link", "storage")
+SUBJECTS = (
+    "people",
+    "devices",
+    "gate",
+    "cameras",
+    "processes",
+    "learning",
+    "link",
+    "intruders",
+    "storage",
+    "rewards",
+)
 TITLE = 48  # characters of a title in the terminal
 QUIET = 0.15  # others' share of the processor below which the machine counts as quiet
 
