@@ -282,11 +282,17 @@ def test_without_memory_it_learns_from_half_of_a_batch_once_and_then_says_what_t
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return update(sample)
 
-    draw = learner._draw
+    def noted(of: Learner) -> Any:
+        draw = of._draw
+
+        def draws(size: int, share: float) -> Any:
+            asked.append(size)
+            return draw(size, share)
+
+        return draws
+
     monkeypatch.setattr(learner.algo, "update", fails)
-    monkeypatch.setattr(
-        learner, "_draw", lambda size, share: asked.append(size) or draw(size, share)
-    )
+    monkeypatch.setattr(learner, "_draw", noted(learner))
     done = learner.update(4)
     assert 0 < done < 4 and learner.updates == 4 + done  # the one that failed is left out
     learner.update(4)
@@ -294,15 +300,13 @@ def test_without_memory_it_learns_from_half_of_a_batch_once_and_then_says_what_t
     short.append(True)
     with pytest.raises(ConfigError, match=r"(?s)too little memory.*algo\.batch_size"):
         learner.update(4)
-    monkeypatch.undo()
     whole = make(store, tmp_path)
     assert whole.load() and whole.updates == 4
-    sizes: list[int] = []
     whole.ingest()
-    draw = whole._draw
-    monkeypatch.setattr(whole, "_draw", lambda size, share: sizes.append(size) or draw(size, share))
+    asked.clear()
+    monkeypatch.setattr(whole, "_draw", noted(whole))
     whole.update(4)
-    assert halves == {size // 2 for size in sizes}
+    assert halves == {size // 2 for size in asked}
 
 
 def test_metrics_have_stable_keys(store: FakeStore, tmp_path: Path) -> None:

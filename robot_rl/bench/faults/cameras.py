@@ -273,7 +273,7 @@ CASES = (
         promise="each step has the newest picture that was taken before it, or the one before that",
         limits=(
             Limit("pictures behind the newest, max", "", at_most=1.0),
-            Limit("steps whose picture was not heard", "%", at_most=5.0),
+            Limit("steps whose picture was not heard", "%", at_most=20.0),
         ),
         fails_if="a reader that queues pictures falls behind by one in each tick",
         full=1000,

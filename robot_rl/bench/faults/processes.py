@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured, known, spread
 from robot_rl.bench.faults.driving import (
@@ -30,8 +31,10 @@ from robot_rl.bench.faults.worlds import RunWorld
 from robot_rl.config.run_folder import ACTOR_STORE
 from robot_rl.run.dump import DUMPS
 from robot_rl.store.store import Store
-from robot_rl.types import Command, Ending
+from robot_rl.types import Ending
 
+LOOK_S = 2.0  # wall; commands that are looked for in the store
+NEAR_S = 0.05  # half a control period
 ENOUGH = 8  # commands in a second of practice
 EXIT_S = 5.0
 GONE_S = 20.0  # what has not ended by then does not end
@@ -50,18 +53,18 @@ def actor_killed(context: Context) -> Measured:
         time.sleep(1.0)
         until_moving(world)
         time.sleep(context.rng.uniform(0.0, 0.1))  # somewhere in a tick
-        begun_s, pid = _episode_begun(world), world.supervisor.pids()["actor"]
-        cut = newest_episode(world)
+        pid, cut = world.supervisor.pids()["actor"], newest_episode(world)
         with alone(world):
             killed_s = time.monotonic()
             os.kill(pid, signal.SIGKILL)
             took_ms.append(held_ms(world, killed_s))
-            asked = len(commands(world, begun_s))
+            asked = commands(world, killed_s - LOOK_S)
         world.until_policy()  # it is back, and has read its store
         with Store(world.run_dir / ACTOR_STORE) as store:
             found = next(e for e in store.episode_summaries() if e.id == cut)
+            stamps_s = np.array([1e-9 * step.stamp_ns for step in store.steps(cut)])
         if not math.isnan(took_ms[-1]):
-            lost.append(asked - 1 - found.steps)  # the step in flight has no result to lose
+            lost.append(_missing([c.stamp_s for _, c in asked], stamps_s) - 1)
             unmarked += found.ending is not Ending.ABORTED
     return Measured.of(
         spread("time to hold", known(took_ms), "ms"),
@@ -71,16 +74,14 @@ def actor_killed(context: Context) -> Measured:
     )
 
 
-def _episode_begun(world: RunWorld) -> float:
-    """When the episode that runs has begun: the newest command that is not the policy's."""
-    from robot_rl.ros import topics, wire
+def _missing(asked_s: list[float], stored_s: NDArray[np.float64]) -> int:
+    """How many commands have no step in the store, by their stamps.
 
-    begun_s = 0.0
-    for at_s, message in world.stopwatch.since(topics.GATE_REQUEST, 0.0):
-        request = wire.decode_request(message.data)
-        if not isinstance(request, Command) or request.driver != "policy":
-            begun_s = at_s
-    return begun_s
+    A step has the stamp of the state from which its command was made, a few ms before. The last
+    command's step is among them: it was in flight, and had no result to lose.
+    """
+    near = [np.abs(stored_s - at_s).min(initial=math.inf) < NEAR_S for at_s in asked_s]
+    return near.count(False)
 
 
 # --- 19: the policy proposes NaN -----------------------------------------------------------------

@@ -137,7 +137,7 @@ def facts_of(result: Result) -> dict[str, Any]:
         "figures": [
             {"name": f.name, "value": _plain(f.value), "unit": f.unit} for f in measured.figures
         ],
-        "n": measured.n,
+        "n": int(measured.n),
         "full": case.full,
         "note": measured.note,
         "verdict": result.verdict,
@@ -149,8 +149,8 @@ def facts_of(result: Result) -> dict[str, Any]:
 
 
 def _plain(value: float) -> float | None:
-    """JSON knows no NaN."""
-    return value if math.isfinite(value) else None
+    """JSON knows no NaN, and no numbers of numpy."""
+    return float(value) if math.isfinite(value) else None
 
 
 def counted(found: Mapping[str, int]) -> str:
