@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from robot_rl.cli.common import Parser, engine, say, write_json
@@ -49,9 +50,8 @@ def run(argv: Sequence[str]) -> int:
         return 0
     seconds = _seconds(args.seconds, full=args.full)
     _check_folder(args.out)
-    if logging.getLogger().getEffectiveLevel() > logging.DEBUG:  # without --debug
-        logging.getLogger("robot_rl").setLevel(logging.CRITICAL)  # deaths are what is asked for
-    results = engine("robot_rl.bench.faults.running:run")(table, seconds, say)
+    with _quiet():
+        results = engine("robot_rl.bench.faults.running:run")(table, seconds, say)
     facts = engine("robot_rl.bench.faults.table:facts")(results, seconds)
     write_json(args.out / "faults.json", facts)
     page = engine("robot_rl.bench.faults.page:write_page")(args.out / "faults.html", facts)
@@ -59,6 +59,19 @@ def run(argv: Sequence[str]) -> int:
         say(line)
     say(str(page))
     return int(engine("robot_rl.bench.faults.table:failed")(results))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without --debug, no lines of the log: deaths and refusals are what is asked for here."""
+    ours = logging.getLogger("robot_rl")
+    before = ours.level
+    if logging.getLogger().getEffectiveLevel() > logging.DEBUG:
+        ours.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        ours.setLevel(before)
 
 
 def _seconds(given: float | None, *, full: bool) -> float:
