@@ -199,7 +199,8 @@ def _no_port(path: str, got: str) -> SetupError:
         expected=f"to read and write {path}",
         got=got,
         fix="plug the adapter in (ls /dev/serial/by-id); sudo usermod -aG dialout $USER, then log"
-        " in again; in a container, pass the device through; operator.port=... names another",
+        " in again; in a container, pass the device through; operator.port=... names another line"
+        " (of robot-rl leader: --port)",
     )
 
 

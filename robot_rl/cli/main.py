@@ -80,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=logging.DEBUG if debug else logging.INFO,
         format="%(levelname).1s %(name)s: %(message)s",
     )
+    logging.getLogger("OpenGL").setLevel(logging.WARNING)  # "no accelerator" helps nobody
     try:
         return _dispatch(words)
     except SystemExit as stop:  # argparse: 0 after --help, 2 after wrong usage

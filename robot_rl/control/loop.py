@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.control.actions import Actions, Target, TcpActions
 from robot_rl.control.arbiter import Arbiter, Decision
 from robot_rl.ports import (
     Camera,
@@ -107,7 +108,7 @@ class EpisodeSummary:
 
     period_ms: measured control periods on the run's clock; wall_ms: the same in wall time (equal on
     a robot; shorter in an accelerated simulation); jerk: root mean square of a_t - 2 a_{t-1} +
-    a_{t-2} over executed pose actions, None with fewer than 3 of them.
+    a_{t-2} over the motion in executed actions, None with fewer than 3 of them.
     """
 
     id: EpisodeId
@@ -154,6 +155,8 @@ class ControlLoop:
             quick in real time.
         on_frame: called with each new frame and the state it was made from; must be as quick.
         stopping: polled each tick; a non-empty reason aborts the episode.
+        actions: how actions become commands (`control.actions.actions_of`); None = they move the
+            TCP.
     """
 
     def __init__(
@@ -173,7 +176,9 @@ class ControlLoop:
         on_step: Callable[[Step], None] = lambda _step: None,
         on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
         stopping: Callable[[], str] = lambda: "",
+        actions: Actions | None = None,
     ) -> None:
+        self.actions = actions or TcpActions(task.spec.pose_action)
         self.task, self.robot, self.cameras, self.gate, self.clock = (
             task,
             robot,
@@ -191,20 +196,25 @@ class ControlLoop:
         self, action: NDArray[np.float32], driver: Driver, state: RobotState
     ) -> Command:
         """Turn an action into the next numbered command of this lease."""
-        spec = self.task.spec.pose_action
-        target = spec.target(action, state.tcp_in_base)
-        return self.command_to(target, spec.gripper_width_m(action), driver)
+        width_m = self.task.spec.action.gripper_width_m(action)
+        return self._command(self.actions.target(action, state), width_m, driver)
 
-    def command_to(self, target: Pose, gripper_width_m: float | None, driver: Driver) -> Command:
-        """The next numbered command of this lease, to an explicit target pose in base."""
+    def command_to(
+        self, tcp: Pose, gripper_width_m: float | None, driver: Driver, state: RobotState
+    ) -> Command:
+        """The next numbered command of this lease, to an explicit pose of the TCP in base."""
+        return self._command(self.actions.towards(tcp, state), gripper_width_m, driver)
+
+    def _command(self, target: Target, gripper_width_m: float | None, driver: Driver) -> Command:
         self._sequence += 1
         return Command(
             sequence=self._sequence,
             stamp_s=self.clock.now_s(),
             driver=driver,
             lease=self.lease,
-            tcp_target_in_base=target,
+            tcp_target_in_base=target.tcp_in_base,
             gripper_width_m=gripper_width_m,
+            joint_target_rad=target.joints_rad,
         )
 
     def run_episode(self, start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
@@ -281,7 +291,8 @@ class _Episode:
             step += 1
         summary.duration_s = loop.clock.now_s() - began_s
         if len(self._executed) > 2:
-            turns = np.diff(np.stack(self._executed)[:, :6], 2, axis=0)
+            motion = loop.task.spec.action.motion
+            turns = np.diff(np.stack(self._executed)[:, :motion], 2, axis=0)
             summary.jerk = float(np.sqrt(np.square(turns).mean()))
         self._record_events(loop.arbiter.end_episode(), step)
         return summary
@@ -291,6 +302,8 @@ class _Episode:
         loop = self.loop
         policy_action = loop.policy.act(observation, self.deterministic)
         human = loop.operator.poll(state)
+        if human.driving:
+            human = replace(human, action=loop.actions.of_hand(human.action, state))
         decision = loop.arbiter.decide(policy_action, human, state, loop.clock.now_s())
         self._record_events(decision.events, step)
         if decision.driver is not Driver.POLICY:
@@ -427,11 +440,12 @@ class _Episode:
             return np.zeros_like(asked)
         if verdict.outcome is Outcome.PASS and not guided:
             return asked
-        spec = self.loop.task.spec.pose_action
-        moved = spec.gripper and verdict.command.gripper_width_m is not None
-        gripper = float(asked[6]) if moved else 0.0
-        target = after.tcp_in_base if guided else verdict.command.tcp_target_in_base
-        return spec.action(target, pending.state.tcp_in_base, gripper)
+        loop, before = self.loop, pending.state
+        moved = loop.task.spec.action.gripper and verdict.command.gripper_width_m is not None
+        gripper = float(asked[-1]) if moved else 0.0
+        if guided:
+            return loop.actions.measured(before, after, gripper)
+        return loop.actions.sent(verdict.command, before, gripper)
 
     def _record_events(self, events: Sequence[tuple[str, str]], step: int) -> None:
         """Append arbiter events beside the steps."""

@@ -13,7 +13,6 @@ import numpy as np
 import safetensors.torch
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor
 
 from robot_rl.config.run_folder import POLICY
@@ -193,20 +192,20 @@ def tensors_of(weights: Weights, like: Mapping[str, torch.Tensor]) -> dict[str, 
         )
     try:
         tensors = safetensors.torch.load(weights.data)
-    except SafetensorError as error:
+    except Exception as error:  # SafetensorError, and what torch says to odd types and shapes
         raise LinkError(
             f"weights {weights.version} cannot be read",
             expected="a safetensors image",
             got=str(error),
             fix="run the same robot-rl version on both sides",
         ) from error
-    want = {k: tuple(v.shape) for k, v in like.items()}
-    shapes = {k: tuple(v.shape) for k, v in tensors.items()}
+    want = {k: (v.dtype, tuple(v.shape)) for k, v in like.items()}
+    shapes = {k: (v.dtype, tuple(v.shape)) for k, v in tensors.items()}
     if want != shapes:
         raise SpecError(
             f"weights {weights.version} belong to another network",
-            expected=str(want),
-            got=str(shapes),
+            expected=str(want)[:600],
+            got=str(shapes)[:600],
             fix="use the learner's algo config on the actor, hidden sizes included",
         )
     if not all(bool(torch.isfinite(v).all()) for v in tensors.values()):

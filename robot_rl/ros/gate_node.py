@@ -1,4 +1,5 @@
-"""The gate's process: the only publisher of `target_pose` and `gripper/command`.
+"""The gate's process: the only publisher of `target_pose` (or `target_joints`, in a run of joint
+actions) and `gripper/command`.
 
 Every decision is a pure function of `robot_rl.safety.gate`; this shell feeds it (requests, operator
 heartbeats, robot state, time) and carries out its verdicts. It drains everything that has arrived
@@ -54,7 +55,8 @@ class GateNode:
         self._watchdog = Newest(node, topics.WATCHDOG_PROBLEM)
         self._arm_node = Newest(node, topics.ARM_PROBLEM) if self.params["needs_arm"] else None
         self._waiting: deque[str] = deque(maxlen=MAX_WAITING)
-        self._target = publisher(node, topics.TARGET_POSE)
+        self._target_topic = topics.TARGET_JOINTS if limits.joint_arm else topics.TARGET_POSE
+        self._target = publisher(node, self._target_topic)
         self._gripper = publisher(node, topics.GRIPPER_COMMAND)
         self._answers = publisher(node, topics.GATE_VERDICT)
         self._reports = publisher(node, topics.GATE_STATE)
@@ -81,7 +83,7 @@ class GateNode:
 
     def _single_publishers(self) -> Census:
         """Who must be alone: this gate, the driver, and whoever's word lets the arm go on."""
-        single = [topics.TARGET_POSE, topics.GRIPPER_COMMAND, *self._reader.topics]
+        single = [self._target_topic, topics.GRIPPER_COMMAND, *self._reader.topics]
         single += [topics.CLOCK] if self.shell.is_simulated else []
         heard = [topics.GATE_HEARTBEAT, topics.OPERATOR_JOY, topics.WATCHDOG_PROBLEM]
         heard += [topics.ARM_PROBLEM] if self._arm_node is not None else []
@@ -143,8 +145,13 @@ class GateNode:
     # --- what goes out ---------------------------------------------------------------------------
 
     def _send(self, command: Command) -> None:
-        frame = self.params["base_frame"]
-        self._target.publish(convert.pose_to(command.tcp_target_in_base, self.shell.now_s(), frame))
+        now_s, joints_rad = self.shell.now_s(), command.joint_target_rad
+        if joints_rad is None:
+            frame = self.params["base_frame"]
+            target = convert.pose_to(command.tcp_target_in_base, now_s, frame)
+        else:
+            target = convert.joints_to(self.params["joint_names"], joints_rad.tolist(), (), now_s)
+        self._target.publish(target)
         if command.gripper_width_m is not None:
             self._gripper.publish(convert.gripper_to(command.gripper_width_m))
 

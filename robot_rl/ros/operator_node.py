@@ -107,7 +107,7 @@ class OperatorNode:
         self._episodes = Newest(shell.node, topics.OPERATOR_EPISODE)
         self._joy = publisher(shell.node, topics.OPERATOR_JOY)
         self._person = Person(shell) if shell.params["unattended"] else None
-        self._still = np.zeros(task.spec.action.size, np.float32)
+        self._still = np.zeros(task.spec.pose_action.size, np.float32)
         self._call = wire.EpisodeCall(0, 0, "", active=False)
         self._problems = publisher(shell.node, topics.OPERATOR_PROBLEM)
         self._problem: str | None = None  # as it was told last

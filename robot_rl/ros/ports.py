@@ -280,7 +280,13 @@ class RosGate:
             self._asked = command.sequence, time.monotonic()
         except ValueError:
             log.error("a command that is not finite was not sent: %s", command)
-            held = replace(command, tcp_target_in_base=state.tcp_in_base, gripper_width_m=None)
+            joints_rad = None if command.joint_target_rad is None else state.joint_position_rad
+            held = replace(
+                command,
+                tcp_target_in_base=state.tcp_in_base,
+                gripper_width_m=None,
+                joint_target_rad=joints_rad,
+            )
             reason = "finite: the driver sent a value that is not finite"
             return Verdict(command.sequence, Outcome.HOLD, reason, held, command.stamp_s)
         return None

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
+from robot_rl.control.actions import JointActions
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Caller, Newest, message_type, publisher
 from robot_rl.ros.topics import Service, Topic
-from robot_rl.types import Command, Driver, Pose
+from robot_rl.types import Command, Driver, Pose, RobotState
 
 F64 = NDArray[np.float64]
 
@@ -87,10 +88,16 @@ class Person:
 
     Args:
         goal: where the hand steers to, in base; None = nowhere.
+        actions: of the run, when it drives the arm as an actor would; None = they move the TCP.
     """
 
-    def __init__(self, node: Node, goal: Callable[[], F64 | None] = lambda: None) -> None:
-        self.node, self._goal = node, goal
+    def __init__(
+        self,
+        node: Node,
+        goal: Callable[[], F64 | None] = lambda: None,
+        actions: JointActions | None = None,
+    ) -> None:
+        self.node, self._goal, self._actions = node, goal, actions
         self._executor = SingleThreadedExecutor(context=node.context)
         self._executor.add_node(node)
         self._newest = {topic.name: Newest(node, topic) for topic in HEARD}
@@ -209,9 +216,19 @@ class Person:
         self.wait_until(granted, timeout_s, f"the gate arms {lease}")
 
     def ask(self, lease: str, target: Pose) -> None:
-        """Ask for one motion of the TCP."""
+        """Ask for one motion of the TCP, with the joints where the run's actions move these."""
         self._sequence += 1
-        self._send(Command(self._sequence, time.time(), Driver.POLICY, lease, target))
+        joints_rad = self._joints_at(target) if self._actions is not None else None
+        who = (self._sequence, time.time(), Driver.POLICY, lease)
+        self._send(Command(*who, target, None, joints_rad))
+
+    def _joints_at(self, target: Pose) -> F64 | None:
+        """Where the joints go so that the TCP goes there, one step ahead."""
+        assert self._actions is not None
+        message, names = self.newest(topics.JOINT_STATES), self._actions.joint_names
+        q, zero = convert.positions_from(message, names), np.zeros(6)
+        state = RobotState(time.time(), q, 0.0 * q, self.tcp(), zero, zero, 0.0)
+        return self._actions.towards(target, state).joints_rad
 
     def _send(self, request: Command | wire.ArmRequest) -> None:
         self._requests.publish(convert.text_to(wire.encode_request(request)))

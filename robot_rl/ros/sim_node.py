@@ -83,8 +83,9 @@ class SimNode:
         self.shell, self.task, self._driver = shell, task, driver
         p = self.params = shell.params
         joints = driver.joints if p["system_time"] else JointDriver()
-        model = self._model(task, robot, p["board"], joint_control=joints.is_used)
-        self.robot = MujocoRobot(task, robot, model, joint_control=joints.is_used)
+        drives = joints.is_used or task.moves_joints
+        model = self._model(task, robot, p["board"], joint_control=drives)
+        self.robot = MujocoRobot(task, robot, model, joint_control=drives)
         place_cameras(self.robot.model, cameras, robot)
         self.robot.reset(self._plan(seed))
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
@@ -96,7 +97,8 @@ class SimNode:
         self._wall = (time.monotonic(), self.robot.now_s())
         node = shell.node
         self._servos = Servos(node, self.robot, joints) if joints.is_used else None
-        self._target = None if joints.is_used else Newest(node, topics.TARGET_POSE)
+        self._target_topic = topics.TARGET_JOINTS if task.moves_joints else topics.TARGET_POSE
+        self._target = None if joints.is_used else Newest(node, self._target_topic)
         own_grip = driver.gripper.kind == "width"
         self._gripper = Newest(node, topics.GRIPPER_COMMAND) if own_grip else None
         self._joints = publisher(node, topics.JOINT_STATES)
@@ -174,17 +176,21 @@ class SimNode:
             return
         try:
             width_m = convert.gripper_from(grips[-1]) if grips else None
-            goal = self._goal(targets) or self.robot_goal
+            goal, joints_rad = self._goal(targets)
         except LinkError as error:  # NaN, not a unit quaternion: dropped, as real controllers do
             self._ignored += len(targets) + len(grips)
             self.shell.diagnostics.error(str(error))
             return
         self._taken += len(targets) + len(grips)
-        self._apply(goal, width_m)
+        self._apply(goal, width_m, joints_rad)
 
-    def _goal(self, targets: list) -> Pose | None:
+    def _goal(self, targets: list) -> tuple[Pose, NDArray[np.float64] | None]:
+        """Where the TCP is asked to be, or the joints; where it was, with no new target."""
         if not targets:
-            return None
+            return self.robot_goal, None
+        if self.task.moves_joints:
+            names = list(self.robot.robot.joint_names)
+            return self.robot_goal, convert.positions_from(targets[-1], names)
         frame = targets[-1].header.frame_id
         if frame != self.params["base_frame"]:
             raise LinkError(
@@ -193,25 +199,26 @@ class SimNode:
                 got=repr(frame),
                 fix="send targets in the base frame (base_frame parameter of both nodes)",
             )
-        return convert.pose_from(targets[-1])
+        return convert.pose_from(targets[-1]), None
 
     def _rivals(self) -> bool:
         """True while a command topic has more than one publisher."""
         counts = {
             topic.name: self.shell.node.count_publishers(topic.name)
-            for topic in (topics.TARGET_POSE, topics.GRIPPER_COMMAND)
+            for topic in (self._target_topic, topics.GRIPPER_COMMAND)
         }
         crowded = [f"{count} on {name}" for name, count in counts.items() if count > 1]
         text = f"commands ignored: {', '.join(crowded)} publishers" if crowded else ""
         self.shell.diagnostics.warn(text)
         return bool(crowded)
 
-    def _apply(self, goal: Pose, width_m: float | None) -> None:
+    def _apply(
+        self, goal: Pose, width_m: float | None, joints_rad: NDArray[np.float64] | None = None
+    ) -> None:
         self._sequence += 1
         self.robot_goal = goal
-        self.robot.apply(
-            Command(self._sequence, self.robot.now_s(), Driver.POLICY, "controller", goal, width_m)
-        )
+        who = (self._sequence, self.robot.now_s(), Driver.POLICY, "controller")
+        self.robot.apply(Command(*who, goal, width_m, joints_rad))
 
     def _go_home(self, duration_s: float) -> Callable[[], bool]:
         """As the driver's joint controller would; only the way differs (a straight one)."""
@@ -259,6 +266,8 @@ class SimNode:
         """Command the pose in which the arm is."""
         if self._servos is not None:
             self._servos.stop()
+        elif self.task.moves_joints:
+            self.robot.drive_joints(None)
         self._apply(self.robot.read().tcp_in_base, None)
 
     def place_objects(self) -> str:

@@ -86,6 +86,11 @@ TARGET_POSE = Topic(
     "target_pose", _POSE, "command", "gate", ("sim", "ik"), 0, "base",
     "TCP target; the controller ignores everything while there is a second publisher",
 )  # fmt: skip
+TARGET_JOINTS = Topic(
+    "target_joints", "sensor_msgs/msg/JointState", "command", "gate", ("sim", "ik"), 0, "-",
+    "joint target (rad), matched by name: in place of `target_pose` where the actions of a task "
+    "move the joints (`task.action=joint`)",
+)  # fmt: skip
 JOINT_TARGET = Topic(
     "joint_target", "std_msgs/msg/Float64MultiArray", "command", "ik", ("sim | driver",), 125, "-",
     "joint positions (rad) or velocities (rad/s) in the controller's order; with `driver.joints` "
@@ -189,8 +194,8 @@ DIAGNOSTICS = Topic(
 
 TOPICS: tuple[Topic, ...] = (
     JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_COMPRESSED,
-    CAMERA_INFO, CAMERA_DEPTH, TARGET_POSE, JOINT_TARGET, GRIPPER_COMMAND, CONTROLLER_STOPPED,
-    WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
+    CAMERA_INFO, CAMERA_DEPTH, TARGET_POSE, TARGET_JOINTS, JOINT_TARGET, GRIPPER_COMMAND,
+    CONTROLLER_STOPPED, WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
     GATE_STATE, GATE_HEARTBEAT, IK_HEARTBEAT, IK_PROBLEM, OPERATOR_JOY, OPERATOR_EPISODE,
     OPERATOR_PROBLEM, OPERATOR_PRESENT, ACTOR_ASKS, TASK_SUCCESS, CLOCK, CLOCK_HORIZON,
     CLOCK_PACE, ARM_PROBLEM,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from robot_rl.config.run_folder import ACTOR_STORE, LINK, METRICS
 from robot_rl.control.session import Others
-from robot_rl.errors import LinkError
+from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
@@ -77,7 +77,7 @@ class Actor:
             status_file=run_dir / LINK if link.paired else None,
         )
         self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
-        self._adopted_s = time.monotonic()
+        self._adopted_s, self._refused = time.monotonic(), ""
         self.metrics = MetricSink(run_dir / METRICS)
         self.loop = loop_on(
             experiment,
@@ -168,7 +168,14 @@ class Actor:
         weights = self.link.newest_weights()
         # "other", not "newer": a learner that went back to a checkpoint goes on counting from there
         if weights is not None and weights.version != self.policy.version:
-            self.policy.load(weights)
+            if weights.sha256 == self._refused:
+                return
+            try:
+                self.policy.load(weights)
+            except RobotRLError as error:  # the ones in use stay; the next may be better
+                self._refused = weights.sha256
+                log.error("the learner's weights are not adopted: %s", error)
+                return
             self._adopted_s = time.monotonic()
 
     def _hand_over(self) -> None:

@@ -27,6 +27,7 @@ import msgpack
 import numpy as np
 
 from robot_rl.errors import CodecError
+from robot_rl.system.bounded_msgpack import unpacked
 
 MAGIC = b"RRT1"
 DTYPES = {n: np.dtype(n) for n in ("float32", "float64", "uint8", "int64", "int32", "bool")}
@@ -135,21 +136,20 @@ def unpack(data: bytes | memoryview, *, max_items: int = 1024) -> Any:
     """Inverse of `pack`; lists come back as tuples. No extension types, keys are str or bytes.
 
     Raises:
-        CodecError: not exactly one msgpack value, or a container with more than `max_items`.
+        CodecError: not exactly one msgpack value, a container with more than `max_items`, or more
+            than `system.bounded_msgpack` allows in all.
     """
     try:
-        return msgpack.unpackb(
+        return unpacked(
             data,
+            max_items=max_items,
             raw=False,
             use_list=False,
             strict_map_key=True,
             max_str_len=1 << 20,
             max_bin_len=len(data),
-            max_array_len=max_items,
-            max_map_len=max_items,
-            max_ext_len=0,
         )
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+    except ValueError as error:
         raise _bad("one msgpack value within limits", f"{type(error).__name__}: {error}") from error
 
 

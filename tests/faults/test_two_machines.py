@@ -170,7 +170,7 @@ def test_a_delayed_lossy_link_with_an_outage_loses_and_doubles_nothing(tmp_path:
             ("none", 2.0, ["delay 0"]),
             ("100ms-1%", 3.0, ["delay 0.1", "loss 0.01"]),
             ("outage", 3.0, ["down"]),
-            ("after", 1.5, ["loss 0", "delay 0", "up"]),
+            ("after", 3.0, ["loss 0", "delay 0", "up"]),
         ],
     )
     phases = report["phases"]

@@ -270,7 +270,9 @@ FAULTS: dict[str, tuple[Callable[[], str], str, str]] = {
         "link4",
     ),
     "no mass": (
-        lambda: cut(XARM, '<inertial>\n      <origin xyz="0.06469 0.03278 0.02141"/>', "</inertial>"),
+        lambda: cut(
+            XARM, '<inertial>\n      <origin xyz="0.06469 0.03278 0.02141"/>', "</inertial>"
+        ),
         "link 'link6' has no mass",
         "data sheet",
     ),

@@ -210,7 +210,9 @@ class ScriptedPage:
 
     def __init__(self, server: Server) -> None:
         from websockets.sync.client import connect
-        from websockets.typing import Origin
+        from websockets.typing import Origin, Subprotocol
+
+        from robot_rl.console.doors import FRAGMENT, SECRET, SUBPROTOCOL
 
         self.held: list[str] = []
         self.presses_s: list[float] = []
@@ -220,11 +222,14 @@ class ScriptedPage:
         self._headers = {"Origin": server.url}
         entered = self._ask("GET", f"{at.path}?{at.query}")
         self._headers["Cookie"] = (entered.getheader("Set-Cookie") or "").partition(";")[0]
+        secret = (entered.getheader("Location") or "").partition(f"#{FRAGMENT}=")[2]
+        self._headers[SECRET] = secret
         self.post("lease/claim")
         self._connect = partial(
             connect,
             origin=Origin(server.url),
             additional_headers={"Cookie": self._headers["Cookie"]},
+            subprotocols=[Subprotocol(SUBPROTOCOL + secret)],
             compression=None,
             proxy=None,
         )

@@ -356,7 +356,7 @@ class Replay:
         """True when this step commands the opposite of the last gripper command."""
         if self.spec.action.gripper_width_m(row.action) is None:
             return False
-        before, episode.gripper = episode.gripper, 1 if row.action[6] > 0 else -1
+        before, episode.gripper = episode.gripper, 1 if row.action[-1] > 0 else -1
         return before not in (0, episode.gripper)
 
     def _add_label(self, episode: Episode, row: Label) -> None:
