@@ -24,6 +24,7 @@ from rcl_interfaces.msg import (
     FloatingPointRange,
     IntegerRange,
     ParameterDescriptor,
+    ParameterType,
 )
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
@@ -160,7 +161,10 @@ def declare(node: Node, key: str) -> dict[str, Any]:
         ConfigError: unknown parameter, wrong type, out of range.
     """
     meaning = "take the time from /clock; set when the node starts, because ages do not survive it"
-    node.set_descriptor("use_sim_time", ParameterDescriptor(description=meaning, read_only=True))
+    own = ParameterDescriptor(
+        description=meaning, type=ParameterType.PARAMETER_BOOL, read_only=True
+    )
+    node.set_descriptor("use_sim_time", own)
     given = {name: p.value for name, p in node._parameter_overrides.items()}
     checked = parameters.check(key, {n: v for n, v in given.items() if "qos_overrides" not in n})
     for p in parameters.TABLES[key]:

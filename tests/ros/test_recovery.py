@@ -16,8 +16,10 @@ import pytest
 
 from robot_rl.errors import SetupError
 from robot_rl.ros import supervise, topics
+from robot_rl.ros.endpoints import publisher
 from robot_rl.ros.graph import NODES_MODULE, NodeSpec, SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import BOOTSTRAP_GUARD, Supervisor, environment
+from tests.support.probe import Probe
 from tests.support.ros import World, new_domain, wait_for, write_run
 
 pytestmark = pytest.mark.ros
@@ -76,6 +78,31 @@ def test_a_stopped_controller_is_resumed_a_persons_stop_is_theirs(unattended: Wo
     wait_for(lambda: not probe.stopped(), 15.0, "the controller is resumed")
     time.sleep(1.0)  # the scripted person would have acknowledged by now
     probe.wait_mode("protective_stop")
+    assert probe.call(topics.GATE_ACKNOWLEDGE).success
+    probe.wait_mode("hold")
+
+
+def test_a_persons_stop_during_another_stop_is_not_acknowledged_by_the_script(
+    unattended: World,
+) -> None:
+    probe = unattended.probe
+    assert probe.arm("victim").granted
+    stranger = Probe(unattended.domain_id)
+    rival = publisher(stranger.node, topics.TARGET_POSE)  # a cause that stays while we like
+    try:
+        wait_for(
+            lambda: "publishers" in (probe.report().reason if probe.report() else ""),
+            10.0,
+            "stopped because of a rival",
+        )
+        assert probe.call(topics.GATE_STOP).success
+        assert probe.report().reason.startswith("person") or probe.wait_mode("protective_stop")
+    finally:
+        stranger.node.destroy_publisher(rival)
+        stranger.close()
+    time.sleep(1.5)  # the scripted person would have acknowledged by now
+    assert probe.wait_mode("protective_stop").reason.startswith("person")
+    assert not probe.call(topics.GATE_CLEAR).success
     assert probe.call(topics.GATE_ACKNOWLEDGE).success
     probe.wait_mode("hold")
 
