@@ -29,7 +29,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from robot_rl.config.run_folder import LEARNER_METRICS
+from robot_rl.config.run_folder import CHECKPOINTS, LEARNER_METRICS
 from robot_rl.errors import CheckpointError, ConfigError, RobotRLError, SetupError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
@@ -207,7 +207,7 @@ class Learner:
         self._diverge()
         self._mirror = Reflection.of(mirror, spec) if config.mirror else None
         self._clock = clock or WallClock()
-        self._checkpoints = CheckpointFolder(run_dir / "checkpoints", config.keep_checkpoints)
+        self._checkpoints = CheckpointFolder(run_dir / CHECKPOINTS, config.keep_checkpoints)
         self._sink = MetricSink(
             run_dir / LEARNER_METRICS, run_dir / "tensorboard" if config.tensorboard else None
         )
@@ -430,7 +430,7 @@ class Learner:
             CheckpointError: that run has no usable checkpoint of this spec and algorithm.
         """
         plain = self.spec.without_base().hash  # this run may lack the base that taught that one
-        checkpoint = CheckpointFolder(run_dir / "checkpoints").load(self.spec.hash, plain)
+        checkpoint = CheckpointFolder(run_dir / CHECKPOINTS).load(self.spec.hash, plain)
         if checkpoint is None:
             raise CheckpointError(
                 f"nothing to start from in {run_dir}",

@@ -66,7 +66,7 @@ class RosClock:
     def __init__(self, shell: Shell, who: str) -> None:
         self._shell = shell
         self._moved = threading.Condition()
-        self._simulated = bool(shell.node.get_parameter("use_sim_time").value)
+        self._simulated = shell.is_simulated
         self._waits: dict[str, Callable[[], bool]] = {who: lambda: True}
         if self._simulated:
             self._horizon = Horizon(shell)
@@ -363,7 +363,7 @@ class RosOperator:
     def poll(self, state: RobotState) -> OperatorInput:
         """The newest input; hands off when it is old or belongs to another episode."""
         value, call = self._newest()
-        fresh = self._shell.now_s() - value.stamp_s <= self._shell.params["joy_age_s"]
+        fresh = abs(self._shell.now_s() - value.stamp_s) <= self._shell.params["joy_age_s"]
         if call != self._call or not fresh:
             return OperatorInput(False, self._still, stamp_s=value.stamp_s)
         return value

@@ -24,6 +24,7 @@ from rcl_interfaces.msg import (
     FloatingPointRange,
     IntegerRange,
     ParameterDescriptor,
+    ParameterType,
 )
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
@@ -88,6 +89,7 @@ class Shell:
         self.node, self.params = node, params
         self.steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.diagnostics = NodeDiagnostics(node, self.steady)
+        self.is_simulated = bool(node.get_parameter("use_sim_time").value)  # /clock tells the time
         self.errors = 0
         self._stop = stop
         self._thread: threading.Thread | None = None
@@ -158,6 +160,11 @@ def declare(node: Node, key: str) -> dict[str, Any]:
     Raises:
         ConfigError: unknown parameter, wrong type, out of range.
     """
+    meaning = "take the time from /clock; set when the node starts, because ages do not survive it"
+    own = ParameterDescriptor(
+        description=meaning, type=ParameterType.PARAMETER_BOOL, read_only=True
+    )
+    node.set_descriptor("use_sim_time", own)
     given = {name: p.value for name, p in node._parameter_overrides.items()}
     checked = parameters.check(key, {n: v for n, v in given.items() if "qos_overrides" not in n})
     for p in parameters.TABLES[key]:

@@ -224,15 +224,20 @@ GATE_HOLD = Service(
     "gate/hold", _TRIGGER, "gate", ("operator", "view", "person"), "hold, until `gate/resume`"
 )
 GATE_RESUME = Service(
-    "gate/resume", _TRIGGER, "gate", ("operator", "view", "person"),
+    "gate/resume", _TRIGGER, "gate", ("view", "person"),
     "end of a person's hold, or of one after their device fell silent: arming is possible again",
 )  # fmt: skip
 GATE_STOP = Service(
     "gate/stop", _TRIGGER, "gate", ("view", "person"), "protective stop; needs acknowledgement"
 )
 GATE_ACKNOWLEDGE = Service(
-    "gate/acknowledge", _TRIGGER, "gate", ("operator", "view", "person"), "protective stop -> hold"
+    "gate/acknowledge", _TRIGGER, "gate", ("view", "person"), "protective stop -> hold"
 )
+GATE_CLEAR = Service(
+    "gate/clear", _TRIGGER, "gate", ("operator",),
+    "what a script may end: a protective stop or a wait that no person has caused; refused "
+    "otherwise (unattended simulation only)",
+)  # fmt: skip
 ACTOR_READY = Service(
     "actor/ready", _TRIGGER, "actor", ("view", "person"),
     "what `actor/asks` names is done: the arm may go to its start",
@@ -251,5 +256,5 @@ ARM_TARE = Service(
 
 SERVICES: tuple[Service, ...] = (
     CONTROLLER_STOP, CONTROLLER_RESUME, SIM_PLACE, GATE_HOLD, GATE_RESUME, GATE_STOP,
-    GATE_ACKNOWLEDGE, ACTOR_READY, ARM_RECOVER, ARM_HOME, ARM_TARE,
+    GATE_ACKNOWLEDGE, GATE_CLEAR, ACTOR_READY, ARM_RECOVER, ARM_HOME, ARM_TARE,
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.config.compose import SHORT, compose, groups
 from robot_rl.config.registry import build
-from robot_rl.config.run_folder import POLICY
+from robot_rl.config.run_folder import CHECKPOINTS, POLICY
 from robot_rl.errors import CheckpointError, ConfigError, SpecError
 from robot_rl.run.experiment import GROUPS, SEVERAL, Experiment
 from robot_rl.run.raised import is_own_run, refuse_raised
@@ -180,7 +180,7 @@ def policy_weights(run: Path, experiment: Experiment, given: Path | None = None)
     if given is None:
         checkpoint = None
         if not (run / POLICY).is_file():
-            checkpoint = CheckpointFolder(run / "checkpoints").load(experiment.spec.hash)
+            checkpoint = CheckpointFolder(run / CHECKPOINTS).load(experiment.spec.hash)
         if checkpoint is None:
             return load_policy(run, experiment.spec)
         return _of_checkpoint(checkpoint, experiment)

@@ -51,6 +51,7 @@ from robot_rl.types import Command, Driver, Outcome, RobotState, Verdict
 SOONEST = 0.1  # of a period: what comes sooner is a burst after a stall, not a control tick
 JOINT_SLACK = 0.2  # share of its margin by which a joint in it may be found further out than before
 STILL: Vec3 = (0.0, 0.0, 0.0)
+PERSON = "person"  # first word of the reason of what a person has stopped or holds
 
 _NOT_FINITE = "finite: a value is NaN, infinite or not a rotation"
 _STATE_LOST = "state: stale or not trustworthy"
@@ -230,7 +231,13 @@ def tick(
 
 
 def stop(gate: GateState, reason: str) -> GateState:
-    """Protective stop: nothing moves until `acknowledge`, then `arm`."""
+    """Protective stop: nothing moves until `acknowledge`, then `arm`.
+
+    In a protective stop the cause stays that of the first, unless a person stops now (`PERSON`):
+    then a person has to acknowledge, whatever came before.
+    """
+    if gate.mode is Mode.PROTECTIVE_STOP and _is_persons(reason) and not _is_persons(gate.reason):
+        return gate._replace(reason=reason)
     return _halt(gate, Request.PROTECTIVE_STOP, reason)
 
 
@@ -259,18 +266,24 @@ def hold(gate: GateState, reason: str) -> GateState:
     return _halt(gate, Request.HOLD, reason)
 
 
-def acknowledge(gate: GateState) -> tuple[GateState, str]:
-    """A person has seen the protective stop. Returns (gate in HOLD, "") or (gate, why refused).
+def acknowledge(gate: GateState, *, by_person: bool = True) -> tuple[GateState, str]:
+    """The protective stop was seen. Returns (gate in HOLD, "") or (gate, why refused).
 
-    Refused outside a protective stop, and while the enabling device is held. Whether the cause has
-    gone is checked where it matters: by `arm`.
+    Refused outside a protective stop, while the enabling device is held, and to a script where a
+    person has stopped. Whether the cause has gone is checked where it matters: by `arm`.
     """
+    if not by_person and _is_persons(gate.reason):
+        return gate, f"{gate.reason}: a person stopped it, a person lets it go on"
     if (gate.mode, Request.ACKNOWLEDGE) not in TRANSITIONS:
         return gate, f"mode: nothing to acknowledge in {gate.mode.value}"
     if gate.engagement is Engagement.DRIVING:
         return gate, "operator: release the device first"
     reason = f"acknowledged ({gate.reason})"
     return gate._replace(mode=advance(gate.mode, Request.ACKNOWLEDGE), reason=reason), ""
+
+
+def _is_persons(reason: str) -> bool:
+    return reason.partition(":")[0] == PERSON
 
 
 def _arm_refusal(limits: Limits, gate: GateState, lease: str, reading: ArmReading | None) -> str:
@@ -352,9 +365,10 @@ def _watch(limits: Limits, gate: GateState, reading: ArmReading | None, now_s: f
         return _halt(gate, Request.PROTECTIVE_STOP, _STATE_LOST)
     if _in_hard_contact(limits, reading):
         return _halt(gate, Request.PROTECTIVE_STOP, _HARD_CONTACT)
+    late = abs(now_s - gate.command_s) > limits.command_timeout_s
     checks = (
         (gate.engagement is Engagement.SILENT, "operator_silent: no heartbeat while driving"),
-        (now_s - gate.command_s > limits.command_timeout_s, "command_late: the driver is silent"),
+        (late, "command_late: the driver is silent"),
         (reading.ahead_rad > gate.joint_depth_rad, _JOINT),
     )
     reason = next((reason for tripped, reason in checks if tripped), "")
@@ -365,7 +379,7 @@ def _silence(limits: Limits, gate: GateState, now_s: float) -> GateState:
     """Notice that a device that was held has gone silent."""
     if gate.engagement is not Engagement.DRIVING:
         return gate
-    if now_s - gate.heartbeat_s <= limits.operator_timeout_s:
+    if abs(now_s - gate.heartbeat_s) <= limits.operator_timeout_s:  # ahead: the clock was set back
         return gate
     return gate._replace(engagement=engage(gate.engagement, DeviceEvent.SILENCE))
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
 from std_msgs.msg import String
 
 from robot_rl.geometry import pose
@@ -248,6 +250,65 @@ def test_a_second_publisher_stops_the_gate_and_is_ignored_by_the_arm(world: Worl
     wait_for(lambda: probe.node.count_publishers("target_pose") == 1, 15.0, "the rival is gone")
     assert probe.arm("victim").granted
     calm(world)
+
+
+@pytest.mark.parametrize("topic", [topics.JOINT_STATES, topics.CURRENT_POSE], ids=lambda t: t.name)
+def test_a_second_source_of_the_state_stops_the_gate_and_nothing_arms(
+    world: World, topic: topics.Topic
+) -> None:
+    """A recording that is played back: the step would be measured from where the arm is not."""
+    probe = world.probe
+    calm(world)
+    assert probe.arm("victim").granted
+    stranger = Probe(world.domain_id)
+    rival = publisher(stranger.node, topic)
+    try:
+        reason = wait_for(
+            lambda: (r := probe.report()) and r.mode == "protective_stop" and r.reason,
+            15.0,
+            "the gate stops",
+        )
+        assert reason.startswith("publishers: 2 on") and topic.name in reason
+        assert probe.call(topics.GATE_ACKNOWLEDGE).success
+        refused = probe.arm("victim", timeout_s=0.5)  # still two
+        assert not refused.granted and "publishers" in refused.reason
+    finally:
+        stranger.node.destroy_publisher(rival)
+        stranger.close()
+    assert probe.arm("victim", timeout_s=15.0).granted
+    calm(world)
+
+
+def test_a_foreign_heartbeat_keeps_nobody_quiet(world: World) -> None:
+    """The gate could die, and the watchdog would hear somebody else's beats."""
+    probe = world.probe
+    calm(world)
+    stranger = Probe(world.domain_id)
+    rival = publisher(stranger.node, topics.GATE_HEARTBEAT)
+    try:
+        wait_for(probe.stopped, 15.0, "the watchdog stops the controller")
+        probe.call(topics.CONTROLLER_RESUME)
+        probe.call(topics.GATE_ACKNOWLEDGE)
+        refused = probe.arm("driver", timeout_s=0.5)
+        assert not refused.granted and "gate/heartbeat" in refused.reason
+    finally:
+        stranger.node.destroy_publisher(rival)
+        stranger.close()
+    wait_for(lambda: probe.node.count_publishers("gate/heartbeat") == 1, 15.0, "it is gone")
+    calm(world)
+
+
+def test_nobody_gives_a_running_node_another_clock(world: World) -> None:
+    """Ages that were measured on one clock mean nothing on another."""
+    probe = world.probe
+    off = Parameter("use_sim_time", Parameter.Type.BOOL, False).to_parameter_msg()
+    for name in ("gate", "operator"):
+        client = probe.node.create_client(SetParameters, f"{name}/set_parameters")
+        wait_for(client.service_is_ready, 10.0, f"parameters of {name}")
+        future = client.call_async(SetParameters.Request(parameters=[off]))
+        wait_for(future.done, 10.0, "an answer")
+        (answer,) = future.result().results
+        assert not answer.successful and "read-only" in answer.reason
 
 
 def killed_gate(world: World, lease: str) -> float:
