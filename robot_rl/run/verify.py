@@ -14,7 +14,6 @@ from robot_rl.config.run_folder import (
     POLICY,
     STORE,
 )
-from robot_rl.learn.checkpoint import CheckpointFolder, read_checkpoint
 from robot_rl.policy.runtime import load_policy
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.daily import day_files
@@ -29,6 +28,8 @@ def parts(run: Path, progress: Progress = ignore) -> dict[str, Check]:
 
     progress: called with (rows read, rows in all) of the store that is being read.
     """
+    from robot_rl.learn.checkpoint import CheckpointFolder  # needs torch; this module does not
+
     checks: dict[str, Check] = {"configuration": partial(_configuration, run)}
     folders = {"": run} | {f"{ARMS}/{arm.name}/": arm for arm in sorted((run / ARMS).glob("*"))}
     for place, folder in folders.items():
@@ -54,6 +55,8 @@ def _store(path: Path, progress: Progress) -> Checked:
 
 
 def _checkpoint(path: Path) -> Checked:
+    from robot_rl.learn.checkpoint import read_checkpoint
+
     found = read_checkpoint(path)
     size = sum(tensor.nbytes for tensor in found.tensors.values())
     return "ok", f"{len(found.tensors)} tensors, {size / 1e6:.1f} MB, all intact", ""
