@@ -156,6 +156,8 @@ def test_table_page_and_document_show_the_same(tmp_path: Path) -> None:
     html = page.write_page(tmp_path / "faults.html", facts).read_text()
     assert "made up &lt;b&gt;" in html and "time to hold, p99 200 ms" in html
     assert "1 of 2 promises kept" in html and "http" not in html.split("<body>")[1]
+    facts = docs.joined([facts, table.facts([run_one(case(number=97))], 60.0)])
+    assert [c["number"] for c in facts["cases"]] == [97, 98, 99] and facts["faults"][MET] == 2
     text = docs.page(f"head\n{docs.BEGIN}\nold\n{docs.END}\ntail\n", facts)
     assert text.startswith("head\n") and text.endswith("tail\n") and "\nold\n" not in text
     assert "**not met**" in text and "10 of 1,000" in text
