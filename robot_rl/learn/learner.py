@@ -225,7 +225,7 @@ class Learner:
         self._pretrain_left = config.pretrain_updates
         self.may_pretrain = True  # False while the demonstrations are being recorded
         self._weights: Weights | None = None
-        # a version is one content for ever: a learner that died may have published more than it saved
+        # a version has one content for ever: who died may have published more than was saved
         self._reserved = int(self.store.meta(RESERVED) or 0)
         self._version = self._reserved - 1
         self._published_updates, self._published_s = -1, -math.inf
