@@ -56,6 +56,8 @@ from robot_rl.types import Row, Weights
 
 log = logging.getLogger(__name__)
 
+RESERVED = "weights_reserved"  # meta key: versions below it may have been published
+VERSIONS = 100  # reserved at once: some 50 s of training
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
 WATCH_UPDATES = 10  # between two looks at the count of bad steps: each waits for the device
 MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
@@ -66,10 +68,18 @@ MAX_ROLLBACKS = 3  # after so many without progress, the data or the config is a
 
 
 class RowSource(Protocol):
-    """The part of `store.Store` that the learner reads."""
+    """The part of `store.Store` that the learner needs."""
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
         """Return up to `limit` rows after `cursor`, in commit order, and the new cursor."""
+        ...
+
+    def meta(self, key: str) -> Any:
+        """What is kept under `key`; None if nothing is."""
+        ...
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Keep a value; it is on the disk when this returns."""
         ...
 
 
@@ -216,7 +226,9 @@ class Learner:
         self._pretrain_left = config.pretrain_updates
         self.may_pretrain = True  # False while the demonstrations are being recorded
         self._weights: Weights | None = None
-        self._version = -1
+        # a version has one content for ever: who died may have published more than was saved
+        self._reserved = int(self.store.meta(RESERVED) or 0)
+        self._version = self._reserved - 1
         self._published_updates, self._published_s = -1, -math.inf
         self._saved_updates = self._logged_updates = 0
         self._busy_s, self._busy_updates = 0.0, 0
@@ -400,7 +412,7 @@ class Learner:
         facts: dict[str, Any] = checkpoint.facts
         self.algo.load_state_dict(checkpoint.tensors)
         self._good = checkpoint.tensors
-        self.updates, self._version = facts["updates"], facts["version"]
+        self.updates, self._version = facts["updates"], max(facts["version"], self._version)
         self._saved_updates = self._logged_updates = self.updates
         self._rng.bit_generator.state = facts["rng"]
         while self._cursor < facts["cursor"]:
@@ -469,6 +481,9 @@ class Learner:
     def _publish(self, tensors: dict[str, Tensor], now_s: float) -> None:
         data = safetensors.torch.save({k: v.cpu().contiguous() for k, v in tensors.items()})
         self._version += 1
+        if self._version >= self._reserved and not ranks.rank():
+            self._reserved = self._version + VERSIONS
+            self.store.set_meta(RESERVED, self._reserved)
         self._weights = Weights(self._version, hashlib.sha256(data).hexdigest(), data)
         self._published_updates, self._published_s = self.updates, now_s
         self._publications.append((self._version, now_s))
