@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.config.run_folder import CHECKPOINTS, LEARNER_METRICS
-from robot_rl.errors import CheckpointError, ConfigError, RobotRLError, SetupError
+from robot_rl.errors import CheckpointError, RobotRLError, SetupError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
@@ -47,6 +47,7 @@ from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
+from robot_rl.learn.room import Room
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
@@ -212,8 +213,7 @@ class Learner:
         prefetch = config.prefetch and self.algo.net.encoder is not None
         self._pool = ThreadPoolExecutor(1, "prefetch") if prefetch else None
         self._ahead: Future[Batch] | None = None
-        self._asked, self._more = (0, 0.0), False
-        self._batch_share = 1.0  # of what the algorithm asks for
+        self._asked, self._more, self._room = (0, 0.0), False, Room()
         self._diverge()
         self._mirror = Reflection.of(mirror, spec) if config.mirror else None
         self._clock = clock or WallClock()
@@ -306,7 +306,7 @@ class Learner:
             try:
                 metrics = self.algo.update(self._sample)
             except torch.OutOfMemoryError as error:
-                self._make_room(error)
+                self._room.short(error)
                 continue
             done += per_update
             if left % WATCH_UPDATES == 0:
@@ -326,29 +326,6 @@ class Learner:
         if every and self.updates - self._saved_updates >= every:
             self.save_or_warn()
         return done
-
-    def _make_room(self, error: Exception) -> None:
-        """Learn from half of each batch after the first time that memory was short; then give up.
-
-        The update that failed is left out. A checkpoint is written before giving up: `run.learner`
-        does so on its way out.
-
-        Raises:
-            ConfigError: it is not the first time.
-        """
-        self._ahead = None
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        if self._batch_share < 1.0:
-            raise ConfigError(
-                "the device has too little memory to learn",
-                expected="room for half of a batch",
-                got=str(error).splitlines()[0],
-                fix="a smaller algo.batch_size, smaller pictures (task.image_size), or end other "
-                "programs on the GPU; the newest checkpoint is intact",
-            ) from error
-        self._batch_share = 0.5
-        log.error("out of memory: from now on half of each batch (%s)", str(error).splitlines()[0])
 
     def weights(self) -> Weights:
         """Return the newest published weights. New ones get the next version, and hold no NaN."""
@@ -464,7 +441,7 @@ class Learner:
 
         A request that was made twice in a row is drawn ahead if more updates are sure to follow.
         """
-        asked = (max(1, round(batch_size * self._batch_share)), demo_fraction)
+        asked = (self._room.of(batch_size), demo_fraction)
         ahead = None if self._ahead is None else self._ahead.result()
         usual, self._asked = asked == self._asked, asked
         batch = ahead if ahead is not None and usual else self._draw(*asked)

@@ -19,6 +19,7 @@ from robot_rl.bench.faults.worlds import Worlds
 from robot_rl.console.access import Access
 from robot_rl.learn import checkpoint
 from robot_rl.learn.learner import Learner
+from robot_rl.learn.room import Room
 from robot_rl.link import frames
 from robot_rl.link import server as server_module
 from robot_rl.link.server import LinkServer, Peer
@@ -66,10 +67,10 @@ def never_rolls_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def knows_no_memory(patch: pytest.MonkeyPatch) -> None:
-    def raised(self: Learner, error: Exception) -> None:
+    def raised(self: Room, error: Exception) -> None:
         raise error
 
-    patch.setattr(Learner, "_make_room", raised)
+    patch.setattr(Room, "short", raised)
 
 
 def starts_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
