@@ -43,6 +43,7 @@ def run(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--list", action="store_true", help="show the cases and stop")
     args = parser.read(argv)
+    engine("robot_rl.bench.faults.learning:CASES")  # says what to install where torch is missing
     table = engine("robot_rl.bench.faults.table:chosen")(args.case)
     if args.list:
         for case in table:
