@@ -21,7 +21,7 @@ that does nothing else: the table says what other programs used meanwhile.
 """
 EXAMPLES = """
 robot-rl faults                                   about two minutes, few samples of each case
-robot-rl faults --case 4 --case tab_hidden        some of them, by number or name
+robot-rl faults --case 4 --case page_silent       some of them, by number or name
 robot-rl faults --seconds 600                     more samples
 robot-rl faults --full --out runs/faults/full     every sample: more than an hour
 robot-rl faults --list                            what the cases are

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from robot_rl.bench.faults.case import (
     spread,
 )
 from robot_rl.bench.faults.worlds import WORLDS, Worlds
+from robot_rl.cli.faults import EXAMPLES
 from robot_rl.cli.main import main
 from robot_rl.errors import RobotRLError
 
@@ -215,3 +217,9 @@ def test_a_promise_that_is_not_kept_is_the_exit_code(
 def test_the_list_names_every_case(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["faults", "--list"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 34
+
+
+@pytest.mark.parametrize("text", [EXAMPLES, docs.PAGE.read_text()], ids=["help", "page"])
+def test_the_cases_that_are_named_as_examples_exist(text: str) -> None:
+    words = re.findall(r"--case (\w+)", text)
+    assert words and len(table.chosen(words)) == len(set(words))
