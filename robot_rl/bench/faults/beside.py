@@ -21,13 +21,15 @@ def main(args: Sequence[str]) -> int:
     """Measure the cases with these numbers within the seconds."""
     logging.getLogger("robot_rl").setLevel(logging.CRITICAL)
     end_with_supervisor()
+    table_pid = os.getppid()
     os.nice(NICE)
 
     def tell(result: Result) -> None:
         sys.stdout.write(f"{running.write(result)}\n")
         sys.stdout.flush()
 
-    running.run_lane(running.in_order(table.chosen(args[1:])), float(args[0]), tell)
+    queue = running.in_order(table.chosen(args[1:]))
+    running.run_lane(queue, float(args[0]), tell, table_pid)
     return 0
 
 

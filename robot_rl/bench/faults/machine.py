@@ -10,11 +10,15 @@ TICKS_HZ = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """From its making on; `others` is the share that programs used which we did not start."""
+    """From its making on; `others` is the share that programs used which we did not start.
 
-    def __init__(self) -> None:
+    root: whose processes are ours; None = this one and what it started.
+    """
+
+    def __init__(self, root: int | None = None) -> None:
+        self._root = root or os.getpid()
         self._busy, self._all = _machine()
-        self._own = family_ticks()
+        self._own = family_ticks(self._root)
 
     def others(self) -> float:
         """Share of the machine's processor time, 0 to 1; NaN where the system does not tell."""
@@ -22,7 +26,7 @@ class Watch:
         passed = all_ - self._all
         if not passed > 0.0:
             return math.nan
-        own = family_ticks() - self._own
+        own = family_ticks(self._root) - self._own
         return min(max((busy - self._busy - own) / passed, 0.0), 1.0)
 
 
@@ -36,8 +40,8 @@ def _machine() -> tuple[float, float]:
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
-def family_ticks() -> float:
-    """Ticks of this process and all that it started, those that have ended included."""
+def family_ticks(root: int) -> float:
+    """Ticks of a process and all that it started, those that have ended included."""
     parents: dict[int, int] = {}
     ticks: dict[int, float] = {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -47,7 +51,7 @@ def family_ticks() -> float:
             continue
         parents[int(entry.name)] = int(fields[1])
         ticks[int(entry.name)] = sum(float(field) for field in fields[11:15])
-    family = {os.getpid()}
+    family = {root}
     grown = True
     while grown:
         more = {pid for pid, parent in parents.items() if parent in family} - family

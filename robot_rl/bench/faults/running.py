@@ -98,7 +98,7 @@ def run_lane(queue: Sequence[Case], seconds: float, done: Callable[[Result], Non
             own = Path(folder) / f"case-{case.number}"
             own.mkdir()
             allowed_s = seconds * SHARE * case.weight / weights
-            results.append(measure(case, own, allowed_s, worlds))
+            results.append(measure(case, own, allowed_s, worlds, root))
             done(results[-1])
     return results
 
@@ -172,9 +172,11 @@ def read(text: str, known: Mapping[int, Case]) -> Result | None:
     )
 
 
-def measure(case: Case, folder: Path, allowed_s: float, worlds: Worlds) -> Result:
+def measure(
+    case: Case, folder: Path, allowed_s: float, worlds: Worlds, root: int | None = None
+) -> Result:
     """Measure one case; nothing that goes wrong in it ends the table."""
-    watch, begun_s = Watch(), time.monotonic()
+    watch, begun_s = Watch(root), time.monotonic()
     measured = NOTHING
     try:
         measured = case.measure(Context(case, folder, allowed_s, worlds))
