@@ -88,8 +88,13 @@ class Counter:
         self._tell(f"{head}: {line(result)}")
 
 
-def run_lane(queue: Sequence[Case], seconds: float, done: Callable[[Result], None]) -> list[Result]:
-    """Measure cases one after the other, in this order."""
+def run_lane(
+    queue: Sequence[Case],
+    seconds: float,
+    done: Callable[[Result], None],
+    root: int | None = None,
+) -> list[Result]:
+    """Measure cases one after the other, in this order. root: see `machine.Watch`."""
     weights = sum(case.weight for case in queue)
     results: list[Result] = []
     temporary = tempfile.TemporaryDirectory(prefix="robot-rl-faults-")
