@@ -60,7 +60,7 @@ from robot_rl.types import (
 log = logging.getLogger(__name__)
 
 MAX_STATE_AGE_S = 0.1  # an older state is not acted on or learned from; the gate allows half of it
-MAX_PICTURE_AGE_S = 0.2  # six pictures of a 30 Hz camera; at 10 Hz no freeze of 0.3 s is missed
+MAX_PICTURE_AGE_S = 0.18  # five pictures of a 30 Hz camera; the last command within 0.2 s of them
 MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is aborted
 MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
 

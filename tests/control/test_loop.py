@@ -259,8 +259,8 @@ def test_a_camera_that_dies_ends_the_episode_and_nothing_is_learned_from_the_las
     loop.cameras = [Camera(loop, died_s=0.5)]
     summary = loop.run_episode(start())
     steps = [row for row in rows if isinstance(row, Step)]
-    assert summary.ending is Ending.STALE and "camera front, 0.30 s old" in summary.reason
-    assert not summary.success and len(steps) == 8  # 0.8 s: the first moment more than 0.25 s old
+    assert summary.ending is Ending.STALE and "camera front, 0.20 s old" in summary.reason
+    assert not summary.success and len(steps) == 7  # 0.7 s: the first moment more than 0.18 s old
     assert steps[-1].ending is Ending.STALE and steps[-1].success is None
     assert all(step.ending is None for step in steps[:-1])
 

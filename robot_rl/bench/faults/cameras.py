@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CAMERA = "wrist"
 FROZEN = ("freeze", "stale", "drop")  # faults of the double: new stamps, the old one, no picture
-LATEST_S = 0.35  # after the last new picture no step begins: an age of 0.2 s, a tick, and the way
+LATEST_S = 0.35  # after the last new picture no step begins: an age of 0.18 s, a tick, and the way
 TRIES = 4  # of a slow camera, until enough steps are seen
 SLOW_HZ = 8.0
 SLOW_S = 3.5  # wall; how long the camera is slow
