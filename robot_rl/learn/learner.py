@@ -56,6 +56,7 @@ from robot_rl.types import Row, Weights
 
 log = logging.getLogger(__name__)
 
+FEW_ROWS = 8  # a read of more may have been cut by its bytes: large pictures
 RESERVED = "weights_reserved"  # meta key: versions below it may have been published
 VERSIONS = 100  # reserved at once: some 50 s of training
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
@@ -255,7 +256,7 @@ class Learner:
             rows, cursor = self.store.rows_since(self._cursor, ROWS_PER_READ)
             new += self.replay.ingest(rows)
             self._cursor = cursor
-            if len(rows) < ROWS_PER_READ:
+            if len(rows) <= FEW_ROWS:
                 break
         self._credit = min(self._credit + self.config.utd * new, float(self.config.max_backlog))
         self._heard_s = now_s if self._cursor != before else self._heard_s
