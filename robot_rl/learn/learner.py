@@ -4,7 +4,8 @@
     updates_due()   how many of them may be done now; 0 = idle (nothing new to learn from)
     update(n)       do them
     weights()       the newest weights, published at most every `publish_period_s`
-    save(), load()  atomic checkpoint; training goes on bit for bit as if never interrupted
+    save(), load()  atomic checkpoint; training goes on bit for bit as if never interrupted, until
+                    the replay is full: then what it has forgotten is not read again
 
 The learner knows neither the robot nor the link: its owner (lockstep loop, learner process) calls
 these methods in a loop of its own. None of them waits for new rows.
@@ -47,16 +48,19 @@ from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
+from robot_rl.learn.replay.tail import tail_of
 from robot_rl.learn.room import Room
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
 from robot_rl.spec import Spec
+from robot_rl.store.summary import EpisodeRecord
 from robot_rl.system.clock import WallClock
-from robot_rl.types import Row, Weights
+from robot_rl.types import EpisodeId, Row, Weights
 
 log = logging.getLogger(__name__)
 
+FEW_ROWS = 8  # a read of more may have been cut by its bytes: large pictures
 RESERVED = "weights_reserved"  # meta key: versions below it may have been published
 VERSIONS = 100  # reserved at once: some 50 s of training
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
@@ -73,6 +77,14 @@ class RowSource(Protocol):
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
         """Return up to `limit` rows after `cursor`, in commit order, and the new cursor."""
+        ...
+
+    def rows_of(self, id: EpisodeId, until: int) -> list[Row]:
+        """Return all rows of one episode up to a cursor, in commit order."""
+        ...
+
+    def episode_summaries(self) -> list[EpisodeRecord]:
+        """Return the figures of all episodes, in commit order."""
         ...
 
     def meta(self, key: str) -> Any:
@@ -256,7 +268,7 @@ class Learner:
             rows, cursor = self.store.rows_since(self._cursor, ROWS_PER_READ)
             new += self.replay.ingest(rows)
             self._cursor = cursor
-            if len(rows) < ROWS_PER_READ:
+            if len(rows) <= FEW_ROWS:
                 break
         self._credit = min(self._credit + self.config.utd * new, float(self.config.max_backlog))
         self._heard_s = now_s if self._cursor != before else self._heard_s
@@ -384,6 +396,7 @@ class Learner:
             CheckpointError: there are checkpoints, and none fits this run.
         """
         checkpoint = self._checkpoints.load(self.spec.hash)
+        self._skip()
         if checkpoint is None:
             return False
         facts: dict[str, Any] = checkpoint.facts
@@ -405,6 +418,17 @@ class Learner:
         self._diverge()
         log.info("continued from %d updates, %d env steps", self.updates, self.env_steps)
         return True
+
+    def _skip(self) -> None:
+        """Begin to read where the replay would have forgotten everything before."""
+        tail = tail_of(self.store.episode_summaries(), self.spec.hash, self.config.capacity)
+        if not tail.gone:
+            return
+        log.info("%d steps are not read again: the replay is too small for them", tail.env_steps)
+        self.replay.leave_out(tail.gone, tail.env_steps)
+        for episode in tail.early:
+            self.replay.ingest(self.store.rows_of(episode, tail.cursor))
+        self._cursor = tail.cursor
 
     def close(self) -> None:
         """Close the metrics file, and end the thread that draws batches ahead."""
