@@ -38,8 +38,8 @@ def markdown(facts: Mapping[str, Any]) -> str:
     notes = [f"- {c['number']}: {t}" for c in facts["cases"] for t in (c["reason"], c["note"]) if t]
     if busy := [str(case["number"]) for case in facts["cases"] if not case["quiet"]]:
         notes.append(
-            "- Other programs used more than 15 % of the processor, so that times are upper bounds, "
-            f"in: {', '.join(busy)}."
+            "- Other programs used more than 15 % of the processor, so times are upper bounds, in: "
+            f"{', '.join(busy)}."
         )
     lines += ["", *notes] if notes else []
     return "\n".join(lines)
