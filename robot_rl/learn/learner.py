@@ -49,6 +49,7 @@ from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.learn.replay.tail import tail_of
+from robot_rl.learn.room import Room
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
@@ -224,7 +225,7 @@ class Learner:
         prefetch = config.prefetch and self.algo.net.encoder is not None
         self._pool = ThreadPoolExecutor(1, "prefetch") if prefetch else None
         self._ahead: Future[Batch] | None = None
-        self._asked, self._more = (0, 0.0), False
+        self._asked, self._more, self._room = (0, 0.0), False, Room()
         self._diverge()
         self._mirror = Reflection.of(mirror, spec) if config.mirror else None
         self._clock = clock or WallClock()
@@ -308,12 +309,17 @@ class Learner:
         Raises:
             SpecError: there is nothing to learn from.
             RobotRLError: gradients stay non-finite although the last good state was restored.
+            ConfigError: the device has too little memory, also for half of a batch.
         """
         began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0
         metrics: dict[str, Tensor] = {}
         for left in reversed(range(max(count // per_update, 1))):
             self._more = left > 0
-            metrics = self.algo.update(self._sample)
+            try:
+                metrics = self.algo.update(self._sample)
+            except torch.OutOfMemoryError as error:
+                self._room.short(error)
+                continue
             done += per_update
             if left % WATCH_UPDATES == 0:
                 self._watch(metrics)
@@ -459,7 +465,7 @@ class Learner:
 
         A request that was made twice in a row is drawn ahead if more updates are sure to follow.
         """
-        asked = (batch_size, demo_fraction)
+        asked = (self._room.of(batch_size), demo_fraction)
         ahead = None if self._ahead is None else self._ahead.result()
         usual, self._asked = asked == self._asked, asked
         batch = ahead if ahead is not None and usual else self._draw(*asked)
