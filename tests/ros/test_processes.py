@@ -253,7 +253,7 @@ def test_a_second_publisher_stops_the_gate_and_is_ignored_by_the_arm(world: Worl
 
 
 def refused(probe: Probe, lease: str, because: str) -> str:
-    """Ask to arm until it is refused for this reason, which is returned; never granted meanwhile."""
+    """Ask to arm until it is refused for this reason, which is returned; never granted."""
 
     def asks() -> str:  # a wish that is as old as the stop, or late, is refused for its age
         answer = probe.arm(lease, timeout_s=0.2)
