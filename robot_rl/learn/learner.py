@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.config.run_folder import CHECKPOINTS, LEARNER_METRICS
-from robot_rl.errors import CheckpointError, RobotRLError, SetupError
+from robot_rl.errors import CheckpointError, RobotRLError, SetupError, StoreError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
@@ -47,6 +47,7 @@ from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
+from robot_rl.learn.versions import Meta, Versions
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
@@ -215,7 +216,7 @@ class Learner:
         self._pretrain_left = config.pretrain_updates
         self.may_pretrain = True  # False while the demonstrations are being recorded
         self._weights: Weights | None = None
-        self._version = -1
+        self._versions = Versions(store if isinstance(store, Meta) else None)
         self._published_updates, self._published_s = -1, -math.inf
         self._saved_updates = self._logged_updates = 0
         self._busy_s, self._busy_updates = 0.0, 0
@@ -273,7 +274,7 @@ class Learner:
             "env_steps": self.env_steps,
             "updates_owed": self.updates_due(),
             "published_updates": self._published_updates,
-            "published_version": self._version,
+            "published_version": self._versions.newest,
         }
 
     def update(self, count: int) -> int:
@@ -316,7 +317,13 @@ class Learner:
         if self._weights is None or (due and self.updates != self._published_updates):
             tensors = self.algo.actor_state()
             if all(bool(torch.isfinite(v).all()) for v in tensors.values()):
-                self._publish(tensors, now_s)
+                try:
+                    self._publish(tensors, now_s)
+                except StoreError as error:  # a full disk has no room for a new number
+                    if self._weights is None:
+                        raise
+                    self._published_s = now_s
+                    log.error("no new weights: %s", error)
         if self._weights is None:
             raise RobotRLError(
                 "the policy holds NaN before anything was published",
@@ -335,7 +342,7 @@ class Learner:
         tensors = {k: v.cpu() for k, v in self.algo.state_dict().items()}
         facts = {
             "updates": self.updates,
-            "version": self._version,
+            "version": self._versions.newest,
             "cursor": self._cursor,
             "credit": self._credit,
             "pretrain_left": self._pretrain_left,
@@ -371,7 +378,8 @@ class Learner:
         facts: dict[str, Any] = checkpoint.facts
         self.algo.load_state_dict(checkpoint.tensors)
         self._good = checkpoint.tensors
-        self.updates, self._version = facts["updates"], facts["version"]
+        self.updates = facts["updates"]
+        self._versions.at_least(facts["version"])
         self._saved_updates = self._logged_updates = self.updates
         self._rng.bit_generator.state = facts["rng"]
         while self._cursor < facts["cursor"]:
@@ -439,10 +447,10 @@ class Learner:
 
     def _publish(self, tensors: dict[str, Tensor], now_s: float) -> None:
         data = safetensors.torch.save({k: v.cpu().contiguous() for k, v in tensors.items()})
-        self._version += 1
-        self._weights = Weights(self._version, hashlib.sha256(data).hexdigest(), data)
+        version = self._versions.next()
+        self._weights = Weights(version, hashlib.sha256(data).hexdigest(), data)
         self._published_updates, self._published_s = self.updates, now_s
-        self._publications.append((self._version, now_s))
+        self._publications.append((version, now_s))
 
     def _watch(self, metrics: Mapping[str, Tensor]) -> None:
         """Restore the last good state after several non-finite gradients in a row."""
@@ -478,7 +486,7 @@ class Learner:
             "replay/online": self.replay.len_online,
             "replay/demo": self.replay.len_demo,
             "replay/refused_rows": self.replay.refused_rows,
-            "weights/published_version": self._version,
+            "weights/published_version": self._versions.newest,
         }
         if not ranks.rank():
             self._sink.write(self.env_steps, values, **text)
