@@ -47,7 +47,7 @@ from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
-from robot_rl.learn.versions import Meta, Versions
+from robot_rl.learn.versions import Kept, Versions
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
@@ -57,6 +57,7 @@ from robot_rl.types import Row, Weights
 
 log = logging.getLogger(__name__)
 
+FEW_ROWS = 8  # a read of more may have been cut by its bytes: large pictures
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
 WATCH_UPDATES = 10  # between two looks at the count of bad steps: each waits for the device
 MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
@@ -66,8 +67,8 @@ REWARD_FIX = "what is known is learned from; look at the server (docs/vlm.md)"
 MAX_ROLLBACKS = 3  # after so many without progress, the data or the config is at fault
 
 
-class RowSource(Protocol):
-    """The part of `store.Store` that the learner reads."""
+class RowSource(Kept, Protocol):
+    """The part of `store.Store` that the learner needs."""
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
         """Return up to `limit` rows after `cursor`, in commit order, and the new cursor."""
@@ -216,7 +217,7 @@ class Learner:
         self._pretrain_left = config.pretrain_updates
         self.may_pretrain = True  # False while the demonstrations are being recorded
         self._weights: Weights | None = None
-        self._versions = Versions(store if isinstance(store, Meta) else None)
+        self._versions = Versions(store)
         self._published_updates, self._published_s = -1, -math.inf
         self._saved_updates = self._logged_updates = 0
         self._busy_s, self._busy_updates = 0.0, 0
@@ -244,7 +245,7 @@ class Learner:
             rows, cursor = self.store.rows_since(self._cursor, ROWS_PER_READ)
             new += self.replay.ingest(rows)
             self._cursor = cursor
-            if len(rows) < ROWS_PER_READ:
+            if len(rows) <= FEW_ROWS:
                 break
         self._credit = min(self._credit + self.config.utd * new, float(self.config.max_backlog))
         self._heard_s = now_s if self._cursor != before else self._heard_s

@@ -96,7 +96,9 @@ class Answers:
             Status: self._trade_status,
         }
 
-    def answer(self, routing: bytes, name: str, parts: Sequence[bytes | memoryview]) -> bytes | None:
+    def answer(
+        self, routing: bytes, name: str, parts: Sequence[bytes | memoryview]
+    ) -> bytes | None:
         """What to send back over the connection `routing`, whose key is `name`'s; None = nothing.
 
         parts: of one message; there must be one. Never raises for what a peer does. When the store

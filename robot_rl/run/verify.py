@@ -14,7 +14,6 @@ from robot_rl.config.run_folder import (
     POLICY,
     STORE,
 )
-from robot_rl.policy.runtime import load_policy
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.daily import day_files
 from robot_rl.store.store import Progress, Store, ignore
@@ -63,5 +62,7 @@ def _checkpoint(path: Path) -> Checked:
 
 
 def _policy(run: Path, folder: Path) -> Checked:
+    from robot_rl.policy.runtime import load_policy
+
     weights = load_policy(folder, Experiment.load(run).spec)
     return "ok", f"version {weights.version}, {len(weights.data) / 1e6:.1f} MB", ""

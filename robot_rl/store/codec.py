@@ -21,6 +21,7 @@ import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import msgpack
@@ -105,7 +106,7 @@ def decode_tensors(data: bytes | memoryview, limits: CodecLimits = LIMITS) -> di
         raise _bad("a matching CRC-32", "a damaged record")
     start = _PREFIX.size + head_bytes
     tensors: dict[str, np.ndarray] = {}
-    for name, dtype, shape in _declared(view[_PREFIX.size : start], body_bytes, limits):
+    for name, dtype, shape in _declared(bytes(view[_PREFIX.size : start]), body_bytes, limits):
         count = math.prod(shape)
         array = np.frombuffer(view, dtype, count, start).reshape(shape)
         if dtype == np.bool_ and count and array.view(np.uint8).max() > 1:
@@ -153,9 +154,10 @@ def unpack(data: bytes | memoryview, *, max_items: int = 1024) -> Any:
         raise _bad("one msgpack value within limits", f"{type(error).__name__}: {error}") from error
 
 
+@lru_cache(maxsize=64)  # the records of a run have two headers, and reading one takes longest
 def _declared(
-    head: bytes | memoryview, body_bytes: int, limits: CodecLimits
-) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
+    head: bytes, body_bytes: int, limits: CodecLimits
+) -> tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]:
     """Read and check a header: unique names, known dtypes, shapes that fill the body exactly."""
     entries = unpack(head, max_items=max(limits.tensors, limits.dims))
     if len(head) > limits.header_bytes or type(entries) is not tuple:
@@ -168,7 +170,7 @@ def _declared(
     total = sum(math.prod(shape) * dtype.itemsize for _, dtype, shape in declared)
     if total != body_bytes or total > limits.body_bytes:
         raise _bad(f"{total} bytes, at most {limits.body_bytes}", f"a body of {body_bytes} bytes")
-    return declared
+    return tuple(declared)
 
 
 def _entry(entry: Any, limits: CodecLimits) -> tuple[str, np.dtype[Any], tuple[int, ...]]:

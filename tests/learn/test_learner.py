@@ -273,6 +273,26 @@ def test_weights_are_versioned_and_paced(store: FakeStore, tmp_path: Path) -> No
     assert set(tensors) == {"policy", "mean", "scale"}
 
 
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_version_has_one_content_for_ever_though_the_learner_dies(
+    store: FakeStore, tmp_path: Path, saves: bool
+) -> None:
+    seen: dict[int, str] = {}
+    config = replace(CONFIG, publish_period_s=0.0)
+    for life in range(3):
+        learner = make(store, tmp_path, config, seed=life)
+        learner.load()
+        learner.ingest()
+        if saves and not life:
+            learner.update(2)
+            learner.save()
+        for _ in range(4):
+            learner.update(2)
+            weights = learner.weights()
+            assert seen.setdefault(weights.version, weights.sha256) == weights.sha256
+    assert list(seen) == sorted(seen)  # and versions only grow
+
+
 def test_nan_is_never_published_and_three_bad_steps_restore_the_last_good_state(
     store: FakeStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,6 +7,7 @@ of the goal, which pays 1 and ends the episode. Sparse reward, random start, so 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +29,19 @@ Act = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], Driver]]
 
 
 class FakeStore:
-    """Rows in memory, with the one method that the learner reads."""
+    """Rows in memory, with what the learner needs of a store."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self.kept: dict[str, Any] = {}
+
+    def meta(self, key: str) -> Any:
+        """See `robot_rl.learn.learner.RowSource`."""
+        return self.kept.get(key)
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """See `robot_rl.learn.learner.RowSource`."""
+        self.kept[key] = value
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
         """See `robot_rl.learn.learner.RowSource`."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-import sqlite3
 
 from robot_rl.link.wire import Change
 from robot_rl.spec import Spec

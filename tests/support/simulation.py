@@ -1,8 +1,8 @@
 """Store, link, actor, learner and gate in one process, on a simulated clock, network and disk.
 
-A seed decides everything: when rows are written, when each message arrives (late, overtaken, never),
-which process is killed, which machine loses its power and what its disk keeps of what was not
-synced. What runs are the real store, `LinkSession`, `Answers`, `Roster`, `CheckpointFolder`,
+A seed decides everything: when rows are written, when each message arrives (late, overtaken or
+never), which process is killed, which machine loses its power and what its disk keeps of what was
+not synced. What runs are the real store, `LinkSession`, `Answers`, `Roster`, `CheckpointFolder`,
 `Versions` and `LocalGate`; only sockets, clocks, gradient steps and the arm are simulated. A seed
 gives the same schedule each time: nothing here reads a clock or draws from another source.
 
@@ -35,7 +35,6 @@ from robot_rl.link.session import LinkSession
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
 from robot_rl.store.rows import FlatRow, Key, flatten
-from robot_rl.store.store import Store
 from robot_rl.types import Command, Driver, Ending, EpisodeId, Outcome, Row, Weights
 from tests.support.gate_bench import DOWN, HOME, robot_state
 from tests.support.simulated_parts import Clock, Disk, Network, PowerCut, SimulatedWire

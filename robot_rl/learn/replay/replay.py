@@ -384,7 +384,10 @@ class Replay:
 
     def _offer(self, episode: Episode, slot: int) -> None:
         """Enter a step into the views where it belongs now, and take it out of the others."""
-        if not self._ready(slot) or (self.view.decisions and not self._is_decision(slot)):
+        ready = self.steps.is_complete(slot)
+        if ready and self.view.assembly.shaping:
+            ready = bool(self._ready(slot))
+        if not ready or (self.view.decisions and not self._is_decision(slot)):
             self._online.discard(slot)
             self._demo.discard(slot)
             return
