@@ -35,11 +35,13 @@ from robot_rl.link.session import LinkSession
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
 from robot_rl.store.rows import FlatRow, Key, flatten
+from robot_rl.store.store import Store
 from robot_rl.types import Command, Driver, Ending, EpisodeId, Outcome, Row, Weights
 from tests.support.gate_bench import DOWN, HOME, robot_state
 from tests.support.simulated_parts import Clock, Disk, Network, PowerCut, SimulatedWire
 
 SPEC = sample_spec(state_size=2)
+SPEC_HASH = SPEC.hash
 RUN, ACTOR = "run", "actor-0"
 CONFIG = LinkConfig(
     batch_rows=6,
@@ -55,7 +57,8 @@ KEYS = {
     "learner": Keys("learner", _LEARNER, b"", {_ROBOT: "actor"}),
 }
 LIMITS = Limits()
-TURNS = 24  # in which anything may happen
+TURNS = 8  # in which anything may happen
+QUIET = 3  # turns of work without faults behind them
 SETTLE = 300  # turns at most until everything has arrived afterwards
 
 Values = tuple[object, ...]
@@ -124,6 +127,8 @@ class Arm:
         """Commands arrive; the gate looks at the clock."""
         now_s = self._clock.now_s()
         due = [entry for entry in self._late if entry[0] <= now_s]
+        if not due:
+            return
         self._late = [entry for entry in self._late if entry[0] > now_s]
         self._random.shuffle(due)
         state = robot_state(now_s)
@@ -132,9 +137,8 @@ class Arm:
             self._ledger.require(
                 not moves or command.lease == self._ledger.granted, "it moves without a lease"
             )
-        if due:
-            self._gate.watch(state)
-        if self._ledger.granted and due and not self._gate.mode.is_armed:
+        self._gate.watch(state)
+        if not self._gate.mode.is_armed:
             self._ledger.granted = ""
 
 
@@ -173,7 +177,7 @@ class Robot:
 
     def rows(self) -> list[FlatRow]:
         """Everything in the store."""
-        return [flatten(row) for row in self.store.rows_since(0, 10_000)[0]]
+        return all_rows(self.store)
 
     def note(self, rows: Sequence[FlatRow], kept: bool = False) -> None:
         """Enter rows in the ledger."""
@@ -212,8 +216,8 @@ class Robot:
         draw, world = self.world.random.random, self.world
         if draw() < 0.5 and not world.settling:
             self.record()
-        if draw() < 0.4:
-            if draw() < 0.25:
+        if draw() < 0.2 and not world.settling:
+            if draw() < 0.4:
                 world.arm.arm(f"actor-{self.lives}")
             world.arm.command(f"actor-{self.lives}")
         self.session.tick()
@@ -252,7 +256,7 @@ class Trainer:
         self.folder = CheckpointFolder(self.disk.folder / "checkpoints", keep=2)
         self.versions = Versions(self.store)
         self.updates = self.cursor = 0
-        loaded = self.folder.load(SPEC.hash) if self.folder.paths() else None
+        loaded = self.folder.load(SPEC_HASH) if self.folder.paths() else None
         if loaded is not None:
             self.updates, self.cursor = loaded.facts["updates"], loaded.facts["cursor"]
             self.versions.at_least(loaded.facts["version"])
@@ -264,14 +268,15 @@ class Trainer:
 
     def rows(self) -> list[FlatRow]:
         """Everything in the store."""
-        return [flatten(row) for row in self.store.rows_since(0, 10_000)[0]]
+        return all_rows(self.store)
 
     def turn(self) -> None:
         """Answer what has arrived, then learn a little."""
         draw = self.world.random.random
         for routing, data in self.world.network.at_learner():
             self.answer(routing, data)
-        _, self.cursor = self.store.rows_since(self.cursor, 1000)
+        if draw() < 0.3:
+            _, self.cursor = self.store.rows_since(self.cursor, 1000)
         self.updates += 1
         if draw() < 0.3:
             self.publish()
@@ -304,7 +309,7 @@ class Trainer:
         """Write a checkpoint."""
         facts = {"updates": self.updates, "cursor": self.cursor, "version": self.versions.newest}
         tensors = {"w": torch.full((2,), float(self.updates))}
-        self.folder.save(Checkpoint(tensors, facts, SPEC.hash))
+        self.folder.save(Checkpoint(tensors, facts, SPEC_HASH))
         self.saved = self.updates
 
     def end(self, down_s: float, cut: Callable[[], None]) -> None:
@@ -312,6 +317,12 @@ class Trainer:
         self.world.network.learner_ends()
         cut()
         self.up_s = self.world.clock.now_s() + down_s
+
+
+def all_rows(store: Store) -> list[FlatRow]:
+    """Everything in a store, in commit order."""
+    with store._transaction("DEFERRED") as db:
+        return [flat for _, flat in store._scan(db, 0, 10_000)]
 
 
 class Simulation:
@@ -334,8 +345,7 @@ class Simulation:
             self.learner_dies_in_commit,
             self.learner_dies_in_checkpoint,
             self.partition,
-            self.disk_replaced,
-            self.learner_store_is_older,
+            *[self.disk_replaced, self.learner_store_is_older] * 2,  # once in a schedule at most
             self.arm.stop,
         )
 
@@ -343,9 +353,9 @@ class Simulation:
         """Faults, then peace, then everything must have arrived."""
         try:
             with patched_checkpoints(self.trainer.disk):
-                for _ in range(TURNS):
+                for left in reversed(range(TURNS + QUIET)):
                     self.turn()
-                    if self.random.random() < 0.25:
+                    if left >= QUIET and self.random.random() < 0.3:
                         fault = self.random.choice(self.faults)
                         self.note(getattr(fault, "__name__", "fault"))
                         fault()
@@ -368,7 +378,7 @@ class Simulation:
 
     def turn(self) -> None:
         """Time passes, and each part that runs does a little."""
-        self.clock.time_s += self.random.choice((0.02, 0.1, 0.1, 0.6))
+        self.clock.time_s += 0.6 if self.settling else self.random.choice((0.02, 0.1, 0.1, 0.6))
         self.network.turn()
         for part in self.random.sample((self.robot, self.trainer), 2):
             if part.up_s is not None and part.up_s <= self.clock.now_s():
@@ -447,7 +457,7 @@ class Simulation:
         robot = self.robot
         if robot.up_s is None and not self.is_spoilt:
             self.is_spoilt = robot.is_new = True
-            robot.end(3.0, robot.disk.replace)
+            robot.end(0.3, robot.disk.replace)
             self.network.lose_all()
             self.ledger.kept.clear()
 
