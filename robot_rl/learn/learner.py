@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from robot_rl.config.run_folder import CHECKPOINTS, LEARNER_METRICS
-from robot_rl.errors import CheckpointError, RobotRLError, SetupError
+from robot_rl.errors import CheckpointError, RobotRLError, SetupError, StoreError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
@@ -50,6 +50,7 @@ from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.learn.replay.tail import tail_of
 from robot_rl.learn.room import Room
+from robot_rl.learn.versions import Kept, Versions
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
@@ -61,8 +62,6 @@ from robot_rl.types import EpisodeId, Row, Weights
 log = logging.getLogger(__name__)
 
 FEW_ROWS = 8  # a read of more may have been cut by its bytes: large pictures
-RESERVED = "weights_reserved"  # meta key: versions below it may have been published
-VERSIONS = 100  # reserved at once: some 50 s of training
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
 WATCH_UPDATES = 10  # between two looks at the count of bad steps: each waits for the device
 MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
@@ -72,7 +71,7 @@ REWARD_FIX = "what is known is learned from; look at the server (docs/vlm.md)"
 MAX_ROLLBACKS = 3  # after so many without progress, the data or the config is at fault
 
 
-class RowSource(Protocol):
+class RowSource(Kept, Protocol):
     """The part of `store.Store` that the learner needs."""
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
@@ -85,14 +84,6 @@ class RowSource(Protocol):
 
     def episode_summaries(self) -> list[EpisodeRecord]:
         """Return the figures of all episodes, in commit order."""
-        ...
-
-    def meta(self, key: str) -> Any:
-        """What is kept under `key`; None if nothing is."""
-        ...
-
-    def set_meta(self, key: str, value: Any) -> None:
-        """Keep a value; it is on the disk when this returns."""
         ...
 
 
@@ -238,9 +229,7 @@ class Learner:
         self._pretrain_left = config.pretrain_updates
         self.may_pretrain = True  # False while the demonstrations are being recorded
         self._weights: Weights | None = None
-        # a version has one content for ever: who died may have published more than was saved
-        self._reserved = int(self.store.meta(RESERVED) or 0)
-        self._version = self._reserved - 1
+        self._versions = Versions(store)
         self._published_updates, self._published_s = -1, -math.inf
         self._saved_updates = self._logged_updates = 0
         self._busy_s, self._busy_updates = 0.0, 0
@@ -298,7 +287,7 @@ class Learner:
             "env_steps": self.env_steps,
             "updates_owed": self.updates_due(),
             "published_updates": self._published_updates,
-            "published_version": self._version,
+            "published_version": self._versions.newest,
         }
 
     def update(self, count: int) -> int:
@@ -346,7 +335,13 @@ class Learner:
         if self._weights is None or (due and self.updates != self._published_updates):
             tensors = self.algo.actor_state()
             if all(bool(torch.isfinite(v).all()) for v in tensors.values()):
-                self._publish(tensors, now_s)
+                try:
+                    self._publish(tensors, now_s)
+                except StoreError as error:  # a full disk has no room for a new number
+                    if self._weights is None:
+                        raise
+                    self._published_s = now_s
+                    log.error("no new weights: %s", error)
         if self._weights is None:
             raise RobotRLError(
                 "the policy holds NaN before anything was published",
@@ -365,7 +360,7 @@ class Learner:
         tensors = {k: v.cpu() for k, v in self.algo.state_dict().items()}
         facts = {
             "updates": self.updates,
-            "version": self._version,
+            "version": self._versions.newest,
             "cursor": self._cursor,
             "credit": self._credit,
             "pretrain_left": self._pretrain_left,
@@ -402,7 +397,8 @@ class Learner:
         facts: dict[str, Any] = checkpoint.facts
         self.algo.load_state_dict(checkpoint.tensors)
         self._good = checkpoint.tensors
-        self.updates, self._version = facts["updates"], max(facts["version"], self._version)
+        self.updates = facts["updates"]
+        self._versions.at_least(facts["version"])
         self._saved_updates = self._logged_updates = self.updates
         self._rng.bit_generator.state = facts["rng"]
         while self._cursor < facts["cursor"]:
@@ -481,13 +477,10 @@ class Learner:
 
     def _publish(self, tensors: dict[str, Tensor], now_s: float) -> None:
         data = safetensors.torch.save({k: v.cpu().contiguous() for k, v in tensors.items()})
-        self._version += 1
-        if self._version >= self._reserved and not ranks.rank():
-            self._reserved = self._version + VERSIONS
-            self.store.set_meta(RESERVED, self._reserved)
-        self._weights = Weights(self._version, hashlib.sha256(data).hexdigest(), data)
+        version = self._versions.next()
+        self._weights = Weights(version, hashlib.sha256(data).hexdigest(), data)
         self._published_updates, self._published_s = self.updates, now_s
-        self._publications.append((self._version, now_s))
+        self._publications.append((version, now_s))
 
     def _watch(self, metrics: Mapping[str, Tensor]) -> None:
         """Restore the last good state after several non-finite gradients in a row."""
@@ -523,7 +516,7 @@ class Learner:
             "replay/online": self.replay.len_online,
             "replay/demo": self.replay.len_demo,
             "replay/refused_rows": self.replay.refused_rows,
-            "weights/published_version": self._version,
+            "weights/published_version": self._versions.newest,
         }
         if not ranks.rank():
             self._sink.write(self.env_steps, values, **text)

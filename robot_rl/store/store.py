@@ -468,7 +468,8 @@ class Store:
         """
         with self._lock:
             try:
-                self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+                if mode != "DEFERRED":  # those only read
+                    self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                 self._db.execute(f"BEGIN {mode}")
                 yield self._db
                 self._db.execute("COMMIT")
