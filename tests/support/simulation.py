@@ -21,8 +21,8 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from tests.support.gate_bench import DOWN, HOME, robot_state
 
+from robot_rl.bench.faults.gate_bench import DOWN, HOME, robot_state
 from robot_rl.bench.samples import frame_row, sample_spec, start_row, step_row
 from robot_rl.geometry import pose
 from robot_rl.learn import checkpoint as checkpoints
