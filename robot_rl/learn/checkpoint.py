@@ -2,9 +2,11 @@
 
     checkpoints/000042/tensors.safetensors   every tensor that the next update depends on
     checkpoints/000042/manifest.json         spec, counters, random state, SHA-256 of the tensors
+                                             and of the manifest itself
 
 A folder is written under a temporary name, flushed to the disk, then renamed. Numbers only grow, so
-nothing is ever overwritten. A checkpoint that cannot be trusted stays there for a person to check.
+nothing is ever overwritten. A checkpoint that cannot be trusted, in which any bit has changed that
+means something, stays there for a person to check.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from robot_rl.system.files import sync_folder, write_synced
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1  # bump when the layout of the folder changes
+FORMAT = 2  # bump when the layout of the folder changes
+UNSEALED = 1  # the format before: its manifest has no hash of its own
+SEAL = "manifest_sha256"
 TENSORS, MANIFEST = "tensors.safetensors", "manifest.json"
 
 
@@ -127,14 +131,25 @@ def read_checkpoint(path: Path, spec_hash: str, plain_spec: str = "") -> Checkpo
         data = (path / TENSORS).read_bytes()
         found = {k: manifest[k] for k in ("format", "spec_hash", "sha256")}
         facts, score = dict(manifest["facts"]), manifest["score"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        seal = "" if found["format"] == UNSEALED else manifest.pop(SEAL)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _broken(path, "a readable manifest and tensors", repr(error)) from error
+    if found["format"] == UNSEALED:
+        log.warning("checkpoint %s is of an older version, which did not seal it", path.name)
+    elif seal != _seal(manifest):
+        raise _broken(path, f"{SEAL} {_seal(manifest)}", repr(seal))
     if plain_spec and facts.get("plain_spec") == plain_spec:
         spec_hash = found["spec_hash"]
-    want = {"format": FORMAT, "spec_hash": spec_hash, "sha256": hashlib.sha256(data).hexdigest()}
+    known = found["format"] if found["format"] == UNSEALED else FORMAT
+    want = {"format": known, "spec_hash": spec_hash, "sha256": hashlib.sha256(data).hexdigest()}
     if found != want:
         raise _broken(path, str(want), str(found))
     return Checkpoint(safetensors.torch.load(data), facts, spec_hash, score)
+
+
+def _seal(manifest: Mapping[str, object]) -> str:
+    """SHA-256 of a manifest without its seal."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _broken(path: Path, expected: str, got: str) -> CheckpointError:
@@ -154,4 +169,5 @@ def _manifest(checkpoint: Checkpoint, data: bytes) -> bytes:
         "score": checkpoint.score,
         "facts": checkpoint.facts,
     }
-    return json.dumps(fields, indent=1).encode()
+    plain = json.loads(json.dumps(fields))  # as it will be read: keys are text, tuples are lists
+    return json.dumps(plain | {SEAL: _seal(plain)}, indent=1).encode()

@@ -8,6 +8,7 @@ whatever the order in which rows arrive.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,7 +18,7 @@ import numpy as np
 
 from robot_rl.errors import CodecError
 from robot_rl.spec import Spec
-from robot_rl.store.codec import decode_tensors, encode_tensors
+from robot_rl.store.codec import decode_tensors, encode_tensors, pack
 from robot_rl.types import (
     Driver,
     Ending,
@@ -59,6 +60,10 @@ class FlatRow(NamedTuple):
     def key(self) -> Key:
         """Identity of this row."""
         return (int(self.kind), *self.values[: TABLES[self.kind].key_size])  # type: ignore[return-value]
+
+    def checksum(self, seq: int) -> int:
+        """CRC-32 of the whole row and its place in the commit order."""
+        return zlib.crc32(pack([seq, int(self.kind), *self.values]))
 
     @property
     def size(self) -> int:

@@ -24,13 +24,14 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
 from robot_rl.errors import CodecError, ConflictError, StoreError
 from robot_rl.spec import Spec, diff, spec_from_dict
-from robot_rl.store import schema
+from robot_rl.store import schema, summary
 from robot_rl.store.labels import PER_STEP, SUCCESS_SCORE
 from robot_rl.store.rows import (
     TABLES,
@@ -42,7 +43,7 @@ from robot_rl.store.rows import (
     flatten,
     restore,
 )
-from robot_rl.store.summary import EpisodeRecord, episode_ending, episode_records
+from robot_rl.store.summary import EPISODE_ABORTED, EpisodeRecord
 from robot_rl.types import Ending, EpisodeId, EpisodeStart, Event, Frame, Label, Row, Step
 
 log = logging.getLogger(__name__)
@@ -52,9 +53,10 @@ RESERVE_VARIABLE = "ROBOT_RL_DISK_RESERVE_BYTES"
 ACKED = "acked_seq"  # meta key of the sent cursor
 RECEIVER = "receiver"  # meta key: to whom the cursor belongs
 ASIDE = "set_aside"  # meta key: episodes that are not sent, as the receiver has others by that name
-EPISODE_ABORTED = "episode_aborted"  # event name: the process died before it ended the episode
+FORGOTTEN = "forgotten"  # meta key: seq up to which frames and steps may have been removed
 ABORT_MARK = 2**31 - 1  # number of that event: one that no other event has
 ALONE = (RowKind.EVENT, RowKind.LABEL)  # rows that say something about an episode
+READ_BYTES = 64 << 20  # of rows in one read: what bounds the memory of whoever reads a store
 NEWEST_ROWS = 200  # how far back the newest score may lie: some seconds of a run
 
 # an episode's last score is among the last `labels.PER_STEP` numbers of its author
@@ -103,6 +105,7 @@ class Store:
         try:
             with self._transaction() as db:
                 schema.create_or_check(db, self.path)
+                self._unchecked = schema.read_meta(db, schema.UNCHECKED) or 0
             self.spec = self._agree(spec)
         except BaseException:
             self._db.close()
@@ -135,14 +138,17 @@ class Store:
         """`append` for rows that went through `prepare`; never refuses for the disk reserve."""
         durable = self._always or any(map(_is_mark, flats))
         with self._transaction(durable=durable) as db:
-            first = seq = schema.last_seq(db)
+            first = schema.last_seq(db)
+            new: list[FlatRow] = []
             for flat in flats:
-                cursor = db.execute(schema.INSERT[flat.kind], (seq + 1, *flat.values))
-                if cursor.rowcount == 1:
-                    seq += 1
+                seq = first + len(new) + 1
+                values = (seq, *flat.values, flat.checksum(seq))
+                if db.execute(schema.INSERT[flat.kind], values).rowcount == 1:
+                    new.append(flat)
                 else:
                     _require_same(db, flat)
-        return seq - first
+            summary.add(db, new)
+        return len(new)
 
     def append_fitting(self, rows: Sequence[FlatRow]) -> tuple[int, list[Key]]:
         """`append`, leaving out rows that contradict what is here; returns new ones and those.
@@ -198,18 +204,31 @@ class Store:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
+    def rows_since(
+        self, cursor: int, limit: int, max_bytes: int = READ_BYTES
+    ) -> tuple[list[Row], int]:
         """Up to `limit` rows committed after `cursor` (0 = all), in commit order; the new cursor.
+
+        max_bytes: about how much they may hold; there is at least one if there is any.
 
         Raises:
             StoreError: a row is damaged or missing.
         """
+        found: list[FlatRow] = []
+        size, reached = 0, cursor
         with self._transaction("DEFERRED") as db:
-            found = list(_scan(db, cursor, limit))
+            forgotten = schema.read_meta(db, FORGOTTEN) or 0
             last = schema.last_seq(db)
-        if len(found) != max(0, min(limit, last - cursor)):
-            raise self._damaged(f"rows {cursor + 1} to {cursor + limit} without gaps")
-        return [self._restore(flat) for _, flat in found], cursor + len(found)
+            for seq, flat in self._scan(db, cursor, limit):
+                if seq != reached + 1 and seq > forgotten + 1:
+                    raise self._damaged(f"row {reached + 1}", f"row {seq}")
+                found.append(flat)
+                reached, size = seq, size + flat.size
+                if size >= max_bytes:
+                    break
+        if not found and last > max(cursor, forgotten):
+            raise self._damaged(f"rows up to {last}", f"none after {cursor}")
+        return [self._restore(flat) for flat in found], reached
 
     def last_seq(self) -> int:
         """Commit number of the newest row, 0 in an empty store."""
@@ -230,8 +249,7 @@ class Store:
     ) -> list[EpisodeRecord]:
         """The result of each episode, in commit order, without reading its observations."""
         with self._transaction("DEFERRED") as db:
-            counts = episode_records(db, EPISODE_ABORTED)
-        return [counts(start) for start in self.episodes(run, actor)]
+            return summary.episode_records(db, run, actor)
 
     def steps(self, id: EpisodeId) -> list[Step]:
         """Steps of an episode by index."""
@@ -278,7 +296,7 @@ class Store:
     def ending(self, id: EpisodeId) -> Ending | None:
         """Why the episode ended; ABORTED if it was cut short; None while nobody has ended it."""
         with self._transaction("DEFERRED") as db:
-            return episode_ending(db, id, EPISODE_ABORTED)
+            return summary.episode_ending(db, id)
 
     def next_episode(self, run: str, actor: str) -> int:
         """First episode number that this run and actor have not used."""
@@ -303,7 +321,7 @@ class Store:
         with self._transaction("DEFERRED") as db:
             aside = {tuple(episode) for episode in schema.read_meta(db, ASIDE) or ()}
             passed = _acked(db)
-            for seq, flat in _scan(db, passed, max_rows):
+            for seq, flat in self._scan(db, passed, max_rows):
                 if flat.values[:3] in aside:
                     self._acked_ahead.add(seq)
                     continue
@@ -335,8 +353,8 @@ class Store:
         """Identity of the row at the sent cursor; None when nothing was acknowledged."""
         with self._transaction("DEFERRED") as db:
             acked = _acked(db)
-            found = next((flat for _, flat in _scan(db, acked - 1, 1)), None) if acked else None
-        return None if found is None else found.key
+            found = list(self._scan(db, acked - 1, 1)) if acked else []
+        return found[0][1].key if found and found[0][0] == acked else None
 
     def has(self, key: Key) -> bool:
         """Whether there is a row with this identity."""
@@ -390,14 +408,23 @@ class Store:
             schema.write_meta(db, key, value)
 
     def verify(self) -> None:
-        """Read the whole file; raise `StoreError` when SQLite or a record's CRC finds damage."""
-        with self._lock:
-            (answer,) = self._db.execute("PRAGMA integrity_check").fetchone()
-        if answer != "ok":
-            raise self._damaged("integrity_check: ok", str(answer))
+        """Read the whole file; raise `StoreError` when anything in it has changed.
+
+        Looked at are SQLite's structures, the CRC of each row and each value, gaps in the commit
+        order, and whether the figures of the episodes follow from their steps.
+        """
+        with self._transaction("DEFERRED") as db:
+            (answer,) = db.execute("PRAGMA integrity_check").fetchone()
+            if answer != "ok":
+                raise self._damaged("integrity_check: ok", str(answer))
+            schema.check_meta(db)
+            summary.check(db, schema.read_meta(db, FORGOTTEN) or 0)
         cursor, last = 0, self.last_seq()
         while cursor < last:
+            before = cursor
             _, cursor = self.rows_since(cursor, 256)
+            if cursor == before:
+                break
 
     def close(self) -> None:
         """Close the file; calling it twice does no harm."""
@@ -461,7 +488,26 @@ class Store:
         sql = f"{schema.SELECT[kind]} WHERE {clause} ORDER BY {order}"
         with self._transaction("DEFERRED") as db:
             found = db.execute(sql, values).fetchall()
-        return [self._restore(FlatRow(kind, row[1:])) for row in found]
+        return [self._restore(self._checked(kind, row)[1]) for row in found]
+
+    def _scan(
+        self, db: sqlite3.Connection, after: int, limit: int
+    ) -> Iterator[tuple[int, FlatRow]]:
+        """(seq, row) of up to `limit` rows after `after`, in seq order across all tables."""
+
+        def of(kind: RowKind) -> Iterator[tuple[int, FlatRow]]:
+            sql = f"{schema.SELECT[kind]} WHERE seq > ? ORDER BY seq LIMIT ?"
+            return (self._checked(kind, row) for row in db.execute(sql, (after, limit)))
+
+        return islice(heapq.merge(*map(of, RowKind), key=itemgetter(0)), limit)
+
+    def _checked(self, kind: RowKind, row: tuple[Any, ...]) -> tuple[int, FlatRow]:
+        """(seq, row) of what a SELECT has found. Raises `StoreError` for another CRC."""
+        seq, *values, crc = row
+        flat = FlatRow(kind, tuple(values))
+        if crc != flat.checksum(seq) and not (crc is None and seq <= self._unchecked):
+            raise self._damaged("a matching CRC-32", f"row {seq} of {TABLES[kind].name}")
+        return seq, flat
 
     def _restore(self, flat: FlatRow) -> Row:
         try:
@@ -476,17 +522,6 @@ class Store:
             got=got,
             fix="keep a copy, then restore the file from the other machine's store",
         )
-
-
-def _scan(db: sqlite3.Connection, after: int, limit: int) -> Iterator[tuple[int, FlatRow]]:
-    """(seq, row) with after < seq <= after + limit, in seq order across all tables."""
-
-    def of(kind: RowKind) -> Iterator[tuple[int, FlatRow]]:
-        sql = f"{schema.SELECT[kind]} WHERE seq > ? AND seq <= ? ORDER BY seq"
-        for seq, *values in db.execute(sql, (after, after + limit)):
-            yield seq, FlatRow(kind, tuple(values))
-
-    return heapq.merge(*(of(kind) for kind in RowKind), key=itemgetter(0))
 
 
 def _is_mark(flat: FlatRow) -> bool:
@@ -511,7 +546,7 @@ def _require_same(db: sqlite3.Connection, flat: FlatRow) -> None:
     """Raise `ConflictError` unless the stored row with this identity is the same as `flat`."""
     sql = f"{schema.SELECT[flat.kind]} WHERE {schema.IDENTITY[flat.kind]}"
     found = db.execute(sql, flat.key[1:]).fetchone()
-    if tuple(found[1:]) != flat.values:
+    if tuple(found[1:-1]) != flat.values:
         raise ConflictError(
             f"two different rows claim to be {TABLES[flat.kind].name} {flat.key[1:]}",
             expected="one actor process per run and actor name, with its own store kept",

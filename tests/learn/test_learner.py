@@ -14,6 +14,7 @@ import torch
 from robot_rl.errors import CheckpointError, RobotRLError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos import HilSerlConfig
+from robot_rl.learn.checkpoint import CheckpointFolder, read_checkpoint
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.types import Driver
@@ -157,6 +158,55 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(
         resumed.save()
     assert sorted(p.name for p in bad.iterdir()) == before  # evidence stays
     assert not good.exists()  # while good ones are pruned
+
+
+def test_any_changed_bit_of_a_checkpoint_is_noticed_or_means_nothing(
+    store: FakeStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.update(4)
+    good = learner.save()
+    learner.update(4)
+    newest = learner.save()
+    whole = read_checkpoint(newest, SPEC.hash)
+    rng = np.random.default_rng(0)
+    fell_back = 0
+    for flip in range(200):
+        path = newest / ("manifest.json" if flip % 4 else "tensors.safetensors")
+        data = path.read_bytes()
+        at = int(rng.integers(len(data)))
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        caplog.clear()
+        loaded = CheckpointFolder(tmp_path / "checkpoints").load(SPEC.hash)
+        assert loaded is not None
+        if "left aside" in caplog.text:
+            fell_back += 1
+            assert loaded.facts["updates"] == 4
+        else:  # white space between two fields
+            assert chr(data[at]).isspace()
+            assert (loaded.facts, loaded.score) == (whole.facts, whole.score)
+            assert all(torch.equal(v, whole.tensors[k]) for k, v in loaded.tensors.items())
+        path.write_bytes(data)
+    assert fell_back >= 150
+    assert good.exists()
+
+
+def test_a_checkpoint_of_the_format_before_is_read(
+    store: FakeStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.update(4)
+    path = learner.save() / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["manifest_sha256"]
+    path.write_text(json.dumps(manifest | {"format": 1}))
+    resumed = make(store, tmp_path)
+    assert resumed.load() and resumed.updates == 4
+    assert "of an older version" in caplog.text
 
 
 def test_checkpoints_of_another_spec_are_refused_and_kept(store: FakeStore, tmp_path: Path) -> None:
