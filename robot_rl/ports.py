@@ -86,8 +86,9 @@ class Gate(Protocol):
 class OperatorInput:
     """What the person does now.
 
-    driving: the enabling device is held (hold-to-drive); action: float32 [A], policy units, TCP
-    frame, used only while driving; driver: which kind of driving this is; success / abort: label
+    driving: the enabling device is held (hold-to-drive); action: float32 [6 or 7], units and frame
+    of `Spec.pose_action` (the control loop turns it into the run's own actions), used only while
+    driving; driver: which kind of driving this is; success / abort: label
     buttons; stamp_s: when the device was read (its heartbeat); guided: the person pushes the arm
     itself, so what counts as their action is the motion that is measured.
     """

@@ -52,9 +52,14 @@ class ActionSpec:
     gripper_closed_m: float = 0.0
 
     @property
+    def motion(self) -> int:
+        """Number of entries that are motion; the gripper's, if there is one, comes last."""
+        return 6
+
+    @property
     def size(self) -> int:
         """Number of action entries A."""
-        return 7 if self.gripper else 6
+        return self.motion + self.gripper
 
     def target(self, action: NDArray[np.float32], tcp_in_base: Pose) -> Pose:
         """Action [A] -> target pose: a delta on the *measured* pose, so targets never wind up."""
@@ -64,9 +69,9 @@ class ActionSpec:
 
     def gripper_width_m(self, action: NDArray[np.float32]) -> float | None:
         """Commanded finger distance, or None for "keep"."""
-        if not self.gripper or abs(float(action[6])) < 0.5:
+        if not self.gripper or abs(float(action[-1])) < 0.5:
             return None
-        return self.gripper_open_m if action[6] > 0 else self.gripper_closed_m
+        return self.gripper_open_m if action[-1] > 0 else self.gripper_closed_m
 
     def action(self, target: Pose, tcp_in_base: Pose, gripper: float = 0.0) -> NDArray[np.float32]:
         """Inverse of `target`: the action [A] whose command from this pose is `target`."""
@@ -82,6 +87,60 @@ class ActionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class JointActionSpec:
+    """How a normalised action in [-1, 1]^A becomes a command to the joints.
+
+    Layout: a delta of each joint of `joints`, in their order, times `joint_rad` per step; with a
+    gripper, one more entry as in `ActionSpec`.
+
+    Attributes:
+        hand: what a person's device and a scripted expert mean, who always move the TCP
+            (`control.actions` turns this into joint deltas); and the gripper's two ends.
+    """
+
+    joints: tuple[str, ...]
+    joint_rad: float
+    hand: ActionSpec
+
+    @property
+    def motion(self) -> int:
+        """Number of entries that are motion: J."""
+        return len(self.joints)
+
+    @property
+    def size(self) -> int:
+        """Number of action entries A."""
+        return self.motion + self.gripper
+
+    @property
+    def gripper(self) -> bool:
+        """Whether the last entry is the gripper's."""
+        return self.hand.gripper
+
+    def target_rad(
+        self, action: NDArray[np.float32], joint_position_rad: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Action [A] -> target [J]: a delta on the *measured* joints, so targets never wind up."""
+        a = np.clip(np.asarray(action[: self.motion], np.float64), -1.0, 1.0)
+        return joint_position_rad + self.joint_rad * a
+
+    def gripper_width_m(self, action: NDArray[np.float32]) -> float | None:
+        """Commanded finger distance, or None for "keep"."""
+        return self.hand.gripper_width_m(action)
+
+    def action(
+        self,
+        target_rad: NDArray[np.float64],
+        joint_position_rad: NDArray[np.float64],
+        gripper: float = 0.0,
+    ) -> NDArray[np.float32]:
+        """Inverse of `target_rad`; a delta that is too large is shortened, its direction kept."""
+        a = (target_rad - joint_position_rad) / self.joint_rad
+        a /= max(1.0, float(np.abs(a).max()))
+        return np.concatenate((a, [gripper] if self.gripper else [])).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
 class BoxActionSpec:
     """How a normalised action in [-1, 1]^A maps to any Box: entry i spans low[i] to high[i].
 
@@ -92,9 +151,14 @@ class BoxActionSpec:
     high: tuple[float, ...]
 
     @property
+    def motion(self) -> int:
+        """Number of entries that are motion: all."""
+        return len(self.low)
+
+    @property
     def size(self) -> int:
         """Number of action entries A."""
-        return len(self.low)
+        return self.motion
 
     @property
     def gripper(self) -> bool:
@@ -121,14 +185,20 @@ class Spec:
     task: str
     control_hz: float
     observation: Mapping[str, TensorSpec]
-    action: ActionSpec | BoxActionSpec
+    action: ActionSpec | JointActionSpec | BoxActionSpec
     state_layout: tuple[tuple[str, int, str], ...] = ()
 
     @property
     def pose_action(self) -> ActionSpec:
-        """The `action` of an arm. Raises `SpecError` when the task's actions move no arm."""
+        """What moves the TCP of an arm: the `action`, or that of a hand where it moves the joints.
+
+        Raises:
+            SpecError: the task's actions move no arm.
+        """
         if isinstance(self.action, ActionSpec):
             return self.action
+        if isinstance(self.action, JointActionSpec):
+            return self.action.hand
         raise SpecError(
             f"the actions of task '{self.task}' do not move an arm",
             expected="an ActionSpec: pose and gripper",
@@ -210,18 +280,24 @@ def spec_from_dict(data: Mapping[str, Any]) -> Spec:
             got=str(data.get("protocol")),
             fix="run the same robot-rl version on both sides",
         )
-    action = data["action"]
     return Spec(
         task=data["task"],
         control_hz=data["control_hz"],
         observation={
             k: TensorSpec(tuple(v["shape"]), v["dtype"]) for k, v in data["observation"].items()
         },
-        action=BoxActionSpec(tuple(action["low"]), tuple(action["high"]))
-        if "low" in action
-        else ActionSpec(**action),
+        action=_action_from(data["action"]),
         state_layout=tuple((n, s, u) for n, s, u in data["state_layout"]),
     )
+
+
+def _action_from(data: Mapping[str, Any]) -> ActionSpec | JointActionSpec | BoxActionSpec:
+    """Each kind is known by a key that only it has."""
+    if "low" in data:
+        return BoxActionSpec(tuple(data["low"]), tuple(data["high"]))
+    if "joints" in data:
+        return JointActionSpec(tuple(data["joints"]), data["joint_rad"], ActionSpec(**data["hand"]))
+    return ActionSpec(**data)
 
 
 def diff(mine: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -86,10 +86,12 @@ class RobotState:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A physical target for the robot's impedance controller. Only the gate sends one.
+    """A physical target for the robot's controller. Only the gate sends one.
 
     sequence: strictly increasing within a `lease`; lease: who may drive (one random word per actor
-    process); gripper_width_m: None means "leave the gripper as it is".
+    process); gripper_width_m: None means "leave the gripper as it is". joint_target_rad: float64
+    [J], in a run whose actions move the joints; then the TCP target is where they put the TCP,
+    which the gate computes itself. None = the target is the TCP's.
     """
 
     sequence: int
@@ -98,6 +100,7 @@ class Command:
     lease: str
     tcp_target_in_base: Pose
     gripper_width_m: float | None = None
+    joint_target_rad: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

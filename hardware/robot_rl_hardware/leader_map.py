@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from robot_rl.config.yaml_file import read_yaml
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.operate.calibration import rest_file
 from robot_rl.operate.leader import F64, Joints
@@ -117,7 +118,7 @@ def load(name: str, joints: int) -> LeaderMap:
             fix="robot-rl leader gello --calibrate (or so101): once for each leader",
         )
     try:
-        rows = yaml.safe_load(path.read_text())
+        rows = read_yaml(path)
         trigger = rows["trigger_rad"]
         found = LeaderMap(
             zero_rad=tuple(map(float, rows["zero_rad"])),

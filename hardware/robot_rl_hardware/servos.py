@@ -23,7 +23,7 @@ from robot_rl.errors import SetupError
 from robot_rl_hardware.reader import FoundDevice, pick
 
 PERIOD_S = 0.012  # between two readings of all servos
-TRIES = 3  # before a servo counts as silent
+TRIES = 6  # before a servo counts as silent
 OPEN_S = 1.5  # servos that have just been powered need a moment
 WAIT_S = 0.002  # for bytes of an answer, at a time
 MISSES = 8  # readings that fail in a row: the line is lost
@@ -199,7 +199,8 @@ def _no_port(path: str, got: str) -> SetupError:
         expected=f"to read and write {path}",
         got=got,
         fix="plug the adapter in (ls /dev/serial/by-id); sudo usermod -aG dialout $USER, then log"
-        " in again; in a container, pass the device through; operator.port=... names another",
+        " in again; in a container, pass the device through; operator.port=... names another line"
+        " (of robot-rl leader: --port)",
     )
 
 

@@ -67,6 +67,7 @@ MORE = {
         "driver.topics.joint_target=forward_velocity_controller/commands",
         "driver.controllers.cartesian=forward_velocity_controller",
     ),
+    "ur5e_joint_actions": ("robot=ur5e_forward", "task.action=joint"),
 }
 """Lines of the table that have no profile of their own."""
 

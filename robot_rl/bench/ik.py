@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config.registry import resolve
+from robot_rl.control.actions import JointActions, actions_of
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import compose, pose, quat_from_rotvec, step_towards
 from robot_rl.run.experiment import Experiment
@@ -184,7 +185,9 @@ def running(compose: Callable[..., Experiment]) -> Iterator[tuple[Any, Any]]:
             remaps = next(spec.remaps for spec in graph if spec.name == "gate")
             try:
                 with visitor("person", experiment.ros.domain_id, remaps=remaps) as node:
-                    yield Person(node), supervisor
+                    found = actions_of(experiment.task.spec, experiment.robot)
+                    actions = found if isinstance(found, JointActions) else None
+                    yield Person(node, actions=actions), supervisor
             finally:
                 done.set()
                 watcher.join()

@@ -202,7 +202,7 @@ def draw(board: Board, path: Path, paper: str = "A4") -> None:
                 0.3, 4.5)]  # fmt: skip
     words = [
         (left, foot + 7.0, f"this bar is {bar:g} mm long: measure it; print at 100 %, not 'fit'"),
-        (left, foot + 11.5, f"--board {board.words}   squares {1e3 * board.square_m:g} mm, markers "
+        (left, foot + 11.5, f"--board {board.words}: squares {1e3 * board.square_m:g} mm, markers "
          f"{1e3 * board.marker_m:g} mm, {DICTIONARY}; glue it onto something flat and stiff"),
     ]  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)

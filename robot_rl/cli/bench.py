@@ -16,6 +16,8 @@ Measure speed on this machine:
   learner  gradient updates per second
   heads    time of one decision of each head, without its base policy, on one core
   link     steps per second and round trip of the encrypted link
+  store    a store of many steps: rows written per second, restart of a learner up to its first
+           update, summaries, verification, memory
   gate     time of one judgement of the gate, with the collision check
   loop     jitter of the control loop in real time
   ik       joint targets for an arm that takes no others: the solver alone, and the node on
@@ -32,6 +34,7 @@ EXAMPLES = """
 robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
 robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
+robot-rl bench store --steps 1000000                     some minutes, 1 GB of disk
 robot-rl bench gate --seconds 20                         20 s for each of two arms
 robot-rl bench reward --frames 2000
 robot-rl bench arms --only ur5e_forward,fr3_joint --columns up,kill
@@ -54,6 +57,9 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--compile", action="store_true", help="learner: with torch.compile")
     parser.add_argument(
         "--frames", type=int, default=10_000, help="reward: frames; 0 = for --seconds (10000)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=20_000, metavar="N", help="store: steps (20000)"
     )
     parser.add_argument(
         "--columns", default="", metavar="COLUMN,...", help="arms: up,demos,learn,deploy,kill (all)"
@@ -85,6 +91,7 @@ def run(argv: Sequence[str]) -> int:
             "peer_python": args.peer_python,
             "compiled": args.compile,
         },
+        "store": {"steps": args.steps},
         "ik": {"only": args.only},
         "arms": {"only": args.only, "columns": args.columns, "config_dir": args.config_dir},
         "reward": {"frames": args.frames},
@@ -114,6 +121,8 @@ def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]
         from robot_rl.bench.console import TARGETS as limits  # noqa: N811
     elif what == "reward":
         from robot_rl.bench.vlm import TARGETS as limits  # noqa: N811
+    elif what == "store":
+        from robot_rl.bench.store import TARGETS as limits  # noqa: N811
     elif what == "gate":
         from robot_rl.bench.gate import TARGETS as limits  # noqa: N811
     else:
@@ -169,6 +178,7 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "learner": _from("robot_rl.bench.learner:bench"),
     "heads": _from("robot_rl.bench.heads:bench"),
     "link": _from("robot_rl.bench.link:bench"),
+    "store": _from("robot_rl.bench.store:bench"),
     "gate": _from("robot_rl.bench.gate:bench"),
     "loop": _from("robot_rl.bench.loop:bench"),
     "ik": _from("robot_rl.bench.ik:bench"),

@@ -16,7 +16,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
-from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, POLICY, STORE
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.system import machine
 from robot_rl.system.machine import Checked
@@ -27,7 +26,7 @@ ports, configuration. warn = some verb will not work or be slow; fail = training
 With robot=PROFILE (and more key=value): is the driver of this arm ready? Topics, rates, frames,
 controllers, gripper, stop service, cameras, payload, and what this machine adds: domain, DDS, disk,
 keys. It listens, and moves nothing (docs/preflight.md).
-With a run folder: check that run instead: its configuration, every record stored, its policy.
+With a run folder: check that run instead, as `robot-rl verify` does.
 """
 EXAMPLES = """
 robot-rl doctor
@@ -87,7 +86,9 @@ def _findings(words: Sequence[str], config_dir: Path | None) -> list[CheckResult
             got=" ".join(words),
             fix="give one folder",
         )
-    checks = run_checks(existing_run(Path(words[0]))) if words else CHECKS
+    checks = CHECKS
+    if words:
+        checks = engine("robot_rl.run.verify:parts")(existing_run(Path(words[0])))
     return [examine(name, check) for name, check in checks.items()]
 
 
@@ -216,40 +217,6 @@ def _configs() -> Checked:
     for name in names:
         Experiment.compose([f"experiment={name}"])
     return "ok", f"{len(names)} experiments in {config_dir().name}/: {', '.join(names)}", ""
-
-
-def run_checks(run: Path) -> dict[str, Check]:
-    """Checks of one run folder: its configuration, every record of its stores, its policy."""
-    checks: dict[str, Check] = {"configuration": partial(_run_config, run)}
-    for name in (STORE, ACTOR_STORE, LEARNER_STORE):
-        if (run / name).is_file():
-            checks[name] = partial(_store, run / name)
-    if (run / POLICY).is_file():
-        checks["policy"] = partial(_policy, run)
-    return checks
-
-
-def _run_config(run: Path) -> Checked:
-    from robot_rl.run.experiment import Experiment
-
-    return "ok", f"task {Experiment.load(run).task.name}", ""
-
-
-def _store(path: Path) -> Checked:
-    from robot_rl.store.store import Store
-
-    with Store(path) as store:
-        store.verify()
-        rows, episodes = store.last_seq(), len(store.episode_summaries())
-    return "ok", f"{rows} rows of {episodes} episodes, all intact", ""
-
-
-def _policy(run: Path) -> Checked:
-    from robot_rl.policy.runtime import load_policy
-    from robot_rl.run.experiment import Experiment
-
-    weights = load_policy(run, Experiment.load(run).spec)
-    return "ok", f"version {weights.version}, {len(weights.data) / 1e6:.1f} MB", ""
 
 
 CHECKS: dict[str, Check] = {

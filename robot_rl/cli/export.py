@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
 from robot_rl.cli.progress import ProgressBar
+from robot_rl.config.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     from robot_rl.data.episodes import Chosen
@@ -99,10 +100,8 @@ def _rerun(
 
 def _robot_type(run: Path) -> str:
     """Name of the robot of a run folder, e.g. fr3; "" when its config names none."""
-    import yaml
-
     path = run / "config.yaml"
-    config: Any = yaml.safe_load(path.read_text()) if path.is_file() else {}
+    config: Any = read_yaml(path) if path.is_file() else {}
     said = config.get("robot") or config.get("safety") or {}  # runs from before robots had files
     return str(said.get("name", ""))
 

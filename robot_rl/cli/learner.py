@@ -40,7 +40,6 @@ def run(argv: Sequence[str]) -> int:
     learn = engine("robot_rl.run.learner:main")  # a missing package shows before the string is used
     if not args.pair:
         return int(learn(run) or 0)
-    say("waiting for the robot's machine ...")
     folder = engine("robot_rl.run.pairing:pair")(args.pair, run, args.bind, say)
     say(f"paired. run folder {folder}; it learns as rows arrive, Ctrl-C ends it safely")
     say(f"the learner's key is {engine('robot_rl.run.pairing:learner_fingerprint')(folder)}")

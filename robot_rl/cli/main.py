@@ -44,7 +44,9 @@ VERBS = {
     "robot": "an arm of your own from its URDF: write, show, list",
     "keys": "make the keys by which actor and learner recognise each other",
     "doctor": "check this machine and say how to fix what is missing",
+    "verify": "is a run as it was written? every row, checkpoint and policy, by checksums",
     "check": "load every experiment and explain it",
+    "faults": "break every part of the system and measure what it does then",
     "bench": "measure speed: env, learner, heads, link, gate, loop, actors, exam, reward, console",
 }
 
@@ -80,6 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=logging.DEBUG if debug else logging.INFO,
         format="%(levelname).1s %(name)s: %(message)s",
     )
+    logging.getLogger("OpenGL").setLevel(logging.WARNING)  # "no accelerator" helps nobody
     try:
         return _dispatch(words)
     except SystemExit as stop:  # argparse: 0 after --help, 2 after wrong usage

@@ -38,7 +38,11 @@ def run(argv: Sequence[str]) -> int:
 
 def _with_dir(parser: Parser) -> Parser:
     parser.add_argument(
-        "--config-dir", type=Path, default=Path("configs"), metavar="DIR", help="(configs)"
+        "--config-dir",
+        type=Path,
+        default=Path("configs"),
+        metavar="DIR",
+        help="your YAML files (default: configs)",
     )
     return parser
 
@@ -69,7 +73,7 @@ def _new(argv: Sequence[str]) -> int:
     )  # fmt: skip
     from robot_rl.cli.progress import ProgressBar
 
-    with ProgressBar("percent of the poses tried") as bar:
+    with ProgressBar("steps of the search for a home pose and a box") as bar:
         robot, remarks = engine("robot_rl.run.robot_file:described")(
             urdf, name, wishes, _angles(args.home), lambda share: bar(round(100 * share), 100)
         )
@@ -92,28 +96,40 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         "--from-topic", nargs="?", const="robot_description", metavar="TOPIC",
         help="read it from the arm's driver (robot_description)",
     )  # fmt: skip
-    parser.add_argument("--domain-id", type=int, default=42, help="ROS domain (42)")
-    parser.add_argument("--namespace", default="", help="of the arm's driver")
-    parser.add_argument("--name", default="", help="of the robot (as the URDF calls it)")
-    parser.add_argument("--base", default="", metavar="LINK", help="bolted down; z up, x forward")
-    parser.add_argument("--tip", default="", metavar="LINK", help="its z points out of the tool")
-    parser.add_argument("--tcp", default="", metavar="LINK", help="between the fingertips")
+    parser.add_argument("--domain-id", type=int, default=42, help="ROS domain of the driver (42)")
+    parser.add_argument("--namespace", default="", help="namespace of the driver")
+    parser.add_argument("--name", default="", help="of the robot; default: the URDF's")
+    parser.add_argument(
+        "--base", default="", metavar="LINK", help="what is bolted down; its z is up, its x forward"
+    )
+    parser.add_argument(
+        "--tip", default="", metavar="LINK", help="what the tool is mounted on; its z points out"
+    )
+    parser.add_argument(
+        "--tcp", default="", metavar="LINK", help="the point between the fingertips"
+    )
     parser.add_argument(
         "--gripper", default="", metavar="KIND",
-        help="urdf (two sliding fingers), none, franka_hand or robotiq_2f85",
+        help="urdf (two sliding fingers in it), none, franka_hand or robotiq_2f85",
     )  # fmt: skip
-    parser.add_argument("--tool-m", type=float, default=0.0, metavar="M", help="length, no gripper")
-    parser.add_argument("--tool-kg", type=float, default=0.0, metavar="KG", help="its mass")
-    parser.add_argument("--home", default="", metavar="RAD", help="one angle per joint, in words")
+    parser.add_argument(
+        "--tool-m", type=float, default=0.0, metavar="M", help="length of a tool without fingers"
+    )
+    parser.add_argument(
+        "--tool-kg", type=float, default=0.0, metavar="KG", help="mass of this tool"
+    )
+    parser.add_argument("--home", default="", metavar="RAD", help="home pose, as '0 -1.57 ...'")
     parser.add_argument(
         "--package", action="append", default=[], metavar="NAME=FOLDER",
-        help="where package://NAME/... of a mesh is; may be repeated",
+        help="where meshes of package://NAME/ are; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--kind", metavar="KIND", help="position, velocity or trajectory")
-    parser.add_argument("--controller", metavar="NAME", help="that takes them, in ros2_control")
-    parser.add_argument("--topic", default="", help="of its targets, if not its own")
     parser.add_argument(
-        "--home-controller", default="", metavar="NAME", help="takes trajectories, for arm/home"
+        "--kind", metavar="KIND", help="what the controller takes: position, velocity or trajectory"
+    )
+    parser.add_argument("--controller", metavar="NAME", help="its name in ros2_control")
+    parser.add_argument("--topic", default="", help="topic of its targets, if not the usual")
+    parser.add_argument(
+        "--home-controller", default="", metavar="NAME", help="takes a trajectory home"
     )
     return parser.read(argv)
 

@@ -28,6 +28,7 @@ robot-rl train experiment=reach train.max_minutes=5 --json result.json
 robot-rl train experiment=reach runtime=ros actors=left,right     two arms, one learner
 robot-rl train experiment=reach runtime=lockstep actors=4 --ray   four simulated actors
 robot-rl train experiment=lift operator=none train.demos=0      nobody helps
+robot-rl train experiment=reach robot=ur5e task.action=joint       actions move the joints
 robot-rl train experiment=lift --config                         every value in force
 robot-rl train experiment=reach runtime=ros link=remote link.host=10.0.0.9    learner elsewhere
 """

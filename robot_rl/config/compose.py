@@ -7,15 +7,20 @@ against the dataclasses (`robot_rl.config.registry.build`), which know the right
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.yaml_file import read_yaml
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
 
 SHORT = {"double": "ros.double"}
 """What may be written on the command line for a longer key."""
 
+MAX_FILES = 1000
+REFERENCE = re.compile(r"\$\{[A-Za-z0-9_][A-Za-z0-9_.]*\}")
 LISTS = ("actors",)
 """Keys whose value may be written as a list without brackets: actors=left,right."""
 
@@ -75,6 +80,8 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
     from omegaconf.errors import OmegaConfBaseException
 
     # a list first: actors.left.operator.name=... adds to what actors=left,right says
+    if extra_dir:
+        refuse_foreign(extra_dir)
     ordered = sorted(overrides, key=lambda word: word.lstrip("+").split("=")[0] not in LISTS)
     words = [_friendly(word, extra_dir) for word in ordered]
     if extra_dir:
@@ -82,7 +89,9 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
     GlobalHydra.instance().clear()  # a caller may have used Hydra for itself
     try:
         with initialize_config_dir(str(config_dir()), version_base="1.3"):
-            composed = OmegaConf.to_container(hydra_compose("config", words), resolve=True)
+            found = hydra_compose("config", words)
+            refuse_resolvers(OmegaConf.to_container(found, resolve=False), "the configuration")
+            composed = OmegaConf.to_container(found, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(
             "the configuration does not compose",
@@ -92,6 +101,58 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
         ) from error
     assert isinstance(composed, Mapping)
     return {str(key): value for key, value in composed.items()}
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Look at every YAML file of a folder before Hydra reads one.
+
+    Raises:
+        ConfigError: a file is too large, written out, or calls a resolver.
+    """
+    import yaml
+
+    for number, path in enumerate(sorted(folder.rglob("*.yaml"))):
+        if number == MAX_FILES:
+            raise ConfigError(
+                f"{folder} holds more than configurations",
+                expected=f"at most {MAX_FILES} YAML files",
+                got="more",
+                fix="give a folder of its own: --config-dir DIR",
+            )
+        with suppress(OSError, yaml.YAMLError):  # Hydra says it, if it reads this one at all
+            refuse_resolvers(read_yaml(path), str(path.relative_to(folder)))
+
+
+def refuse_resolvers(value: Any, where: str) -> None:
+    """Refuse text that has OmegaConf do more than repeat another value (`${task.instruction}`).
+
+    Resolvers read the environment (`oc.env`), decode text and the like.
+
+    Raises:
+        ConfigError: `where` holds such text.
+    """
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            refuse_resolvers(key, where)
+            refuse_resolvers(inner, where)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            refuse_resolvers(inner, where)
+    elif isinstance(value, str) and "${" in REFERENCE.sub("", value):
+        raise ConfigError(
+            f"{where} would have something computed",
+            expected="values, or another key's value: ${task.instruction}",
+            got=value[:80],
+            fix="write the value itself; a key of a server is named, not written (docs/vlm.md)",
+        )
+
+
+def robot_sheet(name: str) -> Mapping[str, Any]:
+    """Section `safety` of a shipped robot's file, which somebody signs; empty for others."""
+    path = config_dir() / "robot" / f"{name}.yaml"
+    found = read_yaml(path) if name.isidentifier() and path.is_file() else None
+    sheet = found.get("safety") if isinstance(found, Mapping) else None
+    return {k: v for k, v in (sheet or {}).items() if k != "name"}
 
 
 def _friendly(word: str, extra_dir: Path | None) -> str:

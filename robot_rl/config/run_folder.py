@@ -8,6 +8,7 @@ METRICS = "metrics.jsonl"  # one line for each episode
 LEARNER_METRICS = "learner.jsonl"
 EVALUATION = "eval.json"
 POLICY = "policy.safetensors"
+CHECKPOINTS = "checkpoints"  # folder: everything that the learner goes on from
 CAMERAS = "cameras.json"  # size, crop and intrinsics of each camera of a run over ROS 2
 LINK = "link.json"  # state of the link to a learner on another machine, every second
 PAIRING = "pairing.json"  # on the learner's machine: where it listens, and for which robot

@@ -32,9 +32,13 @@ class Role(StrEnum):
 
 @dataclass(slots=True)
 class PageSession:
-    """One browser. name: what others see, and the author of its labels."""
+    """One browser. name: what others see, and the author of its labels.
+
+    secret: what its page knows besides the cookie, which the browser sends to every port of a host.
+    """
 
     cookie: str
+    secret: str
     role: Role
     name: str
 
@@ -92,7 +96,7 @@ class Access:
             return None
         role = self._tokens.pop(known)
         name = f"{role.value} {len(self._sessions) + 1}"
-        session = PageSession(secrets.token_urlsafe(32), role, name)
+        session = PageSession(secrets.token_urlsafe(32), secrets.token_urlsafe(32), role, name)
         self._sessions[session.cookie] = session
         return session
 

@@ -7,22 +7,25 @@
     GET, POST  /api/...        `api.py`
 
 Everything but /enter, /trust, /ca.crt and the static files needs the cookie; sockets and POST also
-need an Origin of this page, and every request a host name under which the page is served
-(`doors.py`).
+need the page's secret and an Origin of this page, and every request a host name under which the
+page is served (`doors.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI, HTTPException, Request
+from fastapi.requests import HTTPConnection
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from robot_rl.console import api, sockets
-from robot_rl.console.doors import Console, Doors, TheDoors, Watcher
+from robot_rl.console import api, intake, sockets
+from robot_rl.console.doors import FRAGMENT, NO_SESSION, Console, Doors, TheDoors, Watcher
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.system.audit import audit
 
@@ -84,7 +87,7 @@ def guarded(doors: Doors, title: str, first: str, lifespan: Lifespan | None = No
     app = FastAPI(title=title, lifespan=lifespan, docs_url=None, openapi_url=None)
     app.state.doors = doors
     app.state.arms = {}  # of a page without a run
-    app.middleware("http")(_guard)
+    app.add_middleware(Guard, doors=doors)
     app.exception_handler(RobotRLError)(_explain)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.get("/enter")(enter)
@@ -99,7 +102,7 @@ async def enter(doors: TheDoors, token: str = "", page: str = "") -> Response:
         audit.warning("a link was refused: wrong, or used before")
         return FileResponse(STATIC / "refused.html", 403)
     audit.info("%s entered", session.name)
-    response = RedirectResponse(PAGES.get(page, PAGES[""]), 303)
+    response = RedirectResponse(f"{PAGES.get(page, PAGES[''])}#{FRAGMENT}={session.secret}", 303)
     secure = doors.certificate is not None
     response.set_cookie(
         doors.cookie, session.cookie, httponly=True, samesite="strict", secure=secure
@@ -129,18 +132,52 @@ async def authority(doors: TheDoors) -> Response:
     return FileResponse(doors.certificate.ca, media_type="application/x-x509-ca-cert")
 
 
-async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Known host; writes from this page only; strict headers on every answer."""
-    doors: Doors = request.app.state.doors
-    origin = None if request.method == "GET" else request.headers.get("origin", "")
-    refusal = doors.foreign(request.headers.get("host", ""), origin)
-    if refusal:
-        audit.warning("%s %s refused: %s", request.method, request.url.path, refusal)
-        response: Response = JSONResponse({"error": refusal}, 403)
-    else:
-        response = await call_next(request)
-    response.headers.update(HEADERS)
-    return response
+class Guard:
+    """What every request passes before anything of it is read, as ASGI middleware.
+
+    Known host; writes only from this page, with a session and a short body; strict headers on every
+    answer.
+    """
+
+    def __init__(self, app: ASGIApp, doors: Doors) -> None:
+        self._app, self._doors = app, doors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See the class. Sockets pass: they are `doors.accept`'s."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = HTTPConnection(scope)
+        session = self._doors.session(request)
+        scope.setdefault("state", {})[intake.KNOWN] = session is not None
+
+        async def strict(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        refusal = self._refusal(scope, request, session is not None)
+        if refusal is None:
+            await self._app(scope, receive, strict)
+            return
+        status, words = refusal
+        # what comes after the head of a refused request is not even read
+        answer = JSONResponse({"error": words}, status, {"Connection": "close"})
+        await answer(scope, receive, strict)
+
+    def _refusal(
+        self, scope: Scope, request: HTTPConnection, known: bool
+    ) -> tuple[int, str] | None:
+        """(status, words) for who is not let in; None for who is."""
+        writes = scope["method"] not in ("GET", "HEAD")
+        origin = request.headers.get("origin", "") if writes else None
+        foreign = self._doors.foreign(request.headers.get("host", ""), origin)
+        if foreign:
+            audit.warning("%s %s refused: %s", scope["method"], scope["path"], foreign)
+            return 403, foreign
+        if writes and (not known or self._doors.page(request) is None):
+            return 401, NO_SESSION
+        return intake.checked_body(scope["headers"])
 
 
 async def _explain(_: Request, error: Exception) -> Response:

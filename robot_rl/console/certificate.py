@@ -8,6 +8,7 @@ anything else that the device would trust.
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 import socket
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ class PageCertificate:
     key: Path
     names: tuple[str, ...]
     fingerprint: str
-    days: int  # left
+    days: int  # left, the one that has begun included
 
 
 def own_names() -> list[str]:
@@ -163,7 +164,8 @@ def load(folder: Path) -> PageCertificate:
     names = (*told.get_values_for_type(x509.DNSName),
              *(str(a) for a in told.get_values_for_type(x509.IPAddress)))  # fmt: skip
     print_ = authority.fingerprint(hashes.SHA256()).hex(":").upper()
-    return PageCertificate(ca, chain, key, names, print_, left.days)
+    days = math.ceil(left / timedelta(days=1))
+    return PageCertificate(ca, chain, key, names, print_, days)
 
 
 def check_host(certificate: PageCertificate, host: str) -> None:
@@ -173,6 +175,7 @@ def check_host(certificate: PageCertificate, host: str) -> None:
         ConfigError: `host` is a wildcard, or not in the certificate.
     """
     if host not in certificate.names:
+        _checked(host)  # an address that means all of them gets an error of its own
         raise ConfigError(
             f"the page's certificate is not for '{host}'",
             expected=f"one of {', '.join(certificate.names)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -18,6 +19,10 @@ from robot_rl.errors import did_you_mean
 from robot_rl.system.audit import audit
 
 REFUSED = 4403  # close code of a socket that was not let in
+SECRET = "x-robot-rl-page"  # header of a request that writes
+SUBPROTOCOL = "page-"  # and before the secret among a socket's protocols
+FRAGMENT = "page"  # of the address to which a link leads: no server ever sees it
+NO_SESSION = "open the link that the terminal printed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +57,20 @@ class Doors:
     def session(self, connection: HTTPConnection) -> PageSession | None:
         """The session that sends this request, or None."""
         return self.access.session(connection.cookies.get(self.cookie))
+
+    def page(self, connection: HTTPConnection) -> PageSession | None:
+        """The session of a page of ours: it knows more than the cookie. None for anybody else.
+
+        A browser sends the cookie to every port of this host, so whoever listens on another one
+        can learn it; it is good for looking at pages and pictures, and for nothing that acts.
+        """
+        session = self.session(connection)
+        if connection.scope["type"] == "websocket":
+            told = connection.headers.get("sec-websocket-protocol", "").removeprefix(SUBPROTOCOL)
+        else:
+            told = connection.headers.get(SECRET, "")
+        same = session is not None and hmac.compare_digest(told.encode(), session.secret.encode())
+        return session if same else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +108,7 @@ def watcher(connection: HTTPConnection) -> PageSession:
     """A session of any role, or 401."""
     session = doors_of(connection).session(connection)
     if session is None:
-        raise HTTPException(401, "open the link that the terminal printed")
+        raise HTTPException(401, NO_SESSION)
     return session
 
 
@@ -103,7 +122,7 @@ def operator(session: Annotated[PageSession, Depends(watcher)]) -> PageSession:
 async def accept(socket: WebSocket) -> PageSession | None:
     """Open a socket for a session of this page; close it for anybody else."""
     doors = doors_of(socket)
-    session = doors.session(socket)
+    session = doors.page(socket)
     refusal = doors.foreign(socket.headers.get("host", ""), socket.headers.get("origin", ""))
     try:
         if socket.app.state.arms:
@@ -114,7 +133,7 @@ async def accept(socket: WebSocket) -> PageSession | None:
         audit.warning("socket refused: %s", refusal or "no session")
         await socket.close(REFUSED, refusal or "no session")
         return None
-    await socket.accept()
+    await socket.accept(subprotocol=SUBPROTOCOL + session.secret)
     return session
 
 

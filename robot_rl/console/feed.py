@@ -102,9 +102,12 @@ class Feed:
             await self.panel.close()
             self._control.close()
 
-    def send_control(self, text: str) -> None:
-        """Pass the driver's input on; dropped when the robot side is away."""
-        self._control.send(text)
+    def send_control(self, text: str, stamp_s: float) -> None:
+        """Pass the driver's input on; dropped when the robot side is away.
+
+        stamp_s: monotonic time at which the page said it.
+        """
+        self._control.send(text, stamp_s)
 
     async def newest(self, seen: int) -> tuple[int, dict[str, Any]]:
         """(count, telemetry) as soon as there is another than `seen`; a slow reader misses some."""

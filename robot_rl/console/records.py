@@ -22,6 +22,7 @@ from robot_rl.store.dataset import find_store
 from robot_rl.store.labels import (
     FOLDED,
     LEARNER_SOURCES,
+    MAX_VALUE,
     PREDICATE,
     PROGRESS,
     SUCCESS_SCORE,
@@ -218,7 +219,11 @@ class Records:
         store = self.store
         id_, steps = self._meant(said)
         step, value, last_s = said.get("step"), said.get("value", 1.0), said.get("last_s")
-        if not isinstance(value, int | float) or not (step is None or isinstance(step, int)):
+        if (
+            not isinstance(value, int | float)
+            or not abs(value) <= MAX_VALUE
+            or not (step is None or isinstance(step, int))
+        ):
             raise StoreError("a label needs a number", expected="value: number", got=str(said)[:80])
         meant = (step,) if last_s is None else self._last_steps(steps, last_s)
         with self._turn:

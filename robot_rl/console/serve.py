@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from robot_rl.console.app import make_app
 from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.doors import Console
 from robot_rl.console.feed import Feed
+from robot_rl.console.intake import MAX_CONNECTIONS, PageProtocol, allow_files
 from robot_rl.console.records import Records
 from robot_rl.link.panel import seat_file
 from robot_rl.system.audit import audit_into
@@ -89,6 +91,10 @@ def server_for(
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
         server_header=False,
+        proxy_headers=False,
+        http=partial(PageProtocol, strangers={}),  # type: ignore[arg-type]
+        loop="robot_rl.console.intake:PageLoop",
+        limit_concurrency=MAX_CONNECTIONS,
         **tls,
     )
     return uvicorn.Server(config)
@@ -119,5 +125,6 @@ def serve(
         run_dir, host, port, about, mirror, certificate=certificate, arms=arms
     )
     started(lambda role: access.invite(Role(role)))
+    allow_files()
     gc.freeze()  # as the nodes do (ros.runtime)
     server.run()

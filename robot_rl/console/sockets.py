@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import struct
+import time
 from collections.abc import Coroutine
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
@@ -15,7 +18,33 @@ from robot_rl.errors import LinkError
 PICTURE = struct.Struct("<IfHHB3x")  # number, age ms when sent, width, height, frozen
 MAX_CONTROL = 2048  # characters of one control message
 SOON_S = 1.0
+LONGEST_S = 1e8  # three years: no page is open for so long
+DRIFT = 1e-4  # a quartz is better
 router = APIRouter()
+
+
+class PageClock:
+    """When a page said something, on this machine's clock.
+
+    A page says by its own clock when (`at`, in ms). The message that was under way for the shortest
+    time tells how the two clocks differ; what comes later than that was held up. Without `at`, a
+    message counts as said when it came.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_s, self._since_s = math.inf, 0.0
+
+    def stamp_s(self, text: str, now_s: float) -> float:
+        """Monotonic seconds, at most `now_s`."""
+        try:
+            at_s = float(json.loads(text)["at"]) / 1e3
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            return now_s
+        if not 0.0 <= at_s < LONGEST_S:
+            return now_s
+        drift_s = DRIFT * (now_s - self._since_s)  # of two clocks that differ a little in rate
+        self._ahead_s, self._since_s = min(self._ahead_s + drift_s, now_s - at_s), now_s
+        return min(now_s, max(0.0, at_s + self._ahead_s))
 
 
 @router.websocket("/ws/control")
@@ -24,13 +53,13 @@ async def control(socket: WebSocket) -> None:
     session = await accept(socket)
     if session is None:
         return
-    console = console_of(socket)
+    console, clock = console_of(socket), PageClock()
     try:
         while True:
             text = await socket.receive_text()
             heard = console.access.hears(session)
             if heard and len(text) <= MAX_CONTROL:
-                console.feed.send_control(text)
+                console.feed.send_control(text, clock.stamp_s(text, time.monotonic()))
             await socket.send_text("1" if heard else "0")
     except WebSocketDisconnect:
         return

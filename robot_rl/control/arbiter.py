@@ -12,7 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.control.takeover import ArbiterConfig, Phase, Signal, advance, blend, ramp_weight
+from robot_rl.control.takeover import (
+    MOTION,
+    ArbiterConfig,
+    Phase,
+    Signal,
+    advance,
+    blend,
+    ramp_weight,
+)
 from robot_rl.errors import SafetyError
 from robot_rl.ports import OperatorInput
 from robot_rl.types import Driver, RobotState
@@ -58,10 +66,17 @@ class Arbiter:
         config: debounce, ramp, hold time.
         action_size: A.
         device: name of the person's device, written into every event.
+        motion: how many entries of an action are motion (`spec.action.motion`).
     """
 
-    def __init__(self, config: ArbiterConfig, action_size: int, device: str = "operator") -> None:
-        self.config, self.device = config, device
+    def __init__(
+        self,
+        config: ArbiterConfig,
+        action_size: int,
+        device: str = "operator",
+        motion: int = MOTION,
+    ) -> None:
+        self.config, self.device, self._motion = config, device, motion
         self._still = np.zeros(action_size, np.float32)
         self.begin_episode()
 
@@ -118,13 +133,13 @@ class Arbiter:
         driver, action, weight = Driver.POLICY, self._still.copy(), 0.0
         if self._phase is Phase.HUMAN:
             weight = ramp_weight(now_s - self._apart_s, self.config.ramp_s)
-            driver, action = self._kind, blend(operator.action, weight)
+            driver, action = self._kind, blend(operator.action, weight, self._motion)
             self._human_s = now_s
         else:
             self._apart_s = now_s
             if self._phase is Phase.POLICY:
                 weight = ramp_weight(now_s - self._human_s, self.config.release_ramp_s)
-                action = blend(policy_action, weight)
+                action = blend(policy_action, weight, self._motion)
         self._segment += self._driver is not None and driver is not self._driver
         self._driver = driver
         guided = operator.guided and self._phase is Phase.HUMAN

@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.control.actions import Actions, TcpActions
 from robot_rl.ports import Camera, Clock, Gate, ResetPlan, RewardSource, RobotPort, Task
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.types import Command, Driver, Observation, RobotState
@@ -29,6 +30,8 @@ class RobotEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     Args:
         gate: judges every action before it reaches the robot; None = no gate (physics tests only).
         reset: puts robot and objects where a `ResetPlan` says (a teleport in simulation).
+        actions: how actions become commands (`control.actions.actions_of`); None = they move the
+            TCP.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012 - Gymnasium's own name
@@ -45,7 +48,9 @@ class RobotEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         reward: RewardSource | None = None,
         render: Callable[[], NDArray[np.uint8]] | None = None,
         close: Callable[[], None] = lambda: None,
+        actions: Actions | None = None,
     ) -> None:
+        self._actions = actions or TcpActions(task.spec.pose_action)
         self.task, self.robot, self.clock, self.cameras, self.gate = (
             task,
             robot,
@@ -87,15 +92,17 @@ class RobotEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self, action: NDArray[np.float32]
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """One control period: action -> gate -> robot -> observation."""
-        spec, state = self.task.spec.pose_action, self._state
+        state = self._state
+        target = self._actions.target(action, state)
         self._sequence += 1
         command = Command(
             sequence=self._sequence,
             stamp_s=self.clock.now_s(),
             driver=Driver.POLICY,
             lease="env",
-            tcp_target_in_base=spec.target(action, state.tcp_in_base),
-            gripper_width_m=spec.gripper_width_m(action),
+            tcp_target_in_base=target.tcp_in_base,
+            gripper_width_m=self.task.spec.action.gripper_width_m(action),
+            joint_target_rad=target.joints_rad,
         )
         info: dict[str, Any] = {}
         if self.gate is not None:

@@ -20,12 +20,14 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.control.actions import Actions, Target, TcpActions
 from robot_rl.control.arbiter import Arbiter, Decision
+from robot_rl.observe.frozen import Frozen
 from robot_rl.ports import (
     Camera,
     Clock,
@@ -58,7 +60,7 @@ from robot_rl.types import (
 log = logging.getLogger(__name__)
 
 MAX_STATE_AGE_S = 0.1  # an older state is not acted on or learned from; the gate allows half of it
-MAX_PICTURE_AGE_S = 0.2  # six pictures of a 30 Hz camera; at 10 Hz no freeze of 0.3 s is missed
+MAX_PICTURE_AGE_S = 0.18  # five pictures of a 30 Hz camera; the last command within 0.2 s of them
 MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is aborted
 MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
 
@@ -107,7 +109,7 @@ class EpisodeSummary:
 
     period_ms: measured control periods on the run's clock; wall_ms: the same in wall time (equal on
     a robot; shorter in an accelerated simulation); jerk: root mean square of a_t - 2 a_{t-1} +
-    a_{t-2} over executed pose actions, None with fewer than 3 of them.
+    a_{t-2} over the motion in executed actions, None with fewer than 3 of them.
     """
 
     id: EpisodeId
@@ -154,6 +156,8 @@ class ControlLoop:
             quick in real time.
         on_frame: called with each new frame and the state it was made from; must be as quick.
         stopping: polled each tick; a non-empty reason aborts the episode.
+        actions: how actions become commands (`control.actions.actions_of`); None = they move the
+            TCP.
     """
 
     def __init__(
@@ -173,7 +177,9 @@ class ControlLoop:
         on_step: Callable[[Step], None] = lambda _step: None,
         on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
         stopping: Callable[[], str] = lambda: "",
+        actions: Actions | None = None,
     ) -> None:
+        self.actions = actions or TcpActions(task.spec.pose_action)
         self.task, self.robot, self.cameras, self.gate, self.clock = (
             task,
             robot,
@@ -185,26 +191,31 @@ class ControlLoop:
         self.record, self.lease, self.on_step, self.stopping = record, lease, on_step, stopping
         self.on_frame = on_frame
         self._period_s = 1.0 / task.spec.control_hz
-        self._sequence = 0
+        self._sequence, self._frozen = 0, Frozen()
 
     def next_command(
         self, action: NDArray[np.float32], driver: Driver, state: RobotState
     ) -> Command:
         """Turn an action into the next numbered command of this lease."""
-        spec = self.task.spec.pose_action
-        target = spec.target(action, state.tcp_in_base)
-        return self.command_to(target, spec.gripper_width_m(action), driver)
+        width_m = self.task.spec.action.gripper_width_m(action)
+        return self._command(self.actions.target(action, state), width_m, driver)
 
-    def command_to(self, target: Pose, gripper_width_m: float | None, driver: Driver) -> Command:
-        """The next numbered command of this lease, to an explicit target pose in base."""
+    def command_to(
+        self, tcp: Pose, gripper_width_m: float | None, driver: Driver, state: RobotState
+    ) -> Command:
+        """The next numbered command of this lease, to an explicit pose of the TCP in base."""
+        return self._command(self.actions.towards(tcp, state), gripper_width_m, driver)
+
+    def _command(self, target: Target, gripper_width_m: float | None, driver: Driver) -> Command:
         self._sequence += 1
         return Command(
             sequence=self._sequence,
             stamp_s=self.clock.now_s(),
             driver=driver,
             lease=self.lease,
-            tcp_target_in_base=target,
+            tcp_target_in_base=target.tcp_in_base,
             gripper_width_m=gripper_width_m,
+            joint_target_rad=target.joints_rad,
         )
 
     def run_episode(self, start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
@@ -217,14 +228,16 @@ class ControlLoop:
         state = self.robot.read()
         seen = {camera.name: camera.read() for camera in self.cameras}
         images = {name: image for name, (_, image) in seen.items()}
-        return state, self.task.observe(state, images), self._stale(state, seen)
+        new_s = {
+            name: self._frozen.new_s(name, stamp_s, image, state.tcp_in_base)
+            for name, (stamp_s, image) in seen.items()
+        }
+        return state, self.task.observe(state, images), self._stale(state, new_s)
 
-    def _stale(self, state: RobotState, seen: Mapping[str, tuple[float, Any]]) -> str:
+    def _stale(self, state: RobotState, new_s: Mapping[str, float]) -> str:
         now_s = self.clock.now_s()
         ages = [("the robot's state", now_s - state.stamp_s, MAX_STATE_AGE_S)]
-        ages += [
-            (f"camera {n}", now_s - stamp_s, MAX_PICTURE_AGE_S) for n, (stamp_s, _) in seen.items()
-        ]
+        ages += [(f"camera {n}", now_s - at_s, MAX_PICTURE_AGE_S) for n, at_s in new_s.items()]
         old = [f"{name}, {age_s:.2f} s old" for name, age_s, limit_s in ages if age_s > limit_s]
         return f"stale: {'; '.join(old)}" if old else ""
 
@@ -272,16 +285,19 @@ class _Episode:
             tick_s += loop._period_s
             loop.clock.sleep_until_s(tick_s)
             now_s = loop.clock.now_s()
+            if now_s - tick_s > loop._period_s / 2:  # very late: give the lost time up, no burst
+                tick_s = max(now_s, pending.command.stamp_s + loop._period_s)
+                loop.clock.sleep_until_s(tick_s)
+                now_s = loop.clock.now_s()
             summary.period_ms.append((now_s - previous_s) * 1e3)
             previous_wall_s, wall_s = wall_s, time.perf_counter()
             summary.wall_ms.append((wall_s - previous_wall_s) * 1e3)
-            if now_s - tick_s > loop._period_s / 2:  # very late: give the lost time up, no burst
-                tick_s = now_s
             previous_s = now_s
             step += 1
         summary.duration_s = loop.clock.now_s() - began_s
         if len(self._executed) > 2:
-            turns = np.diff(np.stack(self._executed)[:, :6], 2, axis=0)
+            motion = loop.task.spec.action.motion
+            turns = np.diff(np.stack(self._executed)[:, :motion], 2, axis=0)
             summary.jerk = float(np.sqrt(np.square(turns).mean()))
         self._record_events(loop.arbiter.end_episode(), step)
         return summary
@@ -291,6 +307,8 @@ class _Episode:
         loop = self.loop
         policy_action = loop.policy.act(observation, self.deterministic)
         human = loop.operator.poll(state)
+        if human.driving:
+            human = replace(human, action=loop.actions.of_hand(human.action, state))
         decision = loop.arbiter.decide(policy_action, human, state, loop.clock.now_s())
         self._record_events(decision.events, step)
         if decision.driver is not Driver.POLICY:
@@ -427,11 +445,12 @@ class _Episode:
             return np.zeros_like(asked)
         if verdict.outcome is Outcome.PASS and not guided:
             return asked
-        spec = self.loop.task.spec.pose_action
-        moved = spec.gripper and verdict.command.gripper_width_m is not None
-        gripper = float(asked[6]) if moved else 0.0
-        target = after.tcp_in_base if guided else verdict.command.tcp_target_in_base
-        return spec.action(target, pending.state.tcp_in_base, gripper)
+        loop, before = self.loop, pending.state
+        moved = loop.task.spec.action.gripper and verdict.command.gripper_width_m is not None
+        gripper = float(asked[-1]) if moved else 0.0
+        if guided:
+            return loop.actions.measured(before, after, gripper)
+        return loop.actions.sent(verdict.command, before, gripper)
 
     def _record_events(self, events: Sequence[tuple[str, str]], step: int) -> None:
         """Append arbiter events beside the steps."""

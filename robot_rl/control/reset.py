@@ -108,7 +108,7 @@ class ResetMotion:
             if command is not None and _arrived(goal, state):
                 return ""
             target = step_towards(state.tcp_in_base, goal, self._step_m, self._step_rad)
-            command = loop.command_to(target, gripper_width_m, Driver.RESET)
+            command = loop.command_to(target, gripper_width_m, Driver.RESET, state)
             answer = loop.gate.request(command, state)
             if answer is not None:
                 loop.robot.apply(answer.command)

@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-MOTION = 6  # entries of an action that are motion; a gripper entry is a choice and never blended
+MOTION = 6  # entries of an action of the TCP that are motion
 
 
 class Phase(StrEnum):
@@ -87,8 +87,11 @@ def ramp_weight(since_still_s: float, ramp_s: float) -> float:
     return 1.0 if since_still_s >= ramp_s else max(since_still_s / ramp_s, 0.0)
 
 
-def blend(action: NDArray[np.float32], weight: float) -> NDArray[np.float32]:
-    """Clipped `action` [A] float32 with its motion entries scaled by `weight` (from zero)."""
+def blend(action: NDArray[np.float32], weight: float, motion: int = MOTION) -> NDArray[np.float32]:
+    """Clipped `action` [A] float32, the first `motion` entries scaled by `weight` (from zero).
+
+    The gripper's entry, which comes after them, is a choice and is never blended.
+    """
     out = np.clip(action, -1.0, 1.0).astype(np.float32)
-    out[:MOTION] *= np.float32(weight)
+    out[:motion] *= np.float32(weight)
     return out

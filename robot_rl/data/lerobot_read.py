@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,11 +23,34 @@ from robot_rl.data.folder import IDENTITY
 from robot_rl.data.video import Image, decode_still, read_video, resized
 from robot_rl.errors import StoreError
 
+MAX_HZ = 1000.0
+MAX_STEPS = 1_000_000  # of one episode: a day at 10 Hz
+MAX_ROWS = 100_000_000  # of one file
+MAX_FILE_BYTES = 8 << 30  # of one file, unpacked
+MAX_JSON_BYTES = 64 << 20
+MAX_NUMBERS = 1 << 26  # of one value of a feature
+PATTERN = re.compile(r"(?:[^{}]|\{(?:chunk_index|file_index|video_key)(?::0?\dd)?\}){1,300}")
+"""Places of files: nothing but these names, and as many digits as one digit says."""
+
+
+def _is_feature(value: Any) -> bool:
+    """Whether a feature of info.json has a type and a shape that an array can have."""
+    if not isinstance(value, dict) or not isinstance(value.get("dtype"), str):
+        return False
+    shape = value.get("shape")
+    if not isinstance(shape, list) or len(shape) > MAX_DIMS:
+        return False
+    if not all(type(n) is int and 0 <= n <= MAX_NUMBERS for n in shape):
+        return False
+    return math.prod(shape) <= MAX_NUMBERS
+
+
+MAX_DIMS = 6
 _WANTED: dict[str, tuple[Any, Callable[[Any], bool]]] = {
     "codebase_version": (str, lambda v: v.startswith("v3.")),  # v2 has other files
-    "fps": (int | float, lambda v: v > 0),
-    "features": (dict, lambda v: all("dtype" in f and "shape" in f for f in v.values())),
-    "data_path": (str, bool),
+    "fps": (int | float, lambda v: 0 < v <= MAX_HZ),
+    "features": (dict, lambda v: all(_is_feature(f) for f in v.values())),
+    "data_path": (str, lambda v: bool(PATTERN.fullmatch(v))),
 }
 """Keys of info.json -> their type, and what else must hold."""
 
@@ -51,6 +75,8 @@ class LeRobotDataset:
         self.fps: float = info["fps"]
         self.features: dict[str, dict[str, Any]] = info["features"]
         self._data, self._video = info["data_path"], info.get("video_path") or fmt.VIDEO
+        if not isinstance(self._video, str) or not PATTERN.fullmatch(self._video):
+            raise self._gap("a video_path as LeRobot writes it", repr(self._video)[:200])
         self._rows = self._episode_rows(info)
         self.lengths: list[int] = [row["length"] for row in self._rows]
         self._file: tuple[Path, pa.Table] | None = None  # the data file read last
@@ -77,7 +103,9 @@ class LeRobotDataset:
             stills = self.columns(episode, [name])[name]
             return [resized(decode_still(s["bytes"] or b""), height, width) for s in stills]
         path = self._path(self._video, row, f"videos/{name}/", video_key=name)
-        start_s = row[f"videos/{name}/from_timestamp"]
+        start_s = row.get(f"videos/{name}/from_timestamp")
+        if not isinstance(start_s, int | float) or not 0.0 <= start_s < MAX_STEPS:
+            raise self._gap(f"the time at which {name} begins, in seconds", str(start_s)[:40])
         return read_video(path, start_s, row["length"], self.fps, (height, width))
 
     def last(self, episode: int) -> dict[str, Any] | None:
@@ -123,6 +151,8 @@ class LeRobotDataset:
             raise self._gap(f"episodes with {name}", f"{len(rows)} rows without")
         at = 0
         for number, row in enumerate(rows):
+            if not (type(row["length"]) is int and 0 <= row["length"] <= MAX_STEPS):
+                raise self._gap(f"0 to {MAX_STEPS} steps in an episode", str(row["length"])[:40])
             place = (row["episode_index"], row["dataset_from_index"], row["dataset_to_index"])
             if place != (number, at, at + row["length"]):
                 wanted = (number, at, at + row["length"])
@@ -136,9 +166,9 @@ class LeRobotDataset:
     def _check_rows(self, table: pa.Table, row: Mapping[str, Any]) -> None:
         """Check the rows of an episode: all are there, in order, at the rate of the dataset."""
         length = row["length"]
-        wanted = np.arange(length)
         if len(table) != length:
             raise self._gap(f"{length} rows of episode {row['episode_index']}", str(len(table)))
+        wanted = np.arange(length)
         for name, first in (("frame_index", 0), ("index", row["dataset_from_index"])):
             if not np.array_equal(self._values(table, name), wanted + first):
                 got = f"{name} out of order in episode {row['episode_index']}"
@@ -191,8 +221,13 @@ class LeRobotDataset:
 
 def _read_table(path: Path) -> pa.Table:
     try:
-        return pq.ParquetFile(path, page_checksum_verification=True).read()
-    except (OSError, pa.ArrowException) as error:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            about = file.metadata
+            size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+            if about.num_rows > MAX_ROWS or not 0 <= size <= MAX_FILE_BYTES:
+                raise pa.ArrowInvalid(f"{about.num_rows} rows, {size} bytes unpacked")
+            return file.read()
+    except (OSError, MemoryError, pa.ArrowException) as error:
         missing = isinstance(error, FileNotFoundError)
         raise StoreError(
             f"{path.name} {'is missing' if missing else 'is damaged'}",
@@ -209,8 +244,10 @@ def _of_episode(table: pa.Table, episode: int) -> pa.Table:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        with path.open("rb") as file:
+            data = file.read(MAX_JSON_BYTES + 1)
+        found = json.loads(data) if len(data) <= MAX_JSON_BYTES else "too large"
+    except (OSError, ValueError, RecursionError) as error:
         found = str(error)
     if isinstance(found, dict):
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from robot_rl.errors import SpecError
-from robot_rl.spec import ActionSpec, Spec
+from robot_rl.spec import ActionSpec, JointActionSpec, Spec
 
 POSE = ("dx", "dy", "dz", "rx", "ry", "rz", "gripper")
 
@@ -41,5 +41,8 @@ def state_names(spec: Spec) -> list[str] | None:
 
 
 def action_names(spec: Spec) -> list[str] | None:
-    """One name per action entry; None for actions that are not a pose."""
-    return list(POSE[: spec.action.size]) if isinstance(spec.action, ActionSpec) else None
+    """One name per action entry; None for actions that move no arm."""
+    action = spec.action
+    if isinstance(action, JointActionSpec):
+        return [*action.joints, *POSE[6 : 6 + action.gripper]]
+    return list(POSE[: action.size]) if isinstance(action, ActionSpec) else None

@@ -7,12 +7,13 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import av
 import av.error
 import numpy as np
 from av.codec import Codec
+from av.container import InputContainer
 from av.video.reformatter import Interpolation
 from av.video.stream import VideoStream
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ CRF = 30  # LeRobot's quality; lower is better and larger
 PIXEL_FORMAT = "yuv420p"
 EARLY = 0.1  # how far the time of a picture may be off that of its step, in periods
 
+DECODERS = ("h264", "hevc", "av1", "libdav1d", "libaom-av1", "vp9")
+PICTURES = {b"\xff\xd8\xff": "mjpeg", b"\x89PNG\r\n\x1a\n": "png"}
+MAX_PIXELS = 1 << 24  # of one picture: 4096 x 4096
+MAX_STILL_BYTES = 64 << 20
 STILLS = {
     "jpeg": ("mjpeg", "yuvj444p", {"qmin": "2", "qmax": "2", "flags": "+qscale"}),
     "png": ("png", "rgb24", {}),
@@ -122,7 +127,7 @@ def read_video(
                 break
             if place > -EARLY and abs(place - round(place)) < EARLY:
                 found[round(place)] = _rgb(frame, size)
-    except (av.error.FFmpegError, OSError, ValueError, IndexError) as error:
+    except (av.error.FFmpegError, OSError, ValueError, IndexError, MemoryError) as error:
         what = "is missing" if isinstance(error, FileNotFoundError) else "is damaged"
         raise _bad_video(path, what, f"{type(error).__name__}: {error}") from error
     if len(found) != count:
@@ -154,11 +159,20 @@ def encode_still(image: Image, kind: str) -> bytes:
 
 
 def decode_still(data: bytes) -> Image:
-    """The picture in the bytes of a JPEG or PNG file. Raises `StoreError` when it is neither."""
+    """The picture in the bytes of a JPEG or PNG file. Raises `StoreError` when it is neither.
+
+    The decoder is chosen by the first bytes, and no demuxer is asked: among FFmpeg's are some that
+    open network ports or other files (SDP, HLS, concat).
+    """
+    codec = next((name for start, name in PICTURES.items() if data.startswith(start)), "")
     try:
-        with av.open(io.BytesIO(data), "r") as container:
-            return _rgb(next(container.decode(video=0)))
-    except (av.error.FFmpegError, StopIteration, ValueError, IndexError) as error:
+        if not codec or len(data) > MAX_STILL_BYTES:
+            raise ValueError("no such picture" if not codec else "too large")
+        context: Any = av.CodecContext.create(codec, "r")
+        context.options = {"max_pixels": str(MAX_PIXELS)}
+        frames = [*context.decode(av.Packet(data)), *context.decode(None)]
+        return _rgb(frames[0])
+    except (av.error.FFmpegError, ValueError, IndexError, MemoryError) as error:
         raise StoreError(
             "an image cannot be decoded",
             expected="a JPEG or PNG picture",
@@ -176,8 +190,11 @@ def _rgb(frame: av.VideoFrame, size: tuple[int, int] | None = None) -> Image:
 
 def _frames_from(path: Path, start_s: float) -> Iterator[tuple[float, av.VideoFrame]]:
     """(time, frame) in order of time, from the key frame before `start_s` on."""
-    with av.open(str(path)) as container:
+    with path.open("rb") as file, _mp4(file) as container:
         stream: VideoStream = container.streams.video[0]
+        if stream.codec_context.name not in DECODERS:
+            raise ValueError(f"codec {stream.codec_context.name}")
+        stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
         stream.thread_type = "AUTO"
         time_base = float(stream.time_base or 0.0)
         if time_base <= 0.0:
@@ -186,6 +203,18 @@ def _frames_from(path: Path, start_s: float) -> Iterator[tuple[float, av.VideoFr
         for frame in container.decode(stream):
             if frame.pts is not None:
                 yield frame.pts * time_base, frame
+
+
+def _mp4(file: IO[bytes]) -> InputContainer:
+    """An mp4 file, by its first bytes; no other demuxer is asked, and it opens nothing else.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if file.read(8)[4:] != b"ftyp":
+        raise ValueError("no mp4")
+    file.seek(0)
+    return av.open(file, "r", format="mp4", container_options={"enable_drefs": "0"})
 
 
 def _bad_video(path: Path, what: str, got: str) -> StoreError:

@@ -57,7 +57,7 @@ class CheckpointFolder:
         Raises:
             CheckpointError: writing failed; earlier checkpoints are untouched.
         """
-        number = max((int(p.name) for p in self._all()), default=0) + 1
+        number = max((int(p.name) for p in self.paths()), default=0) + 1
         path = self.folder / f"{number:06d}"
         partial = self.folder / f".{number:06d}.partial"
         try:
@@ -93,7 +93,7 @@ class CheckpointFolder:
         """
         problem: CheckpointError | None = None
         found: Checkpoint | None = None
-        for path in sorted(self._all(), reverse=True):
+        for path in reversed(self.paths()):
             try:
                 checkpoint = read_checkpoint(path, spec_hash, plain_spec)
             except CheckpointError as error:
@@ -106,8 +106,10 @@ class CheckpointFolder:
             raise problem
         return found
 
-    def _all(self) -> list[Path]:
-        return [p for p in self.folder.glob("[0-9]*") if p.is_dir() and p.name.isdigit()]
+    def paths(self) -> list[Path]:
+        """The checkpoints, oldest first, whether they can be trusted or not."""
+        found = self.folder.glob("[0-9]*")
+        return sorted(p for p in found if p.is_dir() and p.name.isdigit())
 
     def _prune(self) -> None:
         """Remove good checkpoints, except the newest `keep` and the best; leave unusable ones."""
@@ -120,8 +122,10 @@ class CheckpointFolder:
                 del self._scores[path]
 
 
-def read_checkpoint(path: Path, spec_hash: str, plain_spec: str = "") -> Checkpoint:
+def read_checkpoint(path: Path, spec_hash: str = "", plain_spec: str = "") -> Checkpoint:
     """Read one checkpoint folder and check it; `plain_spec` as in `CheckpointFolder.load`.
+
+    spec_hash: "" = of whatever spec it is.
 
     Raises:
         CheckpointError: missing, truncated, altered, or of another spec.
@@ -138,7 +142,7 @@ def read_checkpoint(path: Path, spec_hash: str, plain_spec: str = "") -> Checkpo
         log.warning("checkpoint %s is of an older version, which did not seal it", path.name)
     elif seal != _seal(manifest):
         raise _broken(path, f"{SEAL} {_seal(manifest)}", repr(seal))
-    if plain_spec and facts.get("plain_spec") == plain_spec:
+    if not spec_hash or (plain_spec and facts.get("plain_spec") == plain_spec):
         spec_hash = found["spec_hash"]
     known = found["format"] if found["format"] == UNSEALED else FORMAT
     want = {"format": known, "spec_hash": spec_hash, "sha256": hashlib.sha256(data).hexdigest()}

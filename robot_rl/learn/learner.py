@@ -4,7 +4,8 @@
     updates_due()   how many of them may be done now; 0 = idle (nothing new to learn from)
     update(n)       do them
     weights()       the newest weights, published at most every `publish_period_s`
-    save(), load()  atomic checkpoint; training goes on bit for bit as if never interrupted
+    save(), load()  atomic checkpoint; training goes on bit for bit as if never interrupted, until
+                    the replay is full: then what it has forgotten is not read again
 
 The learner knows neither the robot nor the link: its owner (lockstep loop, learner process) calls
 these methods in a loop of its own. None of them waits for new rows.
@@ -29,8 +30,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from robot_rl.config.run_folder import LEARNER_METRICS
-from robot_rl.errors import CheckpointError, RobotRLError, SetupError
+from robot_rl.config.run_folder import CHECKPOINTS, LEARNER_METRICS
+from robot_rl.errors import CheckpointError, RobotRLError, SetupError, StoreError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
@@ -47,15 +48,20 @@ from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
+from robot_rl.learn.replay.tail import tail_of
+from robot_rl.learn.room import Room
+from robot_rl.learn.versions import Kept, Versions
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
 from robot_rl.spec import Spec
+from robot_rl.store.summary import EpisodeRecord
 from robot_rl.system.clock import WallClock
-from robot_rl.types import Row, Weights
+from robot_rl.types import EpisodeId, Row, Weights
 
 log = logging.getLogger(__name__)
 
+FEW_ROWS = 8  # a read of more may have been cut by its bytes: large pictures
 ROWS_PER_READ = 2048  # bounds the memory of one read of the store
 WATCH_UPDATES = 10  # between two looks at the count of bad steps: each waits for the device
 MAX_BAD_STEPS = 3  # non-finite gradients in a row before the last good state is restored
@@ -65,11 +71,19 @@ REWARD_FIX = "what is known is learned from; look at the server (docs/vlm.md)"
 MAX_ROLLBACKS = 3  # after so many without progress, the data or the config is at fault
 
 
-class RowSource(Protocol):
-    """The part of `store.Store` that the learner reads."""
+class RowSource(Kept, Protocol):
+    """The part of `store.Store` that the learner needs."""
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
         """Return up to `limit` rows after `cursor`, in commit order, and the new cursor."""
+        ...
+
+    def rows_of(self, id: EpisodeId, until: int) -> list[Row]:
+        """Return all rows of one episode up to a cursor, in commit order."""
+        ...
+
+    def episode_summaries(self) -> list[EpisodeRecord]:
+        """Return the figures of all episodes, in commit order."""
         ...
 
 
@@ -202,11 +216,11 @@ class Learner:
         prefetch = config.prefetch and self.algo.net.encoder is not None
         self._pool = ThreadPoolExecutor(1, "prefetch") if prefetch else None
         self._ahead: Future[Batch] | None = None
-        self._asked, self._more = (0, 0.0), False
+        self._asked, self._more, self._room = (0, 0.0), False, Room()
         self._diverge()
         self._mirror = Reflection.of(mirror, spec) if config.mirror else None
         self._clock = clock or WallClock()
-        self._checkpoints = CheckpointFolder(run_dir / "checkpoints", config.keep_checkpoints)
+        self._checkpoints = CheckpointFolder(run_dir / CHECKPOINTS, config.keep_checkpoints)
         self._sink = MetricSink(
             run_dir / LEARNER_METRICS, run_dir / "tensorboard" if config.tensorboard else None
         )
@@ -215,7 +229,7 @@ class Learner:
         self._pretrain_left = config.pretrain_updates
         self.may_pretrain = True  # False while the demonstrations are being recorded
         self._weights: Weights | None = None
-        self._version = -1
+        self._versions = Versions(store)
         self._published_updates, self._published_s = -1, -math.inf
         self._saved_updates = self._logged_updates = 0
         self._busy_s, self._busy_updates = 0.0, 0
@@ -243,7 +257,7 @@ class Learner:
             rows, cursor = self.store.rows_since(self._cursor, ROWS_PER_READ)
             new += self.replay.ingest(rows)
             self._cursor = cursor
-            if len(rows) < ROWS_PER_READ:
+            if len(rows) <= FEW_ROWS:
                 break
         self._credit = min(self._credit + self.config.utd * new, float(self.config.max_backlog))
         self._heard_s = now_s if self._cursor != before else self._heard_s
@@ -273,7 +287,7 @@ class Learner:
             "env_steps": self.env_steps,
             "updates_owed": self.updates_due(),
             "published_updates": self._published_updates,
-            "published_version": self._version,
+            "published_version": self._versions.newest,
         }
 
     def update(self, count: int) -> int:
@@ -284,12 +298,17 @@ class Learner:
         Raises:
             SpecError: there is nothing to learn from.
             RobotRLError: gradients stay non-finite although the last good state was restored.
+            ConfigError: the device has too little memory, also for half of a batch.
         """
         began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0
         metrics: dict[str, Tensor] = {}
         for left in reversed(range(max(count // per_update, 1))):
             self._more = left > 0
-            metrics = self.algo.update(self._sample)
+            try:
+                metrics = self.algo.update(self._sample)
+            except torch.OutOfMemoryError as error:
+                self._room.short(error)
+                continue
             done += per_update
             if left % WATCH_UPDATES == 0:
                 self._watch(metrics)
@@ -316,7 +335,13 @@ class Learner:
         if self._weights is None or (due and self.updates != self._published_updates):
             tensors = self.algo.actor_state()
             if all(bool(torch.isfinite(v).all()) for v in tensors.values()):
-                self._publish(tensors, now_s)
+                try:
+                    self._publish(tensors, now_s)
+                except StoreError as error:  # a full disk has no room for a new number
+                    if self._weights is None:
+                        raise
+                    self._published_s = now_s
+                    log.error("no new weights: %s", error)
         if self._weights is None:
             raise RobotRLError(
                 "the policy holds NaN before anything was published",
@@ -335,7 +360,7 @@ class Learner:
         tensors = {k: v.cpu() for k, v in self.algo.state_dict().items()}
         facts = {
             "updates": self.updates,
-            "version": self._version,
+            "version": self._versions.newest,
             "cursor": self._cursor,
             "credit": self._credit,
             "pretrain_left": self._pretrain_left,
@@ -366,12 +391,14 @@ class Learner:
             CheckpointError: there are checkpoints, and none fits this run.
         """
         checkpoint = self._checkpoints.load(self.spec.hash)
+        self._skip()
         if checkpoint is None:
             return False
         facts: dict[str, Any] = checkpoint.facts
         self.algo.load_state_dict(checkpoint.tensors)
         self._good = checkpoint.tensors
-        self.updates, self._version = facts["updates"], facts["version"]
+        self.updates = facts["updates"]
+        self._versions.at_least(facts["version"])
         self._saved_updates = self._logged_updates = self.updates
         self._rng.bit_generator.state = facts["rng"]
         while self._cursor < facts["cursor"]:
@@ -388,6 +415,17 @@ class Learner:
         log.info("continued from %d updates, %d env steps", self.updates, self.env_steps)
         return True
 
+    def _skip(self) -> None:
+        """Begin to read where the replay would have forgotten everything before."""
+        tail = tail_of(self.store.episode_summaries(), self.spec.hash, self.config.capacity)
+        if not tail.gone:
+            return
+        log.info("%d steps are not read again: the replay is too small for them", tail.env_steps)
+        self.replay.leave_out(tail.gone, tail.env_steps)
+        for episode in tail.early:
+            self.replay.ingest(self.store.rows_of(episode, tail.cursor))
+        self._cursor = tail.cursor
+
     def close(self) -> None:
         """Close the metrics file, and end the thread that draws batches ahead."""
         if self._pool is not None:
@@ -401,7 +439,7 @@ class Learner:
             CheckpointError: that run has no usable checkpoint of this spec and algorithm.
         """
         plain = self.spec.without_base().hash  # this run may lack the base that taught that one
-        checkpoint = CheckpointFolder(run_dir / "checkpoints").load(self.spec.hash, plain)
+        checkpoint = CheckpointFolder(run_dir / CHECKPOINTS).load(self.spec.hash, plain)
         if checkpoint is None:
             raise CheckpointError(
                 f"nothing to start from in {run_dir}",
@@ -423,7 +461,7 @@ class Learner:
 
         A request that was made twice in a row is drawn ahead if more updates are sure to follow.
         """
-        asked = (batch_size, demo_fraction)
+        asked = (self._room.of(batch_size), demo_fraction)
         ahead = None if self._ahead is None else self._ahead.result()
         usual, self._asked = asked == self._asked, asked
         batch = ahead if ahead is not None and usual else self._draw(*asked)
@@ -439,10 +477,10 @@ class Learner:
 
     def _publish(self, tensors: dict[str, Tensor], now_s: float) -> None:
         data = safetensors.torch.save({k: v.cpu().contiguous() for k, v in tensors.items()})
-        self._version += 1
-        self._weights = Weights(self._version, hashlib.sha256(data).hexdigest(), data)
+        version = self._versions.next()
+        self._weights = Weights(version, hashlib.sha256(data).hexdigest(), data)
         self._published_updates, self._published_s = self.updates, now_s
-        self._publications.append((self._version, now_s))
+        self._publications.append((version, now_s))
 
     def _watch(self, metrics: Mapping[str, Tensor]) -> None:
         """Restore the last good state after several non-finite gradients in a row."""
@@ -478,7 +516,7 @@ class Learner:
             "replay/online": self.replay.len_online,
             "replay/demo": self.replay.len_demo,
             "replay/refused_rows": self.replay.refused_rows,
-            "weights/published_version": self._version,
+            "weights/published_version": self._versions.newest,
         }
         if not ranks.rank():
             self._sink.write(self.env_steps, values, **text)

@@ -16,7 +16,9 @@ import asyncio
 import hashlib
 import os
 import stat
+import struct
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -30,11 +32,13 @@ import zmq.asyncio
 from numpy.typing import NDArray
 
 from robot_rl.errors import LinkError
+from robot_rl.system.bounded_msgpack import unpacked
 
 MAX_QUESTION = 4096  # bytes
 MAX_ANSWER = 16 << 20  # one 1080p picture, with room
 JPEG_QUALITY = 80
 ANSWER_S = 1.0  # a question that waits longer is given up
+STAMP = struct.Struct("<d")  # before a message of the control line: monotonic seconds
 Answer = tuple[Mapping[str, Any], bytes | memoryview]
 Handler = Callable[[Mapping[str, Any]], Answer]
 
@@ -76,10 +80,15 @@ class ControlSender:
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.connect(socket_address(run_dir, "control"))
 
-    def send(self, text: str) -> None:
-        """Send what is held (`operate.remote.parse`); dropped when the robot side is away."""
+    def send(self, text: str, stamp_s: float | None = None) -> None:
+        """Send what is held (`operate.remote.parse`); dropped when the robot side is away.
+
+        stamp_s: monotonic time at which it was so; now, if it is left out. After a stall the oldest
+        messages arrive first: by their stamps they are known for what they are.
+        """
+        said_s = time.monotonic() if stamp_s is None else stamp_s
         with suppress(zmq.Again):
-            self._socket.send_string(text, zmq.NOBLOCK)
+            self._socket.send_multipart([STAMP.pack(said_s), text.encode()], zmq.NOBLOCK)
 
     def close(self) -> None:
         """Free the socket."""
@@ -112,8 +121,8 @@ def decode(data: bytes, limit: int) -> dict[str, Any]:
     wrong = f"{len(data)} bytes"
     if len(data) <= limit:
         try:
-            value = msgpack.unpackb(data, strict_map_key=True)
-        except (ValueError, msgpack.UnpackException) as error:
+            value = unpacked(data, max_items=4096, strict_map_key=True)
+        except ValueError as error:
             wrong = str(error)
         else:
             if isinstance(value, dict) and all(isinstance(k, str) for k in value):

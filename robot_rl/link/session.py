@@ -14,11 +14,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from robot_rl.errors import CodecError, LinkError
 from robot_rl.link.auth import Keys, role_of
@@ -38,6 +36,7 @@ from robot_rl.link.frames import (
     decode,
     encode,
 )
+from robot_rl.link.wire import Change, Wire, ZmqWire
 from robot_rl.spec import Spec
 from robot_rl.store.store import Store
 from robot_rl.types import Weights
@@ -46,13 +45,6 @@ log = logging.getLogger(__name__)
 
 FIRST_BACKOFF_S = 0.2
 FAILED_HANDSHAKES = 3  # one may be a learner that died in the middle of it
-_WATCHED = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.EVENT_DISCONNECTED
-)
 _FIXES = {
     "auth": "copy this machine's .public key into the learner's key folder, restart the learner",
     "learner_key": "copy learner.public from the learner's machine, restart this process; check "
@@ -91,10 +83,21 @@ class LinkSession:
     """One actor's conversation with the learner. Call everything from one thread.
 
     `weights`, `refusal` and `status` are replaced whole, so other threads may read them.
+
+    wire: how bytes travel; None = over ZeroMQ. clock: seconds that only grow.
     """
 
     def __init__(
-        self, config: LinkConfig, keys: Keys, spec: Spec, store: Store, *, run: str, actor: str
+        self,
+        config: LinkConfig,
+        keys: Keys,
+        spec: Spec,
+        store: Store,
+        *,
+        run: str,
+        actor: str,
+        wire: Wire | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._keys, self._spec, self._store = config, keys, spec, store
         self._run, self._actor = run, actor
@@ -106,7 +109,7 @@ class LinkSession:
         self.word: dict[str, Scalar] = {}  # what else the learner is told; replaced whole
         self.next_episode: int | None = None  # first number that the learner has not; None: unheard
         self.ticks = 0
-        self._context = zmq.Context()
+        self._now_s = clock
         self._attached = self._welcomed = self._key_was_right = self._has_drained = False
         self._waiting: dict[type, _Request] = {}
         self._due_s: dict[type, float] = {}
@@ -119,74 +122,47 @@ class LinkSession:
         self._learner: dict[str, Scalar] = {}
         self._backoff_s = FIRST_BACKOFF_S
         self._reopen_s: float | None = None
-        self._open()
+        self._wire = wire or ZmqWire(config, keys)
 
     def tick(self) -> None:
         """Wait for news (at most `poll_s`), take replies, send what is due."""
-        self._poller.poll(int(self._config.poll_s * 1e3))
+        self._wire.wait(self._config.poll_s)
         self._watch()
         self._receive()
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if self._reopen_s is not None and now_s >= self._reopen_s:
-            self._close_socket()
-            self._open()
+            self._wire.reopen()
+            self._attached = self._welcomed = False
+            self._reopen_s = None
         elif self._attached:
             self._send_due(now_s)
         self._publish_status(now_s)
         self.ticks += 1
 
     def close(self) -> None:
-        """Close the sockets."""
-        self._close_socket()
-        self._context.term()
+        """Close the connection."""
+        self._wire.close()
 
     # -- connection ------------------------------------------------------------------------------
-
-    def _open(self) -> None:
-        """Open a socket. Every option is set before connect: ZeroMQ silently ignores later ones."""
-        socket = self._context.socket(zmq.DEALER)
-        socket.linger = 0  # unsent rows are in the store
-        socket.immediate = True  # queue nothing for a learner that is not there
-        socket.sndhwm = socket.rcvhwm = 16
-        socket.maxmsgsize = self._config.max_weights_bytes
-        socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 1_000  # ms
-        socket.handshake_ivl = 5_000  # ms; ends a handshake that a damaged byte left waiting
-        socket.heartbeat_ivl, socket.heartbeat_timeout = 5_000, 30_000  # ms
-        socket.curve_serverkey = self._learner_key
-        socket.curve_publickey, socket.curve_secretkey = self._keys.public, self._keys.secret
-        self._monitor = socket.get_monitor_socket(_WATCHED)
-        socket.connect(self._config.endpoint)
-        self._socket = socket
-        self._poller = zmq.Poller()
-        self._poller.register(socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
-        self._attached = self._welcomed = False
-        self._reopen_s = None
-
-    def _close_socket(self) -> None:
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
-        self._socket.close(linger=0)
 
     def _watch(self) -> None:
         """Follow the CURVE handshake; reopen after each end of a connection.
 
         libzmq itself reconnects after some ends, but never after a refused key or a damaged byte.
         """
-        while self._monitor.poll(0):
-            event = parse_monitor_message(self._monitor.recv_multipart())["event"]
+        for change in self._wire.changes():
             self._forget()
-            self._attached = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self._attached = change is Change.ATTACHED
             if self._attached:
                 self._failed_handshakes, self._key_was_right, self._reopen_s = 0, True, None
                 continue
-            if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+            if change is Change.REFUSED:
                 self._refuse("auth", "the learner does not know this key", self._keys.name)
-            elif event != zmq.EVENT_DISCONNECTED:
+            elif change is Change.FAILED:
                 self._failed_handshakes += 1
                 if self._failed_handshakes >= FAILED_HANDSHAKES:
                     self._refuse("learner_key", "the handshake fails", "closed connections")
-            self._reopen_s = time.monotonic() + self._next_backoff_s()
+            self._reopen_s = self._now_s() + self._next_backoff_s()
 
     def _forget(self) -> None:
         """Start over with HELLO; rows that were in flight are still in the store."""
@@ -235,32 +211,29 @@ class LinkSession:
         size = sum(row.size for row in batch)
         if size > self._config.max_message_bytes - 64 * len(batch) - 1024:  # headers of each row
             self._refuse("too_big", "a row is larger than a message may be", f"{size} bytes")
-            self._due_s[Rows] = time.monotonic() + self._config.backoff_max_s
+            self._due_s[Rows] = self._now_s() + self._config.backoff_max_s
             return
         self._send(Rows(tuple(batch)))
 
     def _send(self, message: Message) -> None:
         self._sequence += 1
-        try:
-            self._socket.send(encode(message, self._sequence), zmq.NOBLOCK)
-        except zmq.Again:  # the connection has just gone; the monitor will say so
-            return
-        self._waiting[type(message)] = _Request(self._sequence, time.monotonic())
+        if not self._wire.send(encode(message, self._sequence)):
+            return  # the connection has just gone; a change will say so
+        self._waiting[type(message)] = _Request(self._sequence, self._now_s())
 
     # -- receiving -------------------------------------------------------------------------------
 
     def _receive(self) -> None:
-        while self._socket.poll(0):
-            frame = self._socket.recv(copy=False)
+        for data in self._wire.received():
             try:
-                sequence, message = decode(frame.buffer)
+                sequence, message = decode(data)
             except CodecError:
                 log.warning("dropped a malformed message of the learner", exc_info=True)
                 continue
             except LinkError as error:
                 self._refuse("protocol", error.summary, error.got)
                 continue
-            self._last_reply_s = now_s = time.monotonic()
+            self._last_reply_s = now_s = self._now_s()
             for kind, request in list(self._waiting.items()):
                 if request.sequence == sequence:
                     self._round_trip_s = now_s - request.sent_s

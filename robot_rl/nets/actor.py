@@ -19,7 +19,7 @@ from robot_rl.nets.observation import ObservationNet
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
-GRIPPER_CHOICES = 3  # close, keep, open: index = round(action[6]) + 1
+GRIPPER_CHOICES = 3  # close, keep, open: index = round(action[-1]) + 1
 GRIPPER_DEAD_ZONE = 0.5  # as spec.ActionSpec.gripper_width_m
 
 

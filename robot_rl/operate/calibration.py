@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from robot_rl.config.yaml_file import read_yaml
 from robot_rl.errors import ConfigError
+from robot_rl.system.files import user_folder
 
 AXES = ("tx", "ty", "tz", "rx", "ry", "rz")
 """What a hand moves, in the TCP frame: linear, then angular along x, y, z."""
@@ -80,7 +82,7 @@ def _refused(axis: str, got: str, expected: str) -> ConfigError:
 def rest_file(device: str) -> Path:
     """Where the rest position of `device` (its name) is kept."""
     slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") or "device"
-    return Path.home() / ".config" / "robot-rl" / "devices" / f"{slug}.yaml"
+    return user_folder() / "devices" / f"{slug}.yaml"
 
 
 def save_rest(device: str, rest: Rest, axes: Sequence[str]) -> Path:
@@ -111,7 +113,7 @@ def load_rest(device: str, axes: Sequence[str]) -> Rest:
     if not path.is_file():
         return Rest()
     try:
-        found = yaml.safe_load(path.read_text())
+        found = read_yaml(path)
         pairs = []
         for sign, name in map(split_axis, axes):
             entry = found.get(name, {"centre": 0.0, "noise": 0.0})

@@ -159,5 +159,5 @@ def hand_on(
     Raises:
         ConfigError: the task's action is not that of an arm.
     """
-    handset = Handset(config, task.spec.action.size, rest)
+    handset = Handset(config, task.spec.pose_action.size, rest)
     return HeldDevice(handset, source, name, rewind=Rewind(task.spec.pose_action))

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from robot_rl.config.registry import resolve
+from robot_rl.config.yaml_file import read_yaml
 from robot_rl.errors import ConfigError
 from robot_rl.operate.following import FollowConfig, Following
 from robot_rl.operate.handset import DeviceReading, HandsetConfig
@@ -172,5 +172,5 @@ def led_by(
 
 def robot_of(run_dir: Path) -> Robot:
     """The robot of a run, by its folder. Raises like `config.registry.resolve`."""
-    config = yaml.safe_load((run_dir / "config.yaml").read_text()) or {}
+    config = read_yaml(run_dir / "config.yaml") or {}
     return resolve("robot", config.get("robot") or {"name": "fr3"})

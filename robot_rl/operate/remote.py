@@ -8,6 +8,7 @@ same rules hold as for a gamepad that was unplugged.
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ import zmq
 
 from robot_rl.config.registry import register
 from robot_rl.errors import LinkError
-from robot_rl.link.panel import socket_address
+from robot_rl.link.panel import STAMP, socket_address
 from robot_rl.operate.devices import need_real_time, run_of
 from robot_rl.operate.following import FollowConfig, Following, hand_from
 from robot_rl.operate.handset import DeviceReading, HandsetConfig
@@ -70,12 +71,25 @@ class ConsoleSource:
 
     def read(self, state: RobotState | None) -> DeviceReading | None:
         """The newest reading; None before the first. Raises like `parse`."""
-        data, stamp_s = b"", time.monotonic()
+        parts: list[bytes] = []
         while self._socket.poll(0):
-            data = self._socket.recv()
-        if data:
-            self._newest = parse(data, stamp_s)
+            parts = self._socket.recv_multipart()
+        if parts:
+            self._newest = parse(parts[-1], self._stamp_of(parts))
         return self._newest
+
+    def _stamp_of(self, parts: list[bytes]) -> float:
+        """When a message was true. Raises `LinkError` when it does not say so, as of this clock."""
+        now_s = time.monotonic()
+        said_s = STAMP.unpack(parts[0])[0] if len(parts[0]) == STAMP.size else math.nan
+        if len(parts) != 2 or not 0.0 <= said_s <= now_s:
+            raise LinkError(
+                "malformed input from the console",
+                expected="a stamp in the past, and a message",
+                got=f"{len(parts)} parts, {said_s:g} s at {now_s:g} s",
+                fix="console and operator must be of the same version, on one machine",
+            )
+        return said_s
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until something arrives, at most this long; True when it has."""

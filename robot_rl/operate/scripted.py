@@ -15,6 +15,7 @@ import numpy as np
 from robot_rl.config.registry import register
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import InputDevice, OperatorInput, Task
+from robot_rl.spec import BoxActionSpec
 from robot_rl.types import HELPED, Driver, RobotState
 
 
@@ -61,7 +62,9 @@ class NoOperator:
     """`InputDevice` that is never touched."""
 
     def __init__(self, task: Task) -> None:
-        self._still = np.zeros(task.spec.action.size, np.float32)
+        action = task.spec.action  # a Gymnasium environment has no hand that moves an arm
+        hand = action if isinstance(action, BoxActionSpec) else task.spec.pose_action
+        self._still = np.zeros(hand.size, np.float32)
 
     def begin_episode(self, seed: int, purpose: str) -> None:
         """Nothing to forget."""
@@ -78,7 +81,7 @@ class ScriptedOperator:
         self.config, self.task = config, task
         self._expert = task.expert(config.skill)
         self._rewind = Rewind(task.spec.pose_action)
-        self._still = np.zeros(task.spec.action.size, np.float32)
+        self._still = np.zeros(task.spec.pose_action.size, np.float32)
         self.begin_episode(0, "train")
 
     def begin_episode(self, seed: int, purpose: str) -> None:

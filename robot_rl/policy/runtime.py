@@ -13,7 +13,6 @@ import numpy as np
 import safetensors.torch
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor
 
 from robot_rl.config.run_folder import POLICY
@@ -76,6 +75,8 @@ class PolicyRuntime:
     `version` is -1 then. (A learner publishes its untrained policy as version 0.)
 
     A network may propose several steps at once; then they are carried out before it is asked again.
+    Weights that once propose an action that is not finite are frozen: the episode ends, and none
+    begins before others are loaded.
 
     Args:
         algo: the config of the algorithm that made the weights.
@@ -95,6 +96,7 @@ class PolicyRuntime:
         self._version = -1
         self.weights: Weights | None = None  # the ones in use, for `save_policy`
         self._deterministic = False
+        self.refused: NDArray[np.float32] | None = None  # the action that froze these weights
         if base is not None and isinstance(self._net, NoiseNet):
             base.choose = self._choose
 
@@ -112,15 +114,23 @@ class PolicyRuntime:
         """
         tensors = tensors_of(weights, self._tensors)
         self._tensors, self._version, self.weights = tensors, weights.version, weights
+        self.refused = None
 
     @property
     def problem(self) -> str:
         """Why there is no action to propose, "" when there is."""
-        return "" if self._base is None else self._base.problem
+        return self._frozen or ("" if self._base is None else self._base.problem)
 
     def ready(self) -> str:
         """Why no episode may begin, "" when one may. May take seconds."""
-        return "" if self._base is None else self._base.ready()
+        return self._frozen or ("" if self._base is None else self._base.ready())
+
+    @property
+    def _frozen(self) -> str:
+        """Why these weights drive no more, "" when they do: others have to come."""
+        if self.refused is None:
+            return ""
+        return f"weights {self._version} proposed an action that is not finite"
 
     def close(self) -> None:
         """Close the schedule of the base policy, if there is one."""
@@ -157,7 +167,10 @@ class PolicyRuntime:
                 gripper_epsilon=self._epsilon,
             )[0].numpy()
             self._plan.extend(proposed[None] if proposed.ndim == 1 else proposed)
-        return self._plan.popleft()
+        action = self._plan.popleft()
+        if not np.isfinite(action).all():
+            self.refused = action
+        return action
 
     def _choose(self, observation: Observation) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Decision [d] and noise for the base's next chunk; noise of shape [0] = the base's own."""
@@ -193,20 +206,20 @@ def tensors_of(weights: Weights, like: Mapping[str, torch.Tensor]) -> dict[str, 
         )
     try:
         tensors = safetensors.torch.load(weights.data)
-    except SafetensorError as error:
+    except Exception as error:  # SafetensorError, and what torch says to odd types and shapes
         raise LinkError(
             f"weights {weights.version} cannot be read",
             expected="a safetensors image",
             got=str(error),
             fix="run the same robot-rl version on both sides",
         ) from error
-    want = {k: tuple(v.shape) for k, v in like.items()}
-    shapes = {k: tuple(v.shape) for k, v in tensors.items()}
+    want = {k: (v.dtype, tuple(v.shape)) for k, v in like.items()}
+    shapes = {k: (v.dtype, tuple(v.shape)) for k, v in tensors.items()}
     if want != shapes:
         raise SpecError(
             f"weights {weights.version} belong to another network",
-            expected=str(want),
-            got=str(shapes),
+            expected=str(want)[:600],
+            got=str(shapes)[:600],
             fix="use the learner's algo config on the actor, hidden sizes included",
         )
     if not all(bool(torch.isfinite(v).all()) for v in tensors.values()):

@@ -86,11 +86,11 @@ def _curve(d: Mapping[str, Any]) -> str:
     if not bins:
         return ""
     times = [calendar.timegm(time.strptime(text, unit)) for text in bins]
-    x = np.array([(t - times[0]) / length for t in times], np.float64)
+    x = np.array([(t - times[0]) / length + 0.5 for t in times])  # the middle of each
     rate = np.array([wins / n for wins, n in bins.values()])
     bounds = np.array([wilson(wins, n) for wins, n in bins.values()])
     box = svg.Box(1040, 220)
-    plot = svg.Plot(box, (float(x[0]) - 0.5, float(x[-1]) + 0.5), (0.0, 1.0))
+    plot = svg.Plot(box, (0.0, float(x[-1]) + 0.5), (0.0, 1.0))
     curve = svg.Curve("success", x, rate, "accent")
     parts = [plot.grid(svg.nice_ticks(0.0, 1.0), percent=True), plot.x_axis(f"{name}s")]
     for at, (low, high) in zip(x, bounds, strict=True):

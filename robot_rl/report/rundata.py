@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config.run_folder import ARMS, DEPLOYMENT, EVALUATION, METRICS
+from robot_rl.config.yaml_file import read_yaml
 
 log = logging.getLogger(__name__)
 
@@ -87,11 +88,9 @@ class RunData:
 
 def read_run(folder: Path) -> RunData:
     """Read whatever is there; that a killed run has less is no error."""
-    import yaml
-
     config: Any = {}
     if (folder / "config.yaml").is_file():
-        config = yaml.safe_load((folder / "config.yaml").read_text()) or {}
+        config = read_yaml(folder / "config.yaml") or {}
     deployed = folder if (folder / DEPLOYMENT).is_file() else folder / "deploy"
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in _read_lines(path)]
     for path in sorted((folder / ARMS).glob(f"*/{METRICS}")):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from robot_rl.config.registry import register
+from robot_rl.config.api_key import without_old_keys
+from robot_rl.config.registry import UPGRADES, register
 from robot_rl.errors import ConfigError
 from robot_rl.ports import RewardSource, Task
 from robot_rl.reward.assembly import Assembly, widened
@@ -159,6 +160,16 @@ class ClassifierRewardConfig(RewardConfig):
             agree=self.agree,
             where=Where.of(self.where, task.spec),
         )
+
+
+def _upgraded(section: Mapping[str, Any]) -> Mapping[str, Any]:
+    server = section.get("server")
+    if not isinstance(server, Mapping):
+        return section
+    return {**section, "server": without_old_keys(server, "reward.server", "key_file", "key_env")}
+
+
+UPGRADES["reward"] = _upgraded
 
 
 @register("reward", "vlm")

@@ -25,9 +25,11 @@ F64 = NDArray[np.float64]
 
 TOLERANCE = 1e-7  # m and rad
 LIMIT_MARGIN_RAD = 1e-3
+TURN_DAMPING = 1e-4  # the same of the turn that fewer than six joints leave free
 DAMPING = 1e-6  # of the normal equations: the workspace has no singular pose, this is for safety
 LARGEST_STEP_RAD = 0.3
 ROUNDS = 100
+NUDGES, NUDGE_DAMPING = 3, 1e-4  # near a singular pose a nudge goes a part of the way only
 STUCK = 12  # rounds without progress: at the ends of the joints' ranges, or out of reach
 AXIS_RAD = 0.05  # fewer than six joints: so far may the tool's axis be from that of the goal
 
@@ -37,13 +39,15 @@ class Chain:
 
     Attributes:
         low_rad, high_rad: ends of the joints' ranges [J].
+        places: frame of each joint [4, 4] in the frame behind the joint before it, at angle 0.
+        tool: TCP in the frame behind the last joint [4, 4].
     """
 
     def __init__(self, robot: Robot) -> None:
         self.low_rad, self.high_rad = np.array([j.range_rad for j in robot.joints]).T
-        self._places = [_matrix(pose(j.position_m, j.quaternion_xyzw)) for j in robot.joints]
+        self.places = [_matrix(pose(j.position_m, j.quaternion_xyzw)) for j in robot.joints]
         tcp_in_hand = pose((0.0, 0.0, robot.gripper.tcp_m))
-        self._tool = _matrix(compose(robot.hand_in_last, tcp_in_hand))
+        self.tool = _matrix(compose(robot.hand_in_last, tcp_in_hand))
 
     @classmethod
     def of(cls, places: Sequence[Pose], tool: Pose) -> Chain:
@@ -56,18 +60,18 @@ class Chain:
         found = cls.__new__(cls)
         found.low_rad, found.high_rad = np.full((2, len(places)), math.inf)
         found.low_rad = -found.low_rad
-        found._places, found._tool = [_matrix(place) for place in places], _matrix(tool)
+        found.places, found.tool = [_matrix(place) for place in places], _matrix(tool)
         return found
 
     def frames(self, q_rad: F64) -> F64:
         """Frame behind each joint, then the TCP, in base [J + 1, 4, 4], at angles [J] rad."""
         here, found = np.eye(4), []
-        for place, c, s in zip(self._places, np.cos(q_rad), np.sin(q_rad), strict=True):
+        for place, c, s in zip(self.places, np.cos(q_rad), np.sin(q_rad), strict=True):
             here = here @ place
             x, y = here[:, 0].copy(), here[:, 1].copy()
             here[:, 0], here[:, 1] = c * x + s * y, c * y - s * x
             found.append(here)
-        return np.array((*found, here @ self._tool))
+        return np.array((*found, here @ self.tool))
 
     def tcp_in_base(self, q_rad: F64) -> Pose:
         """Pose of the TCP at joint angles [J] rad."""
@@ -110,6 +114,28 @@ class Chain:
         _, frames, error, _ = self.approach(goal, start_rad)
         return _pose(frames[-1]) if float(np.abs(error[:3]).max()) < TOLERANCE else goal
 
+    def nudged(self, goal: Pose, start_rad: F64) -> F64:
+        """Angles [J] on the way from `start_rad` to a goal that is near: one control step ahead.
+
+        Never raises: where the arm cannot follow it comes as near as a few damped steps take it,
+        inside the ranges of its joints.
+        """
+        q, few = start_rad.copy(), len(start_rad) < 6
+        low, high = np.minimum(self.low_rad, q), np.maximum(self.high_rad, q)
+        for _ in range(NUDGES):
+            frames = self.frames(q)
+            here = _pose(frames[-1])
+            error = np.concatenate((goal.position_m - here.position_m, rotation_error(goal, here)))
+            jacobian = self.jacobian(frames)
+            step = prioritised(jacobian, error) if few else _solved(jacobian, error, NUDGE_DAMPING)
+            q = np.clip(q + np.clip(step, -LARGEST_STEP_RAD, LARGEST_STEP_RAD), low, high)
+        return q
+
+    def free(self, turn_rad: F64, q_rad: F64) -> F64:
+        """The part of a turn of the joints [J] that leaves the TCP where it is, at angles [J]."""
+        jacobian = self.jacobian(self.frames(q_rad))
+        return turn_rad - np.linalg.pinv(jacobian, rcond=1e-3) @ (jacobian @ turn_rad)
+
     def approach(self, goal: Pose, start_rad: F64) -> tuple[F64, F64, F64, bool]:
         """(angles [J], frames, error [6] that is left in base, whether this is the goal)."""
         few = len(start_rad) < 6
@@ -130,7 +156,7 @@ class Chain:
                 break
             last = left
             jacobian = self.jacobian(frames)
-            step = _prioritised(jacobian, error) if few else _solved(jacobian, error)
+            step = prioritised(jacobian, error) if few else _solved(jacobian, error)
             q = np.clip(q + np.clip(step, -LARGEST_STEP_RAD, LARGEST_STEP_RAD), low, high)
             frames = self.frames(q)
         return q, frames, error, False
@@ -142,23 +168,27 @@ def axis_error_rad(frames: F64, goal: Pose) -> float:
     return math.acos(min(max(cosine, -1.0), 1.0))
 
 
-def _solved(jacobian: F64, error: F64) -> F64:
+def _solved(jacobian: F64, error: F64, damping: float = DAMPING) -> F64:
     """Damped least squares (Wampler 1986)."""
-    square = jacobian @ jacobian.T + DAMPING * np.eye(len(jacobian))
+    square = jacobian @ jacobian.T + damping * np.eye(len(jacobian))
     return jacobian.T @ np.linalg.solve(square, error)
 
 
-def _prioritised(jacobian: F64, error: F64) -> F64:
-    """A step [J] rad: first the place of the TCP, then its turn with what is left of the joints.
+def prioritised(jacobian: F64, error: F64) -> F64:
+    """A step [J] rad of fewer than six joints: the place of the TCP first, then its turn.
 
-    jacobian [6, J] and error [6] in base: m, then rad.
+    The turn gets what the place leaves free of the joints, and goes as far as they can.
+
+    Args:
+        jacobian, error: [6, J] and [6] in base: m, then rad.
     """
     move, turn = jacobian[:3], jacobian[3:]
     back = move.T @ np.linalg.inv(move @ move.T + DAMPING * np.eye(3))
     first = back @ error[:3]
-    free = np.eye(jacobian.shape[1]) - np.linalg.pinv(move, rcond=1e-4) @ move
-    rest = np.linalg.pinv(turn @ free, rcond=1e-2) @ (error[3:] - turn @ first)
-    return first + free @ rest
+    free = np.eye(jacobian.shape[1]) - back @ move
+    left = turn @ free
+    square = left @ left.T + TURN_DAMPING * np.eye(3)
+    return first + free @ (left.T @ np.linalg.solve(square, error[3:] - turn @ first))
 
 
 def _matrix(place: Pose) -> F64:

@@ -1,4 +1,4 @@
-"""The port of inverse kinematics: from TCP targets to joint targets, one small step at a time.
+"""The port of inverse kinematics: from targets to joint targets, one small step at a time.
 
 Implemented on MuJoCo (`robot_rl_sim.inverse_kinematics`); the node `ik` moves an arm with it. Where
 an arm can be at all is another question, see `robot_rl.robots.chain`.
@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.types import Pose
+
+TARGET_FILTER_S = 0.05
+"""Time constant of the way to a target: 10 Hz targets become one motion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +48,12 @@ class InverseKinematics(Protocol):
         self,
         position_rad: NDArray[np.float64],
         velocity_rad_s: NDArray[np.float64],
-        target: Pose,
+        target: Pose | NDArray[np.float64],
         dt_s: float,
     ) -> JointStep:
-        """One step of `dt_s` from the joints commanded last [J] towards the TCP target.
+        """One step of `dt_s` from the joints commanded last [J] towards the target.
+
+        target: of the TCP in base, or of the joints, float64 [J] rad.
 
         Joint ranges, velocities and accelerations are kept, and the arm's distance to itself.
         """

@@ -44,7 +44,7 @@ def actor_ports(
     clock.wait_for("actor", gate.has_answered)
     told = isinstance(task, DescribedTask) and task.judge == "topic"
     robot = RosRobot(reader, RosJudge(shell) if told else None)
-    operator = RosOperator(shell, clock, task.spec.action.size)
+    operator = RosOperator(shell, clock, task.spec.pose_action.size)
     eyes = [RosCamera(shell, n, c, task.spec.picture_size(n)) for n, c in cameras.items()]
     pace, reset = RosPace(shell), RosReset(shell)
     ports = ActorPorts(

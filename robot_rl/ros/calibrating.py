@@ -276,8 +276,9 @@ class Station:
         period_s = 1.0 / self._place.task.spec.control_hz
         while self.clock.now_s() - began_s < seconds and not done() and not self._ports.stopping():
             wanted, width_m = target(self.clock.now_s() - began_s)
-            command = self.loop.command_to(wanted, width_m, Driver.RESET)
-            gate.request(command, self._ports.robot.read())
+            state = self._ports.robot.read()
+            command = self.loop.command_to(wanted, width_m, Driver.RESET, state)
+            gate.request(command, state)
             tick_s = max(tick_s + period_s, self.clock.now_s())
             self.clock.sleep_until_s(tick_s)
             verdict = gate.verdict(command.sequence)

@@ -1,4 +1,5 @@
-"""The gate's process: the only publisher of `target_pose` and `gripper/command`.
+"""The gate's process: the only publisher of `target_pose` (or `target_joints`, in a run of joint
+actions) and `gripper/command`.
 
 Every decision is a pure function of `robot_rl.safety.gate`; this shell feeds it (requests, operator
 heartbeats, robot state, time) and carries out its verdicts. It drains everything that has arrived
@@ -17,6 +18,7 @@ from std_msgs.msg import String, UInt64
 
 from robot_rl.errors import LinkError, SafetyError
 from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.census import Census
 from robot_rl.ros.endpoints import Newest, publisher, serve, subscribe
 from robot_rl.ros.ports import Horizon
 from robot_rl.ros.reader import StateReader
@@ -24,15 +26,15 @@ from robot_rl.ros.runtime import Shell
 from robot_rl.safety import gate as rules
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.states import Engagement, Mode
+from robot_rl.system.jumps import JUMP_S, Jumps
 from robot_rl.types import Command, Outcome, RobotState, Verdict
 
 log = logging.getLogger(__name__)
 
 WAKE_S = 0.01  # wall; the watchdogs run at >= 100 Hz, and at every /clock in simulation
 RESEND_S = 0.05  # wall; a hold pose is sent again this often
-CENSUS_S = 0.1  # wall; publishers of the command topics are counted this often
 BLIND_S = 0.5  # run time; an older state is told as none (`gate/state`: blind)
-JUMP_S = 1.0  # run time; a larger jump between two wake-ups means a restarted clock
+AHEAD_S = 0.1  # run time; a reading of the person's device from further ahead has a wrong stamp
 GIVEN_S = 0.01  # run time; a simulated clock goes on by this much without us: then we judge again
 AGAIN_S = 0.2  # wall; a simulated clock that has not moved meanwhile is told its horizon again
 AFTER_HALT_S = 0.2  # run time; clocks differ by a few ticks: an ask stamped in it may be older
@@ -53,7 +55,8 @@ class GateNode:
         self._watchdog = Newest(node, topics.WATCHDOG_PROBLEM)
         self._arm_node = Newest(node, topics.ARM_PROBLEM) if self.params["needs_arm"] else None
         self._waiting: deque[str] = deque(maxlen=MAX_WAITING)
-        self._target = publisher(node, topics.TARGET_POSE)
+        self._target_topic = topics.TARGET_JOINTS if limits.joint_arm else topics.TARGET_POSE
+        self._target = publisher(node, self._target_topic)
         self._gripper = publisher(node, topics.GRIPPER_COMMAND)
         self._answers = publisher(node, topics.GATE_VERDICT)
         self._reports = publisher(node, topics.GATE_STATE)
@@ -63,12 +66,14 @@ class GateNode:
         serve(node, topics.GATE_RESUME, self._resume)
         serve(node, topics.GATE_STOP, lambda: self._halt(rules.stop(self.gate, "person: stop")))
         serve(node, topics.GATE_ACKNOWLEDGE, self._acknowledge)
-        self._simulated = bool(node.get_parameter("use_sim_time").value)
-        self._horizon = Horizon(shell) if self._simulated else None
+        serve(node, topics.GATE_CLEAR, self._clear)
+        self._horizon = Horizon(shell) if shell.is_simulated else None
+        self._jumps = Jumps(shell.now_s, None if shell.is_simulated else time.monotonic)
+        self._census = self._single_publishers()
         self._given_s = self._give_s = 0.0
         self._count = 0
-        self._joy_stamp_s = self._last_s = self._halted_s = -math.inf
-        self._beat_s = self._report_s = self._resend_s = self._census_s = 0.0
+        self._halted_s = -math.inf
+        self._beat_s = self._report_s = self._resend_s = 0.0
         self._told: tuple[Mode, str, str, str] | None = None
         self._blind = "no state yet"  # why there is no fresh state of the arm
         self._waits = ""  # "person" | "device": nothing arms until a person lets it go on
@@ -76,20 +81,39 @@ class GateNode:
         self._rivals = ""
         self._stood = False  # somebody else than this gate moved the arm, or nobody could
 
+    def _single_publishers(self) -> Census:
+        """Who must be alone: this gate, the driver, and whoever's word lets the arm go on."""
+        single = [self._target_topic, topics.GRIPPER_COMMAND, *self._reader.topics]
+        single += [topics.CLOCK] if self.shell.is_simulated else []
+        heard = [topics.GATE_HEARTBEAT, topics.OPERATOR_JOY, topics.WATCHDOG_PROBLEM]
+        heard += [topics.ARM_PROBLEM] if self._arm_node is not None else []
+        return Census(self.shell.node, single, heard)
+
     # --- what arrives ----------------------------------------------------------------------------
 
     def _on_request(self, msg: String) -> None:
         self._waiting.append(msg.data)
 
-    def _acknowledge(self) -> str:
+    def _acknowledge(self, *, by_person: bool = True) -> str:
         if self._controller_stands():
             raise LinkError("not acknowledged: the controller is stopped; resume it first")
         if problem := self._not_ready():
             raise LinkError(f"not acknowledged: {problem}"[: wire.MAX_TEXT])
-        self.gate, refusal = rules.acknowledge(self.gate)
+        self.gate, refusal = rules.acknowledge(self.gate, by_person=by_person)
         if refusal:
             raise LinkError(f"not acknowledged: {refusal}")
         return self._halt(self.gate)
+
+    def _clear(self) -> str:
+        """What a script may undo: its own vanishing, and a stop that no person has caused.
+
+        Decided here and not by the script: a person may press while its call is under way.
+        """
+        if self.gate.mode is Mode.PROTECTIVE_STOP:
+            return self._acknowledge(by_person=False)
+        if self._waits != "device":
+            raise LinkError(f"not cleared: it waits for {self._waits or 'nobody'}")
+        return self._resume()
 
     def _hold_for_a_person(self) -> str:
         self._waits = "person"
@@ -105,19 +129,29 @@ class GateNode:
         return f"{gate.mode.value}: {gate.reason}"
 
     def _read_joy(self, now_s: float) -> None:
-        """Heartbeats of the person's device, at the time they were made."""
+        """Heartbeats of the person's device, at the time they were made.
+
+        Each is judged by its own age, never by the stamps before it: one wrong stamp costs one
+        heartbeat, and a clock that was set costs those that were under way.
+        """
         for msg in self._joy.arrived():
             stamp_s = convert.from_stamp(msg.header.stamp)
-            if len(msg.buttons) == 0 or not stamp_s > self._joy_stamp_s - JUMP_S:
-                continue
-            self._joy_stamp_s = stamp_s
-            self.gate = rules.heartbeat(self.gate, min(stamp_s, now_s), bool(msg.buttons[0]))
+            if stamp_s > now_s + AHEAD_S:
+                ahead = f"{topics.OPERATOR_JOY.name} is stamped {stamp_s - now_s:.1f} s ahead"
+                self.shell.diagnostics.error(f"{ahead}: ignored; look at the clocks")
+            elif len(msg.buttons) > 0:
+                self.gate = rules.heartbeat(self.gate, min(stamp_s, now_s), bool(msg.buttons[0]))
 
     # --- what goes out ---------------------------------------------------------------------------
 
     def _send(self, command: Command) -> None:
-        frame = self.params["base_frame"]
-        self._target.publish(convert.pose_to(command.tcp_target_in_base, self.shell.now_s(), frame))
+        now_s, joints_rad = self.shell.now_s(), command.joint_target_rad
+        if joints_rad is None:
+            frame = self.params["base_frame"]
+            target = convert.pose_to(command.tcp_target_in_base, now_s, frame)
+        else:
+            target = convert.joints_to(self.params["joint_names"], joints_rad.tolist(), (), now_s)
+        self._target.publish(target)
         if command.gripper_width_m is not None:
             self._gripper.publish(convert.gripper_to(command.gripper_width_m))
 
@@ -153,7 +187,7 @@ class GateNode:
 
     def turn(self) -> None:
         """After a drain: read, judge what waits, run the watchdogs, report."""
-        self._read_joy(self.shell.now_s())  # first, so that a person's hand counts before requests
+        self._read_joy(self._look_at_the_clock())  # first: a person's hand counts before requests
         self._watchdog.read()  # now, so that its silence is its own and not ours
         state = self._reader.read()
         now_s = self._now_s(state)
@@ -194,31 +228,30 @@ class GateNode:
     def _now_s(self, state: RobotState | None) -> float:
         """Run time. In simulation states and /clock have one source, so a state that is ahead of
         the clock (we were not scheduled between reading the two) tells the time; it is no fault."""
-        now_s = self.shell.now_s()
-        self._check_clock(now_s)
-        if state is not None and self._simulated and 0.0 < state.stamp_s - now_s < JUMP_S:
+        now_s = self._look_at_the_clock()
+        if state is not None and self.shell.is_simulated and 0.0 < state.stamp_s - now_s < JUMP_S:
             return state.stamp_s
         return now_s
 
-    def _check_clock(self, now_s: float) -> None:
-        """A clock that jumps means a restarted robot: whoever drove must look first."""
-        jumped_s = now_s - self._last_s
-        if math.isfinite(jumped_s) and self._last_s > 0.0 and not 0.0 <= jumped_s <= JUMP_S:
-            self.gate = rules.stop(self.gate, f"clock: jumped by {jumped_s:.2f} s")
-        self._last_s = now_s
+    def _look_at_the_clock(self) -> float:
+        """Run time. A clock that was set tells no ages, and a simulated one that leaps means a
+        restarted robot: whoever drove must look first. Nothing is compared with stamps of before.
+        """
+        now_s, set_s = self._jumps.look()
+        if set_s:
+            log.warning("the clock jumped by %.2f s", set_s)
+            self.gate = rules.stop(self.gate, f"clock: jumped by {set_s:.2f} s")
+            self._waiting.clear()
+            self._halted_s = now_s
+        return now_s
 
     def _check_rivals(self) -> None:
-        """Stop if somebody else publishes commands: the controller would ignore everything."""
-        if time.monotonic() < self._census_s:
-            return
-        self._census_s = time.monotonic() + CENSUS_S
-        node = self.shell.node
-        crowded = [
-            f"{count} on {topic.name}"
-            for topic in (topics.TARGET_POSE, topics.GRIPPER_COMMAND)
-            if (count := node.count_publishers(topic.name)) > 1
-        ]
-        self._rivals = f"publishers: {', '.join(crowded)}" if crowded else ""
+        """Stop if somebody else publishes commands, or what the gate judges them by.
+
+        The controller would ignore everything; a second state (a recording that is played back)
+        would be measured against instead of the arm.
+        """
+        self._rivals = self._census.rivals()[: wire.MAX_TEXT]
         self.shell.diagnostics.warn(self._rivals)
         if self._rivals and self.gate.mode.is_armed:
             self.gate = rules.stop(self.gate, self._rivals)

@@ -1,8 +1,10 @@
-"""Turns the gate's TCP targets into joint targets, for an arm whose driver takes no others.
+"""Turns the gate's targets into joint targets for an arm whose driver takes no others.
 
-It is a driver behind the gate: it obeys `target_pose` while the gate alone publishes there, has a
-time-out of its own, and moves nothing unasked. Such a driver knows no TCP: its pose and twist are
-computed here from the measured joints, and carry their stamps.
+The gate's targets are the TCP's. In a run of joint actions they are the joints', and only the way
+there is cut into small steps, under the same limits. The node is a driver behind the gate: it obeys
+`target_pose` (or `target_joints`) while the gate alone publishes there, has a time-out of its own,
+and moves nothing unasked. Such a driver knows no TCP: its pose and twist are computed here from the
+measured joints, and carry their stamps.
 
 A velocity that was sent once goes on for ever when this process dies. So the watchdog listens to
 `ik/heartbeat`, too, and switches the controller off when it is silent.
@@ -15,6 +17,7 @@ import math
 import time
 from collections import deque
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +49,20 @@ TARGETS = {
 
 
 class IkNode:
-    """One tick of measured joints, TCP target, joint target; see the module."""
+    """One tick of measured joints, the gate's target, joint target; see the module.
+
+    Args:
+        of_joints: the gate's targets are the joints'.
+    """
 
     def __init__(
-        self, shell: Shell, robot: Robot, driver: ArmDriver, kinematics: InverseKinematics
+        self,
+        shell: Shell,
+        robot: Robot,
+        driver: ArmDriver,
+        kinematics: InverseKinematics,
+        *,
+        of_joints: bool,
     ) -> None:
         self._shell, self._kinematics, self._driver = shell, kinematics, driver
         self._joints, self._names = driver.joints, list(robot.joint_names)
@@ -59,7 +72,9 @@ class IkNode:
         self._base, node = shell.params["base_frame"], shell.node
         self._target_topic = replace(topics.JOINT_TARGET, type=TARGETS[self._joints.kind])
         self._states = Newest(node, topics.JOINT_STATES)
-        self._targets = Newest(node, topics.TARGET_POSE)
+        self._gates = topics.TARGET_JOINTS if of_joints else topics.TARGET_POSE
+        self._read = self._joints_of if of_joints else self._pose_of
+        self._targets = Newest(node, self._gates)
         self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
         self._arm = Newest(node, topics.ARM_PROBLEM)
         self._out = publisher(node, self._target_topic)
@@ -69,7 +84,7 @@ class IkNode:
         self._problems = publisher(node, topics.IK_PROBLEM)
         self._heard = shell.diagnostics.source(topics.JOINT_STATES.name)
         self._measured: tuple[NDArray[np.float64], NDArray[np.float64], float] | None = None
-        self._target: Pose | None = None
+        self._target: Pose | NDArray[np.float64] | None = None
         self._target_s = self._sent_s = -math.inf
         self._count = 0
         self._beat_s = self._census_s = self._tell_s = self._report_s = 0.0
@@ -99,17 +114,25 @@ class IkNode:
             self._poses.publish(convert.pose_to(tcp, stamp_s, self._base))
             self._twists.publish(convert.twist_to(twist, stamp_s, self._base))
 
-    def _take_target(self, *, obey: bool) -> Pose | None:
+    def _pose_of(self, message: Any) -> Pose:
+        """A TCP target. Raises `LinkError`."""
+        if message.header.frame_id != self._base:
+            raise LinkError(
+                "target_pose in another frame",
+                expected=self._base,
+                got=repr(message.header.frame_id),
+            )
+        return convert.pose_from(message)
+
+    def _joints_of(self, message: Any) -> NDArray[np.float64]:
+        """A joint target [J] in the robot's order. Raises `LinkError`."""
+        return convert.positions_from(message, self._names)
+
+    def _take_target(self, *, obey: bool) -> Pose | NDArray[np.float64] | None:
         """The newest target while it is fresh; what arrives meanwhile is forgotten otherwise."""
         for message in self._targets.arrived():
             try:
-                if message.header.frame_id != self._base:
-                    raise LinkError(
-                        "target_pose in another frame",
-                        expected=self._base,
-                        got=repr(message.header.frame_id),
-                    )
-                self._target, self._target_s = convert.pose_from(message), time.monotonic()
+                self._target, self._target_s = self._read(message), time.monotonic()
             except LinkError as error:
                 self._shell.diagnostics.error(str(error))
         if not obey:
@@ -125,7 +148,7 @@ class IkNode:
         self._census_s = time.monotonic() + CENSUS_S
         node = self._shell.node
         wrong = []
-        for topic, own in ((topics.TARGET_POSE, "gate"), (self._target_topic, node.get_name())):
+        for topic, own in ((self._gates, "gate"), (self._target_topic, node.get_name())):
             name = node.resolve_topic_name(topic.name)
             sources = node.get_publishers_info_by_topic(name)
             others = sorted({source.node_name for source in sources} - {own})
@@ -264,9 +287,16 @@ def joint_order(names: list[str], wanted: tuple[str, ...]) -> list[int]:
     return [names.index(name) for name in wanted]
 
 
-def run_ik(shell: Shell, robot: Robot, driver: ArmDriver, kinematics: InverseKinematics) -> None:
+def run_ik(
+    shell: Shell,
+    robot: Robot,
+    driver: ArmDriver,
+    kinematics: InverseKinematics,
+    *,
+    of_joints: bool,
+) -> None:
     """Tick at the driver's rate until the node is told to end; then bring the joints to rest."""
-    node = IkNode(shell, robot, driver, kinematics)
+    node = IkNode(shell, robot, driver, kinematics, of_joints=of_joints)
     pace = Pace(1.0 / driver.joints.rate_hz)
     while shell.running:
         shell.spin(0.0)

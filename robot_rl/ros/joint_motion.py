@@ -63,7 +63,7 @@ OFF = Commanded(Doing.OFF)
 
 
 class JointMotion:
-    """Joints on their way to TCP targets, at rest without one.
+    """Joints on their way to targets of the TCP or of themselves, at rest without one.
 
     Args:
         speed_rad_s: float64 [J], the most that may be commanded as a velocity.
@@ -78,12 +78,13 @@ class JointMotion:
         self._velocity_rad_s = np.zeros_like(speed_rad_s)
 
     def tick(
-        self, measured: Measured | None, target: Pose | None, dt_s: float, *, off: bool
+        self, measured: Measured | None, target: Pose | F64 | None, dt_s: float, *, off: bool
     ) -> Commanded:
         """One step of `dt_s`.
 
         Args:
-            target: of the TCP, in base; None = there is none that is fresh: come to rest.
+            target: of the TCP in base, or of the joints [J] rad; None = there is none that is
+                fresh: come to rest.
             off: nobody may move the arm, or somebody else does; after that it goes on from where
                 the arm is, not from where it was commanded.
         """

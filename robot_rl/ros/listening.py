@@ -185,7 +185,8 @@ class Listener:
         """What it came to."""
         node, needed = self._node, self._needed
         heard = {name: ear.heard() for name, ear in self._ears.items()}
-        targets = [topics.TARGET_POSE] + [topics.JOINT_TARGET] * self._driver.joints.is_used
+        targets = [topics.TARGET_POSE, topics.TARGET_JOINTS]
+        targets += [topics.JOINT_TARGET] * self._driver.joints.is_used
         newest = {camera: ear.messages[-1:] for camera, ear in self._pictures.items()}
         return Seen(
             heard=heard,

@@ -42,9 +42,8 @@ class Person:
         self._state = Newest(node, topics.GATE_STATE)
         self._beats = Newest(node, topics.GATE_HEARTBEAT)
         self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
-        self._acknowledge = Caller(node, topics.GATE_ACKNOWLEDGE.name, CALL_S)
         self._resume = Caller(node, topics.CONTROLLER_RESUME.name, CALL_S)
-        self._go = Caller(node, topics.GATE_RESUME.name, CALL_S)
+        self._clear = Caller(node, topics.GATE_CLEAR.name, CALL_S)  # it refuses what is a person's
         self._since_s: dict[str, float] = {}
         self._look_s = 0.0
         self.hands_off = False
@@ -65,14 +64,14 @@ class Person:
         self._beats.read()
         alive = self._beats.silent_s < GATE_ALIVE_S
         if self._lit("waits", alive and report is not None and report.waits == "device"):
-            self._try(self._go, "gate resume")  # only the scripted device had vanished
+            self._try(self._clear, "clear")  # only the scripted device had vanished
         stopped = self._stopped.read()
         theirs = reason.startswith("person")  # the person who stopped the robot lets it go on
         stands = stopped is not None and bool(stopped.data)
         if self._lit("controller", stands and alive):
             self._try(self._resume, "resume")
         if self._lit("gate", stop and alive and not theirs and not stands):
-            self._try(self._acknowledge, "acknowledge")
+            self._try(self._clear, "clear")
 
     def _report(self) -> wire.GateReport | None:
         msg = self._state.read()
@@ -108,7 +107,7 @@ class OperatorNode:
         self._episodes = Newest(shell.node, topics.OPERATOR_EPISODE)
         self._joy = publisher(shell.node, topics.OPERATOR_JOY)
         self._person = Person(shell) if shell.params["unattended"] else None
-        self._still = np.zeros(task.spec.action.size, np.float32)
+        self._still = np.zeros(task.spec.pose_action.size, np.float32)
         self._call = wire.EpisodeCall(0, 0, "", active=False)
         self._problems = publisher(shell.node, topics.OPERATOR_PROBLEM)
         self._problem: str | None = None  # as it was told last

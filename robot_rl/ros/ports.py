@@ -66,7 +66,7 @@ class RosClock:
     def __init__(self, shell: Shell, who: str) -> None:
         self._shell = shell
         self._moved = threading.Condition()
-        self._simulated = bool(shell.node.get_parameter("use_sim_time").value)
+        self._simulated = shell.is_simulated
         self._waits: dict[str, Callable[[], bool]] = {who: lambda: True}
         if self._simulated:
             self._horizon = Horizon(shell)
@@ -280,7 +280,13 @@ class RosGate:
             self._asked = command.sequence, time.monotonic()
         except ValueError:
             log.error("a command that is not finite was not sent: %s", command)
-            held = replace(command, tcp_target_in_base=state.tcp_in_base, gripper_width_m=None)
+            joints_rad = None if command.joint_target_rad is None else state.joint_position_rad
+            held = replace(
+                command,
+                tcp_target_in_base=state.tcp_in_base,
+                gripper_width_m=None,
+                joint_target_rad=joints_rad,
+            )
             reason = "finite: the driver sent a value that is not finite"
             return Verdict(command.sequence, Outcome.HOLD, reason, held, command.stamp_s)
         return None
@@ -357,7 +363,7 @@ class RosOperator:
     def poll(self, state: RobotState) -> OperatorInput:
         """The newest input; hands off when it is old or belongs to another episode."""
         value, call = self._newest()
-        fresh = self._shell.now_s() - value.stamp_s <= self._shell.params["joy_age_s"]
+        fresh = abs(self._shell.now_s() - value.stamp_s) <= self._shell.params["joy_age_s"]
         if call != self._call or not fresh:
             return OperatorInput(False, self._still, stamp_s=value.stamp_s)
         return value

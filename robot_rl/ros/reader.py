@@ -21,6 +21,7 @@ from robot_rl.ros import convert, topics
 from robot_rl.ros.endpoints import Newest
 from robot_rl.ros.frames import Frames, unknown
 from robot_rl.ros.runtime import Shell
+from robot_rl.system.jumps import JUMP_S
 from robot_rl.types import Pose, RobotState
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ OBJECT = "object:"
 LOOKS = 3  # a look that was interrupted half-way (no CPU) is repeated at once
 DEPTH = 8  # readings kept per topic, for pairing after such an interruption
 SLOW_S = 0.5  # wall; a topic that was not heard for this long is silent, also a slow gripper's
+AHEAD_S = 0.1  # run time; a message from further ahead has a wrong stamp
 TWIST_S = 0.04  # a derived twist is the mean over about this long: shorter is noise
 NO_DRIVER = ArmDriver()
 
@@ -75,6 +77,14 @@ class StateReader:
         self._tracks: dict[str, Track[Any]] = {key: Track(DEPTH) for key in sources}
         self._state: RobotState | None = None
         self._refused: dict[str, str] = {}  # source -> why its newest message was refused
+        # in simulation states and /clock have one source, and a state may come before its time
+        self._ahead_s = JUMP_S if shell.is_simulated else AHEAD_S
+
+    @property
+    def topics(self) -> tuple[topics.Topic, ...]:
+        """Every topic that a state is made of: each has one publisher, the driver."""
+        own = tuple(newest.topic for newest, _, _ in self._sources.values())
+        return own + (self._width.topics if self._width else ())
 
     def why_not(self) -> str:
         """Why there is no new state, for people; "" when every topic is heard and understood."""
@@ -107,6 +117,7 @@ class StateReader:
             for msg in newest.arrived():
                 stamp_s = convert.from_stamp(msg.header.stamp)
                 try:
+                    self._check_stamp(stamp_s - now_s)
                     kept = self._tracks[key].add(stamp_s, convert_message(msg))
                     self._refused.pop(key, None)
                 except LinkError as error:
@@ -119,6 +130,16 @@ class StateReader:
                 freshness.dropped += not kept
 
     # --- one message -----------------------------------------------------------------------------
+
+    def _check_stamp(self, ahead_s: float) -> None:
+        """Refuse what is from the future: it would hide all that comes after it."""
+        if ahead_s > self._ahead_s:
+            raise LinkError(
+                "stamped in the future",
+                expected=f"at most {self._ahead_s:g} s ahead of our clock",
+                got=f"{ahead_s:.2f} s",
+                fix="synchronise the clocks (chrony); look whether a recording is played back",
+            )
 
     def _joints(self, message: Any) -> object:
         """(position [J] rad, velocity [J] rad/s, finger distance m)."""
@@ -221,6 +242,11 @@ class _Width:
             topic = replace(topics.JOINT_STATES, name=gripper.state_topic)
             self._newest = Newest(shell.node, topic)
 
+    @property
+    def topics(self) -> tuple[topics.Topic, ...]:
+        """The topic of the fingers, where they have their own."""
+        return (self._newest.topic,) if self._newest else ()
+
     def take(self, message: Any) -> None:
         """Read the fingers out of the arm's joint states, when they are in them."""
         if self._newest is None and self._gripper.kind != "none":
@@ -259,7 +285,6 @@ def tracked_objects(shell: Shell, task: Task) -> tuple[str, ...]:
 
     Those that the task places; on a real arm, where tracking is hard, only if the task needs them.
     """
-    simulated = bool(shell.node.get_parameter("use_sim_time").value)
-    if not simulated and not getattr(task, "needs_objects", True):
+    if not shell.is_simulated and not getattr(task, "needs_objects", True):
         return ()
     return tuple(sorted(task.sample_reset(np.random.default_rng(0)).objects))

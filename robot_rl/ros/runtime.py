@@ -24,6 +24,7 @@ from rcl_interfaces.msg import (
     FloatingPointRange,
     IntegerRange,
     ParameterDescriptor,
+    ParameterType,
 )
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
@@ -88,6 +89,7 @@ class Shell:
         self.node, self.params = node, params
         self.steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.diagnostics = NodeDiagnostics(node, self.steady)
+        self.is_simulated = bool(node.get_parameter("use_sim_time").value)  # /clock tells the time
         self.errors = 0
         self._stop = stop
         self._thread: threading.Thread | None = None
@@ -158,12 +160,37 @@ def declare(node: Node, key: str) -> dict[str, Any]:
     Raises:
         ConfigError: unknown parameter, wrong type, out of range.
     """
+    meaning = "take the time from /clock; set when the node starts, because ages do not survive it"
+    own = ParameterDescriptor(
+        description=meaning, type=ParameterType.PARAMETER_BOOL, read_only=True
+    )
+    node.set_descriptor("use_sim_time", own)
     given = {name: p.value for name, p in node._parameter_overrides.items()}
     checked = parameters.check(key, {n: v for n, v in given.items() if "qos_overrides" not in n})
     for p in parameters.TABLES[key]:
         value = checked.get(p.name, p.default)
         node.declare_parameter(p.name, value, _descriptor(p), ignore_override=True)
     return {p.name: node.get_parameter(p.name).value for p in parameters.TABLES[key]}
+
+
+def _made(key: str) -> Node:
+    """The node, in its enclave where the graph has a keystore.
+
+    Raises:
+        SetupError: it is not let in, or this ROS 2 has no DDS security.
+    """
+    try:
+        return Node(key)
+    except RuntimeError as error:  # RCLError, which rclpy does not export
+        if os.environ.get("ROS_SECURITY_ENABLE") != "true":
+            raise
+        raise SetupError(
+            f"{key} cannot come into its SROS 2 enclave",
+            expected="a ROS 2 with DDS security, and the keystore of these words and this domain",
+            got=str(error).splitlines()[0][:200],
+            fix="ROS 2 from pip wheels has none: source one of Debian packages; or make the "
+            "keystore anew (robot-rl keys FOLDER --sros2 WORDS); or leave ros.keystore out",
+        ) from error
 
 
 @contextmanager
@@ -177,7 +204,7 @@ def node_shell(key: str, args: Sequence[str] | None = None) -> Iterator[Shell]:
     rclpy.init(
         args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO
     )
-    node = Node(key)
+    node = _made(key)
     shell = None
     try:
         shell = Shell(node, declare(node, key), stop)

@@ -83,8 +83,9 @@ class SimNode:
         self.shell, self.task, self._driver = shell, task, driver
         p = self.params = shell.params
         joints = driver.joints if p["system_time"] else JointDriver()
-        model = self._model(task, robot, p["board"], joint_control=joints.is_used)
-        self.robot = MujocoRobot(task, robot, model, joint_control=joints.is_used)
+        drives = joints.is_used or task.moves_joints
+        model = self._model(task, robot, p["board"], joint_control=drives)
+        self.robot = MujocoRobot(task, robot, model, joint_control=drives)
         place_cameras(self.robot.model, cameras, robot)
         self.robot.reset(self._plan(seed))
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
@@ -96,7 +97,8 @@ class SimNode:
         self._wall = (time.monotonic(), self.robot.now_s())
         node = shell.node
         self._servos = Servos(node, self.robot, joints) if joints.is_used else None
-        self._target = None if joints.is_used else Newest(node, topics.TARGET_POSE)
+        self._target_topic = topics.TARGET_JOINTS if task.moves_joints else topics.TARGET_POSE
+        self._target = None if joints.is_used else Newest(node, self._target_topic)
         own_grip = driver.gripper.kind == "width"
         self._gripper = Newest(node, topics.GRIPPER_COMMAND) if own_grip else None
         self._joints = publisher(node, topics.JOINT_STATES)
@@ -116,8 +118,8 @@ class SimNode:
         }
         kind = _DriversCameras if p["system_time"] else _Cameras
         drawn = p["camera_hz"] > 0
-        self._cameras = kind(shell, self.robot, self.task, cameras) if drawn else None
         self._faults = Injector()
+        self._cameras = kind(shell, self.robot, self.task, cameras, self._faults) if drawn else None
         self._inject(faults.read(p["fault"]))
         self._home: tuple[float, float, Pose, Pose] | None = None  # on the way: from, to
         self._double = self._dress(robot) if driver.is_vendors and p["system_time"] else None
@@ -174,17 +176,21 @@ class SimNode:
             return
         try:
             width_m = convert.gripper_from(grips[-1]) if grips else None
-            goal = self._goal(targets) or self.robot_goal
+            goal, joints_rad = self._goal(targets)
         except LinkError as error:  # NaN, not a unit quaternion: dropped, as real controllers do
             self._ignored += len(targets) + len(grips)
             self.shell.diagnostics.error(str(error))
             return
         self._taken += len(targets) + len(grips)
-        self._apply(goal, width_m)
+        self._apply(goal, width_m, joints_rad)
 
-    def _goal(self, targets: list) -> Pose | None:
+    def _goal(self, targets: list) -> tuple[Pose, NDArray[np.float64] | None]:
+        """Where the TCP is asked to be, or the joints; where it was, with no new target."""
         if not targets:
-            return None
+            return self.robot_goal, None
+        if self.task.moves_joints:
+            names = list(self.robot.robot.joint_names)
+            return self.robot_goal, convert.positions_from(targets[-1], names)
         frame = targets[-1].header.frame_id
         if frame != self.params["base_frame"]:
             raise LinkError(
@@ -193,25 +199,26 @@ class SimNode:
                 got=repr(frame),
                 fix="send targets in the base frame (base_frame parameter of both nodes)",
             )
-        return convert.pose_from(targets[-1])
+        return convert.pose_from(targets[-1]), None
 
     def _rivals(self) -> bool:
         """True while a command topic has more than one publisher."""
         counts = {
             topic.name: self.shell.node.count_publishers(topic.name)
-            for topic in (topics.TARGET_POSE, topics.GRIPPER_COMMAND)
+            for topic in (self._target_topic, topics.GRIPPER_COMMAND)
         }
         crowded = [f"{count} on {name}" for name, count in counts.items() if count > 1]
         text = f"commands ignored: {', '.join(crowded)} publishers" if crowded else ""
         self.shell.diagnostics.warn(text)
         return bool(crowded)
 
-    def _apply(self, goal: Pose, width_m: float | None) -> None:
+    def _apply(
+        self, goal: Pose, width_m: float | None, joints_rad: NDArray[np.float64] | None = None
+    ) -> None:
         self._sequence += 1
         self.robot_goal = goal
-        self.robot.apply(
-            Command(self._sequence, self.robot.now_s(), Driver.POLICY, "controller", goal, width_m)
-        )
+        who = (self._sequence, self.robot.now_s(), Driver.POLICY, "controller")
+        self.robot.apply(Command(*who, goal, width_m, joints_rad))
 
     def _go_home(self, duration_s: float) -> Callable[[], bool]:
         """As the driver's joint controller would; only the way differs (a straight one)."""
@@ -259,6 +266,8 @@ class SimNode:
         """Command the pose in which the arm is."""
         if self._servos is not None:
             self._servos.stop()
+        elif self.task.moves_joints:
+            self.robot.drive_joints(None)
         self._apply(self.robot.read().tcp_in_base, None)
 
     def place_objects(self) -> str:
@@ -430,7 +439,12 @@ class _Cameras:
     """Sends a picture of every camera `camera_hz` times per second: what the network sees."""
 
     def __init__(
-        self, shell: Shell, robot: MujocoRobot, task: Any, cameras: Mapping[str, CameraConfig]
+        self,
+        shell: Shell,
+        robot: MujocoRobot,
+        task: Any,
+        cameras: Mapping[str, CameraConfig],
+        spoilt_by: Injector,
     ) -> None:
         if not cameras:
             raise SetupError(
@@ -442,7 +456,13 @@ class _Cameras:
         self.frozen, self.delay_s = False, 0.0
         self._period_s, self._due_s = 1.0 / shell.params["camera_hz"], 0.0
         self._cameras = [
-            _SentCamera(shell.node, name, config, self._size(config, task.spec.picture_size(name)))
+            _SentCamera(
+                shell.node,
+                name,
+                config,
+                self._size(config, task.spec.picture_size(name)),
+                spoilt_by,
+            )
             for name, config in cameras.items()
         ]
         self._open(robot)
@@ -500,8 +520,16 @@ def _give_way() -> None:
 class _SentCamera:
     """One simulated camera and its topics."""
 
-    def __init__(self, node: Node, name: str, config: CameraConfig, size: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        config: CameraConfig,
+        size: tuple[int, int],
+        spoilt_by: Injector,
+    ) -> None:
         topic = image_topic(name, config)
+        self._topic, self._faults = topic.name, spoilt_by
         self._name, self._size = name, size
         self._waiting: deque[tuple[float, NDArray[np.uint8]]] = deque()
         self._sending = threading.Lock()
@@ -528,6 +556,11 @@ class _SentCamera:
             while self._waiting and now_s - self._waiting[0][0] >= delay_s:
                 drawn_s, rgb = self._waiting.popleft()
                 stamp_s = drawn_s + delay_s
-                self._images.publish(self._message(rgb, stamp_s, self._frame))
+                picture = self._message(rgb, stamp_s, self._frame)
+                spoilt = self._faults.spoil(self._topic, picture)
+                if spoilt is None:
+                    continue
+                self._images.publish(spoilt)
+                stamp_s = convert.from_stamp(spoilt.header.stamp)
                 info = convert.camera_info_to(self._size, self._calibration, stamp_s, self._frame)
                 self._infos.publish(info)

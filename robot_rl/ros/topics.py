@@ -86,13 +86,18 @@ TARGET_POSE = Topic(
     "target_pose", _POSE, "command", "gate", ("sim", "ik"), 0, "base",
     "TCP target; the controller ignores everything while there is a second publisher",
 )  # fmt: skip
+TARGET_JOINTS = Topic(
+    "target_joints", "sensor_msgs/msg/JointState", "command", "gate", ("sim", "ik"), 0, "-",
+    "joint target (rad), matched by name: in place of `target_pose` where the actions of a task "
+    "move the joints (`task.action=joint`)",
+)  # fmt: skip
 JOINT_TARGET = Topic(
     "joint_target", "std_msgs/msg/Float64MultiArray", "command", "ik", ("sim | driver",), 125, "-",
     "joint positions (rad) or velocities (rad/s) in the controller's order; with `driver.joints` "
     "only; kind trajectory: a `trajectory_msgs/msg/JointTrajectory` of one point",
 )  # fmt: skip
 GRIPPER_COMMAND = Topic(
-    "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate", ("sim",), 0, "-",
+    "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate", ("sim | arm",), 0, "-",
     "[finger distance in metres]",
 )  # fmt: skip
 CONTROLLER_STOPPED = Topic(
@@ -113,7 +118,8 @@ WATCHDOG_PROBLEM = Topic(
     "why the watchdog could not stop the controller; empty when it could; wall time",
 )  # fmt: skip
 GATE_STATE = Topic(
-    "gate/state", _TEXT, "latched", "gate", ("sim", "operator", "actor", "arm", "view"), 5, "-",
+    "gate/state", _TEXT, "latched", "gate",
+    ("sim", "operator", "actor", "arm", "view", "watchdog"), 5, "-",
     "JSON: mode, reason, lease, waits (person | device: a person must let it go on), blind (why "
     "it has no fresh state of the arm)",
 )  # fmt: skip
@@ -189,8 +195,8 @@ DIAGNOSTICS = Topic(
 
 TOPICS: tuple[Topic, ...] = (
     JOINT_STATES, CURRENT_POSE, CURRENT_TWIST, WRENCH, OBJECT, CAMERA_IMAGE, CAMERA_COMPRESSED,
-    CAMERA_INFO, CAMERA_DEPTH, TARGET_POSE, JOINT_TARGET, GRIPPER_COMMAND, CONTROLLER_STOPPED,
-    WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
+    CAMERA_INFO, CAMERA_DEPTH, TARGET_POSE, TARGET_JOINTS, JOINT_TARGET, GRIPPER_COMMAND,
+    CONTROLLER_STOPPED, WATCHDOG_PROBLEM, GATE_REQUEST, GATE_VERDICT,
     GATE_STATE, GATE_HEARTBEAT, IK_HEARTBEAT, IK_PROBLEM, OPERATOR_JOY, OPERATOR_EPISODE,
     OPERATOR_PROBLEM, OPERATOR_PRESENT, ACTOR_ASKS, TASK_SUCCESS, CLOCK, CLOCK_HORIZON,
     CLOCK_PACE, ARM_PROBLEM,
@@ -218,15 +224,20 @@ GATE_HOLD = Service(
     "gate/hold", _TRIGGER, "gate", ("operator", "view", "person"), "hold, until `gate/resume`"
 )
 GATE_RESUME = Service(
-    "gate/resume", _TRIGGER, "gate", ("operator", "view", "person"),
+    "gate/resume", _TRIGGER, "gate", ("view", "person"),
     "end of a person's hold, or of one after their device fell silent: arming is possible again",
 )  # fmt: skip
 GATE_STOP = Service(
     "gate/stop", _TRIGGER, "gate", ("view", "person"), "protective stop; needs acknowledgement"
 )
 GATE_ACKNOWLEDGE = Service(
-    "gate/acknowledge", _TRIGGER, "gate", ("operator", "view", "person"), "protective stop -> hold"
+    "gate/acknowledge", _TRIGGER, "gate", ("view", "person"), "protective stop -> hold"
 )
+GATE_CLEAR = Service(
+    "gate/clear", _TRIGGER, "gate", ("operator",),
+    "what a script may end: a protective stop or a wait that no person has caused; refused "
+    "otherwise (unattended simulation only)",
+)  # fmt: skip
 ACTOR_READY = Service(
     "actor/ready", _TRIGGER, "actor", ("view", "person"),
     "what `actor/asks` names is done: the arm may go to its start",
@@ -245,5 +256,5 @@ ARM_TARE = Service(
 
 SERVICES: tuple[Service, ...] = (
     CONTROLLER_STOP, CONTROLLER_RESUME, SIM_PLACE, GATE_HOLD, GATE_RESUME, GATE_STOP,
-    GATE_ACKNOWLEDGE, ACTOR_READY, ARM_RECOVER, ARM_HOME, ARM_TARE,
+    GATE_ACKNOWLEDGE, GATE_CLEAR, ACTOR_READY, ARM_RECOVER, ARM_HOME, ARM_TARE,
 )  # fmt: skip

@@ -2,8 +2,9 @@
 
 Common controllers hold their last target for ever; if the gate dies, nobody sends a new one. Beside
 an arm that takes joint targets, silence of the node `ik` counts as much (`with_ik`). The watchdog
-never publishes a target itself. Mechanism: age of `gate/heartbeat` in wall time (any
-publisher, any clock); DDS liveliness is the second witness.
+never publishes a target itself. Mechanism: age of `gate/heartbeat` in wall time, whatever the
+clock; DDS liveliness is the second witness. A second node that publishes a heartbeat could keep the
+watchdog quiet while the gate is dead, so it counts as silence.
 
 It tells on `watchdog/problem` whether it could stop the controller now, and the gate arms nobody
 while it could not. Beside a real arm it stops and starts the controller once before anything may
@@ -22,6 +23,7 @@ from std_msgs.msg import Bool, UInt64
 
 from robot_rl.errors import LinkError
 from robot_rl.ros import convert, topics, wire
+from robot_rl.ros.census import Census
 from robot_rl.ros.endpoints import Caller, Newest, publisher, serve, subscribe
 from robot_rl.ros.runtime import Shell
 from robot_rl.safety.states import Mode
@@ -87,6 +89,8 @@ class Watchdog:
         self._listen("gate", topics.GATE_HEARTBEAT, events)
         if params["with_ik"]:
             self._listen("ik", topics.IK_HEARTBEAT)
+        beats = [topics.GATE_HEARTBEAT] + [topics.IK_HEARTBEAT] * params["with_ik"]
+        self._census = Census(shell.node, (), beats)  # one that is started again may beat on
 
     def _listen(
         self, who: str, topic: topics.Topic, events: SubscriptionEventCallbacks | None = None
@@ -112,8 +116,9 @@ class Watchdog:
         wall_s = time.monotonic()
         looked = [(silence.too_long_s(wall_s), who) for who, silence in self._silences.items()]
         silent_s, who = max(looked)
-        if silent_s:
-            self._trip(who, silent_s)
+        rivals = self._census.rivals()
+        if silent_s or rivals:
+            self._trip(who, f"{who} silent for {silent_s * 1e3:.0f} ms" if silent_s else rivals)
         else:
             if self.tripped:
                 who = self._silent
@@ -125,13 +130,13 @@ class Watchdog:
             self._start_controller()
         self._tell()
 
-    def _trip(self, who: str, silent_s: float) -> None:
-        """Somebody is silent: stop the controller, until one call has succeeded."""
+    def _trip(self, who: str, why: str) -> None:
+        """Somebody is silent, or has a rival: stop the controller until one call has succeeded."""
         self._starting = False
         if not self.tripped:
             self.tripped, self._silent = True, who
             self.trips += 1
-            text = f"{who} silent for {silent_s * 1e3:.0f} ms: stopping the controller"
+            text = f"{why}: stopping the controller"
             log.error("%s", text)
             self._shell.diagnostics.warn(text)
             self._shell.diagnostics.set("trips", self.trips)
@@ -165,7 +170,8 @@ class Watchdog:
     def _resume(self) -> str:
         """Answer of `controller/resume`: a person wants the controller to go on."""
         if self.tripped:
-            raise LinkError(f"the {self._silent} is silent: the controller stays stopped")
+            why = self._census.rivals() or f"the {self._silent} is silent"
+            raise LinkError(f"{why}: the controller stays stopped")
         if self._start is None:
             self._stands(False)
             return "noted: you have started the controller"

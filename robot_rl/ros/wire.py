@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
+from numpy.typing import NDArray
+
 from robot_rl.errors import LinkError
 from robot_rl.geometry import pose
 from robot_rl.ports import ResetPlan
@@ -24,6 +27,7 @@ MAX_LEASE = 64  # characters
 MAX_TEXT = 512  # characters of a reason
 MAX_SEQUENCE = 2**53  # integers stay exact in every JSON reader
 MAX_OBJECTS = 64
+MAX_JOINTS = 16
 MAX_ITEMS = 64  # of a readiness list; a profile with three cameras has about 15
 MAX_NAME = 128  # characters; names of topics are names of items
 MAX_LIST_BYTES = 1 << 20  # every item as long as it may be, and six characters of JSON for each
@@ -190,8 +194,16 @@ def _dump(data: dict[str, Any]) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 
+def _joints(value: Any, what: str) -> NDArray[np.float64]:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_JOINTS:
+        _bad(what, f"a list of 1 to {MAX_JOINTS} angles (rad)", value)
+    return np.array([_number(v, what) for v in value])
+
+
 def _command(c: Command) -> dict[str, Any]:
-    return {
+    """A command of the TCP has no key for the joints, as before there were such commands."""
+    joints = c.joint_target_rad
+    return ({} if joints is None else {"joint_target_rad": joints.tolist()}) | {
         "sequence": c.sequence,
         "stamp_s": c.stamp_s,
         "driver": str(c.driver),
@@ -207,7 +219,8 @@ _COMMAND_KEYS = {"sequence", "stamp_s", "driver", "lease", "tcp_target_in_base",
 def _parse_command(data: Any, what: str) -> Command:
     if not isinstance(data, dict):
         _bad(what, "an object", data)
-    _keys(data, _COMMAND_KEYS, what)
+    joints = {"joint_target_rad"} & set(data)
+    _keys(data, _COMMAND_KEYS | joints, what)
     if data["driver"] not in tuple(Driver):
         _bad(f"{what}.driver", f"one of {[str(d) for d in Driver]}", data["driver"])
     return Command(
@@ -217,6 +230,9 @@ def _parse_command(data: Any, what: str) -> Command:
         lease=_string(data["lease"], f"{what}.lease", MAX_LEASE),
         tcp_target_in_base=_pose(data["tcp_target_in_base"], f"{what}.tcp_target_in_base"),
         gripper_width_m=_optional(data["gripper_width_m"], f"{what}.gripper_width_m"),
+        joint_target_rad=_joints(data["joint_target_rad"], f"{what}.joint_target_rad")
+        if joints
+        else None,
     )
 
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from robot_rl.config.run_folder import ACTOR_STORE, LINK, METRICS
 from robot_rl.control.session import Others
-from robot_rl.errors import LinkError
+from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
 from robot_rl.ports import ActorPorts, ResetPlan
+from robot_rl.run.dump import write_dump
 from robot_rl.run.parts import policy_of, scene_log, session_of, take_dataset
 from robot_rl.run.robot_side import Starts, loop_on
 from robot_rl.run.train import finish
@@ -38,11 +39,6 @@ FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
 LEARNER_S = 1.0  # how long to wait for the word of a learner that runs; without one, time is lost
 BACKLOG_STEPS = 20  # two seconds at 10 Hz: what is on its way to the learner and back, and no more
 BACKLOG_ROWS = 3 * BACKLOG_STEPS  # a step, its frame, and what is said of it
-
-
-def _collect_garbage() -> None:
-    """Collect garbage between episodes, so that it never happens in a tick."""
-    gc.collect()
 
 
 class Actor:
@@ -80,7 +76,7 @@ class Actor:
             status_file=run_dir / LINK if link.paired else None,
         )
         self._backlog_updates = BACKLOG_STEPS * experiment.learner.utd
-        self._adopted_s = time.monotonic()
+        self._adopted_s, self._refused = time.monotonic(), ""
         self.metrics = MetricSink(run_dir / METRICS)
         self.loop = loop_on(
             experiment,
@@ -98,9 +94,9 @@ class Actor:
             self._reset,
             metrics=self.metrics,
             store=self.store,
-            before_episode=_collect_garbage,
+            before_episode=self._between,
             figures=self._figures,
-            on_stuck=self._starts.retry,
+            on_stuck=self._retry,
             stopping=ports.stopping,
             others=self._others,
             free_from=self.link.next_episode,
@@ -132,6 +128,22 @@ class Actor:
                 stack.callback(self.link.stop)
                 stack.callback(self.writer.close)
         return 0
+
+    def _between(self) -> None:
+        """Between episodes: what must never happen in a tick."""
+        gc.collect()
+        if self.policy.refused is not None:
+            log.error("%s; they drive no more", self.policy.problem)
+            self.writer.flush()
+            try:
+                write_dump(self.store, self.run_dir, self.policy.problem, self.policy.refused)
+            except (OSError, RobotRLError) as error:  # the steps are in the store all the same
+                log.error("the last steps of the policy are not written down: %s", error)
+
+    def _retry(self, error: RobotRLError) -> bool:
+        """Try a start again that failed; a policy that was frozen waits for other weights."""
+        self._adopt()
+        return self._starts.retry(error)
 
     def _figures(self) -> dict[str, float]:
         """Ages and queues for each episode's metric line; queues of rows not yet at the learner."""
@@ -173,7 +185,14 @@ class Actor:
         weights = self.link.newest_weights()
         # "other", not "newer": a learner that went back to a checkpoint goes on counting from there
         if weights is not None and weights.version != self.policy.version:
-            self.policy.load(weights)
+            if weights.sha256 == self._refused:
+                return
+            try:
+                self.policy.load(weights)
+            except RobotRLError as error:  # the ones in use stay; the next may be better
+                self._refused = weights.sha256
+                log.error("the learner's weights are not adopted: %s", error)
+                return
             self._adopted_s = time.monotonic()
 
     def _hand_over(self) -> None:

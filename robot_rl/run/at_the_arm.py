@@ -62,6 +62,13 @@ def check(experiment: Experiment, how: How) -> RealGraphConfig:
             f"runtime={experiment.runtime}",
             fix="robot=ur5e_fzi double=true; a simulated arm without a driver needs no calibration",
         )
+    if experiment.moves_joints:
+        raise ConfigError(
+            "a calibration moves the TCP, and the actions of this run move the joints",
+            expected="task.action=tcp",
+            got="task.action=joint",
+            fix="leave task.action=joint out: what is found does not depend on it",
+        )
     if how.unasked and not ros.double:
         raise SafetyError(
             "a real arm moves only when a person says so",

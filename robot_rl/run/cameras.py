@@ -133,7 +133,7 @@ def known_camera(name: str, known: Mapping[str, Any]) -> str:
         f"the task has no camera '{name}'",
         expected="a camera of the task (task.images)",
         got=name,
-        fix=did_you_mean(name, known),
+        fix=did_you_mean(name, known) if known else f"'task.images=[{name}]' gives it this one",
     )
 
 

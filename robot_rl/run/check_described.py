@@ -87,6 +87,7 @@ def _check_rate(task: DescribedTask, robot: Limits) -> None:
     rows = (
         ("translation_m", min(robot.max_speed_m_s / hz, robot.max_step_m)),
         ("rotation_rad", min(robot.max_rotation_speed_rad_s / hz, robot.max_step_rad)),
+        *([("joint_rad", robot.max_joint_speed_rad_s / hz)] if task.moves_joints else []),
     )
     for name, most in rows:
         if getattr(task, name) > most:

@@ -134,10 +134,10 @@ def _check_observation(experiment: Experiment, rig: Any) -> str:
     expert = task.expert(1.0)
     expert.reset(np.random.default_rng(0))
     action = np.asarray(expert.act(state))
-    if action.shape != (task.spec.action.size,) or not np.isfinite(action).all():
+    if action.shape != (task.spec.pose_action.size,) or not np.isfinite(action).all():
         raise SpecError(
             "the expert's action is no action of this task",
-            expected=f"{task.spec.action.size} finite numbers in [-1, 1]",
+            expected=f"{task.spec.pose_action.size} finite numbers in [-1, 1]",
             got=f"shape {action.shape}: {action}",
             fix="let Hand.move turn a target pose into an action",
         )

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.config.compose import SHORT, compose, groups
 from robot_rl.config.registry import build
-from robot_rl.config.run_folder import POLICY
+from robot_rl.config.run_folder import CHECKPOINTS, POLICY
 from robot_rl.errors import CheckpointError, ConfigError, SpecError
 from robot_rl.run.experiment import GROUPS, SEVERAL, Experiment
+from robot_rl.run.raised import is_own_run, refuse_raised
 from robot_rl.safety.limits import Limits
 from robot_rl.spec import diff
 from robot_rl.tasks.gym import GymTask
@@ -36,10 +37,11 @@ def experiment_on(
     nobody.
 
     Raises:
-        ConfigError: no run, words that name nothing, or a task, algorithm or robot of another kind.
+        ConfigError: no run, words that name nothing, a task, algorithm or robot of another kind,
+            or limits above the robot's own, of a run that came from elsewhere.
         SpecError: what the policy would see or do differs from what it was trained on.
     """
-    trained = Experiment.load(run)
+    trained = Experiment.load(run, foreign_limits=True)
     config = copy.deepcopy({k: v for k, v in trained.config.items() if k not in SEVERAL})
     config["link"] = {"name": "local"}  # no learner, on whichever machine it was
     choices, values = _split(words, extra_dir)
@@ -72,6 +74,8 @@ def experiment_on(
         _set(config, values, extra_dir)
     config["run_dir"] = str(folder)
     experiment = Experiment.from_dict(config)
+    if not is_own_run(run):
+        refuse_raised(experiment.limits_of_arms, words)
     _refuse_other(trained, experiment, run)
     return experiment
 
@@ -176,7 +180,7 @@ def policy_weights(run: Path, experiment: Experiment, given: Path | None = None)
     if given is None:
         checkpoint = None
         if not (run / POLICY).is_file():
-            checkpoint = CheckpointFolder(run / "checkpoints").load(experiment.spec.hash)
+            checkpoint = CheckpointFolder(run / CHECKPOINTS).load(experiment.spec.hash)
         if checkpoint is None:
             return load_policy(run, experiment.spec)
         return _of_checkpoint(checkpoint, experiment)

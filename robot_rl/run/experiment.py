@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config import provenance
 from robot_rl.config.compose import compose
 from robot_rl.config.registry import build, resolve
+from robot_rl.config.yaml_file import read_yaml
 from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
@@ -28,6 +29,8 @@ from robot_rl.ports import FitsRobot, Mirrored
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
+from robot_rl.system.made_here import mark_of
+from robot_rl.tasks.common import SimTask
 from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
 
@@ -88,9 +91,13 @@ class Experiment:
         """Compose YAML files and command-line overrides into an experiment.
 
         Raises:
-            ConfigError: see `robot_rl.config.compose.compose` and `from_dict`.
+            ConfigError: see `robot_rl.config.compose.compose`, `from_dict` and `raised`.
         """
-        return cls.from_dict(compose(overrides, extra_dir))
+        from robot_rl.run.raised import refuse_raised
+
+        experiment = cls.from_dict(compose(overrides, extra_dir))
+        refuse_raised(experiment.limits_of_arms, overrides)
+        return experiment
 
     @classmethod
     def from_dict(cls, config: Mapping[str, Any]) -> Experiment:
@@ -99,7 +106,7 @@ class Experiment:
         Raises:
             ConfigError: unknown section, or a wrong seed, runtime or run_dir.
         """
-        known = [f.name for f in dataclasses.fields(_Top)] + list(GROUPS)
+        known = [f.name for f in dataclasses.fields(RunConfig)] + list(GROUPS)
         for key in config.keys() - set(known):
             raise ConfigError(
                 f"unknown config key '{key}'",
@@ -107,7 +114,7 @@ class Experiment:
                 got=f"{key}={config[key]!r}",
                 fix=did_you_mean(key, known),
             )
-        top = build(_Top, {k: v for k, v in config.items() if k not in GROUPS})
+        top = build(RunConfig, {k: v for k, v in config.items() if k not in GROUPS})
         run_dir = Path(top.run_dir) if top.run_dir else _new_run_dir(top.name, top.seed)
         plain = {k: v for k, v in config.items() if k != "run_dir"}
         if top.actors is not None:
@@ -253,7 +260,13 @@ class Experiment:
     @cached_property
     def limits(self) -> Limits:
         """What the gate allows: `robot_limits` in the task's workspace. Raises the same."""
-        return self.robot_limits.narrow_to(self.task)
+        limits = self.robot_limits.narrow_to(self.task)
+        return limits.of_joints(self.robot) if self.moves_joints else limits
+
+    @property
+    def moves_joints(self) -> bool:
+        """Whether the actions move the joints, not the TCP."""
+        return isinstance(self.task, SimTask) and self.task.moves_joints
 
     @cached_property
     def robot_limits(self) -> Limits:
@@ -281,6 +294,11 @@ class Experiment:
         boxes = _mapping(given.get("obstacles"), "safety.obstacles", BOX)
         given["obstacles"] = derived["obstacles"] | dict(boxes)
         return build(Limits, derived | given, "safety")
+
+    @property
+    def limits_of_arms(self) -> list[tuple[Robot, Limits]]:
+        """The robot of each arm, and its limits. Raises like `robot_limits`."""
+        return [(arm.robot, arm.robot_limits) for arm in self.arms]
 
     @cached_property
     def operator(self) -> Any:
@@ -487,6 +505,8 @@ class Experiment:
             )
         if isinstance(self.task, GymTask):
             _check_gym(self)
+        if self.moves_joints:
+            _check_joints(self)
         _check_several(self)
         self.algorithm.make_actor(self.spec)
         collision.check_home(self.robot_limits, self.robot.home_rad)
@@ -539,6 +559,7 @@ class Experiment:
         _write_yaml(folder / "config.yaml", resolved)
         _write_yaml(folder / "limits.yaml", resolved["safety"])
         record = {"config_hash": digest, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        record["made_here"] = mark_of(digest)
         record |= provenance.collect()
         (folder / "run.json").write_text(json.dumps(record, indent=2) + "\n")
         self._save_arms(folder)
@@ -550,42 +571,52 @@ class Experiment:
                 arm.save(several.folder_of(folder, arm.arm))
 
     @classmethod
-    def load(cls, run_dir: Path) -> Experiment:
+    def load(cls, run_dir: Path, *, foreign_limits: bool = False) -> Experiment:
         """Read the experiment of a run folder.
 
+        foreign_limits: take the limits of a real arm as they are, also from elsewhere; the caller
+        does not move the arm under them.
+
         Raises:
-            ConfigError: no run there, or config.yaml was edited since (limits included).
+            ConfigError: no run there, config.yaml was edited since (limits included), or the run
+                was made elsewhere and raises the limits of a real arm (`raised`).
         """
         import yaml
 
+        from robot_rl.run.raised import is_own_run, refuse_raised
+
         try:
-            config = yaml.safe_load((run_dir / "config.yaml").read_text())
-            record = json.loads((run_dir / "run.json").read_text())
-        except (OSError, ValueError, yaml.YAMLError) as error:
+            config = read_yaml(run_dir / "config.yaml")
+            wanted = json.loads((run_dir / "run.json").read_text())["config_hash"]
+            got = config_hash(dict(config))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError) as error:
             raise ConfigError(
                 f"{run_dir} is not a run folder",
                 expected="config.yaml and run.json",
                 got=str(error),
                 fix="give the folder that `robot-rl train` printed",
             ) from error
-        if config_hash(config) != record["config_hash"]:
+        if got != wanted:
             raise ConfigError(
                 f"the configuration of {run_dir} was changed after the run began",
-                expected=f"config hash {record['config_hash']}",
-                got=config_hash(config),
+                expected=f"config hash {wanted}",
+                got=got,
                 fix="restore config.yaml, or start a new run with the change as an override",
             )
         from robot_rl.safety.limits import as_recorded
 
         safety = as_recorded(config.get("safety") or {})
-        return cls.from_dict(config | {"safety": safety, "run_dir": str(run_dir)})
+        experiment = cls.from_dict(config | {"safety": safety, "run_dir": str(run_dir)})
+        if experiment._has_real_graph and not foreign_limits and not is_own_run(run_dir):
+            refuse_raised(experiment.limits_of_arms)
+        return experiment
 
     def _section(self, group: str) -> Any:
         return resolve(group, self.config.get(group) or {})
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Top:
+class RunConfig:
     """Keys of config.yaml outside the sections."""
 
     name: str
@@ -644,6 +675,23 @@ def _check_gym(experiment: Experiment) -> None:
             fix="add what is expected, or start from experiment=gym task.env_id=...",
         )
     experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
+
+
+def _check_joints(experiment: Experiment) -> None:
+    """Refuse joint actions for an arm whose driver takes targets of the TCP only.
+
+    Raises:
+        ConfigError: names the driver.
+    """
+    if experiment.is_real and not experiment.driver.joints.is_used:
+        raise ConfigError(
+            "the actions of the task move the joints, and the arm's driver takes TCP targets only",
+            expected="a driver that takes joint targets: driver.joints.kind=position, velocity or "
+            "trajectory",
+            got=f"task.action=joint with {experiment.driver.title or 'a driver without joints'}",
+            fix="a profile with such a driver (robot=ur5e_forward, robot=fr3_joint: docs/robot.md),"
+            " or task.action=tcp",
+        )
 
 
 def _check_several(experiment: Experiment) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.config.run_folder import METRICS
+from robot_rl.control.actions import actions_of
 from robot_rl.control.arbiter import Arbiter
 from robot_rl.control.gym_loop import GymLoop, GymRig
 from robot_rl.control.loop import ControlLoop, Policy
@@ -91,6 +92,7 @@ def make_rig(
     robot = _simulate(task, experiment.robot)
     gate = LocalGate(experiment.limits, robot)
     cameras = [robot.camera(name, task.spec.picture_size(name)) for name in task.spec.cameras]
+    action = task.spec.action
     loop = ControlLoop(
         task=task,
         robot=robot,
@@ -99,13 +101,14 @@ def make_rig(
         clock=WatchedClock(robot, gate),
         policy=policy,
         operator=operator or make_operator(experiment.operator, task),
-        arbiter=Arbiter(experiment.arbiter, task.spec.action.size),
+        arbiter=Arbiter(experiment.arbiter, action.size, motion=action.motion),
         reward=experiment.reward.open(task),
         record=record,
         lease=LEASE,
         on_step=on_step,
         on_frame=on_frame,
         stopping=stopping,
+        actions=actions_of(task.spec, experiment.robot),
     )
     return Rig(loop, robot, gate)
 

@@ -125,7 +125,13 @@ def _ik(shell: Shell) -> None:
     from robot_rl.ros.ik_node import run_ik
 
     experiment = _experiment(shell)
-    run_ik(shell, experiment.robot, experiment.spoken_driver, experiment.inverse_kinematics())
+    run_ik(
+        shell,
+        experiment.robot,
+        experiment.spoken_driver,
+        experiment.inverse_kinematics(),
+        of_joints=experiment.moves_joints,
+    )
 
 
 def _gate(shell: Shell) -> None:

@@ -128,6 +128,7 @@ def pair(text: str, folder: Path | None, bind: str | None, hint: Callable[[str],
     Args:
         folder: of the run on this machine; None = runs/<experiment>/<name of the robot's folder>.
         bind: address to listen on; None = the one in the string.
+        hint: is told what is waited for, and what may be wrong when nobody comes.
 
     Raises:
         LinkError: a bad or used string, an address of another machine, nobody came.
@@ -143,6 +144,7 @@ def pair(text: str, folder: Path | None, bind: str | None, hint: Callable[[str],
         found.append(run_dir)
         return accepted
 
+    hint("waiting for the robot's machine ...")
     offer = await_robot(invitation, address, take, hint)
     audit.info("pairing: run %s of robot's key %s", offer.run, fingerprint(invitation.robot))
     return found[0]

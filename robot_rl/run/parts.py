@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.config.run_folder import CHECKPOINTS
 from robot_rl.control.loop import Policy
 from robot_rl.control.session import Session, SessionLoop
 from robot_rl.errors import ConfigError
@@ -146,7 +147,7 @@ def critic_of(run: Path) -> Any:
             got=f"algo={experiment.config['algo']['name']}",
             fix="robot-rl train experiment=... algo=calql train.dataset=RUN train.max_env_steps=0",
         )
-    checkpoint = CheckpointFolder(run / "checkpoints").load(experiment.spec.hash)
+    checkpoint = CheckpointFolder(run / CHECKPOINTS).load(experiment.spec.hash)
     if checkpoint is None:
         raise ConfigError(
             f"the run {run} has learned nothing yet",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from robot_rl.control.actions import actions_of
 from robot_rl.control.arbiter import Arbiter
 from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.reset import ResetMotion
@@ -35,7 +36,7 @@ def loop_on(
 
     hooks: `on_step` and `on_frame` of `ControlLoop`.
     """
-    task = experiment.task
+    task, action = experiment.task, experiment.task.spec.action
     return ControlLoop(
         task=task,
         robot=ports.robot,
@@ -44,11 +45,12 @@ def loop_on(
         clock=ports.clock,
         policy=policy,
         operator=ports.operator,
-        arbiter=Arbiter(experiment.arbiter, task.spec.action.size),
+        arbiter=Arbiter(experiment.arbiter, action.size, motion=action.motion),
         reward=reward,
         record=record,
         lease=secrets.token_hex(8),
         stopping=ports.stopping,
+        actions=actions_of(task.spec, experiment.robot),
         **hooks,
     )
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.compose import options
 from robot_rl.config.edit import flow
+from robot_rl.config.yaml_file import read_yaml
 from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply
 from robot_rl.run.experiment import Experiment
@@ -354,7 +355,7 @@ def from_poses(path: Path) -> dict[str, str]:
     """
     expected = "starts: [[x, y, z, qx, qy, qz, qw], ...], goal: [...], corners: [[...], [...]]"
     try:
-        data = yaml.safe_load(path.read_text())
+        data = read_yaml(path)
         if not isinstance(data, dict) or set(data) - {"starts", "goal", "corners"} or not data:
             raise ValueError("keys " + (", ".join(map(str, data)) if data else "(none)"))
         found = {k: [_words(p) for p in (data[k] if k != "goal" else [data[k]])] for k in data}

@@ -64,11 +64,18 @@ class Body:
 
 
 class Watched(NamedTuple):
-    """What one check looks at: pairs of capsules (with their `Body.apart_m`), and boxes."""
+    """What one check looks at.
+
+    pairs: of capsules, with their `Body.apart_m`. boxed: capsules with boxes. The same by capsule,
+    because this is quicker: pairs_of: (one, ((other, sum of `Body.outer_m`) ...)) in the order of
+    `pairs`; boxes_of: (capsule, `Body.outer_m`, ((couple, box) ...)).
+    """
 
     pairs: tuple[Couple, ...]
     apart_m: np.ndarray
     boxed: tuple[Couple, ...]
+    pairs_of: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
+    boxes_of: tuple[tuple[int, float, tuple[tuple[Couple, Box], ...]], ...]
 
 
 _INTRODUCED: dict[str, Body] = {}
@@ -136,7 +143,19 @@ def _watched(
     kept = [p for p in body.pairs if body.least_m[p.number] < margin_m]
     pairs = tuple(p._replace(number=i) for i, p in enumerate(kept))
     boxed = tuple(couple for box in boxes for couple in boxed_with(body, *box))
-    return Watched(pairs, body.apart_m[[p.number for p in kept]], boxed)
+    outer_m, numbers = body.outer_m, range(len(body.capsules))
+    pairs_of = [
+        (i, tuple((p.other, outer_m[i] + outer_m[p.other]) for p in pairs if p.one == i))
+        for i in numbers
+    ]
+    boxes_of = [(i, outer_m[i], tuple((c, c.box) for c in boxed if c.one == i)) for i in numbers]
+    return Watched(
+        pairs,
+        body.apart_m[[p.number for p in kept]],
+        boxed,
+        tuple(group for group in pairs_of if group[-1]),
+        tuple(group for group in boxes_of if group[-1]),
+    )
 
 
 def boxed_with(

@@ -13,7 +13,7 @@ import math
 from typing import NamedTuple
 
 from robot_rl.safety.limits import Limits, Vec3
-from robot_rl.safety.readings import Placement, Quat
+from robot_rl.safety.readings import Joints, Placement, Quat
 
 ROUNDS = 8  # real conflicts (box edge against acceleration) need two or three
 INSIDE = 0.999  # how far into a ball a clipped target is put
@@ -21,10 +21,14 @@ SLACK = 1.0 + 1e-9  # rounding
 
 
 class Clip(NamedTuple):
-    """A target that satisfies every limit, and the names of the checks that changed it."""
+    """A target that satisfies every limit, and the names of the checks that changed it.
+
+    joints_rad: of a joint target (`safety.joints`); () = the target is the TCP's.
+    """
 
     target: Placement
     checks: tuple[str, ...]
+    joints_rad: Joints = ()
 
 
 class Conflict(NamedTuple):
@@ -76,7 +80,7 @@ def _clip_position(limits: Limits, p: Vec3, motion: Motion) -> tuple[Vec3 | None
     changed: list[str] = []
     for _ in range(ROUNDS):
         before = p
-        inside = _into_box(p, limits.workspace_min_m, limits.workspace_max_m)
+        inside = into_box(p, limits.workspace_min_m, limits.workspace_max_m)
         if inside != p:
             p = inside
             changed.append("box")
@@ -103,7 +107,7 @@ def _clip_quaternion(limits: Limits, q: Quat, motion: Motion) -> tuple[Quat | No
     changed: list[str] = []
     for _ in range(ROUNDS):
         before = q
-        inside = _facing(_upright(q, limits.max_tilt_rad), limits.max_yaw_rad)
+        inside = facing(upright(q, limits.max_tilt_rad), limits.max_yaw_rad)
         if inside is not q:
             q = inside
             changed.append("box")
@@ -120,7 +124,8 @@ def _clip_quaternion(limits: Limits, q: Quat, motion: Motion) -> tuple[Quat | No
     return None, changed
 
 
-def _into_box(p: Vec3, low: Vec3, high: Vec3) -> Vec3:
+def into_box(p: Vec3, low: Vec3, high: Vec3) -> Vec3:
+    """`p` itself when it lies in the box, else the nearest point of it."""
     if low[0] <= p[0] <= high[0] and low[1] <= p[1] <= high[1] and low[2] <= p[2] <= high[2]:
         return p
     return (
@@ -165,7 +170,7 @@ def yaw_rad(q: Quat) -> float:
     return math.remainder(yaw, 2.0 * math.pi)
 
 
-def _facing(q: Quat, max_rad: float) -> Quat:
+def facing(q: Quat, max_rad: float) -> Quat:
     """`q` itself when yawed by at most `max_rad`, else turned back about base z, just inside."""
     if max_rad >= math.pi:
         return q
@@ -178,7 +183,7 @@ def _facing(q: Quat, max_rad: float) -> Quat:
     return (c * x - s * y, c * y + s * x, c * z + s * w, c * w - s * z)
 
 
-def _upright(q: Quat, max_rad: float) -> Quat:
+def upright(q: Quat, max_rad: float) -> Quat:
     """`q` itself when tilted by at most `max_rad`, else turned back the short way, just inside."""
     tilt = tilt_rad(q)
     if tilt <= max_rad * SLACK:

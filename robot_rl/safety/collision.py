@@ -14,18 +14,20 @@ continuous collision detection by conservative advancement (Mirtich 1996).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from robot_rl.errors import SafetyError
 from robot_rl.safety.body import Body, Couple, Watched, body_called, watched
-from robot_rl.safety.distance import Segment, point_box, segment_box, segment_segment
-from robot_rl.safety.kinematics import Frame, frames, point, predict
+from robot_rl.safety.distance import Segment, segment_box, segment_segment
+from robot_rl.safety.kinematics import Frame, Leg, frames, point, predict
 from robot_rl.safety.limits import Limits, Vec3
-from robot_rl.safety.readings import ArmReading, Placement
+from robot_rl.safety.readings import ArmReading, Joints, Placement
 
-Joints = tuple[float, ...]
-
+COAST_S = 0.1  # so long the arm goes on at its speed: see docs/hazards/collision.md, "Evidence"
+REACHED = 0.5  # ... while it goes this share of the way to the target
+UNSURE_M = 0.01  # more margin where the way had to be cut into legs
+SLOW_RAD = 2e-3  # what does not carry a joint this far is left out
 FINEST_M = 0.004  # a piece of the path on which nothing moves further is not halved again
 STILL_M = 1e-5  # a way out of the margin may lose this much to rounding
 DETOUR_M = 1e-3  # ... and this much on the way
@@ -71,7 +73,7 @@ def check_home(limits: Limits, home_rad: Joints) -> None:
         )
 
 
-def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
+def check(limits: Limits, reading: ArmReading, target: Placement, joints_rad: Joints = ()) -> str:
     """Why the arm must not go from where it was measured to `target`; "" when it may.
 
     Two that are already inside the margin may move if they do not come nearer to each other, or
@@ -82,6 +84,7 @@ def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
         reading: measured joints and TCP. Only the *difference* of target and measured TCP is used,
             so a tool of another length does not spoil the prediction.
         target: TCP in base.
+        joints_rad: where the joints are commanded to go, if they are; then nothing is predicted.
     """
     if not limits.collision_arm:
         return ""
@@ -91,12 +94,25 @@ def check(limits: Limits, reading: ArmReading, target: Placement) -> str:
             f"collision: {len(q)} joints, but {limits.collision_arm} has {len(body.chain.joints)}"
         )
     at = frames(body.chain, q)
-    goal = predict(body.chain, q, at, reading.measured, target)
-    if goal is None:
+    if joints_rad:  # a straight line in joint space: nothing has to be predicted
+        legs = [Leg(joints_rad, frames(body.chain, joints_rad), [0.0] * len(q))]
+    else:
+        legs = predict(body.chain, q, at, reading.measured, target)
+    if not legs:
         return UNKNOWN
-    way = Way(body, watched(limits), Look(body, q, at), Look(body, *goal))
-    found = way.too_near(limits.collision_margin_m)
-    return f"collision: {found}" if found else ""
+    what, margin_m = watched(limits), limits.collision_margin_m
+    if len(legs) > 1:
+        margin_m += UNSURE_M
+    start, coast_rad = Look(body, q, at), [COAST_S * speed for speed in reading.speeds_rad_s]
+    if not any(abs(turn) > SLOW_RAD for turn in coast_rad):
+        coast_rad = []
+    for leg in legs:
+        way = Way(body, what, start, leg, coast_rad)
+        found = way.too_near(margin_m)
+        if found:
+            return f"collision: {found}"
+        start, coast_rad = way.goal, []
+    return ""
 
 
 def nearest(limits: Limits, q: Joints) -> Near | None:
@@ -123,61 +139,99 @@ class Look:
 
     def __init__(self, body: Body, q: Joints, at: list[Frame]) -> None:
         self.q, self._at, self._capsules = q, at, body.capsules
-        self._axes: dict[int, Segment] = {}
+        self._axes: list[Segment | None] = [None] * len(body.capsules)
 
     def axis(self, number: int) -> Segment:
         """The axis of a capsule in base (m)."""
-        found = self._axes.get(number)
+        found = self._axes[number]
         if found is None:
             link, start, end, _ = self._capsules[number]
             frame = self._at[link]
             found = self._axes[number] = (point(frame, start), point(frame, end))
         return found
 
-    def all_axes(self) -> list[Segment]:
-        """The axis of every capsule."""
-        found: list[Segment] = []
+    # `point`, unrolled: it would be called 90 times for each command.
+
+    def axes_and_middles(self) -> tuple[list[Segment], list[Vec3]]:
+        """Of every capsule, the axis in base (m) and its middle."""
+        axes: list[Segment] = []
+        middles: list[Vec3] = []
         for link, (a, b, c), (d, e, f), _ in self._capsules:
             x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
-            start = (  # `point`, unrolled: it would be called 60 times for each command
-                p0 + a * x0 + b * y0 + c * z0,
-                p1 + a * x1 + b * y1 + c * z1,
-                p2 + a * x2 + b * y2 + c * z2,
-            )
-            end = (
-                p0 + d * x0 + e * y0 + f * z0,
-                p1 + d * x1 + e * y1 + f * z1,
-                p2 + d * x2 + e * y2 + f * z2,
-            )
-            found.append((start, end))
-        self._axes = dict(enumerate(found))
+            r = p0 + a * x0 + b * y0 + c * z0
+            s = p1 + a * x1 + b * y1 + c * z1
+            t = p2 + a * x2 + b * y2 + c * z2
+            u = p0 + d * x0 + e * y0 + f * z0
+            v = p1 + d * x1 + e * y1 + f * z1
+            w = p2 + d * x2 + e * y2 + f * z2
+            axes.append(((r, s, t), (u, v, w)))
+            middles.append(((r + u) / 2, (s + v) / 2, (t + w) / 2))
+        self._axes[:] = axes
+        return axes, middles
+
+    def chords_m(self, axes: list[Segment]) -> list[float]:
+        """Of every capsule, how far the ends of its axis are from those elsewhere."""
+        found: list[float] = []
+        ways = zip(self._capsules, axes, strict=True)
+        for (link, (a, b, c), (d, e, f), _), ((r, s, t), (u, v, w)) in ways:
+            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
+            r -= p0 + a * x0 + b * y0 + c * z0  # noqa: PLW2901
+            s -= p1 + a * x1 + b * y1 + c * z1  # noqa: PLW2901
+            t -= p2 + a * x2 + b * y2 + c * z2  # noqa: PLW2901
+            u -= p0 + d * x0 + e * y0 + f * z0  # noqa: PLW2901
+            v -= p1 + d * x1 + e * y1 + f * z1  # noqa: PLW2901
+            w -= p2 + d * x2 + e * y2 + f * z2  # noqa: PLW2901
+            first, second = r * r + s * s + t * t, u * u + v * v + w * w
+            found.append(math.sqrt(first if first > second else second))
         return found
 
-    def distance_m(self, couple: Couple) -> float:
-        """Between the surfaces of two; at most 0 when they overlap."""
+    def distance_m(self, couple: Couple, enough_m: float = math.inf) -> float:
+        """Between the surfaces of two; at most 0 when they overlap.
+
+        A lower bound of the distance will do when it is at least `enough_m`.
+        """
         one, other, box, radii_m, _, _ = couple
         if other < 0:
-            return segment_box(self.axis(one), box) - radii_m
+            return segment_box(self.axis(one), box, enough_m + radii_m) - radii_m
         return segment_segment(self.axis(one), self.axis(other)) - radii_m
 
 
 class Way:
-    """From one configuration to another on a straight line in joint space."""
+    """From one configuration to the end of a leg, on a parabola in joint space.
 
-    def __init__(self, body: Body, what: Watched, start: Look, goal: Look) -> None:
-        self._body, self._what, self._start, self._goal = body, what, start, goal
-        turns = [abs(b - a) for a, b in zip(start.q, goal.q, strict=True)]
+    coast_rad: by how much each joint turns if the arm goes on as it moves; none when it stands.
+    """
+
+    def __init__(
+        self, body: Body, what: Watched, start: Look, leg: Leg, coast_rad: Sequence[float] = ()
+    ) -> None:
+        self._body, self._what, self._start = body, what, start
+        self.goal = Look(body, leg.joints_rad, leg.at)
+        self._bend_rad = leg.bend_rad
         # A point strays from its chord by at most an eighth of its second derivative, and that by
         # two joints is no longer than the point's distance from the axis of the outer one.
-        before, weights = 0.0, []
-        for turn in turns:
-            weights.append(turn * (turn + 2 * before) / 8)
+        before, turns, weights = 0.0, [], []
+        for a, b, bend in zip(start.q, leg.joints_rad, leg.bend_rad, strict=True):
+            turn = abs(b - a) + abs(bend)  # its greatest speed, with the way as the unit of time
+            turns.append(turn)
+            weights.append((turn * (turn + 2 * before) + 2 * abs(bend)) / 8)
             before += turn
         self._bulge_m: list[float] = (body.around_m @ weights).tolist()
+        self._carried: Look | None = None
+        self._carried_m: list[float] = []
+        if coast_rad:
+            ways = zip(start.q, leg.joints_rad, coast_rad, strict=True)
+            q = tuple([a + REACHED * (b - a) + coast for a, b, coast in ways])
+            self._carried = Look(body, q, frames(body.chain, q))
+            turns = [max(t, abs(b - a)) for t, a, b in zip(turns, start.q, q, strict=True)]
         self._apart_m: list[float] = (what.apart_m @ turns).tolist()
 
     def too_near(self, margin_m: float) -> Near | None:
-        """What comes nearer than the margin; None when nothing does."""
+        """What comes nearer than the margin; None when nothing does.
+
+        That counts where the arm's motion carries it, too, but for what the way leads away from: a
+        hold would keep the arm from going.
+        """
         open_ = []
         for couple, here_m in self._candidates(margin_m):
             if here_m >= margin_m:
@@ -186,25 +240,42 @@ class Way:
                 worse = self._nearer(couple, here_m)
                 if worse is not None:
                     return worse
-        pieces = [(self._start, self._goal, 1.0, open_)] if open_ else []
+        if not open_:
+            return None
+        found, carried = self._on_the_way(open_, margin_m), self._carried
+        if found is None and carried is not None:
+            for couple, here_m in open_:
+                i, k = couple.one, couple.other
+                way_m = self._carried_m[i] + (self._carried_m[k] if k >= 0 else 0.0)
+                if here_m - way_m < margin_m and self.goal.distance_m(couple, here_m) < here_m:
+                    there_m = carried.distance_m(couple, margin_m)
+                    if there_m < margin_m:
+                        return Near(there_m, couple)
+        return found
+
+    def _on_the_way(self, open_: list[tuple[Couple, float]], margin_m: float) -> Near | None:
+        """Of those, with their distance at the start, what comes nearer than the margin."""
+        pieces = [(0.0, self._start, 1.0, self.goal, open_)]
         while pieces:
-            one, other, share, some = pieces.pop()
+            begin, one, end, other, some = pieces.pop()
             left: list[tuple[Couple, float]] = []
             for couple, d0 in some:
-                d1 = other.distance_m(couple)
+                moved_m = self._moved_m(couple, one, other, end - begin)
+                enough_m = 2 * margin_m + moved_m - d0
+                d1 = other.distance_m(couple, max(enough_m, margin_m))
                 if d1 < margin_m:
                     return Near(d1, couple)
-                moved_m = self._moved_m(couple, one, other, share)
-                if d0 + d1 - moved_m >= 2 * margin_m:
+                if d1 >= enough_m:
                     continue
                 if moved_m <= 2 * FINEST_M:
                     return Near(min(d0, d1), couple)
                 left.append((couple, d0))
             if left:
-                middle = self._between(one, other, 0.5)
-                pieces.append((one, middle, share / 2, left))
+                half = (begin + end) / 2
+                middle = self._at(half)
+                pieces.append((begin, one, half, middle, left))
                 halves = [(couple, middle.distance_m(couple)) for couple, _ in left]
-                pieces.append((middle, other, share / 2, halves))
+                pieces.append((half, middle, end, other, halves))
         return None
 
     def _candidates(self, margin_m: float) -> list[tuple[Couple, float]]:
@@ -212,34 +283,37 @@ class Way:
 
         Judged by the spheres that hold the capsules first, which is quick.
         """
-        dist, outer_m = math.dist, self._body.outer_m
-        axes = self._start.all_axes()
-        middles: list[Vec3] = []
-        moved_m: list[float] = []
-        for (a, b), (c, d), bulge_m in zip(axes, self._goal.all_axes(), self._bulge_m, strict=True):
-            middles.append(((a[0] + b[0]) / 2, (a[1] + b[1]) / 2, (a[2] + b[2]) / 2))
-            first_m, second_m = dist(a, c), dist(b, d)
-            moved_m.append((first_m if first_m > second_m else second_m) + bulge_m)
+        what, dist = self._what, math.dist
+        axes, middles = self._start.axes_and_middles()
+        chords_m = self.goal.chords_m(axes)
+        moved_m = [chord + bulge for chord, bulge in zip(chords_m, self._bulge_m, strict=True)]
+        if self._carried is not None:
+            self._carried_m = self._carried.chords_m(axes)
+            moved_m = list(map(max, moved_m, self._carried_m))
         found: list[tuple[Couple, float]] = []
-        for couple, apart_m in zip(self._what.pairs, self._apart_m, strict=True):
-            i, k, _, radii_m, _, _ = couple
-            need_m = moved_m[i] + moved_m[k]
-            need_m = (apart_m if apart_m < need_m else need_m) + margin_m
-            if dist(middles[i], middles[k]) < outer_m[i] + outer_m[k] + need_m:
-                here_m = segment_segment(axes[i], axes[k]) - radii_m
-                if here_m < need_m:
-                    found.append((couple, here_m))
-        for couple in self._what.boxed:
-            i, _, box, radius_m, _, _ = couple
-            middle, need_m = middles[i], moved_m[i] + margin_m
-            far_m = outer_m[i] + need_m
-            if abs(middle[2] - box[2]) - box[5] >= far_m:
-                continue  # most are far above the table
-            away_m = abs(middle[0] - box[0]) + abs(middle[1] - box[1])  # at most 1.42 x straight
-            if away_m < 1.5 * (far_m + box[3] + box[4]) and point_box(middle, box) < far_m:
-                here_m = segment_box(axes[i], box) - radius_m
-                if here_m < need_m:
-                    found.append((couple, here_m))
+        number = 0
+        for i, others in what.pairs_of:
+            middle, less_m = middles[i], moved_m[i] + margin_m
+            for k, both_m in others:
+                if dist(middle, middles[k]) - moved_m[k] - less_m < both_m:
+                    need_m = min(self._apart_m[number] + margin_m, moved_m[k] + less_m)
+                    if dist(middle, middles[k]) - need_m < both_m:
+                        couple = what.pairs[number]
+                        here_m = segment_segment(axes[i], axes[k]) - couple.radii_m
+                        if here_m < need_m:
+                            found.append((couple, here_m))
+                number += 1
+        for i, outer_m, boxed in what.boxes_of:
+            (x, y, z), need_m = middles[i], moved_m[i] + margin_m
+            far_m = outer_m + need_m
+            for couple, (cx, cy, cz, half_x, half_y, half_z, cos, sin) in boxed:
+                if abs(z - cz) - half_z >= far_m:
+                    continue  # most are far above the table
+                u, v = x - cx, y - cy
+                if abs(cos * u + sin * v) - half_x < far_m > abs(cos * v - sin * u) - half_y:
+                    here_m = segment_box(axes[i], couple.box, need_m + couple.radii_m)
+                    if here_m < need_m + couple.radii_m:
+                        found.append((couple, here_m - couple.radii_m))
         return found
 
     def _moved_m(self, couple: Couple, one: Look, other: Look, share: float) -> float:
@@ -253,14 +327,20 @@ class Way:
 
     def _nearer(self, couple: Couple, here_m: float) -> Near | None:
         """Of two inside the margin: where they come nearer to each other; None if nowhere."""
-        for share, less_m in ((1.0, STILL_M), (0.25, DETOUR_M), (0.5, DETOUR_M), (0.75, DETOUR_M)):
-            distance_m = self._between(self._start, self._goal, share).distance_m(couple)
-            if distance_m < here_m - less_m:
+        distance_m = self.goal.distance_m(couple)
+        if distance_m < here_m - STILL_M:
+            return Near(distance_m, couple)
+        for share in (0.25, 0.5, 0.75):
+            distance_m = self._at(share).distance_m(couple)
+            if distance_m < here_m - DETOUR_M:
                 return Near(distance_m, couple)
         return None
 
-    def _between(self, one: Look, other: Look, share: float) -> Look:
-        q = tuple(a + share * (b - a) for a, b in zip(one.q, other.q, strict=True))
+    def _at(self, share: float) -> Look:
+        """The arm when it has gone this share of the time."""
+        ways = zip(self._start.q, self.goal.q, self._bend_rad, strict=True)
+        back = share * (1.0 - share)
+        q = tuple([a + share * (b - a) - back * bend for a, b, bend in ways])
         return Look(self._body, q, frames(self._body.chain, q))
 
 

@@ -35,25 +35,33 @@ def segment_segment(one: Segment, other: Segment) -> float:
     return math.sqrt(x * x + y * y + z * z)
 
 
-def segment_box(axis: Segment, box: Box) -> float:
+def segment_box(axis: Segment, box: Box, enough_m: float = math.inf) -> float:
     """Distance of a segment and a box (m); 0 when they overlap.
 
     The squared distance to a box is convex along a segment, and its slope is made of straight
     pieces: the zero of the slope is enclosed by halving, then taken from the last straight piece.
+
+    Args:
+        enough_m: a lower bound of the distance will do when it is at least this.
     """
-    p, q = in_box(axis[0], box), in_box(axis[1], box)
-    d = (q[0] - p[0], q[1] - p[1], q[2] - p[2])
-    half = (box[3], box[4], box[5])
+    px, py, pz = in_box(axis[0], box)
+    qx, qy, qz = in_box(axis[1], box)
+    hx, hy, hz = box[3], box[4], box[5]
+    gx = (px if px < qx else qx) - hx if px + qx > 0.0 else -(px if px > qx else qx) - hx
+    gy = (py if py < qy else qy) - hy if py + qy > 0.0 else -(py if py > qy else qy) - hy
+    gz = (pz if pz < qz else qz) - hz if pz + qz > 0.0 else -(pz if pz > qz else qz) - hz
+    gx, gy, gz = gx if gx > 0.0 else 0.0, gy if gy > 0.0 else 0.0, gz if gz > 0.0 else 0.0
+    least_m = math.sqrt(gx * gx + gy * gy + gz * gz)  # of the box around the segment
+    if least_m >= enough_m:
+        return least_m
+    dx, dy, dz = qx - px, qy - py, qz - pz
 
     def slope(t: float) -> float:
-        total = 0.0
-        for x, v, h in zip(p, d, half, strict=True):
-            y = x + t * v
-            if y > h:
-                total += (y - h) * v
-            elif y < -h:
-                total += (y + h) * v
-        return total
+        x, y, z = px + t * dx, py + t * dy, pz + t * dz
+        x = x - hx if x > hx else x + hx if x < -hx else 0.0
+        y = y - hy if y > hy else y + hy if y < -hy else 0.0
+        z = z - hz if z > hz else z + hz if z < -hz else 0.0
+        return x * dx + y * dy + z * dz
 
     low, high = 0.0, 1.0
     at_low, at_high = slope(low), slope(high)
@@ -70,14 +78,7 @@ def segment_box(axis: Segment, box: Box) -> float:
             else:
                 low, at_low = t, at_t
         t = low - at_low * (high - low) / (at_high - at_low)
-    x, y, z = (max(abs(a + t * b) - h, 0.0) for a, b, h in zip(p, d, half, strict=True))
-    return math.sqrt(x * x + y * y + z * z)
-
-
-def point_box(p: Vec3, box: Box) -> float:
-    """Distance of a point and a box (m); 0 inside."""
-    x, y, z = in_box(p, box)
-    x, y, z = abs(x) - box[3], abs(y) - box[4], abs(z) - box[5]
+    x, y, z = abs(px + t * dx) - hx, abs(py + t * dy) - hy, abs(pz + t * dz) - hz
     x, y, z = x if x > 0.0 else 0.0, y if y > 0.0 else 0.0, z if z > 0.0 else 0.0
     return math.sqrt(x * x + y * y + z * z)
 

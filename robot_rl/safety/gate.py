@@ -1,8 +1,10 @@
 """The gate: pure functions from (limits, gate state, what happened) to (gate state, verdict).
 
 Nothing here reads a clock, a topic or a global: the ROS node and the lockstep runtime call the same
-functions. A command passes the checks in the order finite, age, sequence, lease, state, box, step,
-speed, acceleration, force, operator, joint, collision. The verdict is one of
+functions. A command passes the checks in the order finite, target, age, sequence, lease, state,
+box, step, speed, acceleration, force, operator, joint, collision. In a run of joint actions
+(`Limits.joint_arm`) every command is a joint target; the TCP that it says is not believed but
+computed here, and both are judged (`safety.joints`). The verdict is one of
 
 * pass / clipped: the target satisfies *every* limit, against the robot and the targets sent before;
 * hold, because the command is unsafe or its driver must not drive now: the robot keeps the pose
@@ -18,13 +20,23 @@ returns the hold verdict to send again. A check name is the first word of every 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from robot_rl.errors import SafetyError
 from robot_rl.safety import collision
 from robot_rl.safety.clip import Clip, Conflict, Motion, clip_target, within_step
+from robot_rl.safety.joints import JointMotion, chain_of_joints, clip_joints, wrong_target
 from robot_rl.safety.limits import Limits, Vec3
-from robot_rl.safety.readings import ArmReading, Placement, read_pose, read_state, write_pose
+from robot_rl.safety.readings import (
+    ArmReading,
+    Joints,
+    Placement,
+    read_joints,
+    read_pose,
+    read_state,
+    write_joints,
+    write_pose,
+)
 from robot_rl.safety.states import (
     TRANSITIONS,
     DeviceEvent,
@@ -39,7 +51,9 @@ from robot_rl.types import Command, Driver, Outcome, RobotState, Verdict
 SOONEST = 0.1  # of a period: what comes sooner is a burst after a stall, not a control tick
 JOINT_SLACK = 0.2  # share of its margin by which a joint in it may be found further out than before
 STILL: Vec3 = (0.0, 0.0, 0.0)
+PERSON = "person"  # first word of the reason of what a person has stopped or holds
 
+_NOT_FINITE = "finite: a value is NaN, infinite or not a rotation"
 _STATE_LOST = "state: stale or not trustworthy"
 _HARD_CONTACT = "force: contact beyond the limit"
 _STANDS = "controller: stopped"
@@ -60,6 +74,8 @@ class GateState(NamedTuple):
         target: pose sent last: a moving target, or the latched hold pose.
         velocity_m_s: of the targets, in base.
         measured: newest trustworthy measured pose.
+        target_rad, velocity_rad_s, measured_rad: the same of the joints, where these are commanded;
+            else ().
         joint_depth_rad: how deep inside its margin the worst joint may be found next.
         limits_hash: `Limits.hash` this state was made for.
     """
@@ -78,15 +94,20 @@ class GateState(NamedTuple):
     measured: Placement | None
     joint_depth_rad: float
     limits_hash: str
+    target_rad: Joints = ()
+    velocity_rad_s: Joints = ()
+    measured_rad: Joints = ()
 
 
 def initial(limits: Limits) -> GateState:
     """A gate in HOLD that nobody has armed.
 
     Raises:
-        ConfigError: the limits name an arm for the collision check that there is not.
+        ConfigError: the limits name an arm that there is not.
     """
     collision.make_ready(limits)
+    if limits.joint_arm:
+        chain_of_joints(limits)
     return GateState(
         mode=Mode.HOLD,
         reason="not armed",
@@ -135,9 +156,9 @@ def arm(
         engagement=engage(gate.engagement, DeviceEvent.ARM),
         command_s=now_s,
         moved_s=gate.moved_s if gate.moved_s <= now_s else -math.inf,  # the clock was restarted
-        target=reading.measured,
         velocity_m_s=STILL,
-        measured=reading.measured,
+        velocity_rad_s=(),
+        **_there(limits, reading),
         joint_depth_rad=max(reading.depth_rad, 0.0) + JOINT_SLACK * limits.joint_margin_rad,
     ), ""
 
@@ -157,8 +178,10 @@ def judge(
         SafetyError: no trustworthy state was ever seen, so there is not even a pose to hold.
     """
     want = read_pose(command.tcp_target_in_base)
-    reason = _refusal(limits, gate, command, want, now_s)
-    if reason or want is None:
+    asked = command.joint_target_rad
+    want_rad = () if asked is None else read_joints(asked)
+    reason = _refusal(limits, gate, command, (want, want_rad), now_s)
+    if reason or want is None or want_rad is None:
         return _refused(limits, gate, command, state, now_s=now_s, reason=reason)
     reading = _trusted(limits, state, now_s)
     if reading is None:
@@ -174,7 +197,12 @@ def judge(
     assert gate.target is not None  # armed
     dt_s = min(since_s, limits.command_timeout_s)
     motion = Motion(reading.measured, gate.target, gate.velocity_m_s, dt_s)
-    clip = clip_target(limits, want, motion)
+    if want_rad:
+        still = gate.velocity_rad_s or (0.0,) * len(want_rad)
+        joints = JointMotion(reading.joints_rad, gate.target_rad, still)
+        clip = clip_joints(limits, want_rad, joints, motion)
+    else:
+        clip = clip_target(limits, want, motion)
     unsafe = _unsafe(limits, gate, command, clip, reading)
     if unsafe is not None or isinstance(clip, Conflict):
         gate = _halt(gate, *(unsafe or (Request.PAUSE, "")))
@@ -203,7 +231,13 @@ def tick(
 
 
 def stop(gate: GateState, reason: str) -> GateState:
-    """Protective stop: nothing moves until `acknowledge`, then `arm`."""
+    """Protective stop: nothing moves until `acknowledge`, then `arm`.
+
+    In a protective stop the cause stays that of the first, unless a person stops now (`PERSON`):
+    then a person has to acknowledge, whatever came before.
+    """
+    if gate.mode is Mode.PROTECTIVE_STOP and _is_persons(reason) and not _is_persons(gate.reason):
+        return gate._replace(reason=reason)
     return _halt(gate, Request.PROTECTIVE_STOP, reason)
 
 
@@ -224,7 +258,7 @@ def follow(limits: Limits, gate: GateState, state: RobotState | None, now_s: flo
     reading = _trusted(limits, state, now_s)
     if reading is None:
         return gate
-    return gate._replace(measured=reading.measured, target=reading.measured)
+    return gate._replace(**_there(limits, reading))
 
 
 def hold(gate: GateState, reason: str) -> GateState:
@@ -232,18 +266,24 @@ def hold(gate: GateState, reason: str) -> GateState:
     return _halt(gate, Request.HOLD, reason)
 
 
-def acknowledge(gate: GateState) -> tuple[GateState, str]:
-    """A person has seen the protective stop. Returns (gate in HOLD, "") or (gate, why refused).
+def acknowledge(gate: GateState, *, by_person: bool = True) -> tuple[GateState, str]:
+    """The protective stop was seen. Returns (gate in HOLD, "") or (gate, why refused).
 
-    Refused outside a protective stop, and while the enabling device is held. Whether the cause has
-    gone is checked where it matters: by `arm`.
+    Refused outside a protective stop, while the enabling device is held, and to a script where a
+    person has stopped. Whether the cause has gone is checked where it matters: by `arm`.
     """
+    if not by_person and _is_persons(gate.reason):
+        return gate, f"{gate.reason}: a person stopped it, a person lets it go on"
     if (gate.mode, Request.ACKNOWLEDGE) not in TRANSITIONS:
         return gate, f"mode: nothing to acknowledge in {gate.mode.value}"
     if gate.engagement is Engagement.DRIVING:
         return gate, "operator: release the device first"
     reason = f"acknowledged ({gate.reason})"
     return gate._replace(mode=advance(gate.mode, Request.ACKNOWLEDGE), reason=reason), ""
+
+
+def _is_persons(reason: str) -> bool:
+    return reason.partition(":")[0] == PERSON
 
 
 def _arm_refusal(limits: Limits, gate: GateState, lease: str, reading: ArmReading | None) -> str:
@@ -260,12 +300,31 @@ def _arm_refusal(limits: Limits, gate: GateState, lease: str, reading: ArmReadin
     return next((reason for refused, reason in checks if refused), "")
 
 
+def _there(limits: Limits, reading: ArmReading) -> dict[str, Any]:
+    """The measured pose as the target, too, with the joints where these are commanded."""
+    joints_rad = reading.joints_rad if limits.joint_arm else ()
+    return {
+        "measured": reading.measured,
+        "target": reading.measured,
+        "measured_rad": joints_rad,
+        "target_rad": joints_rad,
+    }
+
+
 def _refusal(
-    limits: Limits, gate: GateState, command: Command, want: Placement | None, now_s: float
+    limits: Limits,
+    gate: GateState,
+    command: Command,
+    want: tuple[Placement | None, Joints | None],
+    now_s: float,
 ) -> str:
-    """Why this command is refused (finite, age, sequence, lease); "" when it is not."""
-    if want is None or not math.isfinite(command.stamp_s + (command.gripper_width_m or 0.0)):
-        return "finite: a value is NaN, infinite or not a rotation"
+    """Why this command is refused (finite, target, age, sequence, lease); "" when it is not."""
+    place, joints_rad = want
+    numbers = command.stamp_s + (command.gripper_width_m or 0.0)
+    finite = place is not None and joints_rad is not None and math.isfinite(numbers)
+    wrong = wrong_target(limits, joints_rad or ()) if finite else _NOT_FINITE
+    if wrong:
+        return wrong
     if abs(now_s - command.stamp_s) > limits.command_timeout_s:  # a stamp ahead is as wrong
         return "age: stamped too long ago, or in the future"
     mine = command.lease == gate.lease
@@ -292,7 +351,7 @@ def _unsafe(
         return Request.PAUSE, f"{clip.check}: no target satisfies every limit"
     if reading.ahead_rad > gate.joint_depth_rad:
         return Request.PAUSE, _JOINT
-    touch = collision.check(limits, reading, clip.target)
+    touch = collision.check(limits, reading, clip.target, clip.joints_rad)
     return (Request.PAUSE, touch) if touch else None
 
 
@@ -306,9 +365,10 @@ def _watch(limits: Limits, gate: GateState, reading: ArmReading | None, now_s: f
         return _halt(gate, Request.PROTECTIVE_STOP, _STATE_LOST)
     if _in_hard_contact(limits, reading):
         return _halt(gate, Request.PROTECTIVE_STOP, _HARD_CONTACT)
+    late = abs(now_s - gate.command_s) > limits.command_timeout_s
     checks = (
         (gate.engagement is Engagement.SILENT, "operator_silent: no heartbeat while driving"),
-        (now_s - gate.command_s > limits.command_timeout_s, "command_late: the driver is silent"),
+        (late, "command_late: the driver is silent"),
         (reading.ahead_rad > gate.joint_depth_rad, _JOINT),
     )
     reason = next((reason for tripped, reason in checks if tripped), "")
@@ -319,7 +379,7 @@ def _silence(limits: Limits, gate: GateState, now_s: float) -> GateState:
     """Notice that a device that was held has gone silent."""
     if gate.engagement is not Engagement.DRIVING:
         return gate
-    if now_s - gate.heartbeat_s <= limits.operator_timeout_s:
+    if abs(now_s - gate.heartbeat_s) <= limits.operator_timeout_s:  # ahead: the clock was set back
         return gate
     return gate._replace(engagement=engage(gate.engagement, DeviceEvent.SILENCE))
 
@@ -339,12 +399,13 @@ def _seen(limits: Limits, gate: GateState, reading: ArmReading) -> GateState:
     """
     slack_rad = JOINT_SLACK * limits.joint_margin_rad
     depth_rad = min(gate.joint_depth_rad, max(reading.depth_rad, 0.0) + slack_rad)
-    target = gate.target
-    if gate.mode is not Mode.RUN and (
-        target is None or not within_step(limits, target, reading.measured)
-    ):
-        target = reading.measured
-    return gate._replace(measured=reading.measured, joint_depth_rad=depth_rad, target=target)
+    seen, target = _there(limits, reading), gate.target
+    stays = target is not None and within_step(limits, target, reading.measured)
+    turned = zip(gate.target_rad, seen["measured_rad"], strict=False)
+    stays = stays and all(abs(a - b) <= limits.max_step_rad for a, b in turned)  # the elbow, too
+    if gate.mode is Mode.RUN or stays:
+        seen |= {"target": target, "target_rad": gate.target_rad}
+    return gate._replace(joint_depth_rad=depth_rad, **seen)
 
 
 def _halt(gate: GateState, request: Request, reason: str) -> GateState:
@@ -357,7 +418,9 @@ def _halt(gate: GateState, request: Request, reason: str) -> GateState:
         mode=mode,
         reason=reason,
         target=gate.measured if onset else gate.target,
+        target_rad=gate.measured_rad if onset else gate.target_rad,
         velocity_m_s=STILL,
+        velocity_rad_s=(),
     )
 
 
@@ -368,14 +431,20 @@ def _sent(
     assert gate.target is not None  # armed
     new, old = clip.target.position, gate.target.position
     velocity = ((new[0] - old[0]) / dt_s, (new[1] - old[1]) / dt_s, (new[2] - old[2]) / dt_s)
+    turned = zip(clip.joints_rad, gate.target_rad, strict=True)
     width_m, checks, executed = command.gripper_width_m, clip.checks, command
     if width_m is not None and not limits.gripper_min_m <= width_m <= limits.gripper_max_m:
         width_m = min(max(width_m, limits.gripper_min_m), limits.gripper_max_m)
         checks = (*checks, "gripper")
-    if checks:
-        pose = write_pose(clip.target)
+    if checks or clip.joints_rad:
         executed = Command(
-            command.sequence, command.stamp_s, command.driver, command.lease, pose, width_m
+            command.sequence,
+            command.stamp_s,
+            command.driver,
+            command.lease,
+            write_pose(clip.target),
+            width_m,
+            write_joints(clip.joints_rad),
         )
     outcome = Outcome.CLIPPED if checks else Outcome.PASS
     gate = gate._replace(
@@ -384,6 +453,8 @@ def _sent(
         moved_s=now_s,
         target=clip.target,
         velocity_m_s=velocity,
+        target_rad=clip.joints_rad,
+        velocity_rad_s=tuple((new - old) / dt_s for new, old in turned),
     )
     return gate, Verdict(command.sequence, outcome, ",".join(checks), executed, now_s)
 
@@ -426,5 +497,5 @@ def _held(gate: GateState, asked: Command | None, now_s: float, reason: str = ""
         if asked is None
         else (asked.sequence, now_s, asked.driver, asked.lease)
     )
-    executed = Command(*who, pose, None)
+    executed = Command(*who, pose, None, write_joints(gate.target_rad))
     return Verdict(executed.sequence, Outcome.HOLD, reason or gate.reason, executed, now_s)

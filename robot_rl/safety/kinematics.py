@@ -12,18 +12,20 @@ from typing import NamedTuple
 import numpy as np
 
 from robot_rl.robots import Robot
+from robot_rl.robots.chain import Chain as ArrayChain
+from robot_rl.robots.chain import prioritised
 from robot_rl.safety.limits import Vec3
 from robot_rl.safety.readings import Placement, Quat
 
 Frame = tuple[float, ...]
 """Twelve numbers: the axes x, y, z of a frame in base, then its origin (m)."""
 
-TOLERANCE = 2e-4  # m and rad: a prediction this close has converged
-ROUNDS = 6  # of the prediction; from a healthy pose two are enough
+TOLERANCE = 1e-3  # m and rad: a prediction this close has converged
+ROUNDS = 4  # of the last correction; in a healthy pose none is needed
+BENT_RAD = 0.1  # a leg on which a joint departs further from a straight line is cut ...
+LEGS = 4  # ... into this many, and where that does not suffice the way is not known
 DAMPING = 1e-6 * np.eye(6)  # of the normal equations
-TURN_M = 0.05  # what a rad counts in the error of an arm with fewer than six joints
-PLACE_M = 1e-3  # its place has converged this far ...
-SETTLED_RAD = 1e-3  # ... when its joints do not move further
+SETTLED_RAD = 1e-3  # fewer than six joints do not come nearer in turn when they move less
 MOST_RAD = 0.8  # turn of one joint in one step; beyond, the arm stands next to a singular pose
 BASE: Frame = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 
@@ -41,13 +43,16 @@ class Chain(NamedTuple):
 
 
 def chain_of(robot: Robot) -> Chain:
-    """Prepare the kinematics of `robot`."""
-    mount = robot.hand_in_last
-    return Chain(
-        joints=tuple((*axes(j.quaternion_xyzw), *j.position_m) for j in robot.joints),
-        hand=(*axes(tuple(mount.quaternion_xyzw.tolist())), *mount.position_m.tolist()),
-        tcp_m=robot.gripper.tcp_m,
-    )
+    """Prepare the kinematics of `robot`: those of `robots.chain`, as plain floats."""
+    arm, tcp_m = ArrayChain(robot), robot.gripper.tcp_m
+    *axes, tcp = np.split(np.array(_frame(arm.tool)), 4)
+    hand = (*axes, tcp - tcp_m * axes[2])
+    joints = tuple(map(_frame, arm.places))
+    return Chain(joints, tuple(np.concatenate(hand).tolist()), tcp_m)
+
+
+def _frame(matrix: np.ndarray) -> Frame:
+    return tuple(matrix[:3].T.ravel().tolist())
 
 
 def frames(chain: Chain, q: tuple[float, ...]) -> list[Frame]:
@@ -107,64 +112,115 @@ def jacobian(chain: Chain, at: list[Frame]) -> np.ndarray:
     return np.array(columns).T
 
 
-class Predicted(NamedTuple):
-    """Joint angles (rad), and the frames there."""
+class Leg(NamedTuple):
+    """A piece of the joints' way, on a parabola.
+
+    joints_rad, at: angles at its end, and the frames there. bend_rad: by how much each joint turns
+    further than it would if all went on as at the start of the leg.
+    """
 
     joints_rad: tuple[float, ...]
     at: list[Frame]
+    bend_rad: list[float]
 
 
 def predict(
     chain: Chain, q: tuple[float, ...], at: list[Frame], measured: Placement, target: Placement
-) -> Predicted | None:
-    """Where the joints are after the tool has moved by the way from `measured` to `target`.
+) -> list[Leg]:
+    """The way of the joints while the tool moves straight from `measured` to `target`.
 
-    Damped least squares on the geometric Jacobian (Wampler 1986): of all ways of a redundant arm
-    the one that turns the joints least, so the elbow stays where it was measured. An arm with fewer
-    than six joints brings the TCP to its place and turns the tool as far as the joints can.
+    Resolved rates (Whitney 1969) with damped least squares (Wampler 1986): of all motions of a
+    redundant arm the one that turns the joints least at every moment, as a Cartesian controller
+    moves it. They are integrated by the midpoint method in one leg, or in `LEGS` where that one
+    bends; then the end is corrected. An arm with fewer than six joints brings the TCP to its place
+    and turns the tool as far as the joints can.
 
     Args:
         at: `frames` at the measured joints `q` (rad).
 
     Returns:
-        None when this does not converge, or asks one joint for more than `MOST_RAD`.
+        One leg or `LEGS`. Empty where the joints' way is not known, which is next to a singular
+        pose: it bends too much, or does not converge, or asks one joint for more than `MOST_RAD`.
     """
     x0, y0, z0 = tcp_at(chain, at)
     (x1, y1, z1), (x2, y2, z2) = target.position, measured.position
-    wx, wy, wz = x0 + x1 - x2, y0 + y1 - y2, z0 + z1 - z2
     hand = at[-1]
     turn = axes(_between(measured.quaternion, target.quaternion))
-    facing = (*turned(turn, hand[:3]), *turned(turn, hand[3:6]), *turned(turn, hand[6:9]))
-    a0, a1, a2, b0, b1, b2, c0, c1, c2 = facing
-    start = np.array(q)
-    new = start
-    few, settled = len(q) < 6, False
+    goal: Frame = (
+        *turned(turn, hand[:3]),
+        *turned(turn, hand[3:6]),
+        *turned(turn, hand[6:9]),
+        *(x0 + x1 - x2, y0 + y1 - y2, z0 + z1 - z2),
+    )
+    way_x, way_y, way_z, *sines = _left(chain, at, goal)
+    sine = math.hypot(*sines)
+    share = math.asin(min(sine, 1.0)) / sine if sine > 0.0 else 1.0
+    twist = (way_x, way_y, way_z, *[share * x for x in sines])
+    legs = [_leg(chain, q, at, twist)]
+    if not max(map(abs, legs[0].bend_rad)) <= BENT_RAD:
+        piece, legs = tuple(part / LEGS for part in twist), []
+        end = Leg(q, at, [])
+        for _ in range(LEGS):
+            end = _leg(chain, end.joints_rad, end.at, piece)
+            if not max(map(abs, end.bend_rad)) <= BENT_RAD:
+                return []
+            legs.append(end)
+    end = _corrected(chain, legs[-1], goal)
+    if end is None:
+        return []
+    turns = [abs(b - a) for a, b in zip(q, end.joints_rad, strict=True)]
+    return [*legs[:-1], end] if max(turns) <= MOST_RAD else []
+
+
+def _leg(chain: Chain, q: tuple[float, ...], at: list[Frame], twist: tuple[float, ...]) -> Leg:
+    """The midpoint method: the Jacobian in the middle of the way gives the whole turn."""
+    straight = least_turns(chain, at, twist)
+    middle = tuple([a + b / 2 for a, b in zip(q, straight, strict=True)])
+    turns = least_turns(chain, frames(chain, middle), twist)
+    end = tuple([a + b for a, b in zip(q, turns, strict=True)])
+    return Leg(end, frames(chain, end), [a - b for a, b in zip(turns, straight, strict=True)])
+
+
+def _corrected(chain: Chain, leg: Leg, goal: Frame) -> Leg | None:
+    """The leg with its end at the goal; None when this does not converge."""
+    few, settled = len(leg.joints_rad) < 6, False
     for _ in range(ROUNDS):
-        hx, hy, hz = tcp_at(chain, at)
-        d0, d1, d2, e0, e1, e2, f0, f1, f2 = at[-1][:9]
-        left = (  # the rotation: half the sum of the axes' cross products, for small ones
-            wx - hx,
-            wy - hy,
-            wz - hz,
-            (d1 * a2 - d2 * a1 + e1 * b2 - e2 * b1 + f1 * c2 - f2 * c1) / 2,
-            (d2 * a0 - d0 * a2 + e2 * b0 - e0 * b2 + f2 * c0 - f0 * c2) / 2,
-            (d0 * a1 - d1 * a0 + e0 * b1 - e1 * b0 + f0 * c1 - f1 * c0) / 2,
-        )
+        left = _left(chain, leg.at, goal)
         if max(left) < TOLERANCE and min(left) > -TOLERANCE:
-            return Predicted(tuple(new.tolist()), at)
-        j = jacobian(chain, at)
-        if few:
-            if settled and max(map(abs, left[:3])) < PLACE_M:
-                return Predicted(tuple(new.tolist()), at)
-            left = (*left[:3], *(TURN_M * turn for turn in left[3:]))
-            j[3:] *= TURN_M
-        step = np.linalg.solve(j @ j.T + DAMPING, left) @ j
-        settled = few and float(np.abs(step).max()) < SETTLED_RAD
-        new = new + step
-        if not max(map(abs, (new - start).tolist())) <= MOST_RAD:
-            return None
-        at = frames(chain, tuple(new.tolist()))
+            return leg
+        if settled and max(map(abs, left[:3])) < TOLERANCE:
+            return leg
+        turns = least_turns(chain, leg.at, left)
+        settled = few and max(map(abs, turns)) < SETTLED_RAD
+        q = tuple([a + b for a, b in zip(leg.joints_rad, turns, strict=True)])
+        leg = Leg(q, frames(chain, q), leg.bend_rad)
     return None
+
+
+def _left(chain: Chain, at: list[Frame], goal: Frame) -> tuple[float, ...]:
+    """Way (m) and turn (rad) [6] in base from where the TCP is to `goal`.
+
+    The turn is half the sum of the axes' cross products: about its axis, as long as its sine.
+    """
+    hx, hy, hz = tcp_at(chain, at)
+    d0, d1, d2, e0, e1, e2, f0, f1, f2 = at[-1][:9]
+    a0, a1, a2, b0, b1, b2, c0, c1, c2, x, y, z = goal
+    return (
+        x - hx,
+        y - hy,
+        z - hz,
+        (d1 * a2 - d2 * a1 + e1 * b2 - e2 * b1 + f1 * c2 - f2 * c1) / 2,
+        (d2 * a0 - d0 * a2 + e2 * b0 - e0 * b2 + f2 * c0 - f0 * c2) / 2,
+        (d0 * a1 - d1 * a0 + e0 * b1 - e1 * b0 + f0 * c1 - f1 * c0) / 2,
+    )
+
+
+def least_turns(chain: Chain, at: list[Frame], twist: tuple[float, ...]) -> list[float]:
+    """The least turns of the joints (rad) that move the tool by a small `twist` [6]."""
+    j = jacobian(chain, at)
+    if len(chain.joints) < 6:
+        return prioritised(j, np.array(twist)).tolist()
+    return (np.linalg.solve(j @ j.T + DAMPING, twist) @ j).tolist()
 
 
 def turned(frame: Frame, v: tuple[float, ...]) -> Vec3:

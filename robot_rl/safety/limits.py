@@ -24,11 +24,18 @@ FR3 = Fr3()
 COLLISION = ("collision_arm", "collision_margin_m", "obstacles")
 """The fields of the collision check."""
 
+JOINTS = ("joint_arm", "max_joint_speed_rad_s")
+"""The fields of joint targets."""
+
+JOINT_SPEED_RAD_S, JOINT_SPEED = 1.0, 0.5
+"""Greatest speed of a joint target, and share of the slowest joint's velocity it may be."""
+
 _CEILINGS = {
     # beyond these a value is a typo, not a limit (Franka: 1.7 m/s, 13 m/s2, 2.5 rad/s)
     "max_speed_m_s": 1.7,
     "max_acceleration_m_s2": 13.0,
     "max_rotation_speed_rad_s": math.pi,
+    "max_joint_speed_rad_s": math.pi,
     "max_step_m": 0.2,
     "max_step_rad": math.pi / 2,  # beyond a quarter turn "the short way round" is ambiguous
     "max_tilt_rad": math.pi,
@@ -49,8 +56,9 @@ class Limits:
     Poses are `tcp_in_base`. "Step" is the lead: target against the *measured* pose. "Speed" and
     "acceleration" are target against the targets sent before. Tilt is the angle between the tool's
     z axis (out of the fingers) and straight down (-z of base). Empty joint tuples switch the joint
-    check off; an empty `collision_arm` does so with the collision check. `obstacles` have names;
-    None takes one away that would otherwise be there, e.g. the table of an arm on a pedestal.
+    check off; an empty `collision_arm` does so with the collision check. `joint_arm`: the arm whose
+    joints are commanded, in a run of joint actions; "" = targets are the TCP's. `obstacles` have
+    names; None takes away one that would be there otherwise, e.g. the table of an arm on a stand.
 
     Raises:
         ValueError: a value is not finite, not positive, above what is physically sensible, or a
@@ -65,6 +73,8 @@ class Limits:
     max_rotation_speed_rad_s: float = 2.0  # 0.2 rad per 10 Hz tick; Franka allows 2.5
     max_acceleration_m_s2: float = 5.0  # full speed reversed within one 10 Hz tick; Franka: 13
     max_yaw_rad: float = math.pi  # pi = any; a task narrows it, or exploring winds up the wrist
+    max_joint_speed_rad_s: float = JOINT_SPEED_RAD_S  # of a joint target; 0.1 rad per 10 Hz tick
+    joint_arm: str = ""  # set by the task's actions
     max_tilt_rad: float = 0.8  # table-top work points down; keeps the elbow away from the table
     joint_min_rad: tuple[float, ...] = FR3.joint_min_rad
     joint_max_rad: tuple[float, ...] = FR3.joint_max_rad
@@ -103,6 +113,8 @@ class Limits:
             got = self.collision_margin_m
             raise ValueError(f"collision_margin_m must lie in [0, 0.1], got {got}")
         self._check_touching()
+        if self.joint_arm and not self.joint_min_rad:
+            raise ValueError(f"joint_arm={self.joint_arm} needs the ranges of its joints")
         spans = zip(self.joint_min_rad, self.joint_max_rad, strict=True)
         narrowest_rad = min((high - low for low, high in spans), default=math.inf)
         if not 0.0 <= self.joint_margin_rad < narrowest_rad / 2:
@@ -122,6 +134,9 @@ class Limits:
             max_force_n=robot.max_force_n,
             max_torque_nm=robot.max_torque_nm,
             gripper_max_m=robot.gripper.stroke_m,
+            max_joint_speed_rad_s=min(
+                JOINT_SPEED_RAD_S, JOINT_SPEED * min(j.velocity_rad_s for j in robot.joints)
+            ),
             collision_arm=robot.name if robot.capsules else "",
         )
 
@@ -150,10 +165,12 @@ class Limits:
 
     @property
     def hash(self) -> str:
-        """First 16 hex digits of the SHA-256 of the canonical JSON."""
-        values = asdict(self)
-        if not self.collision_arm:  # no check: as the limits of runs from before there was one
-            values = {k: v for k, v in values.items() if k not in COLLISION}
+        """First 16 hex digits of the SHA-256 of the canonical JSON.
+
+        Without what is not in use: as the limits of runs from before there was such a thing.
+        """
+        unused = (*(() if self.collision_arm else COLLISION), *(() if self.joint_arm else JOINTS))
+        values = {k: v for k, v in asdict(self).items() if k not in unused}
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -168,8 +185,8 @@ class Limits:
         kept: dict[str, Any] = {}
         for item in fields(self):
             name, mine, theirs = item.name, getattr(self, item.name), getattr(other, item.name)
-            pick = max if "_min_" in name or "margin" in name else min
-            if name == "collision_arm":
+            pick = _stricter(name)
+            if name in ("collision_arm", "joint_arm"):
                 kept[name] = mine or theirs
             elif name == "obstacles":
                 there = {n: box for n, box in theirs.items() if box is not None}
@@ -180,6 +197,25 @@ class Limits:
                 kept[name] = pick(mine, theirs)
         return replace(self, **kept)
 
+    def wider_than(self, other: Limits) -> tuple[str, ...]:
+        """Names of the fields in which these limits allow more than the `other` ones do."""
+        return tuple(f.name for f in fields(self) if self._allows_more(f.name, other))
+
+    def _allows_more(self, name: str, other: Limits) -> bool:
+        mine, theirs = getattr(self, name), getattr(other, name)
+        if mine == theirs or name == "joint_arm":  # which says what kind of target, not how far
+            return False
+        if name == "collision_arm":
+            return bool(theirs)
+        if name == "obstacles":
+            return any(box is not None and mine.get(n) != box for n, box in theirs.items())
+        if isinstance(mine, tuple):
+            if len(mine) != len(theirs):
+                return bool(theirs)  # no joints: no check of joints
+            pairs = zip(mine, theirs, strict=True)
+            return any(a != b and _stricter(name)(a, b) == b for a, b in pairs)
+        return _stricter(name)(mine, theirs) == theirs
+
     def _check_touching(self) -> None:
         """Refuse parts of the arm that it does not have."""
         count = len(self.joint_min_rad)
@@ -189,6 +225,10 @@ class Limits:
                 if part not in known:
                     hint = did_you_mean(part, known)
                     raise ValueError(f"obstacles.{name}.may_touch: no part '{part}' ({hint})")
+
+    def of_joints(self, robot: Robot) -> Limits:
+        """These limits for commands that are joint targets of `robot`."""
+        return replace(self, joint_arm=robot.name)
 
     def narrow_to(self, task: object) -> Limits:
         """`narrow` to as much of the pose box as `task` states."""
@@ -239,6 +279,11 @@ def as_recorded(section: Mapping[str, Any]) -> Mapping[str, Any]:
     A saved run states every limit, so what it does not state was not checked.
     """
     return section if "collision_arm" in section else {**section, "collision_arm": ""}
+
+
+def _stricter(name: str) -> Callable[[Any, Any], Any]:
+    """Which of two values of a field allows less; a slow rate is waited for longer."""
+    return max if "_min_" in name or "margin" in name or name == "control_hz" else min
 
 
 def _numbers(value: object) -> tuple[float, ...]:

@@ -9,11 +9,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robot_rl.safety.limits import Limits, Vec3
 from robot_rl.types import Pose, RobotState
 
 Quat = tuple[float, float, float, float]
+
+Joints = tuple[float, ...]
+"""Angles of all joints (rad), or their velocities."""
 
 REACH_M = 5.0  # no table-top arm reaches further: a reading beyond is a broken sensor
 NORM_TOLERANCE = 1e-3  # a quaternion further from unit length is not a rotation someone meant
@@ -38,7 +42,8 @@ class ArmReading(NamedTuple):
     ahead_rad: float
     force_n: float
     torque_nm: float
-    joints_rad: tuple[float, ...]
+    joints_rad: Joints
+    speeds_rad_s: Joints
 
 
 def read_pose(pose: Pose) -> Placement | None:
@@ -59,6 +64,20 @@ def write_pose(placement: Placement) -> Pose:
     return Pose(np.array(placement.position), np.array(placement.quaternion))
 
 
+def read_joints(angles_rad: NDArray[np.float64]) -> Joints | None:
+    """Joint angles [J] as floats, or None when they are malformed or not finite."""
+    try:
+        joints = tuple(map(float, angles_rad.tolist()))
+    except (TypeError, ValueError, AttributeError):
+        return None
+    return joints if joints and math.isfinite(sum(joints)) else None
+
+
+def write_joints(joints_rad: Joints) -> NDArray[np.float64] | None:
+    """Inverse of `read_joints`: a fresh array that nobody else can change; None for ()."""
+    return np.array(joints_rad) if joints_rad else None
+
+
 def read_state(limits: Limits, state: RobotState) -> ArmReading | None:
     """`state` as floats, or None when any of it cannot be trusted (NaN, wrong shape, absurd)."""
     measured = read_pose(state.tcp_in_base)
@@ -75,7 +94,9 @@ def read_state(limits: Limits, state: RobotState) -> ArmReading | None:
         torque_nm = math.sqrt(tx * tx + ty * ty + tz * tz)
     except (TypeError, ValueError, AttributeError):
         return None
-    return ArmReading(measured, depth_rad, ahead_rad, force_n, torque_nm, tuple(joints))
+    return ArmReading(
+        measured, depth_rad, ahead_rad, force_n, torque_nm, tuple(joints), tuple(speeds)
+    )
 
 
 def _margin_use(limits: Limits, joints: list[float], speeds: list[float]) -> tuple[float, float]:

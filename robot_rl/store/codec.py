@@ -21,12 +21,14 @@ import sys
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import msgpack
 import numpy as np
 
 from robot_rl.errors import CodecError
+from robot_rl.system.bounded_msgpack import unpacked
 
 MAGIC = b"RRT1"
 DTYPES = {n: np.dtype(n) for n in ("float32", "float64", "uint8", "int64", "int32", "bool")}
@@ -104,7 +106,7 @@ def decode_tensors(data: bytes | memoryview, limits: CodecLimits = LIMITS) -> di
         raise _bad("a matching CRC-32", "a damaged record")
     start = _PREFIX.size + head_bytes
     tensors: dict[str, np.ndarray] = {}
-    for name, dtype, shape in _declared(view[_PREFIX.size : start], body_bytes, limits):
+    for name, dtype, shape in _declared(bytes(view[_PREFIX.size : start]), body_bytes, limits):
         count = math.prod(shape)
         array = np.frombuffer(view, dtype, count, start).reshape(shape)
         if dtype == np.bool_ and count and array.view(np.uint8).max() > 1:
@@ -135,27 +137,27 @@ def unpack(data: bytes | memoryview, *, max_items: int = 1024) -> Any:
     """Inverse of `pack`; lists come back as tuples. No extension types, keys are str or bytes.
 
     Raises:
-        CodecError: not exactly one msgpack value, or a container with more than `max_items`.
+        CodecError: not exactly one msgpack value, a container with more than `max_items`, or more
+            than `system.bounded_msgpack` allows in all.
     """
     try:
-        return msgpack.unpackb(
+        return unpacked(
             data,
+            max_items=max_items,
             raw=False,
             use_list=False,
             strict_map_key=True,
             max_str_len=1 << 20,
             max_bin_len=len(data),
-            max_array_len=max_items,
-            max_map_len=max_items,
-            max_ext_len=0,
         )
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+    except ValueError as error:
         raise _bad("one msgpack value within limits", f"{type(error).__name__}: {error}") from error
 
 
+@lru_cache(maxsize=64)  # the records of a run have two headers, and reading one takes longest
 def _declared(
-    head: bytes | memoryview, body_bytes: int, limits: CodecLimits
-) -> list[tuple[str, np.dtype[Any], tuple[int, ...]]]:
+    head: bytes, body_bytes: int, limits: CodecLimits
+) -> tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]:
     """Read and check a header: unique names, known dtypes, shapes that fill the body exactly."""
     entries = unpack(head, max_items=max(limits.tensors, limits.dims))
     if len(head) > limits.header_bytes or type(entries) is not tuple:
@@ -168,7 +170,7 @@ def _declared(
     total = sum(math.prod(shape) * dtype.itemsize for _, dtype, shape in declared)
     if total != body_bytes or total > limits.body_bytes:
         raise _bad(f"{total} bytes, at most {limits.body_bytes}", f"a body of {body_bytes} bytes")
-    return declared
+    return tuple(declared)
 
 
 def _entry(entry: Any, limits: CodecLimits) -> tuple[str, np.dtype[Any], tuple[int, ...]]:

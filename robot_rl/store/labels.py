@@ -165,14 +165,20 @@ def review(labels: Iterable[Label]) -> Review:
     )
 
 
+MAX_VALUE = 1e9  # of a label: what learns from it counts in float32
+
+
 def check_label(label: Label, steps: int) -> Label:
     """Return `label` if it makes sense for an episode of `steps` steps.
 
     Raises:
-        StoreError: unknown kind, a step that does not exist, or a step where none belongs.
+        StoreError: unknown kind, a value beyond `MAX_VALUE`, a step that does not exist, or a step
+            where none belongs.
     """
     wrong = ""
-    if label.kind not in KINDS:
+    if not abs(label.value) <= MAX_VALUE:
+        wrong = f"the value {label.value:g}"
+    elif label.kind not in KINDS:
         wrong = f"kind '{label.kind}'"
     elif label.kind in OF_A_STEP and (label.step is None or not 0 <= label.step < steps):
         wrong = f"{label.kind} of step {label.step} in an episode of {steps} steps"

@@ -68,7 +68,9 @@ class FlatRow(NamedTuple):
     @property
     def size(self) -> int:
         """Approximate bytes on the wire and on disk."""
-        return sum(len(v) if isinstance(v, bytes | str) else 9 for v in self.values)
+        return 9 * len(self.values) + sum(
+            [len(v) for v in self.values if isinstance(v, bytes | str)]
+        )
 
 
 class Column(NamedTuple):
@@ -178,6 +180,8 @@ def _in_range(value: Value, is_key: bool) -> bool:
 
 
 def _is_text(value: str) -> bool:
+    if value.isascii():
+        return len(value) <= MAX_TEXT_BYTES
     try:
         return len(value.encode()) <= MAX_TEXT_BYTES
     except UnicodeEncodeError:  # a lone surrogate

@@ -22,7 +22,7 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from operator import itemgetter
@@ -70,6 +70,12 @@ AND x.label > -{PER_STEP} + (
 """
 
 _ENDING = [column.name for column in TABLES[RowKind.STEP].columns].index("ending")
+
+Progress = Callable[[int, int], object]
+
+
+def ignore(done: int, total: int) -> None:
+    """A `Progress` that nobody sees."""
 
 
 class Store:
@@ -229,6 +235,16 @@ class Store:
         if not found and last > max(cursor, forgotten):
             raise self._damaged(f"rows up to {last}", f"none after {cursor}")
         return [self._restore(flat) for flat in found], reached
+
+    def rows_of(self, id: EpisodeId, until: int) -> list[Row]:
+        """All rows of one episode up to commit number `until`, in commit order."""
+        found: list[tuple[int, FlatRow]] = []
+        with self._transaction("DEFERRED") as db:
+            for kind in RowKind:
+                sql = f"{schema.SELECT[kind]} WHERE run=? AND actor=? AND episode=? AND seq <= ?"
+                values = (id.run, id.actor, id.episode, until)
+                found += [self._checked(kind, row) for row in db.execute(sql, values)]
+        return [self._restore(flat) for _, flat in sorted(found, key=itemgetter(0))]
 
     def last_seq(self) -> int:
         """Commit number of the newest row, 0 in an empty store."""
@@ -407,8 +423,10 @@ class Store:
         with self._transaction() as db:
             schema.write_meta(db, key, value)
 
-    def verify(self) -> None:
+    def verify(self, progress: Progress = ignore) -> None:
         """Read the whole file; raise `StoreError` when anything in it has changed.
+
+        progress: called with (rows read, rows in all).
 
         Looked at are SQLite's structures, the CRC of each row and each value, gaps in the commit
         order, and whether the figures of the episodes follow from their steps.
@@ -425,6 +443,7 @@ class Store:
             _, cursor = self.rows_since(cursor, 256)
             if cursor == before:
                 break
+            progress(cursor, last)
 
     def close(self) -> None:
         """Close the file; calling it twice does no harm."""
@@ -449,7 +468,8 @@ class Store:
         """
         with self._lock:
             try:
-                self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+                if mode != "DEFERRED":  # those only read
+                    self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                 self._db.execute(f"BEGIN {mode}")
                 yield self._db
                 self._db.execute("COMMIT")

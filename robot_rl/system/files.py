@@ -28,6 +28,11 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def user_folder() -> Path:
+    """Where this user's own settings lie, beside every run: `~/.config/robot-rl`."""
+    return Path.home() / ".config" / "robot-rl"
+
+
 class Tail:
     """Objects of a growing JSONL file; it may not be there yet.
 

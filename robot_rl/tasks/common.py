@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.errors import ConfigError
+from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.geometry import (
     AXIAL,
     POLAR,
@@ -29,7 +29,7 @@ from robot_rl.geometry import (
 )
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
-from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.spec import ActionSpec, JointActionSpec, Spec, TensorSpec
 from robot_rl.types import Observation, Pose, RobotState
 
 TOOL_DOWN_XYZW = np.array((1.0, 0.0, 0.0, 0.0))
@@ -43,6 +43,15 @@ TWIST_SCALE = np.repeat((10.0, 2.0), 3)
 
 WRENCH_SCALE = np.repeat((0.1, 2.0), 3)
 """1 / (10 N, 0.5 Nm): stiffness x reference clip, so contact reads about 1."""
+
+ACTIONS = {
+    "tcp": "an action moves the TCP (translation_m, rotation_rad)",
+    "joint": "an action moves the joints (joint_rad)",
+}
+"""Words for `SimTask.action`."""
+
+JOINT_SCALE = 1.0 / 0.3
+"""1 / 0.3 rad: about as far as a joint goes from home within a task's box."""
 
 WRENCH_CLIP = 2.0
 """Largest scaled entry: an impact of 100 N tells a policy no more than one of 20 N."""
@@ -184,13 +193,16 @@ class SimTask(ABC):
 
     The state vector is the subclass's own entries (`own_state`), then TCP twist and wrench. Without
     `privileged` it holds only what a real robot knows: TCP pose and gripper width take the place of
-    the subclass's entries, which tell where the objects are.
+    the subclass's entries, which tell where the objects are. Where the actions move the joints,
+    their angles come last.
     """
 
     max_steps: int = 100  # SERL and HIL-SERL insertion tasks: 10 s
     control_hz: float = 10.0  # SERL and HIL-SERL policies
     translation_m: float = 0.01  # of one action unit
     rotation_rad: float = 0.06
+    action: str = "tcp"  # what an action moves: tcp | joint (`ACTIONS`)
+    joint_rad: float = 0.02  # of one action unit, each joint
     images: tuple[str, ...] = ()  # cameras in the observation; () = state only
     privileged: bool = True  # object poses in the observation; False = the cameras must find them
     image_size: int | tuple[int, int] = 128  # pixels: a square's side (SERL, HIL-SERL), or [H, W]
@@ -201,6 +213,7 @@ class SimTask(ABC):
     max_yaw_rad: float = 1.0  # joint 7 has 2.1 rad of room on its short side
     impedance: ImpedanceConfig = field(default_factory=ImpedanceConfig)
     gripper_open_m: float = 0.08  # of the robot (`with_robot`): what the action "open" asks for
+    joints: dict[str, float] = field(default_factory=dict[str, float])  # its joints -> home (rad)
 
     @property
     @abstractmethod
@@ -245,9 +258,12 @@ class SimTask(ABC):
 
     @property
     def mirror(self) -> dict[str, tuple[int, ...]] | None:
-        """Signs of each part of the state in the mirror y -> -y of the base (`learn.mirror`)."""
+        """Signs of each part of the state in the mirror y -> -y of the base (`learn.mirror`).
+
+        None without privileged state, and where the actions move joints: arms are not symmetric.
+        """
         own = self.own_mirror()
-        if not own or not self.privileged:
+        if not own or not self.privileged or self.moves_joints:
             return None
         names = [name for name, _, _ in (*self.own_layout(), *COMMON_LAYOUT)]
         return dict(zip(names, (*own, POLAR, AXIAL, POLAR, AXIAL), strict=True))
@@ -264,6 +280,12 @@ class SimTask(ABC):
             raise ValueError(f"images must be among {known}, got {sorted(unknown)}")
         if self.is_blind:
             raise ValueError("without privileged state the task needs images, e.g. [wrist, front]")
+        if self.action not in ACTIONS:
+            words = "; ".join(f"{word}: {meaning}" for word, meaning in ACTIONS.items())
+            hint = did_you_mean(self.action, ACTIONS)
+            raise ValueError(f"action must be one of {words}; got {self.action!r} ({hint})")
+        if not 0.0 < self.joint_rad <= 0.5:
+            raise ValueError(f"joint_rad must lie in (0, 0.5], got {self.joint_rad}")
         if min(self.max_steps, *self._picture_size) < 1:
             raise ValueError("max_steps and image_size must be at least 1")
         if not 0 < self.timestep_s <= 0.002:
@@ -280,6 +302,8 @@ class SimTask(ABC):
         """Observation, action, control rate of this task."""
         own = self.own_layout() if self.privileged else self._arm_layout()
         layout = (*own, *(COMMON_LAYOUT if self.uses_wrench else COMMON_LAYOUT[:2]))
+        if self.moves_joints:
+            layout = (*layout, ("joint_position", len(self.joints), "0.3 rad from home"))
         image = TensorSpec((*self._picture_size, 3), "uint8")
         return Spec(
             task=self.name,
@@ -288,14 +312,33 @@ class SimTask(ABC):
                 "state": TensorSpec((sum(size for _, size, _ in layout),), "float32"),
                 **{f"image/{camera}": image for camera in self.images},
             },
-            action=ActionSpec(
-                self.translation_m,
-                self.rotation_rad,
-                gripper=self.uses_gripper,
-                gripper_open_m=self.gripper_open_m,
-            ),
+            action=self._action_spec(),
             state_layout=layout,
         )
+
+    def _action_spec(self) -> ActionSpec | JointActionSpec:
+        """Raises `ConfigError` when the actions move joints, and no robot has told its own."""
+        hand = ActionSpec(
+            self.translation_m,
+            self.rotation_rad,
+            gripper=self.uses_gripper,
+            gripper_open_m=self.gripper_open_m,
+        )
+        if not self.moves_joints:
+            return hand
+        if not self.joints:
+            raise ConfigError(
+                f"the actions of task {self.name} move joints, and no robot has told which",
+                expected="a task of a robot",
+                got="joints: {}",
+                fix="task.with_robot(robot)",
+            )
+        return JointActionSpec(tuple(self.joints), self.joint_rad, hand)
+
+    @property
+    def moves_joints(self) -> bool:
+        """Whether the actions move the joints, not the TCP."""
+        return self.action == "joint"
 
     @property
     def _picture_size(self) -> tuple[int, int]:
@@ -304,7 +347,7 @@ class SimTask(ABC):
         return (size, size) if isinstance(size, int) else size
 
     def with_robot(self, robot: Robot) -> Self:
-        """The same task for `robot`, whose gripper decides what the action "open" asks for.
+        """The same task for `robot`: its gripper decides what the action "open" asks for.
 
         Raises:
             ConfigError: the task grasps, and the robot has a tool without fingers.
@@ -317,7 +360,12 @@ class SimTask(ABC):
                 fix="robot-rl robot new URDF --gripper robotiq_2f85 (or franka_hand), or a task "
                 "that does not grasp: reach, peg_insert",
             )
-        return replace(self, gripper_open_m=robot.gripper.stroke_m)
+        home = dict(zip(robot.joint_names, robot.home_rad, strict=True))
+        return replace(
+            self,
+            gripper_open_m=robot.gripper.stroke_m,
+            joints=home if self.moves_joints else {},
+        )
 
     @property
     def uses_gripper(self) -> bool:
@@ -351,7 +399,9 @@ class SimTask(ABC):
         wrench = (state.wrench_in_tcp * WRENCH_SCALE).clip(-WRENCH_CLIP, WRENCH_CLIP)
         felt = (twist, wrench) if self.uses_wrench else (twist,)
         own = self.own_state(state) if self.privileged else self._arm_state(state)
-        vector = np.concatenate((own, *felt)).astype(np.float32)
+        home_rad = np.array(tuple(self.joints.values()))  # empty unless the actions move joints
+        away = (state.joint_position_rad[: len(home_rad)] - home_rad) * JOINT_SCALE
+        vector = np.concatenate((own, *felt, away)).astype(np.float32)
         return {"state": vector} | {f"image/{name}": images[name] for name in self.images}
 
     def _arm_layout(self) -> tuple[tuple[str, int, str], ...]:

@@ -222,6 +222,7 @@ class DescribedTask(SimTask):
             fix = "scene: {name: peg_insert, variant: easy, hole_xy_m: 0.0}"
             raise _wrong("scene", "a simulated task with a scene", self.scene.get("name"), fix)
         names = ("max_steps", "control_hz", "translation_m", "rotation_rad", "gripper_open_m")
+        names += ("action", "joint_rad", "joints")
         return replace(task, **{name: getattr(self, name) for name in names})
 
     def _take_scene(self) -> None:

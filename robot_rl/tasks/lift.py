@@ -33,6 +33,7 @@ class LiftTask(SimTask):
 
     translation_m: float = 0.03  # gym-hil moves 25 mm per step, SERL's bin task 50 mm
     rotation_rad: float = 0.15
+    joint_rad: float = 0.05
     cube_m: float = 0.04
     cube_kg: float = 0.1
     cube_friction: float = 0.8

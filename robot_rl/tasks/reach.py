@@ -35,6 +35,7 @@ class ReachTask(SimTask):
     max_steps: int = 50  # the straight way takes 5 to 15
     translation_m: float = 0.03  # 0.3 m/s at 10 Hz
     rotation_rad: float = 0.1
+    joint_rad: float = 0.05  # 0.03 m with an arm that is 0.6 m out
     range_m: float = 0.10  # half range of start and goal, each axis
     tolerance_m: float = 0.01
     workspace_min_m: tuple[float, float, float] = (0.35, -0.15, 0.05)

@@ -24,6 +24,8 @@ from robot_rl.tasks.common import SimTask
 from robot_rl_sim.arm import HAND
 from robot_rl_sim.builder import build_model
 
+ROOM = 0.95  # share of the picture that `VideoCamera.step_back` fills
+
 
 class Simulated(Protocol):
     """What is drawn: a `MujocoRobot`."""
@@ -143,6 +145,26 @@ class MujocoCamera:
             self._renderer = None
 
 
+def place_that_sees(
+    points: NDArray[np.float64], axes: NDArray[np.float64], slopes: tuple[float, float]
+) -> NDArray[np.float64]:
+    """The nearest place [3] from which a camera with these axes has all points in its picture.
+
+    Args:
+        points: [N, 3] in the world, m.
+        axes: [3, 3], the columns are right, up and back in the world.
+        slopes: tangents of half the angle of view, horizontally and vertically.
+    """
+    local = points @ axes
+    place, back = np.zeros(3), -np.inf
+    for axis, slope in enumerate(slopes):  # |p - place| <= slope * (back - p_back) for every point
+        least, most = (np.max(sign * local[:, axis] + slope * local[:, 2]) for sign in (-1.0, 1.0))
+        place[axis] = (most - least) / 2
+        back = max(back, (most + least) / (2 * slope))
+    place[2] = back
+    return axes @ place
+
+
 class VideoCamera:
     """Pictures to show people: the same state drawn with shadows and smooth edges.
 
@@ -158,7 +180,17 @@ class VideoCamera:
         self._robot = robot
         self._model = build_model(robot.task, robot.robot, "video")
         self._data = mujoco.MjData(self._model)
+        self._size = (height, width)
         self._renderer: mujoco.Renderer | None = make_renderer(self._model, height, width)
+
+    def step_back(self, points_in_base: NDArray[np.float64]) -> None:
+        """Move the camera "video", without turning it, so that it sees all points [N, 3] (m)."""
+        camera = self._model.camera("video")
+        turn = np.zeros(9)
+        mujoco.mju_quat2Mat(turn, camera.quat)
+        slope = ROOM * math.tan(math.radians(float(camera.fovy[0])) / 2)
+        wide = self._size[1] / self._size[0]
+        camera.pos[:] = place_that_sees(points_in_base, turn.reshape(3, 3), (wide * slope, slope))
 
     def render_video_frame(self, camera: str = "video") -> NDArray[np.uint8]:
         """RGB uint8 [H, W, 3] of the robot's scene as it is now."""

@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 
 from robot_rl.config.registry import resolve
+from robot_rl.control.actions import actions_of
 from robot_rl.control.env import RobotEnv
 from robot_rl.ports import ResetPlan
 
@@ -49,7 +50,8 @@ def make_env(
     arm: Any = resolve("robot", {"name": robot})
     sim_task: Any = resolve("task", {"name": task, **fields}).with_robot(arm)
     simulated = MujocoRobot(sim_task, arm)
-    gate = LocalGate(Limits.of(arm).narrow_to(sim_task), simulated)
+    limits = Limits.of(arm).narrow_to(sim_task)
+    gate = LocalGate(limits.of_joints(arm) if sim_task.moves_joints else limits, simulated)
     size_of = sim_task.spec.picture_size
     cameras = [MujocoCamera(simulated, name, size_of(name)) for name in sim_task.images]
     video = MujocoCamera(simulated, "video", PICTURE_SIZE) if render_mode == "rgb_array" else None
@@ -71,4 +73,5 @@ def make_env(
         gate=gate,
         render=(lambda: video.read()[1]) if video else None,
         close=close,
+        actions=actions_of(sim_task.spec, arm),
     )

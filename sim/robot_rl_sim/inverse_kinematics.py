@@ -1,9 +1,12 @@
-"""Inverse kinematics of a whole run: from TCP targets to joint targets, with mink on MuJoCo.
+"""Inverse kinematics of a whole run: from targets to joint targets, with mink on MuJoCo.
 
 Each step is a quadratic program over the joints' small displacement: come nearer to the target
 (`mink.FrameTask`), stay near the home pose where that costs nothing (`mink.PostureTask`), inside a
 box of ranges, velocities and accelerations, and away from the arm itself
 (`mink.CollisionAvoidanceLimit` on the capsules that the gate checks, too).
+
+A joint target (in a run of joint actions) is a `PostureTask` alone, in the same box and with the
+same clearance: no pose of the TCP is looked for, and no pose is singular.
 
 Near a singular pose small motions of the TCP ask for large ones of the joints. There the problem is
 damped the more, the smaller the least singular value of the Jacobian is (Nakamura and Hanafusa
@@ -12,6 +15,7 @@ damped the more, the smaller the least singular value of the Jacobian is (Nakamu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import mink
@@ -22,7 +26,7 @@ from numpy.typing import NDArray
 
 from robot_rl.geometry import rotation_error, step_towards
 from robot_rl.robots import Robot
-from robot_rl.robots.ik import JointStep
+from robot_rl.robots.ik import TARGET_FILTER_S, JointStep
 from robot_rl.safety.body import body_of
 from robot_rl.safety.limits import Limits
 from robot_rl.types import Pose
@@ -32,7 +36,6 @@ from robot_rl_sim.kinematics import wxyz, xyzw
 F64 = NDArray[np.float64]
 
 SOLVER = "daqp"
-FILTER_S = 0.05  # time constant of the way to the target: 10 Hz targets become one motion
 RAMP_S = 0.25  # from rest to full joint velocity; an FR3 may do 10 rad/s2, this asks it for 5
 SLACK_RAD = 0.02  # inside the gate's joint margin, so that the gate has nothing to stop
 CLEAR_M = 0.005  # more than the gate's collision margin, for the same reason
@@ -47,6 +50,7 @@ SINGULAR = 0.08  # least singular value (m) below which the damping grows
 DAMPING = 0.08  # the most, as a length (m)
 LEAST = 1e-6  # damping far from any singular pose
 THERE_M = 2e-3  # the target is reached; a turn counts by `TURN_M`
+STOPPING = 0.8  # share of the acceleration's own v that a joint target is approached with
 STUCK = 0.1  # share of the motion towards the target below which the arm is held by something
 
 
@@ -129,6 +133,7 @@ class MinkKinematics:
         self._frame = mink.FrameTask("tcp", "site", 1.0, self._turn_m)
         self._posture = mink.PostureTask(self.model, POSTURE)
         self._posture.set_target(np.array(robot.home_rad))
+        self._joints = mink.PostureTask(self.model, 1.0)
         margin = limits.joint_margin_rad + SLACK_RAD
         self._box = Box(
             np.array(limits.joint_min_rad or robot.joint_min_rad) + margin,
@@ -147,11 +152,6 @@ class MinkKinematics:
             else None
         )
 
-    @property
-    def clears_itself(self) -> bool:
-        """Whether the arm's distance to itself is kept: it has capsules."""
-        return self._clearance is not None
-
     def forward(self, position_rad: F64, velocity_rad_s: F64) -> tuple[Pose, F64]:
         """See `robots.ik.InverseKinematics`."""
         self._configuration.update(position_rad)
@@ -161,30 +161,56 @@ class MinkKinematics:
         )
         return self._pose(), jacobian @ velocity_rad_s
 
-    def step(self, position_rad: F64, velocity_rad_s: F64, target: Pose, dt_s: float) -> JointStep:
+    def step(
+        self, position_rad: F64, velocity_rad_s: F64, target: Pose | F64, dt_s: float
+    ) -> JointStep:
         """See `robots.ik.InverseKinematics`."""
         self._configuration.update(position_rad)
+        self._box.velocity_rad_s = velocity_rad_s
+        if not isinstance(target, Pose):
+            return self._step_joints(position_rad, velocity_rad_s, target, dt_s)
         here, limits = self._pose(), self._limits
         aim = step_towards(
             here,
             target,
-            limits.max_speed_m_s * FILTER_S,
-            limits.max_rotation_speed_rad_s * FILTER_S,
+            limits.max_speed_m_s * TARGET_FILTER_S,
+            limits.max_rotation_speed_rad_s * TARGET_FILTER_S,
         )
         self._frame.set_target(_se3(aim))
-        self._frame.gain = min(dt_s / FILTER_S, 1.0)
+        self._frame.gain = min(dt_s / TARGET_FILTER_S, 1.0)
         # who stands still does so with every joint: towards home only on the way
         on_the_way = min(self._size(self._error(target, here)) / MOVING_M, 1.0)
         self._posture.gain = min(dt_s / POSTURE_S, 1.0) * on_the_way
-        self._box.velocity_rad_s = velocity_rad_s
         least = self._least_singular()
-        found = self._solve(_damping(least), dt_s)
+        found = self._solve((self._frame, self._posture), _damping(least), dt_s)
         if found is None:
             return self.brake(position_rad, velocity_rad_s, dt_s)
         after = position_rad + found
         left_m, left_rad = self._left(target, after)
         why = self._why(_Step(position_rad, found, here, aim, target, least, dt_s))
         return JointStep(after, found / dt_s, left_m, left_rad, why)
+
+    def _step_joints(
+        self, position_rad: F64, velocity_rad_s: F64, target_rad: F64, dt_s: float
+    ) -> JointStep:
+        """Towards a joint target on a straight line: all joints as slow as the slowest has to be.
+
+        Each could stop at the target with its own acceleration: v^2 <= 2 a d.
+        """
+        way, accel = target_rad - position_rad, self._box.acceleration_rad_s2
+        far = np.maximum(np.abs(way), 1e-9)
+        rates = self._box.speed_rad_s / far, STOPPING * np.sqrt(2.0 * accel / far)
+        rate_1_s = min(1.0 / max(TARGET_FILTER_S, dt_s), *(float(r.min()) for r in rates))
+        change = rate_1_s * way - velocity_rad_s
+        change /= max(1.0, float((np.abs(change) / (accel * dt_s)).max()))
+        self._joints.set_target(position_rad + dt_s * (velocity_rad_s + change))
+        self._joints.gain = 1.0
+        found = self._solve((self._joints,), LEAST, dt_s)
+        if found is None:
+            return self.brake(position_rad, velocity_rad_s, dt_s)
+        after = position_rad + found
+        left_rad = float(np.abs(target_rad - after).max())
+        return JointStep(after, found / dt_s, 0.0, left_rad)
 
     def brake(self, position_rad: F64, velocity_rad_s: F64, dt_s: float) -> JointStep:
         """See `robots.ik.InverseKinematics`."""
@@ -194,7 +220,7 @@ class MinkKinematics:
 
     # --- one step --------------------------------------------------------------------------------
 
-    def _solve(self, damping: float, dt_s: float) -> F64 | None:
+    def _solve(self, tasks: Sequence[mink.Task], damping: float, dt_s: float) -> F64 | None:
         """The displacement [J] of one step; None when ranges and clearance contradict each other.
 
         Clearance counts more than accelerations: whoever would touch himself may brake harder.
@@ -202,7 +228,6 @@ class MinkKinematics:
         clearance = self._clearance
         if clearance is not None:  # mink divides by the time step what is a displacement already
             clearance.gain = dt_s**2 / NEAR_S
-        tasks = (self._frame, self._posture)
         for free in (False, True):
             self._box.free = free
             limits = [self._box] if clearance is None else [self._box, clearance]

@@ -20,6 +20,7 @@ from robot_rl.geometry import compose, pose
 from robot_rl.ports import Camera, ResetPlan
 from robot_rl.robots import Fr3, Robot
 from robot_rl.robots.chain import Chain
+from robot_rl.robots.ik import TARGET_FILTER_S
 from robot_rl.tasks.common import SimTask, tool_down
 from robot_rl.types import Command, Pose, RobotState
 from robot_rl_sim.arm import HAND
@@ -29,6 +30,7 @@ from robot_rl_sim.kinematics import wxyz, xyzw
 POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
 POSTURE_NM_RAD = 10.0
 POSTURE_NMS_RAD = 3.0
+JOINT_ALPHA = 1.0 - math.exp(-TICK_S / TARGET_FILTER_S)  # of the drives' goal, each tick
 WRENCH_FILTER_S = 0.02  # like the low-pass in Franka's external wrench estimate
 
 F64 = NDArray[np.float64]
@@ -49,8 +51,10 @@ class MujocoRobot:
     The arm starts in the middle of the workspace, the objects at a start that the task has drawn;
     `reset` teleports all to a plan's start. Not thread-safe.
 
-    joint_control: each joint has a drive instead of the impedance at the TCP (`drive_joints`);
-    `apply` then commands the gripper only, and a snapshot does not hold a drive's own motion.
+    joint_control: each joint has a drive instead of the impedance at the TCP; in a task whose
+    actions move the joints, always. `apply` then takes joint targets, which the drives follow with
+    the lag of the node `ik`, or commands the gripper only. `drive_joints` is the arm's own joint
+    controller; a snapshot does not hold the motion that it goes on with.
 
     Attributes:
         task, robot: what is simulated.
@@ -66,6 +70,7 @@ class MujocoRobot:
         joint_control: bool = False,
     ) -> None:
         self.task, self.robot = task, robot or Fr3()
+        joint_control = joint_control or task.moves_joints
         self.model = model or build_model(task, self.robot, joint_control=joint_control)
         self.data = mujoco.MjData(self.model)
         m = self.model
@@ -83,6 +88,7 @@ class MujocoRobot:
         drives = [m.actuator(drive(n)).id for n in self.robot.joint_names] if joint_control else []
         self._drives = slice(drives[0], drives[-1] + 1) if drives else None
         self._drift_rad_s = np.zeros(self._joints)  # the drives' goals move by themselves
+        self._joint_goal_rad: F64 | None = None  # they move towards this
         assert arm == list(range(self._joints)), "the arm's joints come first"
         parts = task.parts()
         self._mocap = {
@@ -129,13 +135,16 @@ class MujocoRobot:
         )
 
     def apply(self, command: Command) -> None:
-        """Set the impedance controller's goal; the target filter moves towards it from here on.
+        """Set the goal of the impedance controller, or of the drives; filters move towards it.
 
         With fewer than six joints the goal becomes what they can reach of it (`robots.chain`):
         springs that pull at the tool in a direction in which it cannot turn would move the TCP.
         """
         goal = command.tcp_target_in_base
-        if self._joints < 6:
+        if self._drives is not None:
+            if command.joint_target_rad is not None:
+                self._joint_goal_rad = command.joint_target_rad.copy()
+        elif self._joints < 6:
             goal = self._chain.nearest(goal, self.data.qpos[: self._joints].copy())
         self._set_goal(goal)
         if command.gripper_width_m is not None and self._gripper is not None:
@@ -150,6 +159,7 @@ class MujocoRobot:
         """
         assert self._drives is not None, "this arm has no drives: joint_control"
         here = self.data.qpos[: self._joints]
+        self._joint_goal_rad = None
         self.data.ctrl[self._drives] = here if goal_rad is None else goal_rad
         self._drift_rad_s = np.zeros(self._joints) if velocity_rad_s is None else velocity_rad_s
 
@@ -265,7 +275,10 @@ class MujocoRobot:
         mujoco.mj_getState(self.model, self.data, physics, kind)
         goal = (*self._goal_position, *self._goal_wxyz)
         catches = self.model.dof_frictionloss[self._joint_dofs]
-        memory = np.array((self._steps, self._gripper_goal_m, *self._wrench, *goal, *catches))
+        joints = () if self._joint_goal_rad is None else self._joint_goal_rad
+        memory = np.array(
+            (self._steps, self._gripper_goal_m, *self._wrench, *goal, *catches, *joints)
+        )
         held = np.zeros(7)
         if self._held is not None:
             held[:3] = self.model.body_pos[self._held]
@@ -282,7 +295,10 @@ class MujocoRobot:
         self._touched = bool(self._wrench.any())
         self._goal_position = snapshot.memory[8:11].copy()
         self._goal_wxyz = snapshot.memory[11:15].copy()
-        self.model.dof_frictionloss[self._joint_dofs] = snapshot.memory[15:]
+        joints = 15 + len(self._joint_dofs)
+        self.model.dof_frictionloss[self._joint_dofs] = snapshot.memory[15:joints]
+        kept = snapshot.memory[joints:]
+        self._joint_goal_rad = kept.copy() if len(kept) else None
         if self._held is not None:
             self.model.body_pos[self._held] = snapshot.held[:3]
             self.model.body_quat[self._held] = snapshot.held[3:]
@@ -327,7 +343,10 @@ class MujocoRobot:
             data.ctrl[self._gripper] += min(max(gap, -stride), stride)
         if self._drives is not None:
             low, high = self.model.jnt_range[: self._joints].T
-            moved = data.ctrl[self._drives] + TICK_S * self._drift_rad_s
+            driven = data.ctrl[self._drives]
+            moved = driven + TICK_S * self._drift_rad_s
+            if self._joint_goal_rad is not None:
+                moved = driven + JOINT_ALPHA * (self._joint_goal_rad - driven)
             data.ctrl[self._drives] = np.clip(moved, low, high)
         elif (self._steps // self._substeps) % POSTURE_TICKS == 0:
             self._hold_posture()

@@ -33,6 +33,7 @@ def test_unknown_verbs_and_cameras_are_guessed(capsys: pytest.CaptureFixture[str
     assert "did you mean 'camera'" in refusal(capsys, "camra", *DOUBLE)
     said = refusal(capsys, "camera", "wrst", *DOUBLE, "--yes")
     assert "the task has no camera 'wrst'" in said and "wrist" in said
+    assert "task.images=[wrist]" in refusal(capsys, "camera", "wrist", "task=reach")
 
 
 def test_a_script_may_not_move_a_real_arm(capsys: pytest.CaptureFixture[str]) -> None:

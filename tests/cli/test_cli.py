@@ -382,6 +382,34 @@ def test_doctor_finds_a_damaged_record_of_a_run(
     assert "fail  store.sqlite" in capsys.readouterr().out
 
 
+def test_verify_reads_every_part_of_a_run_and_names_what_is_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["runtime=lockstep", "train.demos=1", "train.max_env_steps=60", "train.eval_episodes=1"]
+    words += ["train.stochastic_eval_episodes=0", "train.video=false", "algo.hidden=[8]"]
+    run = tmp_path / "run"
+    assert main(["train", "experiment=reach", *words, f"run_dir={run}"]) == 0
+    capsys.readouterr()
+    assert main(["verify", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "all intact" in said and "checkpoints/" in said and "policy" in said
+    manifest = sorted((run / "checkpoints").glob("*/manifest.json"))[-1]
+    manifest.write_text(manifest.read_text().replace("facts", "fakts", 1))
+    policy = run / "policy.safetensors"
+    data = bytearray(policy.read_bytes())
+    data[-1] ^= 1
+    policy.write_bytes(data)
+    report = tmp_path / "verify.json"
+    assert main(["verify", str(run), "--json", str(report)]) == 1
+    found = json.loads(report.read_text())
+    assert {name for name, part in found.items() if part["status"] == "fail"} == {
+        f"checkpoints/{manifest.parent.name}",
+        "policy",
+    }
+    assert all(part["fix"] for part in found.values() if part["status"] == "fail")
+    assert main(["verify", str(tmp_path / "none")]) == 2
+
+
 def test_doctor_survives_a_check_that_breaks() -> None:
     def broken() -> tuple[str, str, str]:
         raise OSError("no such driver")

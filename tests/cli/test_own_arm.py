@@ -39,3 +39,20 @@ def test_the_guide_from_a_urdf_to_a_policy(tmp_path: Path, monkeypatch: pytest.M
     assert main([*train, *short]) == 0
     evaluation = json.loads(Path("LEARNED/eval.json").read_text())
     assert evaluation["deterministic"]["episodes"] == 2
+
+
+def test_five_joints_record_actions_that_move_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The section on five joints: no code, no pose that has to be replaced."""
+    monkeypatch.chdir(tmp_path)
+    urdf = str(REPO / "tests" / "robots" / "urdf" / "so101.urdf")
+    assert main(["robot", "new", urdf, "--name", "my_arm", "--tip", "gripper_frame_link"]) == 0
+    guide = (REPO / "docs" / "own_arm.md").read_text()
+    section = guide[guide.index("## Five joints") :].split("\n## ")[0].replace("\n", " ")
+    (line,) = re.findall(r"`(robot-rl record [^`]+)`", section)
+    assert main([*shlex.split(line)[1:], "--config-dir", "configs", "run_dir=RUN"]) == 0
+    with Store(Path("RUN/store.sqlite")) as store:
+        found = [e for e in store.episode_summaries() if e.success]
+        actions = [s.action for e in found for s in store.steps(e.id)]
+        assert len(found) == 2 and {len(action) for action in actions} == {5}

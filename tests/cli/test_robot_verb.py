@@ -97,7 +97,6 @@ def test_one_error_and_nothing_written(
 
 
 @pytest.mark.ros
-@pytest.mark.alone
 def test_the_description_that_a_driver_publishes(capsys: pytest.CaptureFixture[str]) -> None:
     from std_msgs.msg import String
 

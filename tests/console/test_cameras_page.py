@@ -14,7 +14,6 @@ import httpx
 import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import connect
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 
@@ -28,6 +27,7 @@ from robot_rl.observe.watching import Blind, DeviceWatch, Watch
 from robot_rl.run.camera_crop import CropKeeper
 from robot_rl.run.cameras import Eyes
 from robot_rl.run.experiment import Experiment
+from tests.support import entry
 from tests.support.films import HEIGHT, WIDTH, ramp, write_film
 from tests.support.served import until
 
@@ -122,15 +122,11 @@ def draws(config_dir: Path) -> Iterator[Page]:
 
 
 def enter(page: Page, role: Role = Role.OPERATOR) -> httpx.Client:
-    client = httpx.Client(base_url=page.url, headers={"Origin": page.url})
-    assert client.get(page.invite(role)).status_code == 303
-    return client
+    return entry.entered(page.invite(role))
 
 
 def socket_of(page: Page, client: httpx.Client, name: str, **headers: str) -> Any:
-    cookie = "; ".join(f"{k}={v}" for k, v in client.cookies.items())
-    url = f"{page.url.replace('http', 'ws')}/ws/camera/{name}"
-    return connect(url, additional_headers={"Cookie": cookie, "Origin": page.url} | headers)
+    return entry.socket_of(client, f"/ws/camera/{name}", **headers)
 
 
 def test_nobody_gets_in_without_a_link_or_from_another_page(draws: Page) -> None:
@@ -150,7 +146,7 @@ def test_nobody_gets_in_without_a_link_or_from_another_page(draws: Page) -> None
     with pytest.raises(InvalidStatus):
         socket_of(draws, client, "wrist", Origin="http://evil.example")
     with pytest.raises(InvalidStatus):
-        socket_of(draws, httpx.Client(), "wrist")
+        socket_of(draws, httpx.Client(base_url=draws.url), "wrist")
     watcher = enter(draws, Role.OBSERVER)
     assert watcher.post("/api/crop", json=body).status_code == 403
 

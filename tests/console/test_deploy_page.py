@@ -59,6 +59,7 @@ def test_the_card_shows_figures_and_the_last_failures(page: Any, run_dir: Path) 
     pictures = page.locator("#deploy-failed img")
     until(lambda: pictures.evaluate_all("all => all.length && all.every((x) => x.naturalWidth)"))
     assert pictures.count() == 2 and page.evaluate(OUTSIDE) == []
+    assert card.evaluate("card => card.scrollWidth <= card.clientWidth")  # no figure is cut off
     shoot(page, "console_deployment")
     with page.context.expect_page() as opened:
         page.locator("#deploy-failed a").nth(1).click()

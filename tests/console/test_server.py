@@ -16,39 +16,37 @@ from typing import Any
 import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 from robot_rl.cli.main import main
+from robot_rl.console import intake
 from robot_rl.console.access import LEASE_SILENCE_S, Access, Role, Seat
 from robot_rl.console.address import free_port
+from robot_rl.console.doors import SECRET
 from robot_rl.console.records import Records
+from robot_rl.console.sockets import PageClock
 from robot_rl.errors import StoreError
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.labels import PREDICATE, PROGRESS, Review, review
 from robot_rl.store.store import Store
 from robot_rl.system.audit import AuditLog, audit
 from robot_rl.types import Ending, EpisodeId, Label
+from tests.support import entry
 from tests.support.served import CAMERAS, Served, rows_of, scores_of, until
 
 
 def enter(console: Any, role: Role = Role.OPERATOR) -> httpx.Client:
     """A client with a session, speaking as the page does."""
-    client = httpx.Client(base_url=console.url, headers={"Origin": console.url})
-    assert client.get(console.invite(role)).status_code == 303
-    return client
+    return entry.entered(console.invite(role))
 
 
-def socket_of(console: Any, client: httpx.Client, path: str, **headers: str) -> Any:
-    cookie = "; ".join(f"{k}={v}" for k, v in client.cookies.items())
-    url = console.url.replace("http", "ws") + path
-    extra = {"Cookie": cookie, "Origin": console.url} | headers
-    return connect(url, additional_headers=extra)
+def socket_of(_console: Any, client: httpx.Client, path: str, **headers: str) -> Any:
+    return entry.socket_of(client, path, **headers)
 
 
 def test_a_link_works_once_and_its_cookie_is_strict(console: Any) -> None:
     link = console.invite()
     first = httpx.get(link)
-    assert first.status_code == 303 and first.headers["location"] == "/"
+    assert first.status_code == 303 and first.headers["location"].startswith("/#page=")
     cookie = first.headers["set-cookie"].lower()
     assert "httponly" in cookie and "samesite=strict" in cookie
     stolen = httpx.get(link)
@@ -96,6 +94,22 @@ def test_foreign_origins_and_hosts_are_refused(console: Any, robot: Any) -> None
             guess = f"{console.console.cookie}=guess"
             socket_of(console, client, path, Cookie=guess).recv()
     assert robot.commands == []
+
+
+def test_the_cookie_alone_does_not_act(console: Any, robot: Any) -> None:
+    """A browser sends the cookie to every port of this host: a server there could use it here."""
+    page = enter(console)
+    thief = httpx.Client(base_url=console.url, headers={"Origin": console.url})
+    thief.cookies.update(page.cookies)
+    for guess in ("", "guess", page.cookies[console.console.cookie]):
+        thief.headers[SECRET] = guess
+        for path in ("command/hold", "command/go", "lease/claim", "label"):
+            assert thief.post(f"/api/{path}").status_code == 401
+        for path in ("/ws/control", "/ws/telemetry", "/ws/video/front"):
+            with pytest.raises(InvalidStatus) as refused:
+                entry.socket_of(thief, path).recv()
+            assert refused.value.response.status_code == 403
+    assert robot.commands == [] and page.post("/api/command/hold").status_code == 200
 
 
 def test_no_get_changes_anything(console: Any, robot: Any) -> None:
@@ -196,6 +210,36 @@ def test_only_the_holder_of_the_lease_is_heard(console: Any, robot: Any) -> None
     assert robot.heard and all(said["axes"][0] == 1 for _, said in robot.heard)
 
 
+def test_a_socket_outlives_the_time_that_a_request_may_take(
+    console: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "REQUEST_S", 0.3)
+    ada = enter(console)
+    ada.post("/api/lease/claim")
+    with socket_of(console, ada, "/ws/control") as line:
+        until_s = time.monotonic() + 1.0
+        while time.monotonic() < until_s:
+            line.send('{"axes": [0, 0, 0, 0, 0, 0], "held": []}')
+            assert line.recv() == "1"
+            time.sleep(0.02)
+
+
+def test_what_was_held_up_keeps_the_time_at_which_it_was_said() -> None:
+    clock = PageClock()
+
+    def said(at_ms: object, now_s: float) -> float:
+        return clock.stamp_s(json.dumps({"at": at_ms}), now_s)
+
+    assert said(5000, 100.0) == 100.0
+    assert said(5020, 100.05) == pytest.approx(100.02, abs=1e-3)  # 30 ms on its way
+    for k in range(50):  # the server stalls for a second, and then reads all at once
+        assert said(5040 + 20 * k, 101.1) == pytest.approx(100.04 + 0.02 * k, abs=1e-2)
+    assert said(0, 102.0) < 96.0 and said(1e300, 102.0) == 102.0 == said(-1, 102.0)
+    for odd in ("", "x", None, [], "1e999"):
+        assert clock.stamp_s(json.dumps({"at": odd}), 103.0) == 103.0
+    assert clock.stamp_s("[" * 2000, 103.0) == 103.0 == clock.stamp_s("{}", 103.0)
+
+
 def test_the_lease_of_a_silent_driver_can_be_taken(tmp_path: Path) -> None:
     now_s = 0.0
     access = Access(Seat(tmp_path / "seat.lock"), clock=lambda: now_s)
@@ -259,6 +303,9 @@ def test_labels_are_appended_with_their_author_and_can_be_taken_back(
         {"kind": "shows", "last_s": 1e9},
         {"kind": "success", "last_s": 1.0},
         {"kind": "vlm_success"},
+        {"kind": "reward", "step": 3, "value": 1e308},
+        {"kind": "reward", "step": 3, "value": -1e308},
+        {"kind": "reward", "step": 3, "value": 10**400},
     ],
 )
 def test_a_label_that_says_nothing_is_explained_and_not_stored(
@@ -481,7 +528,7 @@ def test_a_link_leads_to_a_page_of_ours_and_nowhere_else(
     console: Any, page: str, leads_to: str
 ) -> None:
     answer = httpx.get(f"{console.invite()}&page={page}")
-    assert answer.status_code == 303 and answer.headers["location"] == leads_to
+    assert answer.status_code == 303 and answer.headers["location"].partition("#")[0] == leads_to
 
 
 def test_a_link_to_the_review_page_opens_it(console: Any) -> None:

@@ -6,6 +6,7 @@ The real package lives in an environment of its own: `make compat-lerobot` runs
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import threading
@@ -21,6 +22,7 @@ import torch
 
 from robot_rl.config.registry import resolve
 from robot_rl.errors import CheckpointError, ConfigError, SetupError, SpecError
+from robot_rl.policy.base.lerobot_files import PROCESSORS
 from robot_rl.policy.base.schedule import AsyncSchedule, schedule_of
 from robot_rl.policy.base.served import ServedConfig
 from robot_rl.policy.base.spec import BasePolicy
@@ -68,7 +70,7 @@ class Policy:
 
     @classmethod
     def from_pretrained(cls, _where: str, config: Config, **_: Any) -> Policy:
-        kinds = {"noisy": Noisy, "plain": Policy, "framed": Framed}
+        kinds = {"pi0": Noisy, "act": Policy, "diffusion": Framed}
         return kinds[config.type](config)  # type: ignore[attr-defined]
 
     def to(self, _device: str) -> Policy:
@@ -145,13 +147,150 @@ def lerobot(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def saved(folder: Path, kind: str = "plain", **more: Any) -> str:
+def saved(folder: Path, kind: str = "act", **more: Any) -> str:
     folder.mkdir(exist_ok=True)
     features = {k: {} for k in INPUTS if k != "task"}
     images = {"observation.images.top": {}}
     config = {"type": kind, "chunk_size": H, "input_features": features, "image_features": images}
     (folder / "config.json").write_text(json.dumps(config | more))
+    for name in PROCESSORS:
+        (folder / name).write_text(json.dumps({"name": name, "steps": [BATCH, NORMAL]}))
     return str(folder)
+
+
+BATCH = {"registry_name": "to_batch_processor", "config": {}}
+NORMAL = {
+    "registry_name": "normalizer_processor",
+    "config": {"eps": 1e-8},
+    "state_file": "policy_preprocessor_step_1_normalizer_processor.safetensors",
+}
+
+
+@pytest.fixture
+def loading(lerobot: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What LeRobot was asked to load; its loader of processors does as the real one."""
+    asked: list[str] = []
+
+    def load(_config: Config, pretrained_path: str, **_: Any) -> tuple[Any, Any]:
+        asked.append("processors")
+        for name in PROCESSORS:
+            for step in json.loads((Path(pretrained_path) / name).read_text())["steps"]:
+                if "registry_name" not in step:
+                    module, _, kind = step["class"].rpartition(".")
+                    getattr(importlib.import_module(module), kind)(**step["config"])
+        return processors(_config)
+
+    monkeypatch.setattr(sys.modules["lerobot.policies.factory"], "make_pre_post_processors", load)
+    read = Config.from_pretrained
+
+    def config(where: str, **words: Any) -> Config:
+        asked.append("config")
+        return read(where, **words)
+
+    monkeypatch.setattr(Config, "from_pretrained", config)
+    return asked
+
+
+def hostile(mark: Path) -> dict[str, Any]:
+    """A step that is a program."""
+    return {"class": "subprocess.Popen", "config": {"args": ["touch", str(mark)]}}
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_folder_that_names_a_program_is_refused_before_anything_is_loaded(
+    tmp_path: Path, loading: list[str], name: str, first: bool
+) -> None:
+    path, mark = saved(tmp_path / "p"), tmp_path / "ran"
+    base(path)  # is fine as it is
+    loading.clear()
+    steps = [hostile(mark), BATCH] if first else [BATCH, hostile(mark)]
+    (Path(path) / name).write_text(json.dumps({"name": name, "steps": steps}))
+    with pytest.raises(CheckpointError, match="could bring its own code") as error:
+        base(path)
+    time.sleep(0.1)
+    assert "subprocess.Popen" in error.value.got and not mark.exists() and loading == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"class": "lerobot.processor.DeviceProcessorStep", "config": {}},
+        BATCH | {"class": "subprocess.Popen"},
+        {"registry_name": "action_tokenizer_processor", "config": {"action_tokenizer_name": "a/b"}},
+        {"registry_name": "groot_eagle_encode_v3", "config": {}},
+        {"registry_name": ["to_batch_processor"]},
+        {"registry_name": "tokenizer_processor", "config": {"tokenizer_name": "evil/tokenizer"}},
+        {"registry_name": "tokenizer_processor", "config": {"tokenizer_name": "./here"}},
+        NORMAL | {"state_file": "../other.safetensors"},
+        NORMAL | {"state_file": 7},
+        NORMAL | {"config": []} | {"config": ["x"]},
+        "to_batch_processor",
+        None,
+        {},
+    ],
+)
+def test_a_step_that_is_not_listed_is_refused(
+    tmp_path: Path, loading: list[str], step: object
+) -> None:
+    path = saved(tmp_path / "p")
+    (Path(path) / PROCESSORS[0]).write_text(json.dumps({"name": "x", "steps": [BATCH, step]}))
+    with pytest.raises(CheckpointError):
+        base(path)
+    assert loading == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("groot", {}),
+        ("wall_x", {}),
+        ("reward_classifier", {}),
+        ("act", {"use_peft": True}),
+        ("smolvla", {"vlm_model_name": "evil/model"}),
+        ("smolvla", {"vlm_model_name": None}),
+    ],
+)
+def test_a_policy_that_could_bring_code_is_refused(
+    tmp_path: Path, loading: list[str], kind: str, more: dict[str, Any]
+) -> None:
+    with pytest.raises(CheckpointError, match="could bring its own code"):
+        base(saved(tmp_path / "p", kind, **more))
+    assert loading == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, "{" + " " * (2 << 20), '{"type": NaN}'])
+@pytest.mark.parametrize("name", ["config.json", *PROCESSORS])
+def test_odd_files_are_one_error(tmp_path: Path, loading: list[str], name: str, text: str) -> None:
+    path = saved(tmp_path / "p")
+    (Path(path) / name).write_text(text)
+    with pytest.raises(CheckpointError):
+        base(path)
+    assert loading == []
+
+
+def test_a_policy_of_the_hub_is_fetched_as_data_and_checked(
+    tmp_path: Path, loading: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, asked = saved(tmp_path / "p"), []
+
+    def download(name: str, *, revision: str, allow_patterns: list[str]) -> str:
+        asked.append((name, revision, allow_patterns))
+        return path
+
+    hub = types.ModuleType("huggingface_hub")
+    hub.__dict__["snapshot_download"] = download
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    words = {"revision": "0" * 40}
+    base("somebody/policy", **words)
+    assert asked == [
+        ("somebody/policy", "0" * 40, ["config.json", "policy_*.json", "*.safetensors"])
+    ]
+    (Path(path) / PROCESSORS[1]).write_text(json.dumps({"steps": [hostile(tmp_path / "ran")]}))
+    loading.clear()
+    with pytest.raises(CheckpointError, match="could bring its own code"):
+        base("somebody/policy", **words)
+    assert loading == []
 
 
 def base(path: str, **changes: Any) -> BasePolicy:
@@ -174,7 +313,7 @@ def test_what_the_policy_sees_and_what_comes_back_are_in_its_own_units(tmp_path:
 
 @pytest.mark.usefixtures("lerobot")
 def test_noise_is_taken_where_the_policy_takes_it(tmp_path: Path) -> None:
-    made = base(saved(tmp_path / "p", "noisy", max_action_dim=A))
+    made = base(saved(tmp_path / "p", "pi0", max_action_dim=A))
     assert made.spec.noise_shape == (H, A)
     noise = np.linspace(-1, 1, H * A).reshape(H, A).astype(np.float32)
     np.testing.assert_allclose(made.sample(OBSERVATION, noise), (noise + 0.1) * 0.05, rtol=1e-5)
@@ -182,7 +321,7 @@ def test_noise_is_taken_where_the_policy_takes_it(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("lerobot")
 def test_a_policy_of_several_frames_sees_the_newest_one_in_all_of_them(tmp_path: Path) -> None:
-    made = base(saved(tmp_path / "p", "framed"))
+    made = base(saved(tmp_path / "p", "diffusion"))
     for first in (0.1, 0.7):
         state = np.full(5, first, np.float32)
         chunk = made.sample(OBSERVATION | {"state": state})
@@ -195,7 +334,7 @@ def test_a_policy_of_several_frames_sees_the_newest_one_in_all_of_them(tmp_path:
 def test_it_is_served_to_whoever_has_a_key(tmp_path: Path) -> None:
     pytest.importorskip("robot_rl_sim")
     experiment, stop, where = Experiment.compose(["experiment=lift"]), threading.Event(), []
-    state = {"type": "plain", "chunk_size": H, "input_features": {"observation.state": {}}}
+    state = {"type": "act", "chunk_size": H, "input_features": {"observation.state": {}}}
     policy = saved(tmp_path / "p", **state)
     words = ["experiment=lift", "base=lerobot", f"base.path={policy}"]
     words += ["base.inputs={observation.state: state}"]

@@ -170,7 +170,7 @@ class Groot(StandIn):
         "actions": ("arm", "hand"),
         "columns": COLUMNS,
         "prompt": "pick up the peg",
-        "api_token": "secret",
+        "key": "lab",
     }
     garbage = (
         b"\xc1",
@@ -334,6 +334,12 @@ STAND_INS: dict[str, Callable[[Path], Any]] = {
     "openvla": lambda _: OpenVla(),
     "served": Own,
 }
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key that this machine has for the stand-ins."""
+    monkeypatch.setenv("ROBOT_RL_API_KEY_LAB", "127.0.0.1 secret")
 
 
 @pytest.fixture(params=STAND_INS)

@@ -524,7 +524,7 @@ def refused(line: Line, settings: dict[str, Any], changes: dict[str, Any], match
     [
         ({"logprobs": False}, {}, "log-probabilities"),
         ({"model": "qwen-vl"}, {"model": "qwen-v1"}, "did you mean 'qwen-vl'"),
-        ({"key": "secret"}, {}, "reward.server.key_file"),
+        ({"key": "secret"}, {}, "reward.server.key"),
         ({"max_images": 1}, {}, "limit-mm-per-prompt"),
     ],
 )
@@ -556,46 +556,36 @@ def test_words_do_where_the_config_says_so(line: Line) -> None:
     )
 
 
-def test_the_key_comes_from_a_file_or_the_environment_and_is_shown_nowhere(
-    line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_key_of_this_machine_is_sent_and_shown_nowhere(
+    line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line.stand_in.key = "sk-secret"
-    file = tmp_path / "key"
-    file.write_text("sk-secret\n")
-    file.chmod(0o600)
-    monkeypatch.setenv("MY_KEY", "sk-secret")
-    for where in ({"key_file": str(file)}, {"key_env": "MY_KEY"}):
-        client = line.client(**where)
-        assert one(client, success(0.95)).value is not None
-        assert "sk-secret" not in repr(VlmConfig(**where)) + repr(line.stand_in.heard)
+    monkeypatch.setenv("ROBOT_RL_API_KEY_LAB", "127.0.0.1 sk-secret")
+    client = line.client(key="lab")
+    assert one(client, success(0.95)).value is not None
+    assert "sk-secret" not in repr(VlmConfig(key="lab")) + repr(line.stand_in.heard)
     line.stand_in.key = "changed"
     answer = one(client, success(0.5))
     assert answer.problem.startswith("server refuses: status 401") and answer.later
-    with pytest.raises(ConfigError, match="key_file"):
+    with pytest.raises(ConfigError, match=r"server\.key"):
         one(client, success(0.5))
 
 
-def test_a_key_that_cannot_be_used_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    monkeypatch.setenv("BAD_KEY", "two words\n")
-    file = tmp_path / "key"
-    file.write_text("sk-secret")
-    file.chmod(0o644)
-    empty = tmp_path / "empty"
-    empty.touch(mode=0o600)
-    for words, got in (
-        ({"key_env": "NO_SUCH_KEY"}, "no variable NO_SUCH_KEY"),
-        ({"key_env": "BAD_KEY"}, "no key"),
-        ({"key_file": str(file)}, "others may read"),
-        ({"key_file": str(empty)}, "empty"),
-        ({"key_file": str(tmp_path / "none")}, "FileNotFoundError"),
-        ({"key_file": str(file), "key_env": "BAD_KEY"}, "say one"),
-    ):
-        with pytest.raises(ConfigError, match="no key") as error:
+def test_a_key_is_sent_to_its_own_host_and_to_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBOT_RL_API_KEY_LAB", "api.example.com sk-secret")
+    for words, match in (
+        ({"key": "none"}, "no key 'none'"),
+        ({"key": "lab", "url": "https://evil.example/v1"}, "no key 'lab'"),
+        ({"key": "lab", "url": "https://api.example.com.evil.example/v1"}, "no key 'lab'"),
+        (
+            {"key": "lab", "url": "http://api.example.com/v1", "plain_http": True,
+             "proxy": "http://evil.example:1"},
+            "proxy in clear",
+        ),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=match) as error:
             VlmClient(VlmConfig(model=MODEL, **words))
-        assert got in error.value.got and "secret" not in str(error.value)
+        assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -725,7 +715,7 @@ def test_what_heads_cannot_be_asked_is_said_before_anything_is_sent(line: Line) 
     [
         ({"lacks": frozenset({QuestionKind.PROGRESS})}, {}, "no head for progress"),
         ({"model": "robometer/4B"}, {"model": "robometer/4b"}, "did you mean 'robometer/4B'"),
-        ({"key": "secret"}, {}, "reward.server.key_file"),
+        ({"key": "secret"}, {}, "reward.server.key"),
         ({"max_images": 1}, {}, "at most 1 images"),
         ({"protocol": "chat"}, {}, "without /v1"),
     ],

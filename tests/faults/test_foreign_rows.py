@@ -14,12 +14,13 @@ import zmq
 
 from robot_rl.bench.samples import episode_rows, sample_spec, start_row
 from robot_rl.errors import LinkError
+from robot_rl.link.answers import MAX_STRIKES
 from robot_rl.link.auth import load_keys, make_keys
 from robot_rl.link.client import LinkClient
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import Ack, Hello, Message, Refused, Rows, Welcome, decode, encode
 from robot_rl.link.roster import Roster
-from robot_rl.link.server import MAX_STRIKES, LinkServer
+from robot_rl.link.server import LinkServer
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.rows import flatten
 from robot_rl.store.store import Store

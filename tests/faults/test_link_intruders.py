@@ -14,12 +14,13 @@ import zmq
 
 from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.errors import LinkError
-from robot_rl.link import server as server_module
+from robot_rl.link import answers as answers_module
+from robot_rl.link.answers import MAX_STRIKES
 from robot_rl.link.auth import Keys, load_keys, make_keys
 from robot_rl.link.client import LinkClient
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import GetWeights, Hello, Message, Refused, Welcome, decode, encode
-from robot_rl.link.server import MAX_STRIKES, LinkServer
+from robot_rl.link.server import LinkServer
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
 
@@ -49,7 +50,7 @@ class Learner:
         self.server = LinkServer(CONFIG, load_keys(folder / "keys", "learner"), SPEC, self.store)
         self.config = dataclasses.replace(CONFIG, port=self.server.port)
         self.decoded = 0
-        monkeypatch.setattr(server_module, "decode", self._decode)
+        monkeypatch.setattr(answers_module, "decode", self._decode)
 
     def _decode(self, data: bytes) -> tuple[int, Message]:
         self.decoded += 1

@@ -15,6 +15,9 @@ pytest.importorskip("scservo_sdk", reason="pip install 'robot-rl[leader]'")
 
 from robot_rl.errors import ConfigError, LinkError, RobotRLError, SetupError
 from robot_rl.robots import Fr3, Ur5e
+from robot_rl.robots.chain import Chain
+from robot_rl.robots.fold import Wishes, fold
+from robot_rl.robots.urdf import parse
 from robot_rl_hardware import leader_map
 from robot_rl_hardware.leader import (
     SO101,
@@ -253,6 +256,24 @@ def test_the_leader_of_an_so101_points_forward_and_its_first_joint_turns_about_t
     turned = SO101.tcp_in_base(np.array((0.3, 0.0, 0.0, 0.0, 0.0)))
     assert turned.position_m[2] == pytest.approx(ahead.position_m[2], abs=1e-4)
     assert abs(turned.position_m[1]) > 0.08
+
+
+def test_the_leader_of_an_so101_moves_as_the_arm_that_is_described() -> None:
+    """Two files, written apart from each other: feet and tools differ, motions do not."""
+    text = (Path(__file__).parents[1] / "robots" / "urdf" / "so101.urdf").read_text()
+    wishes = Wishes(tip="gripper_frame_link")
+    arm = Chain(fold(parse(text, "so101"), "so101", wishes)[0])
+    rng = np.random.default_rng(0)
+    at_zero = [chain.frames(np.zeros(5))[-1] for chain in (SO101, arm)]
+    for _ in range(10):
+        q = rng.uniform(-1.0, 1.0, 5)
+        leader, described = (
+            (there[:3, 3] - zero[:3, 3], there[:3, :3] @ zero[:3, :3].T)
+            for chain, zero in zip((SO101, arm), at_zero, strict=True)
+            for there in (chain.frames(q)[-1],)
+        )
+        assert leader[0] == pytest.approx(described[0], abs=1.5e-3)
+        assert leader[1] == pytest.approx(described[1], abs=1e-3)
 
 
 def test_ids_that_do_not_fit_are_refused() -> None:

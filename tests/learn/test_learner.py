@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
-from robot_rl.errors import CheckpointError, RobotRLError
+from robot_rl.errors import CheckpointError, ConfigError, RobotRLError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.checkpoint import CheckpointFolder, read_checkpoint
@@ -273,6 +274,26 @@ def test_weights_are_versioned_and_paced(store: FakeStore, tmp_path: Path) -> No
     assert set(tensors) == {"policy", "mean", "scale"}
 
 
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_version_has_one_content_for_ever_though_the_learner_dies(
+    store: FakeStore, tmp_path: Path, saves: bool
+) -> None:
+    seen: dict[int, str] = {}
+    config = replace(CONFIG, publish_period_s=0.0)
+    for life in range(3):
+        learner = make(store, tmp_path, config, seed=life)
+        learner.load()
+        learner.ingest()
+        if saves and not life:
+            learner.update(2)
+            learner.save()
+        for _ in range(4):
+            learner.update(2)
+            weights = learner.weights()
+            assert seen.setdefault(weights.version, weights.sha256) == weights.sha256
+    assert list(seen) == sorted(seen)  # and versions only grow
+
+
 def test_nan_is_never_published_and_three_bad_steps_restore_the_last_good_state(
     store: FakeStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -313,6 +334,49 @@ def test_endless_nan_ends_with_one_clear_error(store: FakeStore, tmp_path: Path)
     learner.replay.steps.reward.fill(np.inf)
     with pytest.raises(RobotRLError, match="gradients stay non-finite"):
         learner.update(100)
+
+
+def test_without_memory_it_learns_from_half_of_a_batch_once_and_then_says_what_to_do(
+    store: FakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.update(4)
+    learner.save()
+    update, short = learner.algo.update, [True]
+    asked: list[int] = []
+
+    def fails(sample: Any) -> Any:
+        if short:
+            short.pop()
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return update(sample)
+
+    def noted(of: Learner) -> Any:
+        draw = of._draw
+
+        def draws(size: int, share: float) -> Any:
+            asked.append(size)
+            return draw(size, share)
+
+        return draws
+
+    monkeypatch.setattr(learner.algo, "update", fails)
+    monkeypatch.setattr(learner, "_draw", noted(learner))
+    done = learner.update(4)
+    assert 0 < done < 4 and learner.updates == 4 + done  # the one that failed is left out
+    learner.update(4)
+    halves = set(asked)
+    short.append(True)
+    with pytest.raises(ConfigError, match=r"(?s)too little memory.*algo\.batch_size"):
+        learner.update(4)
+    whole = make(store, tmp_path)
+    assert whole.load() and whole.updates == 4
+    whole.ingest()
+    asked.clear()
+    monkeypatch.setattr(whole, "_draw", noted(whole))
+    whole.update(4)
+    assert halves == {size // 2 for size in asked}
 
 
 def test_metrics_have_stable_keys(store: FakeStore, tmp_path: Path) -> None:

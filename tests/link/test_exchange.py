@@ -17,13 +17,14 @@ import zmq
 
 from robot_rl.bench.samples import episode_rows, sample_spec, start_row
 from robot_rl.errors import LinkError, StoreError
-from robot_rl.link import server as server_module
+from robot_rl.link import answers as answers_module
 from robot_rl.link import session as session_module
+from robot_rl.link.answers import FRAME_BYTES, MAX_STRIKES
 from robot_rl.link.auth import keys_for, load_keys, make_keys
 from robot_rl.link.client import NOT_STARTED, LinkClient
 from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import Message, encode
-from robot_rl.link.server import FRAME_BYTES, MAX_STRIKES, LinkServer
+from robot_rl.link.server import LinkServer
 from robot_rl.run.actor import BACKLOG_ROWS, BACKLOG_STEPS, Actor
 from robot_rl.spec import Spec
 from robot_rl.store import schema
@@ -117,7 +118,7 @@ def test_newest_weights_only_and_never_older_ones(
             sent.append(message.version)
         return encode(message, sequence)
 
-    monkeypatch.setattr(server_module, "encode", count)
+    monkeypatch.setattr(answers_module, "encode", count)
     assert pair.client.newest_weights() is None
     for version in range(5):
         pair.server.publish(weights(version, b"w%d" % version))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robot_rl.errors import ConfigError, RobotRLError
+from robot_rl.errors import ConfigError, LinkError, RobotRLError
 from robot_rl.geometry import pose
-from robot_rl.link.panel import decode, socket_address
+from robot_rl.link.panel import STAMP, ControlSender, decode, socket_address
 from robot_rl.operate.devices import make_operator
 from robot_rl.operate.handset import HELD, DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.held import HeldDevice
@@ -69,13 +70,51 @@ def test_the_newest_message_counts_and_an_old_one_grows_old(tmp_path: Path) -> N
     try:
         assert source.read(None) is None and source.wait(0.01) is False
         for x in (0.1, 0.2, 0.3):
-            sender.send(json.dumps({"axes": [x, 0, 0, 0, 0, 0], "held": []}).encode())
+            said = json.dumps({"axes": [x, 0, 0, 0, 0, 0], "held": []}).encode()
+            sender.send_multipart([STAMP.pack(time.monotonic()), said])
         assert source.wait(2.0)
         while (reading := source.read(None)) is None or np.asarray(reading.axes)[0] < 0.3:
             source.wait(0.1)
         assert source.read(None) is reading  # nothing new: the same reading, the same stamp
-        sender.send(b"x" * 5000)  # beyond what is accepted: the line is dropped, nothing is read
+        sender.send_multipart(
+            [b"", b"x" * 5000]
+        )  # beyond what is accepted: the line is dropped, nothing is read
         assert source.wait(0.2) is False
+    finally:
+        sender.close(0)
+        source.close()
+
+
+def test_what_waited_while_the_node_stalled_keeps_its_time(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full line keeps the oldest messages and drops the newest: an arm must not follow those."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("x")))  # sockets: short
+    source = ConsoleSource(socket_address(tmp_path, "control"))
+    page = ControlSender(tmp_path)
+    try:
+        until = time.monotonic() + 5.0
+        while not source.wait(0.05) and time.monotonic() < until:
+            page.send(json.dumps(GOOD))
+        sent_s = time.monotonic()
+        time.sleep(0.3)  # the operator's node stalls
+        reading = source.read(None)
+        assert reading is not None and reading.stamp_s <= sent_s
+    finally:
+        page.close()
+        source.close()
+
+
+@pytest.mark.parametrize("stamp", [b"", b"1234567", STAMP.pack(1e18), STAMP.pack(float("nan"))])
+def test_a_message_without_an_honest_stamp_is_refused(tmp_path: Path, stamp: bytes) -> None:
+    address = f"ipc://{tmp_path}/c"
+    source, sender = ConsoleSource(address), zmq.Context.instance().socket(zmq.PUSH)
+    sender.connect(address)
+    try:
+        sender.send_multipart([stamp, json.dumps(GOOD).encode()])
+        assert source.wait(2.0)
+        with pytest.raises(LinkError, match="malformed"):
+            source.read(None)
     finally:
         sender.close(0)
         source.close()

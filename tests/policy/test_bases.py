@@ -311,6 +311,7 @@ def test_a_transformer_learns_chunks_and_ignores_what_is_missing() -> None:
     assert torch.equal(plan, again)  # nothing is drawn
 
 
+@pytest.mark.slow
 def test_the_style_says_what_the_state_does_not() -> None:
     told, untold = (
         cloned(two_ways, 300, kl_weight=weight).metrics["actor/loss"] for weight in (1e-3, 10.0)

@@ -270,12 +270,14 @@ FAULTS: dict[str, tuple[Callable[[], str], str, str]] = {
         "link4",
     ),
     "no mass": (
-        lambda: cut(XARM, '<inertial>\n      <origin xyz="0.038 0.03 0"/>', "</inertial>"),
+        lambda: cut(
+            XARM, '<inertial>\n      <origin xyz="0.06469 0.03278 0.02141"/>', "</inertial>"
+        ),
         "link 'link6' has no mass",
         "data sheet",
     ),
     "no number": (
-        lambda: XARM.replace('mass value="1.3"', 'mass value="${m}"'),
+        lambda: XARM.replace('mass value="1.325"', 'mass value="${m}"'),
         "value is no number",
         "xacro",
     ),

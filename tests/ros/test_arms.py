@@ -58,6 +58,8 @@ def test_one_arm_goes_up_and_survives_kill_9(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ARMS)
 def test_each_arm_from_its_urdf_to_a_trained_policy(name: str, tmp_path: Path) -> None:
     table = bench(0.0, only=described(name, tmp_path), config_dir=tmp_path)
@@ -65,6 +67,8 @@ def test_each_arm_from_its_urdf_to_a_trained_policy(name: str, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["ur5e_forward", "ur5e_velocity", "fr3_joint"])
 def test_each_shipped_profile_with_joint_targets(name: str) -> None:
     table = bench(0.0, only=name)

@@ -17,7 +17,7 @@ from robot_rl.store.store import Store
 from tests.support.ros import new_domain, wait_for
 
 pytest.importorskip("rclpy", reason="needs ROS 2 (make setup)")
-pytestmark = [pytest.mark.ros, pytest.mark.slow]  # make soak: 5 minutes
+pytestmark = [pytest.mark.ros, pytest.mark.slow, pytest.mark.alone]  # make soak: 5 minutes
 log = logging.getLogger(__name__)
 REPO = Path(__file__).resolve().parents[2]
 TOOL = str(Path(sys.executable).with_name("robot-rl"))

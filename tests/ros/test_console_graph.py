@@ -20,7 +20,7 @@ import numpy as np
 import zmq
 
 from robot_rl.errors import LinkError
-from robot_rl.link.panel import Answer, Panel, socket_address
+from robot_rl.link.panel import STAMP, Answer, Panel, socket_address
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher, serve, subscribe
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
@@ -28,7 +28,7 @@ from robot_rl.ros.supervise import clean_shared_memory
 from robot_rl.types import Driver
 from tests.support.ros import World, wait_for, write_run
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 LEASE = "test"
 
 
@@ -63,7 +63,8 @@ class Page:
         self._episode.publish(convert.text_to(wire.encode_episode(call)))
 
     def say(self, *held: str) -> None:
-        self._control.send(json.dumps({"axes": [0] * 6, "held": list(held)}).encode())
+        said = json.dumps({"axes": [0] * 6, "held": list(held)}).encode()
+        self._control.send_multipart([STAMP.pack(time.monotonic()), said])
 
     def until(
         self, condition: Callable[[], Any], what: str, *held: str, silent: bool = False

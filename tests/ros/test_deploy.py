@@ -99,6 +99,7 @@ def cycles(folder: Path) -> list[Any]:
         return read_cycles(store, folder.name, "actor-0")
 
 
+@pytest.mark.slow
 def test_kill_9_of_the_actor_in_the_middle_of_a_deployment(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "d"
     with deploying(run, folder, 3) as made:

@@ -17,7 +17,7 @@ from tests.support.deployed import trained
 from tests.support.rehearsal import Teacher
 from tests.support.ros import new_domain
 
-pytestmark = [pytest.mark.ros, pytest.mark.alone]
+pytestmark = pytest.mark.ros
 
 
 def commands() -> list[list[str]]:
@@ -64,6 +64,7 @@ def test_without_a_robot(desk: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_on_the_double(desk: Path) -> None:
     train, _, _, double, compare = commands()
     types(train)

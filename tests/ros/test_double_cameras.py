@@ -24,7 +24,7 @@ from robot_rl.types import Ending
 from tests.support.rehearsal import Teacher
 from tests.support.ros import new_domain
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from robot_rl.ros.supervise import clean_shared_memory
 from robot_rl.types import Driver
 from tests.support.ros import World, wait_for, write_run
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 
 DRIVE, PERIOD_S = 5, 0.01
 PRESSES = 10

@@ -27,7 +27,7 @@ PROFILE = "ur5e_fzi"
 CHANGES = 200  # a hundred cycles
 DRIVE, SUCCESS, CLOSE, OPEN = 5, 3, 2, 5  # of the layout `joy`: buttons, then axes
 
-pytestmark = [pytest.mark.ros, pytest.mark.slow]
+pytestmark = [pytest.mark.ros, pytest.mark.slow, pytest.mark.alone]
 
 
 @contextmanager

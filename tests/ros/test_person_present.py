@@ -13,11 +13,11 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: pip install 'robot-
 
 import zmq
 
-from robot_rl.link.panel import socket_address
+from robot_rl.link.panel import STAMP, socket_address
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from tests.support.ros import World, write_run
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 FASTER = {"released": 0.0, "3 x": 3.0}  # what is asked for -> `ros.real_time_factor`
 
 
@@ -39,7 +39,8 @@ def pace(world: World, seat: zmq.Socket[bytes] | None = None, for_s: float = 1.5
     began_s, run_s = time.monotonic(), world.probe.now_s()
     while time.monotonic() - began_s < for_s:
         if seat is not None:
-            seat.send(json.dumps({"axes": [0] * 6, "held": []}).encode())
+            said = json.dumps({"axes": [0] * 6, "held": []}).encode()
+            seat.send_multipart([STAMP.pack(time.monotonic()), said])
         time.sleep(0.02)
     return (world.probe.now_s() - run_s) / (time.monotonic() - began_s)
 

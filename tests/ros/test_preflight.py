@@ -30,7 +30,7 @@ from robot_rl.run.graph import graph_of
 from robot_rl.system import machine
 from tests.support.ros import World, wait_for
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 PROFILE = ["robot=ur5e_fzi", "double=true", "task=reach", "operator=none"]
 FR3 = ["robot=fr3_crisp", *PROFILE[1:]]
 LISTEN_S = 1.5

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
 from std_msgs.msg import String
 
 from robot_rl.geometry import pose
@@ -20,7 +22,7 @@ from robot_rl.system import priority
 from tests.support.probe import Probe
 from tests.support.ros import World, wait_for
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 
 REQUESTER = Path(__file__).with_name("requester.py")
 STILL_M = 0.001  # an arm that "does not move": 1 mm
@@ -248,6 +250,72 @@ def test_a_second_publisher_stops_the_gate_and_is_ignored_by_the_arm(world: Worl
     wait_for(lambda: probe.node.count_publishers("target_pose") == 1, 15.0, "the rival is gone")
     assert probe.arm("victim").granted
     calm(world)
+
+
+def refused(probe: Probe, lease: str, because: str) -> str:
+    """Ask to arm until it is refused for this reason, which is returned; never granted."""
+
+    def asks() -> str:  # a wish that is as old as the stop, or late, is refused for its age
+        answer = probe.arm(lease, timeout_s=0.2)
+        assert not answer.granted
+        return answer.reason if because in answer.reason else ""
+
+    return wait_for(asks, 10.0, f"refused because of {because}")
+
+
+@pytest.mark.parametrize("topic", [topics.JOINT_STATES, topics.CURRENT_POSE], ids=lambda t: t.name)
+def test_a_second_source_of_the_state_stops_the_gate_and_nothing_arms(
+    world: World, topic: topics.Topic
+) -> None:
+    """A recording that is played back: the step would be measured from where the arm is not."""
+    probe = world.probe
+    calm(world)
+    assert probe.arm("victim").granted
+    stranger = Probe(world.domain_id)
+    rival = publisher(stranger.node, topic)
+    try:
+        probe.wait_mode("protective_stop", 15.0)  # a busy machine may have had another cause first
+        told = lambda: topic.name in probe.diagnostics("/gate").get("message", "")  # noqa: E731
+        wait_for(told, 15.0, "the gate names it")
+        probe.settle()
+        assert topic.name in refused(probe, "victim", "publishers: 2 on")
+    finally:
+        stranger.node.destroy_publisher(rival)
+        stranger.close()
+    assert probe.arm("victim", timeout_s=15.0).granted
+    calm(world)
+
+
+def test_a_foreign_heartbeat_keeps_nobody_quiet(world: World) -> None:
+    """The gate could die, and the watchdog would hear somebody else's beats."""
+    probe = world.probe
+    calm(world)
+    stranger = Probe(world.domain_id)
+    rival = publisher(stranger.node, topics.GATE_HEARTBEAT)
+    try:
+        wait_for(probe.stopped, 15.0, "the watchdog stops the controller")
+        told = lambda: "gate/heartbeat" in probe.diagnostics("/gate").get("message", "")  # noqa: E731
+        wait_for(told, 15.0, "the gate names it, too")
+        probe.settle()
+        refused(probe, "driver", "gate/heartbeat")
+    finally:
+        stranger.node.destroy_publisher(rival)
+        stranger.close()
+    wait_for(lambda: probe.node.count_publishers("gate/heartbeat") == 1, 15.0, "it is gone")
+    calm(world)
+
+
+def test_nobody_gives_a_running_node_another_clock(world: World) -> None:
+    """Ages that were measured on one clock mean nothing on another."""
+    probe = world.probe
+    off = Parameter("use_sim_time", Parameter.Type.BOOL, False).to_parameter_msg()
+    for name in ("gate", "operator"):
+        client = probe.node.create_client(SetParameters, f"{name}/set_parameters")
+        wait_for(client.service_is_ready, 10.0, f"parameters of {name}")
+        future = client.call_async(SetParameters.Request(parameters=[off]))
+        wait_for(future.done, 10.0, "an answer")
+        (answer,) = future.result().results
+        assert not answer.successful and "read-only" in answer.reason
 
 
 def killed_gate(world: World, lease: str) -> float:

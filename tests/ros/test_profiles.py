@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from robot_rl.ros.endpoints import Newest, publisher
 from tests.support.rehearsal import rehearsal
 from tests.support.ros import World, wait_for
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 
 PROFILES = [
     "ur5e_fzi",
@@ -71,6 +74,25 @@ def arms(world: World, lease: str) -> None:
         return world.probe.arm(lease, timeout_s=1.0).granted
 
     wait_for(armed, 30.0, lambda: f"it arms; {world.probe.report()}, {why_not(world)}")
+
+
+@contextmanager
+def driven(world: World, lease: str) -> Iterator[None]:
+    """Somebody drives the arm meanwhile: to where it is, ten times a second and more."""
+    arms(world, lease)
+    done, sequence = threading.Event(), itertools.count(1)
+
+    def drive() -> None:
+        while not done.wait(0.05):
+            world.probe.send(world.probe.command(lease, next(sequence), 0.0))
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def rest(world: World) -> None:
@@ -205,8 +227,8 @@ def test_poses_in_a_frame_that_nothing_connects_stop_the_arm(world: World, fault
 def test_home_by_the_joint_controller_and_back(world: World) -> None:
     probe = world.probe
     before_m = probe.tcp().position_m
-    arms(world, "driven")
-    refused = probe.call(topics.ARM_HOME)
+    with driven(world, "driven"):
+        refused = probe.call(topics.ARM_HOME)
     assert not refused.success and "while the arm is driven" in refused.message
     rest(world)
     assert probe.call(topics.ARM_HOME).success

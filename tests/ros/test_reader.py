@@ -194,3 +194,16 @@ def test_fingers_that_fall_silent_leave_no_state(arm: Any) -> None:
         time.sleep(0.01)
         assert found.reader.read() is None
     assert "silent: fingers" in found.reader.why_not()
+
+
+def test_one_message_from_the_future_hides_nothing_that_comes_after_it(arm: Any) -> None:
+    driver = arm(VENDOR)
+    driver.state()
+    driver.sent_s = time.time() + 3600.0
+    for _ in range(3):
+        driver.tell()
+        time.sleep(0.02)
+        driver.reader.read()
+    assert "stamped in the future" in driver.reader.why_not()
+    driver.sent_s = time.time() - 0.05
+    assert driver.state().stamp_s < time.time() + 1.0

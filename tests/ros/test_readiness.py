@@ -23,7 +23,7 @@ from robot_rl.ros.readiness import Item
 from tests.support.rehearsal import rehearsal
 from tests.support.ros import World, wait_for
 
-pytestmark = [pytest.mark.ros, pytest.mark.gl]
+pytestmark = [pytest.mark.ros, pytest.mark.gl, pytest.mark.alone]
 
 ENABLING = "enabling_device/pressed"  # held half-way: True; let go, or pressed hard: False
 WORDS = [

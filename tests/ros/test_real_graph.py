@@ -24,7 +24,7 @@ from robot_rl.store.summary import EpisodeRecord
 from tests.support.rehearsal import Teacher
 from tests.support.ros import World, new_domain, wait_for, write_run
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 
 REQUESTER = Path(__file__).with_name("requester.py")
 STILL_M = 0.001
@@ -198,6 +198,7 @@ def record_two(run: Path, teacher: Teacher, words: list[str]) -> list[EpisodeRec
     return episodes
 
 
+@pytest.mark.slow  # `test_rehearsed_training` records on a double, too
 def test_a_person_records_demonstrations_on_the_double(tmp_path: Path) -> None:
     record_two(tmp_path / "run", Teacher(new_domain()), ["experiment=reach"])
 

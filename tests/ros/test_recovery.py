@@ -16,8 +16,10 @@ import pytest
 
 from robot_rl.errors import SetupError
 from robot_rl.ros import supervise, topics
+from robot_rl.ros.endpoints import publisher
 from robot_rl.ros.graph import NODES_MODULE, NodeSpec, SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import BOOTSTRAP_GUARD, Supervisor, environment
+from tests.support.probe import Probe
 from tests.support.ros import World, new_domain, wait_for, write_run
 
 pytestmark = pytest.mark.ros
@@ -53,8 +55,10 @@ def test_kill_9_of_the_sim_is_survived_and_time_never_goes_back(
     wait_for(lambda: probe.now_s() > stamp_s + 1.0, 10.0, "run time goes on")
     # from its log: of a state that changes fast, a busy listener is told the newest only
     log = unattended.run_dir / "logs" / "gate.log"
-    # which it sees first, the new clock or a state that is far ahead of the old one, is chance
-    stops = ("protective_stop (clock: jumped", "protective_stop (state: stale")
+    # which it sees first, the new clock, a state that is far ahead of the old one, or that the dead
+    # sim's publishers are still counted beside the new one's, is chance
+    seen = ("clock: jumped", "state: stale", "publishers: 2 on")
+    stops = tuple(f"protective_stop ({reason}" for reason in seen)
     wait_for(
         lambda: any(stop in log.read_text() for stop in stops),
         5.0,
@@ -76,6 +80,31 @@ def test_a_stopped_controller_is_resumed_a_persons_stop_is_theirs(unattended: Wo
     wait_for(lambda: not probe.stopped(), 15.0, "the controller is resumed")
     time.sleep(1.0)  # the scripted person would have acknowledged by now
     probe.wait_mode("protective_stop")
+    assert probe.call(topics.GATE_ACKNOWLEDGE).success
+    probe.wait_mode("hold")
+
+
+def test_a_persons_stop_during_another_stop_is_not_acknowledged_by_the_script(
+    unattended: World,
+) -> None:
+    probe = unattended.probe
+    assert probe.arm("victim").granted
+    stranger = Probe(unattended.domain_id)
+    rival = publisher(stranger.node, topics.TARGET_POSE)  # a cause that stays while we like
+    try:
+        wait_for(
+            lambda: "publishers" in (probe.report().reason if probe.report() else ""),
+            10.0,
+            "stopped because of a rival",
+        )
+        assert probe.call(topics.GATE_STOP).success
+        assert probe.report().reason.startswith("person") or probe.wait_mode("protective_stop")
+    finally:
+        stranger.node.destroy_publisher(rival)
+        stranger.close()
+    time.sleep(1.5)  # the scripted person would have acknowledged by now
+    assert probe.wait_mode("protective_stop").reason.startswith("person")
+    assert not probe.call(topics.GATE_CLEAR).success
     assert probe.call(topics.GATE_ACKNOWLEDGE).success
     probe.wait_mode("hold")
 

@@ -15,7 +15,7 @@ import pytest
 from robot_rl.store.store import Store
 from tests.support.ros import new_domain, wait_for
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 REPO = Path(__file__).resolve().parents[2]
 SHORT = [
     "train.demos=2",

@@ -19,7 +19,7 @@ from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.ros.release import LIMITS_S
 from tests.support.ros import World, wait_for, write_run
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 REQUESTER = Path(__file__).with_name("requester.py")
 
 

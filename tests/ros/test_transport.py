@@ -14,7 +14,7 @@ import pytest
 from robot_rl.ros.graph import CONTROL_PROFILE, IMAGE_PROFILE, PROFILE_VARIABLE
 from tests.support.ros import new_domain
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
 
 LISTENER = """
 import dataclasses, sys, time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,10 +32,18 @@ DECODERS = (
 
 def same_command(a: Command, b: Command) -> bool:
     head = (a.sequence, a.stamp_s, a.driver, a.lease, a.gripper_width_m)
-    return head == (b.sequence, b.stamp_s, b.driver, b.lease, b.gripper_width_m) and bool(
-        np.array_equal(a.tcp_target_in_base.position_m, b.tcp_target_in_base.position_m)
-        and np.allclose(
-            a.tcp_target_in_base.quaternion_xyzw, b.tcp_target_in_base.quaternion_xyzw, atol=1e-15
+    joints = [None if c.joint_target_rad is None else c.joint_target_rad.tolist() for c in (a, b)]
+    same = joints[0] == joints[1]
+    return (
+        same
+        and head == (b.sequence, b.stamp_s, b.driver, b.lease, b.gripper_width_m)
+        and bool(
+            np.array_equal(a.tcp_target_in_base.position_m, b.tcp_target_in_base.position_m)
+            and np.allclose(
+                a.tcp_target_in_base.quaternion_xyzw,
+                b.tcp_target_in_base.quaternion_xyzw,
+                atol=1e-15,
+            )
         )
     )
 
@@ -59,6 +68,27 @@ def test_everything_survives_the_wire() -> None:
     assert wire.decode_pace(wire.encode_pace(pace)) == pace
     call = wire.EpisodeCall(5, 9, "demo", True)
     assert wire.decode_episode(wire.encode_episode(call)) == call
+
+
+def test_joint_targets_survive_the_wire_and_commands_of_the_tcp_look_as_before() -> None:
+    turned = replace(COMMAND, joint_target_rad=np.array((0.1, -0.2, 1e-17, 3.0, 0.0)))
+    got = wire.decode_request(wire.encode_request(turned))
+    assert isinstance(got, Command) and same_command(got, turned)
+    verdict = wire.decode_answer(wire.encode_answer(Verdict(7, Outcome.PASS, "", turned, 1.0)))
+    assert isinstance(verdict, Verdict) and same_command(verdict.command, turned)
+    assert "joint" not in wire.encode_request(COMMAND)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        wire.encode_request(replace(COMMAND, joint_target_rad=np.array((0.0, math.nan))))
+
+
+@pytest.mark.parametrize(
+    "joints", [[], [0.0] * 17, "1,2", [1.0, "2"], [None], {"a": 1.0}, 1.0, None, [1e400]]
+)
+def test_joints_that_are_none_are_refused_with_one_error(joints: object) -> None:
+    text = wire.encode_request(replace(COMMAND, joint_target_rad=np.array((0.5, 0.25))))
+    with pytest.raises(LinkError) as error:
+        wire.decode_request(text.replace("[0.5,0.25]", json.dumps(joints)))
+    assert "malformed" in error.value.summary and error.value.fix
 
 
 def test_a_reset_plan_survives_the_wire_and_a_seed_stands_for_one() -> None:

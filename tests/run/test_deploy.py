@@ -80,6 +80,8 @@ def test_what_is_recorded_is_what_is_told(good: Path, tmp_path: Path) -> None:
     page = write_report(folder).read_text()
     assert "6 of 6" in page or "5 of 6" in page
     assert "not evaluated" not in page
+    chart = page.partition("success by the hour")[2].partition("</svg>")[0]
+    assert 'class="tick"' in chart and ">-" not in chart  # no hour before the first
 
 
 def test_the_same_command_goes_on_in_count_and_in_the_same_file(good: Path, tmp_path: Path) -> None:

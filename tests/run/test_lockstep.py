@@ -17,7 +17,8 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import forget, policy_of
 from robot_rl.run.train import train
-from robot_rl.safety.limits import COLLISION
+from robot_rl.safety.limits import COLLISION, JOINTS
+from robot_rl.spec import JointActionSpec
 from robot_rl.store.store import Store
 
 SMALL = [
@@ -71,6 +72,17 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "c" / "eval.json").read_text())["env_steps"] >= 150
 
 
+def test_a_run_of_joint_actions_is_learned_saved_and_judged_like_any_other(tmp_path: Path) -> None:
+    first = run(tmp_path / "joints", "task.action=joint", "robot=ur5e")
+    again = evaluate(tmp_path / "joints", episodes=3, video=False)
+    assert again["deterministic"] == first["deterministic"]
+    config = yaml.safe_load((tmp_path / "joints" / "config.yaml").read_text())
+    assert config["safety"]["joint_arm"] == "ur5e" and config["task"]["action"] == "joint"
+    with Store(tmp_path / "joints" / "store.sqlite") as store:
+        spec = store.spec
+        assert spec is not None and isinstance(spec.action, JointActionSpec)
+
+
 def test_a_run_from_before_the_collision_check_is_evaluated_under_its_own_limits(
     tmp_path: Path,
 ) -> None:
@@ -86,7 +98,9 @@ def test_a_run_from_before_the_collision_check_is_evaluated_under_its_own_limits
     loaded = Experiment.load(folder)
     assert loaded.limits.collision_arm == ""
     stated = dataclasses.asdict(loaded.limits)
-    assert loaded.limits.hash == digest({k: v for k, v in stated.items() if k not in COLLISION})
+    assert loaded.limits.hash == digest(
+        {k: v for k, v in stated.items() if k not in {*COLLISION, *JOINTS}}
+    )
     assert Experiment.compose(["robot=ur5e"]).limits.collision_arm == "ur5e"
     again = evaluate(folder, episodes=3, video=False)
     assert again["deterministic"] == first["deterministic"]

@@ -12,21 +12,22 @@ import mujoco
 import numpy as np
 import pytest
 
-from robot_rl.bench.gate import AROUND, at_rest, cell, start
+from robot_rl.bench.faults.gate_bench import GateBench
+from robot_rl.bench.gate import AROUND, at_rest, cell, commands, start
 from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError, SafetyError
 from robot_rl.robots import Fr3, Panda, Robot, Ur5e
+from robot_rl.robots.chain import Chain
 from robot_rl.safety import collision
 from robot_rl.safety.body import body_of, introduce, watched
 from robot_rl.safety.distance import segment_box, segment_segment
-from robot_rl.safety.kinematics import chain_of, frames, jacobian, predict, tcp_at
+from robot_rl.safety.kinematics import Leg, chain_of, frames, jacobian, predict, tcp_at
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.obstacles import TABLE, Obstacle
-from robot_rl.safety.readings import Placement, read_state
+from robot_rl.safety.readings import Placement, read_pose, read_state
 from robot_rl.types import Outcome
 from robot_rl_sim.arm import HAND, link
 from tests.support.cell import COVER, Cell
-from tests.support.gate_bench import GateBench
 
 ROBOTS = (Fr3(), Panda(), Ur5e())
 each = pytest.mark.parametrize("robot", ROBOTS, ids=lambda r: r.name)
@@ -157,7 +158,8 @@ def test_a_way_keeps_the_margin_between_the_samples_too(robot: Robot) -> None:
         least_m = min(
             look.distance_m(couple) for look in looks for couple in (*what.pairs, *what.boxed)
         )
-        found = collision.Way(body, what, looks[0], looks[-1]).too_near(margin_m)
+        leg = Leg(ways[-1], frames(body.chain, ways[-1]), [0.0] * len(q))
+        found = collision.Way(body, what, looks[0], leg).too_near(margin_m)
         assert found is not None or least_m >= margin_m
         if least_m >= margin_m + 0.005:
             clear, passed = clear + 1, passed + (found is None)
@@ -177,12 +179,54 @@ def test_the_prediction_brings_the_tool_to_its_place(robot: Robot) -> None:
         half = np.linalg.norm(turn) / 2
         spin = (*(turn / (2 * half) * math.sin(half)).tolist(), math.cos(half))
         place = tuple((np.array(here.position) + way).tolist())
-        found = predict(chain, q, at, here, Placement(place, spin))
-        assert found is not None
+        (found,) = predict(chain, q, at, here, Placement(place, spin))
         np.testing.assert_allclose(tcp_at(chain, found.at), place, atol=1.1e-3)
         j, moved = jacobian(chain, at), np.array(found.joints_rad) - q
         elbow = moved - np.linalg.pinv(j) @ (j @ moved)
         assert np.linalg.norm(elbow) <= 0.02, "beyond the second order of such a motion"
+
+
+@pytest.mark.parametrize("robot", [Fr3(), Ur5e()], ids=lambda r: r.name)
+def test_the_joints_go_where_a_fine_controller_takes_them(robot: Robot) -> None:
+    """Against MuJoCo's Jacobian in 60 small pieces; on the way and at its end; cut or not."""
+    limits, rng, chain = cell(robot), np.random.default_rng(8), chain_of(robot)
+    world, off_rad, cut, unknown = Cell(robot, {}, 0.0), [], 0, 0
+    for _ in range(300):
+        state = world.at_rest(start(robot, limits, rng))
+        q = tuple(state.joint_position_rad.tolist())
+        reading = read_state(limits, state)
+        assert reading is not None
+        command = next(commands(limits, state, rng, 1))
+        target = read_pose(command.tcp_target_in_base)
+        assert target is not None
+        legs = predict(chain, q, frames(chain, q), reading.measured, target)
+        unknown += not legs
+        if not legs:
+            continue
+        real = list(world.go(command.tcp_target_in_base, 60))
+        ends = np.array([leg.joints_rad for leg in legs])
+        if len(legs) > 1:
+            cut += 1
+            off_rad.append(max(np.abs(ends - real[14::15]).max(), 0.0))
+        else:
+            middle = (np.array(q) + ends[0]) / 2 - np.array(legs[0].bend_rad) / 4
+            off_rad.append(max(np.abs(ends[0] - real[-1]).max(), np.abs(middle - real[29]).max()))
+    assert cut > 0 and unknown <= 15, (cut, unknown)
+    assert np.median(off_rad) < 2e-3 and max(off_rad) < 0.05, np.percentile(off_rad, (50, 99, 100))
+
+
+def test_a_way_next_to_a_singular_pose_is_not_known_and_held() -> None:
+    """The UR5e's elbow nearly straight: the tool may come back, not go further out."""
+    q = np.array((0.0, -0.8, 0.3, -0.8, -1.57, 0.0))
+    limits = dataclasses.replace(cell(Ur5e()), obstacles={})
+    state = at_rest(Ur5e(), q)
+    reading = read_state(limits, state)
+    assert reading is not None
+    x, y, z = reading.measured.position
+    out = Placement((1.04 * x, 1.04 * y, z), reading.measured.quaternion)
+    assert collision.check(limits, reading, out) == collision.UNKNOWN
+    back = Placement((0.98 * x, 0.98 * y, z), reading.measured.quaternion)
+    assert collision.check(limits, reading, back) == ""
 
 
 def wall_at(distance_m: float) -> Obstacle:
@@ -213,6 +257,28 @@ def test_the_gate_holds_before_a_wall_and_lets_go_away_from_it() -> None:
             assert free.arm() == ""
             free.wait()
             assert free.judge((0.0, 0.01, 0.0)).outcome is not Outcome.HOLD
+
+
+@pytest.mark.parametrize(
+    ("speed_m_s", "way_m", "held"),
+    [(0.0, 0.005, False), (0.25, 0.005, True), (-0.25, 0.005, False), (0.25, -0.005, False)],
+)
+def test_what_its_motion_carries_the_arm_into_counts(
+    speed_m_s: float, way_m: float, held: bool
+) -> None:
+    """30 mm before a wall: 5 mm towards it at rest, on the run; and what leads away passes."""
+    robot, q = Fr3(), np.array(Fr3().home_rad)
+    limits = dataclasses.replace(Limits(), obstacles={"wall": wall_at(0.03)})
+    chain = Chain(robot)
+    twist = np.array((0.0, speed_m_s, 0.0, 0.0, 0.0, 0.0))
+    speeds = np.linalg.pinv(chain.jacobian(chain.frames(q))) @ twist
+    state = dataclasses.replace(at_rest(robot, q), joint_velocity_rad_s=speeds)
+    reading = read_state(limits, state)
+    assert reading is not None
+    x, y, z = reading.measured.position
+    target = Placement((x, y + way_m, z), reading.measured.quaternion)
+    found = collision.check(limits, reading, target)
+    assert found.startswith("collision: hand and wall") if held else found == ""
 
 
 def test_another_number_of_joints_is_held_and_said() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import math
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError, SafetyError
+from robot_rl.robots import Fr3
 from robot_rl.safety.limits import Limits
 
 
@@ -56,14 +59,26 @@ def nudge(value: Any, scale: float = 1.001) -> Any:
 
 
 def test_every_field_changes_the_hash() -> None:
-    base = Limits()
+    base = Limits(joint_arm="fr3")
     for field in dataclasses.fields(Limits):
         value = getattr(base, field.name)
         nudged = nudge(value)
         if field.name in ("max_speed_m_s", "max_yaw_rad"):
             nudged = 0.2  # the default is the ceiling, or nearly
         assert dataclasses.replace(base, **{field.name: nudged}).hash != base.hash, field.name
-    assert Limits().hash == base.hash and len(base.hash) == 16
+    assert Limits(joint_arm="fr3").hash == base.hash and len(base.hash) == 16
+
+
+def test_limits_of_tcp_targets_have_the_hash_that_they_had_before_there_were_others() -> None:
+    values = dataclasses.asdict(Limits())
+    for name in ("joint_arm", "max_joint_speed_rad_s"):
+        del values[name]
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    assert Limits().hash == hashlib.sha256(text.encode()).hexdigest()[:16]
+    assert Limits(max_joint_speed_rad_s=0.5).hash == Limits().hash  # not in use
+    assert Limits().of_joints(Fr3()).hash != Limits().hash
+    with pytest.raises(ValueError, match="needs the ranges"):
+        Limits(joint_arm="fr3", joint_min_rad=(), joint_max_rad=())
 
 
 def test_narrowing_is_an_intersection() -> None:

@@ -42,7 +42,9 @@ class Walk:
         """Where the TCP is."""
         return self.solver.forward(self.q, self.v)[0]
 
-    def to(self, target: Pose, seconds: float, *, brakes_hard: bool = False) -> tuple[float, float]:
+    def to(
+        self, target: Pose | np.ndarray, seconds: float, *, brakes_hard: bool = False
+    ) -> tuple[float, float]:
         """Walk; what is left (m, rad). brakes_hard: joints may, who keep the arm from itself."""
         left = (0.0, 0.0)
         margin = self.limits.joint_margin_rad
@@ -69,7 +71,7 @@ def offset(tcp: Pose, x: float, y: float, z: float) -> Pose:
 @pytest.mark.parametrize("robot", ARMS, ids=lambda r: r.name)
 def test_forward_is_what_the_simulated_arm_says(robot: Robot) -> None:
     simulated, solver = MujocoRobot(ReachTask(), robot), MinkKinematics(robot, Limits.of(robot))
-    assert isinstance(solver, InverseKinematics) and solver.clears_itself
+    assert isinstance(solver, InverseKinematics)
     rng = np.random.default_rng(0)
     for _ in range(5):
         q = np.array(robot.home_rad) + rng.normal(0.0, 0.3, len(robot.joints))
@@ -206,3 +208,44 @@ class FiveJoints(Ur5e):
     )
     home_rad = (0.0, -1.57, 1.57, -1.57, 0.0)
     capsules = ()
+
+
+@pytest.mark.parametrize("robot", ARMS, ids=lambda r: r.name)
+def test_a_joint_target_is_reached_straight_and_under_the_same_limits(robot: Robot) -> None:
+    walk = Walk(robot)
+    start = walk.q.copy()
+    goal = start + np.linspace(-0.3, 0.3, len(start))
+    away, left_m, left_rad = [], 1.0, 1.0
+    for _ in range(round(3.0 / DT_S)):
+        left_m, left_rad = walk.to(goal, DT_S)  # checks ranges, speeds and accelerations
+        way, whole = walk.q - start, goal - start
+        share = float(way @ whole) / float(whole @ whole)
+        away.append(float(np.abs(way - share * whole).max()))
+        assert share < 1.001  # it does not overshoot
+    assert np.allclose(walk.q, goal, atol=1e-3) and left_rad < 1e-3 and left_m == 0.0
+    assert max(away) < 1e-3  # from the straight line between the two, which the gate has checked
+
+
+def test_a_joint_target_inside_the_arm_itself_is_not_reached() -> None:
+    """The gate holds such a command; the node keeps its own distance all the same."""
+    robot = Ur5e()
+    walk = Walk(robot)
+    folded = walk.q.copy()
+    folded[2] = 2.9  # the forearm folded onto the upper arm
+    body = body_of(robot)
+    nearest = []
+    walk.hardest = 1e9
+    for _ in range(60):
+        walk.to(folded, 5 * DT_S)
+        near = nearest_of(body, body.pairs, tuple(walk.q.tolist()))
+        assert near is not None
+        nearest.append(near.distance_m)
+    assert min(nearest) > walk.limits.collision_margin_m
+
+
+def test_a_joint_target_beyond_its_range_ends_inside() -> None:
+    robot = Fr3()
+    walk = Walk(robot)
+    walk.to(walk.q + 5.0 * np.eye(7)[6], 8.0)
+    end = walk.limits.joint_max_rad[6] - walk.limits.joint_margin_rad - SLACK_RAD
+    assert walk.q[6] == pytest.approx(end, abs=2e-3)

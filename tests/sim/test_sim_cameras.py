@@ -13,7 +13,7 @@ from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.ports import Camera
 from robot_rl.tasks import LiftTask, PegInsertTask
 from robot_rl_sim import camera as camera_module
-from robot_rl_sim.camera import MujocoCamera, VideoCamera
+from robot_rl_sim.camera import MujocoCamera, VideoCamera, place_that_sees
 from robot_rl_sim.robot import MujocoRobot
 
 pytestmark = pytest.mark.gl
@@ -93,6 +93,16 @@ def test_video_frame_draws_the_same_scene_with_shadows(robot: MujocoRobot) -> No
         video.close()
     assert frame.shape == (120, 160, 3)
     assert orange(frame).any()
+
+
+def test_a_camera_steps_back_until_it_sees_all_points_and_no_further() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        points, slopes = rng.normal(size=(50, 3)), (0.6, 0.4)
+        seen = (points - place_that_sees(points, axes, slopes)) @ axes
+        edge = np.abs(seen[:, :2]) / -seen[:, 2:] / slopes
+        assert (seen[:, 2] < 0).all() and edge.max() == pytest.approx(1.0)
 
 
 def test_missing_opengl_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ of the goal, which pays 1 and ends the episode. Sparse reward, random start, so 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from robot_rl.learn.learner import Learner
 from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.store.summary import EpisodeRecord
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Outcome, Row, Step
 
 SPEC = Spec(
@@ -28,10 +30,27 @@ Act = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], Driver]]
 
 
 class FakeStore:
-    """Rows in memory, with the one method that the learner reads."""
+    """Rows in memory, with what the learner needs of a store."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self.kept: dict[str, Any] = {}
+
+    def meta(self, key: str) -> Any:
+        """See `robot_rl.learn.learner.RowSource`."""
+        return self.kept.get(key)
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """See `robot_rl.learn.learner.RowSource`."""
+        self.kept[key] = value
+
+    def rows_of(self, id: EpisodeId, until: int) -> list[Row]:
+        """See `robot_rl.learn.learner.RowSource`."""
+        return [row for row in self.rows[:until] if row.id == id]
+
+    def episode_summaries(self) -> list[EpisodeRecord]:
+        """Nothing is left out."""
+        return []
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
         """See `robot_rl.learn.learner.RowSource`."""

@@ -27,6 +27,7 @@ from tests.support.ros import wait_for
 WATCHED = (
     topics.CURRENT_POSE,
     topics.TARGET_POSE,
+    topics.TARGET_JOINTS,
     topics.CONTROLLER_STOPPED,
     topics.WATCHDOG_PROBLEM,
     topics.ARM_PROBLEM,
@@ -40,7 +41,8 @@ WATCHED = (
     topics.JOINT_STATES,
 )
 
-ON_DEMAND = ("gate/request", "gate/verdict", "arm/problem")
+TARGETS = (topics.TARGET_POSE, topics.TARGET_JOINTS)  # a gate sends one of the two
+ON_DEMAND = ("gate/request", "gate/verdict", "arm/problem", *(t.name for t in TARGETS))
 SIMULATED = ("/clock", "clock/pace", "controller/stopped")  # said at once in simulation only
 
 
@@ -142,7 +144,11 @@ class Probe:
         """The graph is up: state, clock, gate; and at rest. simulated: there is a /clock."""
         without = ON_DEMAND if simulated else (*ON_DEMAND, *SIMULATED)
         needed = [t for t in WATCHED if t.name not in without]
-        wait_for(lambda: all(self.newest(t) for t in needed), 30.0, "the graph is up")
+
+        def up() -> bool:
+            return all(map(self.newest, needed)) and any(map(self.newest, TARGETS))
+
+        wait_for(up, 30.0, "the graph is up")
         self.settle()
 
     def settle(self) -> None:

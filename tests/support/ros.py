@@ -22,6 +22,7 @@ from robot_rl.errors import SetupError
 from robot_rl.ros import vendor
 from robot_rl.ros.graph import Graph, free_domain
 from robot_rl.ros.supervise import Exit, Supervisor
+from robot_rl.system.made_here import mark_of
 
 HAS_ROS = importlib.util.find_spec("rclpy") is not None
 NO_ROS = "rclpy is not installed: pip install 'robot-rl[ros]', or source a ROS 2 workspace"
@@ -65,7 +66,9 @@ def write_run(folder: Path, operator: str | dict[str, Any] = "none", **more: Any
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    (folder / "run.json").write_text(json.dumps({"config_hash": digest}))
+    (folder / "run.json").write_text(
+        json.dumps({"config_hash": digest, "made_here": mark_of(digest)})
+    )
     return folder
 
 

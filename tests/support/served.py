@@ -89,7 +89,7 @@ class RobotSide:
     def _listen(self) -> None:
         while self._going:
             if self._control.poll(20):
-                self.heard.append((time.monotonic(), json.loads(self._control.recv())))
+                self.heard.append((time.monotonic(), json.loads(self._control.recv_multipart()[1])))
 
     def close(self) -> None:
         """End the threads; twice does no harm."""

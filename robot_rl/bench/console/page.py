@@ -143,7 +143,7 @@ def server(seconds: float) -> dict[str, float]:
         run_folder() as run_dir,
         _robot_side(run_dir) as (began_s, _),
         Server(run_dir) as served,
-        ScriptedPage(served) as driver,
+        ScriptedPage(served.link) as driver,
     ):
         watching = [_Watching(driver.open(f"video/{name}"), name) for name in began_s]
         time.sleep(WARM_UP_S)
@@ -266,7 +266,7 @@ def _listen(run_dir: str, heard: Connection) -> None:
     with zmq.Context.instance().socket(zmq.PULL) as line:
         line.bind(socket_address(Path(run_dir), "control"))
         while True:
-            data, now_s = line.recv(), time.monotonic()
+            data, now_s = line.recv_multipart()[-1], time.monotonic()
             held = "drive" in parse(data, now_s).held
             if held and not before:
                 heard.send_bytes(PRESS.pack(now_s))

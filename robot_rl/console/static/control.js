@@ -91,6 +91,6 @@ export class Control {
   send() {
     const said = this.now();
     this.last = said;
-    this.line.send(JSON.stringify(said));
+    this.line.send(JSON.stringify({ ...said, at: Math.round(performance.now()) }));
   }
 }

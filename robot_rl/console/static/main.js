@@ -112,7 +112,11 @@ function drawScore(score) { // only runs whose reward comes from a model have a 
 }
 
 function drawLearning(figures, curves) {
-  $("figures").innerHTML = FIGURES.map(([name, value]) => `<div><span>${name}</span><b>${value(figures)}</b></div>`).join("");
+  $("figures").replaceChildren(...FIGURES.map(([name, value]) => {
+    const row = document.createElement("div");
+    for (const [tag, words] of [["span", name], ["b", value(figures)]]) row.appendChild(document.createElement(tag)).textContent = words;
+    return row;
+  }));
   const drawn = [
     ["success, mean of 20 episodes", smooth(curves["episode/success"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
     ["by hand, mean of 20 episodes", smooth(curves["episode/intervention_rate"] ?? [], WINDOW), { low: 0, high: 1 }, percent],

@@ -50,7 +50,13 @@ function drawRows() {
     row.className = `episode${first + i === page.at ? " on" : ""}${leftOut(e) ? " out" : ""}`;
     row.style.transform = `translateY(${(first + i) * ROW_PX}px)`;
     const mark = e.review.neutral ? "○" : e.review.excluded ? "–" : said(e) == null ? "?" : said(e) ? "✓" : "✗";
-    row.innerHTML = `<b class="mark m${said(e)}">${mark}</b><span>${e.episode}</span><span>${e.purpose}</span><span>${e.steps} steps</span><span>${e.human_steps ? `${e.human_steps} by hand` : ""}</span>`;
+    const words = [mark, e.episode, e.purpose, `${e.steps} steps`, e.human_steps ? `${e.human_steps} by hand` : ""];
+    row.append(...words.map((word, column) => {
+      const cell = document.createElement(column ? "span" : "b");
+      if (!column) cell.className = `mark m${said(e)}`;
+      cell.textContent = word;
+      return cell;
+    }));
     row.onclick = () => open(first + i);
     return row;
   }));

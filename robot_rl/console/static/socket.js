@@ -2,17 +2,25 @@
 
 const ARM = new URLSearchParams(location.search).get("arm"); // which of several arms this page is about
 
+// the page's secret: a link leads here with it, and it is kept for this origin; a cookie is sent to other ports, too
+const told = new URLSearchParams(location.hash.slice(1)).get("page");
+if (told) {
+  localStorage.setItem("page", told);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+export const secret = () => globalThis.localStorage?.getItem("page") ?? ""; // a worker has no storage
+
 export function at(path, arm = ARM) { // a path of the server, about an arm
   return arm ? `${path}${path.includes("?") ? "&" : "?"}arm=${encodeURIComponent(arm)}` : path;
 }
 
-export function connect(path, { onMessage, onOpen = () => {}, onClose = () => {}, binary = false }) {
+export function connect(path, { onMessage, onOpen = () => {}, onClose = () => {}, binary = false, known = secret() }) {
   const line = { socket: null, closed: false };
   let wait_ms = 250;
   const open = () => {
     if (line.closed) return;
     const scheme = location.protocol === "https:" ? "wss" : "ws";
-    const socket = new WebSocket(`${scheme}://${location.host}${path}`);
+    const socket = new WebSocket(`${scheme}://${location.host}${path}`, `page-${known}`);
     if (binary) socket.binaryType = "arraybuffer";
     socket.onopen = () => { wait_ms = 250; line.socket = socket; onOpen(socket); };
     socket.onmessage = (event) => onMessage(event.data, socket);
@@ -30,11 +38,13 @@ export function connect(path, { onMessage, onOpen = () => {}, onClose = () => {}
 }
 
 export async function post(path, body, arm = ARM) {
-  const answer = await fetch(at(path, arm), {
+  const send = () => fetch(at(path, arm), {
     method: "POST", keepalive: true,
-    headers: body ? { "Content-Type": "application/json" } : {},
+    headers: { "X-Robot-RL-Page": secret(), ...(body ? { "Content-Type": "application/json" } : {}) },
     body: body ? JSON.stringify(body) : undefined,
   });
+  const stops = /^\/api\/command\/(hold|stop)$/.test(path); // may be said twice; must be heard
+  const answer = await (stops ? send().catch(send) : send());
   const data = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(data.error ?? data.detail ?? `refused (${answer.status})`);
   return data;

@@ -1,6 +1,6 @@
 // Cameras: the newest picture only, drawn by a worker, which asks for the next one when it has drawn the last.
 
-import { at } from "./socket.js";
+import { at, secret } from "./socket.js";
 
 const GREEN_MS = 100, AMBER_MS = 200;
 const KEPT = 1000; // lags kept, for tests and the curious
@@ -17,7 +17,7 @@ export function show(name, seen_size, parent) { // seen_size: [width, height] of
   const seen = { taken: -Infinity, frozen: false, drawn: 0, lags: [] };
 
   const worker = new Worker("/static/video_worker.js", { type: "module", name });
-  worker.postMessage({ canvas, path: at(`/ws/video/${encodeURIComponent(name)}`) }, [canvas]);
+  worker.postMessage({ canvas, path: at(`/ws/video/${encodeURIComponent(name)}`), known: secret() }, [canvas]);
   worker.onmessage = ({ data }) => {
     const size = `${data.width}x${data.height}`; // a camera that is started again may have another size
     if (seen_size && size !== seen.size) note.textContent = compare(data, seen_size);

@@ -4,10 +4,10 @@ import { connect } from "./socket.js";
 
 const HEAD_BYTES = 16; // number u32, age_ms f32, width u16, height u16, frozen u8, 3 spare
 
-onmessage = ({ data: { canvas, path } }) => {
+onmessage = ({ data: { canvas, path, known } }) => {
   const screen = canvas.getContext("bitmaprenderer"); // shows a decoded picture without copying it
   connect(path, {
-    binary: true,
+    binary: true, known,
     onOpen: (socket) => socket.send("next"),
     onMessage: async (data, socket) => {
       if (!data.byteLength) return; // no new picture yet

@@ -79,7 +79,7 @@ function say(found) {
   const said = { axes: [0, 0, 0, 0, 0, 0], held, trigger: Math.min(1, Math.max(0, found.trigger)) };
   if (xr.yaw !== null) said.hand = hand(found.transform);
   xr.last = said;
-  line.send(JSON.stringify(said));
+  line.send(JSON.stringify({ ...said, at: Math.round(performance.now()) }));
   return held.includes("drive");
 }
 

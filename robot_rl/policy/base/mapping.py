@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.errors import ConfigError, SpecError, did_you_mean
+from robot_rl.config.api_key import without_old_keys
+from robot_rl.config.registry import UPGRADES
+from robot_rl.errors import ConfigError, LinkError, RobotRLError, SpecError, did_you_mean
 from robot_rl.spec import IMAGE, Spec
 from robot_rl.types import Observation
 
 NUMBERS = "fiub"  # numpy kinds of the arrays that cross a wire
+LARGEST = float(np.finfo(np.float32).max)
+LONGEST_TYPE = 16  # characters; "<f4", or "float32"
 PROMPT = "prompt"  # the source of an input that is the instruction
 
 
@@ -77,6 +83,29 @@ class ForeignServerConfig(RemoteConfig, ForeignConfig):
     """Keys of a policy that somebody else has trained, behind its own server."""
 
 
+def _upgraded(section: Mapping[str, Any]) -> Mapping[str, Any]:
+    return without_old_keys(section, "base", "api_key", "api_token")
+
+
+UPGRADES["base"] = _upgraded
+
+
+@contextmanager
+def answer_of(server: str) -> Iterator[None]:
+    """Whatever a server's answer makes go wrong inside is a `LinkError`, however odd it is."""
+    try:
+        yield
+    except RobotRLError:
+        raise
+    except Exception as error:  # OverflowError, SyntaxError, MemoryError, RecursionError ...
+        raise LinkError(
+            f"{server} gave an answer that cannot be used",
+            expected="numbers, as its protocol says",
+            got=f"{type(error).__name__}: {error}"[:200],
+            fix="check that base.host and base.port are those of the server that you mean",
+        ) from error
+
+
 class Inputs:
     """Our observation -> their entries.
 
@@ -137,7 +166,7 @@ class Actions:
         """
         try:
             theirs = np.asarray(chunk, np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise _bad("numbers [H, D]", repr(chunk)[:80]) from error
         columns = self._config.columns or tuple(range(theirs.shape[-1] if theirs.ndim else 0))
         if theirs.ndim != 2 or len(columns) != self.action_size:
@@ -148,11 +177,11 @@ class Actions:
         ):
             raise _bad(f"columns {list(columns)}", str(list(theirs.shape)))
         ours = theirs[:, list(columns)]
-        if not np.isfinite(ours).all():
-            raise _bad("finite numbers", "NaN or infinity")
         if self._config.low:
             low, high = np.array(self._config.low), np.array(self._config.high)
             ours = 2.0 * (ours - low) / (high - low) - 1.0
+        if not (np.abs(ours) < LARGEST).all():
+            raise _bad("finite numbers", "NaN, infinity or a number beyond float32")
         return ours.astype(np.float32)
 
 
@@ -176,10 +205,20 @@ def padded(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
 
 def numbers(data: bytes, dtype: Any, shape: Any) -> NDArray:
     """An array as it came over a wire; raises ValueError or TypeError unless plain numbers."""
-    kind = np.dtype(str(dtype))
-    if kind.kind not in NUMBERS:
+    sizes = [int(n) for n in shape]
+    if any(n < 0 for n in sizes):
+        raise ValueError("a negative size")
+    return np.frombuffer(data, plain(dtype)).reshape(sizes)
+
+
+def plain(dtype: Any) -> np.dtype[Any]:
+    """A type of plain numbers by its name; raises ValueError or TypeError for any other."""
+    if not isinstance(dtype, str) or len(dtype) > LONGEST_TYPE:
+        raise ValueError("no name of a type")
+    kind = np.dtype(dtype)
+    if kind.kind not in NUMBERS or kind.shape:
         raise ValueError(f"an array of {kind}")
-    return np.frombuffer(data, kind).reshape([int(n) for n in shape])
+    return kind
 
 
 def check_numbers(array: NDArray) -> None:

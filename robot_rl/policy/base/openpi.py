@@ -16,17 +16,21 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.config.api_key import api_key
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.policy.base.mapping import (
     Actions,
     ForeignServerConfig,
     Inputs,
+    answer_of,
     check_numbers,
     numbers,
+    plain,
 )
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.spec import Spec
+from robot_rl.system import bounded_msgpack
 from robot_rl.types import Observation
 
 PORT = 8000
@@ -40,6 +44,7 @@ class OpenpiBase:
     def __init__(self, config: OpenpiConfig, spec: Spec) -> None:
         self._config = config
         self._inputs, self._actions = Inputs(config, spec), Actions(config, spec.action.size)
+        self._key = api_key(config.key, config.host)
         self._line: Any = None
         self._open = contextlib.ExitStack()
         self.spec = BaseSpec(config.chunk, spec.action.size)
@@ -49,6 +54,7 @@ class OpenpiBase:
         """Connect, so that a missing server is noticed; the protocol has no reset."""
         self._connect()
 
+    @answer_of("the openpi server")
     def sample(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
@@ -86,7 +92,7 @@ class OpenpiBase:
         from websockets.sync.client import connect
 
         config = self._config
-        headers = {"Authorization": f"Api-Key {config.api_key}"} if config.api_key else None
+        headers = {"Authorization": f"Api-Key {self._key}"} if self._key else None
         try:
             line = connect(
                 f"ws://{config.host}:{config.port or PORT}",
@@ -118,7 +124,7 @@ class OpenpiConfig(ForeignServerConfig):
      observation/joint_position: state.joints, prompt: prompt}
     """
 
-    api_key: str = ""
+    key: str = ""  # name of a key that this machine has for this host (`config.api_key`)
     image_size: int = 224
 
     def open(self, spec: Spec, seed: int) -> OpenpiBase:
@@ -145,8 +151,8 @@ def unpacked(data: bytes) -> Any:
         LinkError: the bytes are no map, or hold arrays that are not plain numbers.
     """
     try:
-        return msgpack.unpackb(data, object_hook=_unpack_array, strict_map_key=False)
-    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        return bounded_msgpack.unpacked(data, convert=_unpack_array, strict_map_key=False)
+    except (ValueError, MemoryError) as error:
         raise _malformed(f"{type(error).__name__}: {error}") from error
 
 
@@ -168,7 +174,7 @@ def _unpack_array(entry: dict[Any, Any]) -> Any:
     if b"__ndarray__" in entry:
         return numbers(entry[b"data"], entry[b"dtype"], entry[b"shape"])
     if b"__npgeneric__" in entry:
-        return np.dtype(str(entry[b"dtype"])).type(entry[b"data"])
+        return np.asarray(entry[b"data"], plain(entry[b"dtype"]))[()]
     return entry
 
 

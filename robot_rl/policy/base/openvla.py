@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.errors import ConfigError, LinkError
-from robot_rl.policy.base.mapping import Actions, ForeignServerConfig, Inputs, numbers
+from robot_rl.policy.base.mapping import Actions, ForeignServerConfig, Inputs, answer_of, numbers
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
@@ -39,6 +39,7 @@ class OpenVlaBase:
     def reset(self) -> None:
         """Do nothing: the server has no memory, and no cheap request to test it with."""
 
+    @answer_of("the OpenVLA server")
     def sample(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:

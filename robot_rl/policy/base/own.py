@@ -13,6 +13,7 @@ import yaml
 from numpy.typing import NDArray
 
 from robot_rl.config.registry import register, resolve
+from robot_rl.config.yaml_file import read_yaml
 from robot_rl.errors import ConfigError
 from robot_rl.nets.flow import FlowNet
 from robot_rl.nets.transformer import ActNet
@@ -164,7 +165,7 @@ def _algo(run: Path, wanted: str) -> Any:
 
 def _config(run: Path) -> dict[str, Any]:
     try:
-        algo = yaml.safe_load((run / "config.yaml").read_text())["algo"]
+        algo = read_yaml(run / "config.yaml")["algo"]
         algo["name"]
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise ConfigError(

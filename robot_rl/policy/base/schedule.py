@@ -23,19 +23,21 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import RobotRLError, SpecError
-from robot_rl.policy.base.mapping import SlowConfig
+from robot_rl.policy.base.mapping import SlowConfig, answer_of
 from robot_rl.policy.base.spec import BaseConfig, BasePolicy
 from robot_rl.spec import BASE_ACTION, BASE_AGE, BASE_NOISE, Spec
 from robot_rl.types import Observation
 
 log = logging.getLogger(__name__)
 
+PAUSE_S = 2.0  # after a base failed within a tick, until an episode may begin again
+T = TypeVar("T")
 Chunk = NDArray[np.float32]
 Choice = tuple[NDArray[np.float32], NDArray[np.float32]]
 """A decision [d] and the noise made from it; noise of shape [0] = the base draws its own."""
@@ -79,15 +81,19 @@ def schedule_of(config: BaseConfig, spec: Spec, seed: int, *, real_time: bool) -
     base = config.open(spec, seed)
     if real_time and isinstance(config, SlowConfig):
         return AsyncSchedule(base, execute=config.execute, ahead=config.ahead, blend=config.blend)
-    return ChunkSchedule(base, execute=config.execute, ahead=config.ahead)
+    return ChunkSchedule(base, execute=config.execute, ahead=config.ahead, goes_on=real_time)
 
 
 class ChunkSchedule:
-    """Asks the base within the tick."""
+    """Asks the base within the tick.
 
-    problem = ""
+    goes_on: a base that fails is a `problem`, as with `AsyncSchedule`, and no error.
+    """
 
-    def __init__(self, base: BasePolicy, *, execute: int, ahead: int) -> None:
+    def __init__(
+        self, base: BasePolicy, *, execute: int, ahead: int, goes_on: bool = False
+    ) -> None:
+        self.problem, self._goes_on, self._not_before_s = "", goes_on, 0.0
         self.base, self._execute, self._ahead = base, execute, ahead
         self._plan: Chunk | None = None
         self._at = 0  # index into the plan
@@ -95,12 +101,16 @@ class ChunkSchedule:
         self._choice = _NO_CHOICE
 
     def ready(self) -> str:
-        """Always "": the base is asked only within a tick."""
-        return ""
+        """Why no episode may begin just now: the base failed a moment ago; else ""."""
+        return self.problem if time.monotonic() < self._not_before_s else ""
 
     def begin_episode(self) -> None:
         """Forget the last episode."""
-        self.base.reset()
+        self.problem = ""
+        try:
+            _answered(self.base.reset)
+        except RobotRLError as error:
+            self._fail(error)
         self.interrupt()
 
     def interrupt(self) -> None:
@@ -111,8 +121,25 @@ class ChunkSchedule:
         """What the base would do in the next ticks, one tick after the last call.
 
         Raises:
-            SpecError: the base's chunk has another shape, or is not finite: never executed.
+            RobotRLError: the base failed, or its chunk has another shape or is not finite; unless
+                the schedule `goes_on`. Such a chunk is never executed.
         """
+        try:
+            return self._annotated(observation)
+        except RobotRLError as error:
+            self._fail(error)
+        nothing = np.zeros((self._ahead, self.base.spec.action_size), np.float32)
+        seen = {BASE_ACTION: nothing}
+        return seen | (_said(self.choose(observation), 1) if self.choose else {})
+
+    def _fail(self, error: RobotRLError) -> None:
+        if not self._goes_on:
+            raise error
+        self._plan, self.problem = None, f"base policy: {error.summary}"
+        self._not_before_s = time.monotonic() + PAUSE_S
+        log.warning("base policy: %s", error)
+
+    def _annotated(self, observation: Observation) -> Observation:
         self._at += 1
         if (
             self._plan is None
@@ -151,7 +178,13 @@ _NO_CHOICE: Choice = (np.zeros(0, np.float32), np.zeros(0, np.float32))
 def _sample(base: BasePolicy, observation: Observation, choice: Choice) -> Chunk:
     """A checked chunk, from the noise that was chosen."""
     noise = choice[1] if choice[1].size else None
-    return checked(base, base.sample(observation, noise))
+    return _answered(lambda: checked(base, base.sample(observation, noise)))
+
+
+def _answered(ask: Callable[[], T]) -> T:
+    """What a base answers; whatever it raises is an error of ours. Raises `RobotRLError`."""
+    with answer_of("the base policy"):
+        return ask()
 
 
 def _said(choice: Choice, age: int) -> Observation:
@@ -215,7 +248,7 @@ class AsyncSchedule:
     def ready(self) -> str:
         """Reset the base policy; return why that fails, "" if it does not."""
         try:
-            self._pool.submit(self.base.reset).result(self._first_s)
+            self._pool.submit(_answered, self.base.reset).result(self._first_s)
         except RobotRLError as error:
             return error.summary
         except NotYet:

@@ -38,7 +38,7 @@ from robot_rl.link.auth import (
     role_of,
 )
 from robot_rl.link.config import LinkConfig
-from robot_rl.policy.base.mapping import RemoteConfig
+from robot_rl.policy.base.mapping import RemoteConfig, answer_of
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.spec import PROTOCOL_VERSION, Spec, diff
 from robot_rl.store.codec import decode_tensors, encode_tensors
@@ -189,6 +189,7 @@ class ServedBase:
         self.spec = BaseSpec(0, spec.action.size)
         self.describe()
 
+    @answer_of("the policy server")
     def describe(self) -> None:
         """Ask the server what it serves, and check that it fits this task.
 
@@ -212,6 +213,7 @@ class ServedBase:
         """Make sure that the server is there; it has nothing to forget."""
         self.describe()
 
+    @answer_of("the policy server")
     def sample(
         self, observation: Observation, noise: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:

@@ -18,7 +18,6 @@ import hashlib
 import ipaddress
 import json
 import logging
-import os
 import random
 import threading
 import time
@@ -30,6 +29,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from robot_rl.config.api_key import api_key
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.reward.vlm.chat import Chat
 from robot_rl.reward.vlm.config import VlmConfig
@@ -69,6 +69,7 @@ class VlmClient:
     """Asks questions; see the module. Methods may be called from any thread and take turns.
 
     Args:
+        spent: file in which the budget's expenses outlast a restart.
         now_s, sleep: for tests.
 
     Raises:
@@ -80,6 +81,7 @@ class VlmClient:
         self,
         config: VlmConfig,
         *,
+        spent: Path | None = None,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -87,10 +89,10 @@ class VlmClient:
         self._config, self._now_s, self._sleep = config, now_s, sleep
         logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per request is too much
         self._url = _checked_url(config)
-        self._key = _read_key(config)
+        self._key = _read_key(config, self._url)
         self._wire = WIRES[config.protocol](config)
         self.breaker = Breaker(config.breaker_failures, config.breaker_pause_s, now_s)
-        self.budget = Budget(config.budget_per_hour, now_s)
+        self.budget = Budget(config.budget_per_hour, now_s, spent)
         self._cache = Cache(config.cache)
         self._over_budget = False
         self._http: Any = None
@@ -409,34 +411,17 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _read_key(config: VlmConfig) -> str:
-    if not config.key_file and not config.key_env:
-        return ""
-    key, got = "", ""
-    if config.key_file and config.key_env:
-        got = "key_file and key_env; say one"
-    elif config.key_env:
-        key = os.environ.get(config.key_env, "")
-        got = "" if key else f"no variable {config.key_env}"
-    else:
-        path = Path(config.key_file).expanduser()
-        try:
-            others = path.stat().st_mode & 0o077
-            key = path.read_text().strip()
-            got = "a file that others may read" if others else "" if key else "an empty file"
-        except (OSError, ValueError) as error:
-            got = type(error).__name__
-    if not got and not (key.isascii() and key.isprintable() and " " not in key):
-        got = "something that is no key"  # and is not shown
-    if got:
+def _read_key(config: VlmConfig, url: str) -> str:
+    """The key for the server at `url`; it goes to that host and, in clear, to nobody else."""
+    parts = urlsplit(url)
+    if config.key and config.proxy and parts.scheme == "http":
         raise ConfigError(
-            "no key for the server of the vision-language model",
-            expected="one line of ASCII, in a file that its owner alone may read or a variable",
-            got=got,
-            fix="put it into a file, chmod 600 FILE, reward.server.key_file=FILE; "
-            "or reward.server.key_env=NAME",
+            "the key would go to the proxy in clear",
+            expected="https, or no proxy",
+            got=f"reward.server.proxy={config.proxy}",
+            fix="leave reward.server.proxy out",
         )
-    return key
+    return api_key(config.key, parts.hostname or "")
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float:

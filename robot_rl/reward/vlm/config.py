@@ -19,8 +19,7 @@ class VlmConfig:
     url: str = "http://127.0.0.1:8000/v1"
     model: str = ""  # as the server calls it; there is no default
     protocol: str = "chat"  # | heads: a reward model that answers in numbers, as Robometer
-    key_file: str = ""  # a file with the key, readable by its owner only
-    key_env: str = ""  # or the name of the environment variable that holds it
+    key: str = ""  # name of a key that this machine has for this host (`config.api_key`)
     plain_http: bool = False  # allow http beyond this machine: pictures and key unencrypted
     proxy: str = ""  # proxies of the environment are not used
     timeout_s: float = 30.0  # of one whole try

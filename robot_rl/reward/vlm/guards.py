@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from robot_rl.errors import ConfigError
@@ -20,6 +20,7 @@ from robot_rl.errors import ConfigError
 log = logging.getLogger(__name__)
 
 HOUR_S = 3600.0
+MAX_LINES = 1_000_000  # of the file of expenses; more than anybody asks in an hour
 
 
 class Breaker:
@@ -61,12 +62,45 @@ class Breaker:
 
 
 class Budget:
-    """Limits the cost of any hour; 0 = no limit. A cost is a guess until it is settled."""
+    """Limits the cost of any hour; 0 = no limit. A cost is a guess until it is settled.
 
-    def __init__(self, per_hour: float, now_s: Callable[[], float]) -> None:
-        self._limit, self._now_s = per_hour, now_s
+    Args:
+        kept: file in which expenses outlast a restart; None = they are forgotten with the process.
+        wall_s: clock of the file's stamps, which no other process's monotonic clock could read.
+    """
+
+    def __init__(
+        self,
+        per_hour: float,
+        now_s: Callable[[], float],
+        kept: Path | None = None,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._limit, self._now_s, self._kept, self._wall_s = per_hour, now_s, kept, wall_s
         self._spent: deque[list[float]] = deque()  # [when, how much], of the last hour
         self.used = 0.0
+        if kept is not None and self._limit:
+            self._recall(kept)
+
+    def _recall(self, kept: Path) -> None:
+        """Take in the last hour's expenses; what a clock that was set back calls future is now."""
+        wall_s, now_s = self._wall_s(), self._now_s()
+        with suppress(OSError):
+            for line in kept.read_text(errors="replace").splitlines()[-MAX_LINES:]:
+                with suppress(ValueError):  # a torn last line
+                    when_s, cost = map(float, line.split())
+                    age_s = max(0.0, wall_s - when_s)
+                    if age_s < HOUR_S and math.isfinite(cost):
+                        self._spent.append([now_s - age_s, cost])
+        self.used = sum(cost for _, cost in self._spent)
+        with suppress(OSError):
+            lines = (f"{wall_s - (now_s - at_s):.3f} {cost:.6g}\n" for at_s, cost in self._spent)
+            kept.write_text("".join(lines))
+
+    def _keep(self, cost: float) -> None:
+        if self._kept is not None:
+            with suppress(OSError), self._kept.open("a") as file:  # a full disk stops no question
+                file.write(f"{self._wall_s():.3f} {cost:.6g}\n")
 
     def take(self, cost: float) -> list[float] | None:
         """Take a cost from the budget; return an entry to settle, None = not now.
@@ -91,12 +125,14 @@ class Budget:
         if self._limit:
             self._spent.append(entry)
             self.used += cost
+            self._keep(cost)
         return entry
 
     def settle(self, entry: list[float], cost: float) -> None:
         """Correct an entry to the real cost."""
         if self._limit:
             self.used += cost - entry[1]
+            self._keep(cost - entry[1])
             entry[1] = cost
 
     @property

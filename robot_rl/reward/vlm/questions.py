@@ -33,6 +33,7 @@ import yaml
 from numpy.typing import NDArray
 
 from robot_rl.config.registry import build
+from robot_rl.config.yaml_file import read_yaml
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.reward.assembly import after_change
 
@@ -232,7 +233,7 @@ def load_prompts(folder: Path = PROMPTS) -> dict[QuestionKind, Prompt]:
         path = folder / f"{kind}.yaml"
         path = path if path.is_file() else PROMPTS / path.name
         try:
-            data = yaml.safe_load(path.read_text())
+            data = read_yaml(path)
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise _no_prompt(path, str(error)) from error
         if not isinstance(data, Mapping):

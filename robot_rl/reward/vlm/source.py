@@ -45,6 +45,9 @@ class VlmReward:
         return RewardResult(None, None, False, truth=said, progress=truth.progress)
 
 
+SPENT = "vlm_spent.txt"  # beside the store: when the model was asked, and what it cost
+
+
 @contextmanager
 def labelling(
     store: Store, server: VlmConfig, worker: WorkerConfig, *, task: str, camera: str, canary: str
@@ -60,7 +63,7 @@ def labelling(
         SpecError: the run has no such camera.
     """
     with ExitStack() as stack:
-        client = stack.enter_context(VlmClient(server))
+        client = stack.enter_context(VlmClient(server, spent=store.path.with_name(SPENT)))
         guard = Canary.from_folder(Path(canary), task) if canary else None
         seen = camera or (IMAGE + store.spec.cameras[0] if store.spec else "")
         labeller = stack.enter_context(

@@ -17,7 +17,7 @@ from robot_rl.reward.vlm.questions import ParsedReply, Question, QuestionKind
 
 PROBE_SIDE = 56  # pixels of the grey picture of the first question
 GREY = np.full((PROBE_SIDE, PROBE_SIDE, 3), 128, np.uint8)
-KEY_FIX = "give its key: reward.server.key_file=FILE or reward.server.key_env=NAME"
+KEY_FIX = "give its key: reward.server.key=NAME (docs/vlm.md)"
 
 
 @dataclass(frozen=True, slots=True)
