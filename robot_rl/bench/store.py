@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from robot_rl.bench.samples import frame_row, sample_spec, start_row, step_row
+from robot_rl.config.registry import resolve
 from robot_rl.config.run_folder import LEARNER_STORE
-from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.spec import Spec
 from robot_rl.store.rows import flatten
@@ -24,7 +24,7 @@ from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId
 
 EPISODE_STEPS = 100
-ALGO = HilSerlConfig(hidden=(64, 64), batch_size=128)
+ALGO = {"name": "hil_serl", "hidden": [64, 64], "batch_size": 128}
 KEPT = 64  # different frames and steps; more would measure how rows are made up
 TARGETS = {"restart_s": 30.0}  # to the first update, at a million steps
 
@@ -35,7 +35,7 @@ def bench(seconds: float, steps: int) -> dict[str, Any]:
     seconds: not used; the number of steps says how long it takes.
     """
     del seconds
-    spec = sample_spec()
+    spec, algo = sample_spec(), resolve("algo", ALGO)
     with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as name:
         folder = Path(name)
         path = folder / LEARNER_STORE
@@ -51,11 +51,11 @@ def bench(seconds: float, steps: int) -> dict[str, Any]:
         with Store(path, spec=spec, reserve_bytes=0) as store:
             figures["open_s"] = time.perf_counter() - began_s
             config = LearnerConfig(tensorboard=False)
-            learner = Learner(config, ALGO, spec, store, run_dir=folder, seed=0)
+            learner = Learner(config, algo, spec, store, run_dir=folder, seed=0)
             learner.load()
             learner.ingest()
             figures["read_s"] = time.perf_counter() - began_s
-            learner.update(ALGO.critic_actor_ratio)
+            learner.update(1)
             figures["restart_s"] = time.perf_counter() - began_s
             figures["restart_rows_per_s"] = rows / figures["read_s"]
             figures["restart_megabytes"] = _peak_mb() - before_mb

@@ -46,6 +46,7 @@ VERBS = {
     "doctor": "check this machine and say how to fix what is missing",
     "verify": "is a run as it was written? every row, checkpoint and policy, by checksums",
     "check": "load every experiment and explain it",
+    "faults": "break every part of the system and measure what it does then",
     "bench": "measure speed: env, learner, heads, link, gate, loop, actors, exam, reward, console",
 }
 

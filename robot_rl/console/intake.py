@@ -42,6 +42,7 @@ class PageProtocol(H11Protocol):
         self.strangers = strangers
         self._most = min(MAX_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._late: asyncio.TimerHandle | None = None
+        self._is_socket = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A stranger comes; the oldest one too many goes."""
@@ -54,6 +55,8 @@ class PageProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take a part of a request; the time that a request may take runs from its first part."""
         super().data_received(data)
+        if self._is_socket:  # which h11 was not told: for it the request has not ended
+            return
         if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self._expect()
         else:
@@ -68,6 +71,7 @@ class PageProtocol(H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Become a socket, which `doors.accept` keeps for a session only."""
         self._came()
+        self._is_socket = True
         self.strangers.pop(self, None)
         super().handle_websocket_upgrade(event)
 

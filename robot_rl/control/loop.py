@@ -20,13 +20,14 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.control.actions import Actions, Target, TcpActions
 from robot_rl.control.arbiter import Arbiter, Decision
+from robot_rl.observe.frozen import Frozen
 from robot_rl.ports import (
     Camera,
     Clock,
@@ -59,7 +60,7 @@ from robot_rl.types import (
 log = logging.getLogger(__name__)
 
 MAX_STATE_AGE_S = 0.1  # an older state is not acted on or learned from; the gate allows half of it
-MAX_PICTURE_AGE_S = 0.2  # six pictures of a 30 Hz camera; at 10 Hz no freeze of 0.3 s is missed
+MAX_PICTURE_AGE_S = 0.18  # five pictures of a 30 Hz camera; the last command within 0.2 s of them
 MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is aborted
 MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
 
@@ -190,7 +191,7 @@ class ControlLoop:
         self.record, self.lease, self.on_step, self.stopping = record, lease, on_step, stopping
         self.on_frame = on_frame
         self._period_s = 1.0 / task.spec.control_hz
-        self._sequence = 0
+        self._sequence, self._frozen = 0, Frozen()
 
     def next_command(
         self, action: NDArray[np.float32], driver: Driver, state: RobotState
@@ -227,14 +228,16 @@ class ControlLoop:
         state = self.robot.read()
         seen = {camera.name: camera.read() for camera in self.cameras}
         images = {name: image for name, (_, image) in seen.items()}
-        return state, self.task.observe(state, images), self._stale(state, seen)
+        new_s = {
+            name: self._frozen.new_s(name, stamp_s, image, state.tcp_in_base)
+            for name, (stamp_s, image) in seen.items()
+        }
+        return state, self.task.observe(state, images), self._stale(state, new_s)
 
-    def _stale(self, state: RobotState, seen: Mapping[str, tuple[float, Any]]) -> str:
+    def _stale(self, state: RobotState, new_s: Mapping[str, float]) -> str:
         now_s = self.clock.now_s()
         ages = [("the robot's state", now_s - state.stamp_s, MAX_STATE_AGE_S)]
-        ages += [
-            (f"camera {n}", now_s - stamp_s, MAX_PICTURE_AGE_S) for n, (stamp_s, _) in seen.items()
-        ]
+        ages += [(f"camera {n}", now_s - at_s, MAX_PICTURE_AGE_S) for n, at_s in new_s.items()]
         old = [f"{name}, {age_s:.2f} s old" for name, age_s, limit_s in ages if age_s > limit_s]
         return f"stale: {'; '.join(old)}" if old else ""
 
@@ -282,11 +285,13 @@ class _Episode:
             tick_s += loop._period_s
             loop.clock.sleep_until_s(tick_s)
             now_s = loop.clock.now_s()
+            if now_s - tick_s > loop._period_s / 2:  # very late: give the lost time up, no burst
+                tick_s = max(now_s, pending.command.stamp_s + loop._period_s)
+                loop.clock.sleep_until_s(tick_s)
+                now_s = loop.clock.now_s()
             summary.period_ms.append((now_s - previous_s) * 1e3)
             previous_wall_s, wall_s = wall_s, time.perf_counter()
             summary.wall_ms.append((wall_s - previous_wall_s) * 1e3)
-            if now_s - tick_s > loop._period_s / 2:  # very late: give the lost time up, no burst
-                tick_s = now_s
             previous_s = now_s
             step += 1
         summary.duration_s = loop.clock.now_s() - began_s

@@ -4,7 +4,8 @@
     updates_due()   how many of them may be done now; 0 = idle (nothing new to learn from)
     update(n)       do them
     weights()       the newest weights, published at most every `publish_period_s`
-    save(), load()  atomic checkpoint; training goes on bit for bit as if never interrupted
+    save(), load()  atomic checkpoint; training goes on bit for bit as if never interrupted, until
+                    the replay is full: then what it has forgotten is not read again
 
 The learner knows neither the robot nor the link: its owner (lockstep loop, learner process) calls
 these methods in a loop of its own. None of them waits for new rows.
@@ -47,13 +48,16 @@ from robot_rl.learn.frames import PLACES, in_memory, on_device, on_disk
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
+from robot_rl.learn.replay.tail import tail_of
+from robot_rl.learn.room import Room
 from robot_rl.learn.versions import Kept, Versions
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
 from robot_rl.spec import Spec
+from robot_rl.store.summary import EpisodeRecord
 from robot_rl.system.clock import WallClock
-from robot_rl.types import Row, Weights
+from robot_rl.types import EpisodeId, Row, Weights
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +76,14 @@ class RowSource(Kept, Protocol):
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
         """Return up to `limit` rows after `cursor`, in commit order, and the new cursor."""
+        ...
+
+    def rows_of(self, id: EpisodeId, until: int) -> list[Row]:
+        """Return all rows of one episode up to a cursor, in commit order."""
+        ...
+
+    def episode_summaries(self) -> list[EpisodeRecord]:
+        """Return the figures of all episodes, in commit order."""
         ...
 
 
@@ -204,7 +216,7 @@ class Learner:
         prefetch = config.prefetch and self.algo.net.encoder is not None
         self._pool = ThreadPoolExecutor(1, "prefetch") if prefetch else None
         self._ahead: Future[Batch] | None = None
-        self._asked, self._more = (0, 0.0), False
+        self._asked, self._more, self._room = (0, 0.0), False, Room()
         self._diverge()
         self._mirror = Reflection.of(mirror, spec) if config.mirror else None
         self._clock = clock or WallClock()
@@ -286,12 +298,17 @@ class Learner:
         Raises:
             SpecError: there is nothing to learn from.
             RobotRLError: gradients stay non-finite although the last good state was restored.
+            ConfigError: the device has too little memory, also for half of a batch.
         """
         began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0
         metrics: dict[str, Tensor] = {}
         for left in reversed(range(max(count // per_update, 1))):
             self._more = left > 0
-            metrics = self.algo.update(self._sample)
+            try:
+                metrics = self.algo.update(self._sample)
+            except torch.OutOfMemoryError as error:
+                self._room.short(error)
+                continue
             done += per_update
             if left % WATCH_UPDATES == 0:
                 self._watch(metrics)
@@ -374,6 +391,7 @@ class Learner:
             CheckpointError: there are checkpoints, and none fits this run.
         """
         checkpoint = self._checkpoints.load(self.spec.hash)
+        self._skip()
         if checkpoint is None:
             return False
         facts: dict[str, Any] = checkpoint.facts
@@ -396,6 +414,17 @@ class Learner:
         self._diverge()
         log.info("continued from %d updates, %d env steps", self.updates, self.env_steps)
         return True
+
+    def _skip(self) -> None:
+        """Begin to read where the replay would have forgotten everything before."""
+        tail = tail_of(self.store.episode_summaries(), self.spec.hash, self.config.capacity)
+        if not tail.gone:
+            return
+        log.info("%d steps are not read again: the replay is too small for them", tail.env_steps)
+        self.replay.leave_out(tail.gone, tail.env_steps)
+        for episode in tail.early:
+            self.replay.ingest(self.store.rows_of(episode, tail.cursor))
+        self._cursor = tail.cursor
 
     def close(self) -> None:
         """Close the metrics file, and end the thread that draws batches ahead."""
@@ -432,7 +461,7 @@ class Learner:
 
         A request that was made twice in a row is drawn ahead if more updates are sure to follow.
         """
-        asked = (batch_size, demo_fraction)
+        asked = (self._room.of(batch_size), demo_fraction)
         ahead = None if self._ahead is None else self._ahead.result()
         usual, self._asked = asked == self._asked, asked
         batch = ahead if ahead is not None and usual else self._draw(*asked)

@@ -75,6 +75,8 @@ class PolicyRuntime:
     `version` is -1 then. (A learner publishes its untrained policy as version 0.)
 
     A network may propose several steps at once; then they are carried out before it is asked again.
+    Weights that once propose an action that is not finite are frozen: the episode ends, and none
+    begins before others are loaded.
 
     Args:
         algo: the config of the algorithm that made the weights.
@@ -94,6 +96,7 @@ class PolicyRuntime:
         self._version = -1
         self.weights: Weights | None = None  # the ones in use, for `save_policy`
         self._deterministic = False
+        self.refused: NDArray[np.float32] | None = None  # the action that froze these weights
         if base is not None and isinstance(self._net, NoiseNet):
             base.choose = self._choose
 
@@ -111,15 +114,23 @@ class PolicyRuntime:
         """
         tensors = tensors_of(weights, self._tensors)
         self._tensors, self._version, self.weights = tensors, weights.version, weights
+        self.refused = None
 
     @property
     def problem(self) -> str:
         """Why there is no action to propose, "" when there is."""
-        return "" if self._base is None else self._base.problem
+        return self._frozen or ("" if self._base is None else self._base.problem)
 
     def ready(self) -> str:
         """Why no episode may begin, "" when one may. May take seconds."""
-        return "" if self._base is None else self._base.ready()
+        return self._frozen or ("" if self._base is None else self._base.ready())
+
+    @property
+    def _frozen(self) -> str:
+        """Why these weights drive no more, "" when they do: others have to come."""
+        if self.refused is None:
+            return ""
+        return f"weights {self._version} proposed an action that is not finite"
 
     def close(self) -> None:
         """Close the schedule of the base policy, if there is one."""
@@ -156,7 +167,10 @@ class PolicyRuntime:
                 gripper_epsilon=self._epsilon,
             )[0].numpy()
             self._plan.extend(proposed[None] if proposed.ndim == 1 else proposed)
-        return self._plan.popleft()
+        action = self._plan.popleft()
+        if not np.isfinite(action).all():
+            self.refused = action
+        return action
 
     def _choose(self, observation: Observation) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Decision [d] and noise for the base's next chunk; noise of shape [0] = the base's own."""

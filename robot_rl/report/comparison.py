@@ -4,34 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
-from robot_rl import __version__
+from robot_rl.report.document import document, write
 
 
 def write_page(folder: Path, result: Mapping[str, Any]) -> Path:
     """Write comparison.html into a folder, complete in itself; returns its path."""
-    assets = files("robot_rl.report") / "assets"
     parts = (_policies, _differences, _starts, _seal)
-    page = Template((assets / "page.html").read_text()).substitute(
-        title="comparison - robot-rl",
+    page = document(
+        title="comparison",
         kicker="robot-rl comparison",
-        refresh="",
-        style=(assets / "style.css").read_text(),
-        script=(assets / "chart.js").read_text(),
         name="Which policy is better?",
         subtitle=f"{result['starts']} starts, each used by every policy; nobody saw who drove",
         body="\n".join(part(result) for part in parts),
-        footer=f"written by robot-rl {escape(__version__)}; this file is complete in itself",
     )
-    target = folder / "comparison.html"
-    new = target.with_suffix(".html.new")
-    new.write_text(page, encoding="utf-8")
-    new.replace(target)
-    return target
+    return write(folder / "comparison.html", page)
 
 
 def _name(index: int) -> str:

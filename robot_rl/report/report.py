@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
-from robot_rl import __version__
 from robot_rl.report import page
 from robot_rl.report.deployment import deployment
+from robot_rl.report.document import document, write
 from robot_rl.report.rundata import RunData, read_run
 
 
@@ -20,17 +18,12 @@ def write_report(run_dir: Path, *, again_s: float = 0.0) -> Path:
     The run need not be complete: one that was killed gets a report of what it left behind.
     again_s: above 0 while the run goes on; a browser loads the page again this often.
     """
-    target = run_dir / "report.html"
-    scratch = target.with_suffix(".html.new")
-    scratch.write_text(render(read_run(run_dir), again_s), encoding="utf-8")
-    scratch.replace(target)  # readers never see half a page
-    return target
+    return write(run_dir / "report.html", render(read_run(run_dir), again_s))
 
 
 def render(run: RunData, again_s: float = 0.0) -> str:
     """The page as one string; again_s: see `write_report`."""
     run = replace(run, going=again_s > 0)
-    assets = files("robot_rl.report") / "assets"
     name = str(run.config.get("name") or run.folder.name)
     parts = (page.headline, page.tiles, page.arms, page.learning, page.diagnosis, deployment)
     parts += (page.panels,)
@@ -38,16 +31,13 @@ def render(run: RunData, again_s: float = 0.0) -> str:
         parts = (deployment, page.configuration, page.environment)
     else:
         parts += (page.configuration, page.environment, page.reproduce)
-    return Template((assets / "page.html").read_text()).substitute(
-        title=escape(f"{name} - robot-rl"),
+    return document(
+        title=name,
         kicker=_kicker(run),
-        refresh=f'<meta http-equiv="refresh" content="{again_s:g}">' if again_s else "",
-        style=(assets / "style.css").read_text(),
-        script=(assets / "chart.js").read_text(),
-        name=escape(name),
+        name=name,
         subtitle=_subtitle(run),
         body="\n".join(part(run) for part in parts),
-        footer=f"written by robot-rl {escape(__version__)}; this file is complete in itself",
+        head=f'<meta http-equiv="refresh" content="{again_s:g}">' if again_s else "",
     )
 
 

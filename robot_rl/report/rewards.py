@@ -8,14 +8,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 import numpy as np
 
-from robot_rl import __version__
 from robot_rl.report import svg
+from robot_rl.report.document import document, write
 from robot_rl.reward.metrics import Strip
 
 PICTURES = 10  # of an episode
@@ -41,7 +39,6 @@ def write_reward_page(
     strips: Sequence[Strip],
 ) -> Path:
     """Write the page, whole or not at all, and return its path."""
-    assets = files("robot_rl.report") / "assets"
     rows = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in figures.items())
     ordered = sorted(strips, key=lambda s: not s.wrong)
     body = f'<section class="card"><h2>Figures</h2><table class="figures">{rows}</table></section>'
@@ -53,22 +50,17 @@ def write_reward_page(
     )
     body += f'<p class="legend">{legend}</p>'
     body += "".join(_strip(s) for s in ordered) + "</section>"
-    html = Template((assets / "page.html").read_text()).substitute(
-        title=escape(f"{name} - robot-rl"),
-        kicker="robot-rl reward model",
-        refresh="",
-        style=(assets / "style.css").read_text() + STYLE,
-        script=(assets / "chart.js").read_text(),
-        name=escape(name),
-        subtitle=escape(subtitle),
-        body=body,
-        footer=f"written by robot-rl {escape(__version__)}; this file is complete in itself",
+    return write(
+        target,
+        document(
+            title=name,
+            kicker="robot-rl reward model",
+            name=name,
+            subtitle=escape(subtitle),
+            body=body,
+            style=STYLE,
+        ),
     )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = target.with_suffix(".html.new")
-    scratch.write_text(html, encoding="utf-8")
-    scratch.replace(target)
-    return target
 
 
 def _strip(strip: Strip) -> str:

@@ -17,7 +17,7 @@ from robot_rl.ros.runtime import Shell
 
 log = logging.getLogger(__name__)
 
-RETRY_S, LONGEST_S = 0.2, 5.0  # pause after a failed attempt to open a camera: doubled each time
+RETRY_S, LONGEST_S = 0.2, 2.0  # pause after a failed attempt to open a camera: doubled each time
 LOOK_S = 0.1  # while we pause, services and signals are looked at this often
 
 

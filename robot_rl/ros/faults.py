@@ -31,8 +31,11 @@ class Faults:
     -> what a readiness topic says instead. payload_kg: the mass that the driver compensates. tcp_m:
     the driver's TCP lies this much further out than the robot's. camera_delay_s: pictures are sent,
     and stamped, this much after they were taken. gripper_ends: sum of the finger joints when open
-    and when closed, in place of what the profile says; () = as it says. push_n: no fault of the
-    driver: somebody pushes the hand with this force in base.
+    and when closed, in place of what the profile says; () = as it says. No faults of the driver are
+    push_n: somebody pushes the hand with this force in base; and touch_n: the wrench tells of this
+    force besides, in its own frame, as when the tool hits something.
+
+    Pictures are topics, too: `drop`, `freeze`, `stale` and `slow_hz` of `camera/wrist/color/...`.
     """
 
     drop: tuple[str, ...] = ()
@@ -52,6 +55,7 @@ class Faults:
     camera_delay_s: float = 0.0
     gripper_ends: tuple[float, ...] = ()
     push_n: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    touch_n: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 def read(text: str) -> Faults:
@@ -77,7 +81,7 @@ class Injector:
     def __init__(self) -> None:
         self.faults = Faults()
         self._kept: dict[str, Any] = {}  # topic -> newest message before it froze
-        self._sent_s: dict[str, float] = {}
+        self._due_s: dict[str, float] = {}  # topic -> when a slow one sends again
 
     def spoil(self, topic: str, message: Any) -> Any:
         """The message as the faulty driver sends it; None when it is not sent."""
@@ -97,6 +101,8 @@ class Injector:
             message.header.frame_id = faults.frame[topic]
         if topic in faults.scale:
             _scale(message, faults.scale[topic])
+        if topic == "wrench" and any(faults.touch_n):
+            _touch(message.wrench.force, faults.touch_n)
         if topic == "joint_states" and faults.without_joint in list(message.name):
             _remove_joint(message, faults.without_joint)
         return message
@@ -105,10 +111,11 @@ class Injector:
         rate_hz = self.faults.slow_hz.get(topic)
         if rate_hz is None:
             return False
-        wall_s = time.monotonic()
-        if wall_s - self._sent_s.get(topic, 0.0) < 1.0 / rate_hz:
+        wall_s, period_s = time.monotonic(), 1.0 / rate_hz
+        due_s = self._due_s.get(topic, 0.0)
+        if wall_s < due_s:
             return True
-        self._sent_s[topic] = wall_s
+        self._due_s[topic] = max(due_s + period_s, wall_s)  # the mean rate, whatever comes in
         return False
 
 
@@ -119,6 +126,12 @@ def _scale(message: Any, factor: float) -> None:
         where.x, where.y, where.z = where.x * factor, where.y * factor, where.z * factor
     else:
         message.position = [value * factor for value in message.position]
+
+
+def _touch(force: Any, touch_n: tuple[float, float, float]) -> None:
+    """A force more."""
+    x_n, y_n, z_n = touch_n
+    force.x, force.y, force.z = force.x + x_n, force.y + y_n, force.z + z_n
 
 
 def _remove_joint(message: Any, name: str) -> None:

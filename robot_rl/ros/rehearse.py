@@ -89,6 +89,7 @@ class Person:
     Args:
         goal: where the hand steers to, in base; None = nowhere.
         actions: of the run, when it drives the arm as an actor would; None = they move the TCP.
+        now_s: the time of day, for stamps.
     """
 
     def __init__(
@@ -96,8 +97,9 @@ class Person:
         node: Node,
         goal: Callable[[], F64 | None] = lambda: None,
         actions: JointActions | None = None,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
-        self.node, self._goal, self._actions = node, goal, actions
+        self.node, self._goal, self._actions, self._now_s = node, goal, actions, now_s
         self._executor = SingleThreadedExecutor(context=node.context)
         self._executor.add_node(node)
         self._newest = {topic.name: Newest(node, topic) for topic in HEARD}
@@ -180,7 +182,7 @@ class Person:
             speed_m_s = np.clip(GAIN_1_S * way_m, -FASTEST_M_S, FASTEST_M_S)
         self._enable.publish(message_type(ENABLE.type)(data=active))
         twist = np.concatenate((speed_m_s, np.zeros(3)))
-        self._twist.publish(convert.twist_to(twist, time.time(), TWIST.frame))
+        self._twist.publish(convert.twist_to(twist, self._now_s(), TWIST.frame))
 
     def wait_until(self, done: Callable[[], Any], timeout_s: float, what: str) -> None:
         """Do what a person does until `done()`.
@@ -208,18 +210,18 @@ class Person:
         def granted() -> bool:
             if time.monotonic() >= again_s[0]:
                 again_s[0] = time.monotonic() + 0.3
-                self._send(wire.ArmRequest(lease, time.time()))
+                self._send(wire.ArmRequest(lease, self._now_s()))
             answers = [wire.decode_answer(m.data) for m in self._verdicts.arrived()]
             mine = [a for a in answers if isinstance(a, wire.ArmAnswer) and a.lease == lease]
             return any(answer.granted for answer in mine)
 
         self.wait_until(granted, timeout_s, f"the gate arms {lease}")
 
-    def ask(self, lease: str, target: Pose) -> None:
+    def ask(self, lease: str, target: Pose, driver: Driver = Driver.POLICY) -> None:
         """Ask for one motion of the TCP, with the joints where the run's actions move these."""
         self._sequence += 1
         joints_rad = self._joints_at(target) if self._actions is not None else None
-        who = (self._sequence, time.time(), Driver.POLICY, lease)
+        who = (self._sequence, self._now_s(), driver, lease)
         self._send(Command(*who, target, None, joints_rad))
 
     def _joints_at(self, target: Pose) -> F64 | None:
@@ -227,7 +229,7 @@ class Person:
         assert self._actions is not None
         message, names = self.newest(topics.JOINT_STATES), self._actions.joint_names
         q, zero = convert.positions_from(message, names), np.zeros(6)
-        state = RobotState(time.time(), q, 0.0 * q, self.tcp(), zero, zero, 0.0)
+        state = RobotState(self._now_s(), q, 0.0 * q, self.tcp(), zero, zero, 0.0)
         return self._actions.towards(target, state).joints_rad
 
     def _send(self, request: Command | wire.ArmRequest) -> None:

@@ -118,8 +118,8 @@ class SimNode:
         }
         kind = _DriversCameras if p["system_time"] else _Cameras
         drawn = p["camera_hz"] > 0
-        self._cameras = kind(shell, self.robot, self.task, cameras) if drawn else None
         self._faults = Injector()
+        self._cameras = kind(shell, self.robot, self.task, cameras, self._faults) if drawn else None
         self._inject(faults.read(p["fault"]))
         self._home: tuple[float, float, Pose, Pose] | None = None  # on the way: from, to
         self._double = self._dress(robot) if driver.is_vendors and p["system_time"] else None
@@ -439,7 +439,12 @@ class _Cameras:
     """Sends a picture of every camera `camera_hz` times per second: what the network sees."""
 
     def __init__(
-        self, shell: Shell, robot: MujocoRobot, task: Any, cameras: Mapping[str, CameraConfig]
+        self,
+        shell: Shell,
+        robot: MujocoRobot,
+        task: Any,
+        cameras: Mapping[str, CameraConfig],
+        spoilt_by: Injector,
     ) -> None:
         if not cameras:
             raise SetupError(
@@ -451,7 +456,13 @@ class _Cameras:
         self.frozen, self.delay_s = False, 0.0
         self._period_s, self._due_s = 1.0 / shell.params["camera_hz"], 0.0
         self._cameras = [
-            _SentCamera(shell.node, name, config, self._size(config, task.spec.picture_size(name)))
+            _SentCamera(
+                shell.node,
+                name,
+                config,
+                self._size(config, task.spec.picture_size(name)),
+                spoilt_by,
+            )
             for name, config in cameras.items()
         ]
         self._open(robot)
@@ -509,8 +520,16 @@ def _give_way() -> None:
 class _SentCamera:
     """One simulated camera and its topics."""
 
-    def __init__(self, node: Node, name: str, config: CameraConfig, size: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        config: CameraConfig,
+        size: tuple[int, int],
+        spoilt_by: Injector,
+    ) -> None:
         topic = image_topic(name, config)
+        self._topic, self._faults = topic.name, spoilt_by
         self._name, self._size = name, size
         self._waiting: deque[tuple[float, NDArray[np.uint8]]] = deque()
         self._sending = threading.Lock()
@@ -537,6 +556,11 @@ class _SentCamera:
             while self._waiting and now_s - self._waiting[0][0] >= delay_s:
                 drawn_s, rgb = self._waiting.popleft()
                 stamp_s = drawn_s + delay_s
-                self._images.publish(self._message(rgb, stamp_s, self._frame))
+                picture = self._message(rgb, stamp_s, self._frame)
+                spoilt = self._faults.spoil(self._topic, picture)
+                if spoilt is None:
+                    continue
+                self._images.publish(spoilt)
+                stamp_s = convert.from_stamp(spoilt.header.stamp)
                 info = convert.camera_info_to(self._size, self._calibration, stamp_s, self._frame)
                 self._infos.publish(info)

@@ -22,6 +22,7 @@ from robot_rl.learn.metrics import MetricSink
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
 from robot_rl.ports import ActorPorts, ResetPlan
+from robot_rl.run.dump import write_dump
 from robot_rl.run.parts import policy_of, scene_log, session_of, take_dataset
 from robot_rl.run.robot_side import Starts, loop_on
 from robot_rl.run.train import finish
@@ -38,11 +39,6 @@ FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
 LEARNER_S = 1.0  # how long to wait for the word of a learner that runs; without one, time is lost
 BACKLOG_STEPS = 20  # two seconds at 10 Hz: what is on its way to the learner and back, and no more
 BACKLOG_ROWS = 3 * BACKLOG_STEPS  # a step, its frame, and what is said of it
-
-
-def _collect_garbage() -> None:
-    """Collect garbage between episodes, so that it never happens in a tick."""
-    gc.collect()
 
 
 class Actor:
@@ -98,9 +94,9 @@ class Actor:
             self._reset,
             metrics=self.metrics,
             store=self.store,
-            before_episode=_collect_garbage,
+            before_episode=self._between,
             figures=self._figures,
-            on_stuck=self._starts.retry,
+            on_stuck=self._retry,
             stopping=ports.stopping,
             others=self._others,
             free_from=self.link.next_episode,
@@ -132,6 +128,22 @@ class Actor:
                 stack.callback(self.link.stop)
                 stack.callback(self.writer.close)
         return 0
+
+    def _between(self) -> None:
+        """Between episodes: what must never happen in a tick."""
+        gc.collect()
+        if self.policy.refused is not None:
+            log.error("%s; they drive no more", self.policy.problem)
+            self.writer.flush()
+            try:
+                write_dump(self.store, self.run_dir, self.policy.problem, self.policy.refused)
+            except (OSError, RobotRLError) as error:  # the steps are in the store all the same
+                log.error("the last steps of the policy are not written down: %s", error)
+
+    def _retry(self, error: RobotRLError) -> bool:
+        """Try a start again that failed; a policy that was frozen waits for other weights."""
+        self._adopt()
+        return self._starts.retry(error)
 
     def _figures(self) -> dict[str, float]:
         """Ages and queues for each episode's metric line; queues of rows not yet at the learner."""

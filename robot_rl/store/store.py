@@ -236,6 +236,16 @@ class Store:
             raise self._damaged(f"rows up to {last}", f"none after {cursor}")
         return [self._restore(flat) for flat in found], reached
 
+    def rows_of(self, id: EpisodeId, until: int) -> list[Row]:
+        """All rows of one episode up to commit number `until`, in commit order."""
+        found: list[tuple[int, FlatRow]] = []
+        with self._transaction("DEFERRED") as db:
+            for kind in RowKind:
+                sql = f"{schema.SELECT[kind]} WHERE run=? AND actor=? AND episode=? AND seq <= ?"
+                values = (id.run, id.actor, id.episode, until)
+                found += [self._checked(kind, row) for row in db.execute(sql, values)]
+        return [self._restore(flat) for _, flat in sorted(found, key=itemgetter(0))]
+
     def last_seq(self) -> int:
         """Commit number of the newest row, 0 in an empty store."""
         with self._transaction("DEFERRED") as db:

@@ -48,7 +48,7 @@ INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
   aborted=max(aborted, excluded.aborted)
 """
 _RECORDS = """
-SELECT e.run, e.actor, e.episode, e.purpose, e.stamp_ns,
+SELECT e.run, e.actor, e.episode, e.purpose, e.stamp_ns, e.seq, e.spec_hash,
   r.steps, r.human_steps, r.ending, r.success, r.aborted
 FROM episodes AS e LEFT JOIN results AS r
 ON r.run=e.run AND r.actor=e.actor AND r.episode=e.episode
@@ -71,6 +71,8 @@ class EpisodeRecord:
     ending: Ending | None  # None: still running, or cut short and not yet recovered
     success: bool | None
     stamp_ns: int  # when it started
+    seq: int  # of its header, in commit order
+    spec_hash: str
 
 
 def add(db: sqlite3.Connection, new: Iterable[FlatRow]) -> None:
@@ -121,7 +123,8 @@ def episode_records(
     """The records of all episodes, or of those of a run and an actor, in commit order."""
     found = []
     for row in db.execute(_RECORDS, (run, actor)):
-        number, (purpose, stamp_ns, steps, human, ending, success, aborted) = row[:3], row[3:]
+        number, (purpose, stamp_ns, seq, spec_hash, *result) = row[:3], row[3:]
+        steps, human, ending, success, aborted = result
         found.append(
             EpisodeRecord(
                 id=EpisodeId(*number),
@@ -131,6 +134,8 @@ def episode_records(
                 ending=_ended(ending, aborted),
                 success=None if success is None else bool(success),
                 stamp_ns=stamp_ns,
+                seq=seq,
+                spec_hash=spec_hash,
             )
         )
     return found

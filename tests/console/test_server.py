@@ -18,6 +18,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from robot_rl.cli.main import main
+from robot_rl.console import intake
 from robot_rl.console.access import LEASE_SILENCE_S, Access, Role, Seat
 from robot_rl.console.address import free_port
 from robot_rl.console.doors import SECRET
@@ -207,6 +208,20 @@ def test_only_the_holder_of_the_lease_is_heard(console: Any, robot: Any) -> None
         a.send("x" * 3000)
         assert a.recv() == "1"
     assert robot.heard and all(said["axes"][0] == 1 for _, said in robot.heard)
+
+
+def test_a_socket_outlives_the_time_that_a_request_may_take(
+    console: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "REQUEST_S", 0.3)
+    ada = enter(console)
+    ada.post("/api/lease/claim")
+    with socket_of(console, ada, "/ws/control") as line:
+        until_s = time.monotonic() + 1.0
+        while time.monotonic() < until_s:
+            line.send('{"axes": [0, 0, 0, 0, 0, 0], "held": []}')
+            assert line.recv() == "1"
+            time.sleep(0.02)
 
 
 def test_what_was_held_up_keeps_the_time_at_which_it_was_said() -> None:

@@ -25,7 +25,7 @@ from robot_rl.types import (
     Verdict,
 )
 from tests.support.clock import ManualClock
-from tests.support.fakes import TASK, FakeGate, FakeOperator, make_loop, start
+from tests.support.fakes import TASK, FakeGate, FakeOperator, FakePolicy, make_loop, start
 
 SIZE = TASK.spec.action.size
 
@@ -206,6 +206,26 @@ def test_a_stall_costs_its_own_tick_and_is_not_followed_by_a_burst() -> None:
     assert sum(p < 99 for p in periods) == 0
 
 
+def test_a_stall_before_the_command_is_not_followed_by_another_at_once() -> None:
+    clock = ManualClock()
+
+    class Stalling(FakePolicy):
+        calls = 0
+
+        def act(self, observation: dict, deterministic: bool) -> np.ndarray:
+            self.calls += 1
+            if self.calls == 10:  # garbage is collected
+                clock.sleep_until_s(clock.now_s() + 0.3)
+            return super().act(observation, deterministic)
+
+    loop, robot, _ = make_loop(clock=clock)
+    loop.policy = Stalling(unit())
+    periods = loop.run_episode(start()).period_ms
+    sent_s = np.array([c.stamp_s for c in robot.applied])
+    assert np.diff(sent_s).min() > 0.099 and np.diff(sent_s).max() == pytest.approx(0.4)
+    assert max(periods) == pytest.approx(400, abs=1)  # the late tick is told
+
+
 def test_stopping_aborts_between_two_ticks() -> None:
     loop, _, rows = make_loop()
     loop.stopping = lambda: "asked to stop" if len(rows) > 10 else ""
@@ -239,10 +259,23 @@ def test_a_camera_that_dies_ends_the_episode_and_nothing_is_learned_from_the_las
     loop.cameras = [Camera(loop, died_s=0.5)]
     summary = loop.run_episode(start())
     steps = [row for row in rows if isinstance(row, Step)]
-    assert summary.ending is Ending.STALE and "camera front, 0.30 s old" in summary.reason
-    assert not summary.success and len(steps) == 8  # 0.8 s: the first moment more than 0.25 s old
+    assert summary.ending is Ending.STALE and "camera front, 0.20 s old" in summary.reason
+    assert not summary.success and len(steps) == 7  # 0.7 s: the first moment more than 0.18 s old
     assert steps[-1].ending is Ending.STALE and steps[-1].success is None
     assert all(step.ending is None for step in steps[:-1])
+
+
+@pytest.mark.parametrize(("moves", "ending"), [(True, Ending.STALE), (False, Ending.TRUNCATED)])
+def test_the_same_picture_with_new_stamps_is_stale_once_the_arm_has_moved(
+    moves: bool, ending: Ending
+) -> None:
+    loop, _, rows = make_loop(action=unit() if moves else None)
+    loop.cameras = [Camera(loop, died_s=np.inf)]
+    summary = loop.run_episode(start())
+    assert summary.ending is ending
+    if moves:
+        steps = [row for row in rows if isinstance(row, Step)]
+        assert "camera front" in summary.reason and len(steps) <= 4
 
 
 def test_a_state_that_stands_still_ends_the_episode_and_none_begins_with_it() -> None:

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from robot_rl.bench.faults.gate_bench import DOWN, HOME, GateBench, robot_state, turned
 from robot_rl.errors import SafetyError
 from robot_rl.geometry import rotation_error
 from robot_rl.safety import gate as rules
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.states import Mode
 from robot_rl.types import Command, Driver, Outcome, Pose
-from tests.support.gate_bench import DOWN, HOME, GateBench, robot_state, turned
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robot_rl.bench.faults.gate_bench import GateBench
 from robot_rl.errors import ConfigError, SafetyError
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply, rotation_error
 from robot_rl.robots import Fr3, Robot, Ur5e
@@ -28,7 +29,6 @@ from robot_rl.safety.states import Mode
 from robot_rl.tasks import ReachTask
 from robot_rl.tasks.common import tool_down
 from robot_rl.types import Command, Driver, Outcome, RobotState, Verdict
-from tests.support.gate_bench import GateBench
 
 ROBOTS: dict[str, Robot] = {"fr3": Fr3(), "ur5e": Ur5e()}
 CHAINS = {name: Chain(robot) for name, robot in ROBOTS.items()}

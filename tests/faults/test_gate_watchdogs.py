@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from robot_rl.bench.faults.gate_bench import HOME, JOINTS, GateBench, robot_state
 from robot_rl.errors import SafetyError
 from robot_rl.safety import gate as rules
 from robot_rl.safety.states import Mode
 from robot_rl.types import Driver, Outcome
-from tests.support.gate_bench import HOME, JOINTS, GateBench, robot_state
 
 PUSHED = HOME + np.array((0.0, 0.2, 0.0))
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robot_rl.bench.faults.power import cut, no_checkpoints, page_ends, wal_of
 from robot_rl.bench.samples import episode_rows, frame_row, sample_spec, start_row, step_row
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
@@ -25,7 +26,6 @@ from robot_rl.link.server import LinkServer
 from robot_rl.store.rows import FlatRow, flatten
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId, Event, Row
-from tests.support.power import cut, no_checkpoints, page_ends, wal_of
 
 SPEC = sample_spec()
 LINK = LinkConfig(port=0, weights_period_s=0.05, status_period_s=0.05, backoff_max_s=0.1)

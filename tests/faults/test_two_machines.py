@@ -2,8 +2,9 @@
 
 The robot's side is `tests.support.robot_program` (the real loop, store, link, pairing and policy on
 a kinematic arm), the learner's side is `robot-rl learner --pair` as a person types it. The network
-is `tests.support.network`: `tc netem` needs a kernel module that is rarely there, so delay and the
-stalls of retransmissions are made by a proxy, which stands in a network namespace of its own.
+is `robot_rl.bench.faults.network`: `tc netem` needs a kernel module that is rarely there, so delay
+and the stalls of retransmissions are made by a proxy, which stands in a network namespace of its
+own.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Trial:
         self.wire = self.start(
             "wire",
             python(
-                "tests.support.network", f"{machines.network}:{PORT}", f"{machines.learner}:{PORT}"
+                "robot_rl.bench.faults.network",
+                f"{machines.network}:{PORT}",
+                f"{machines.learner}:{PORT}",
             ),
         )
         words = [*RUN, f"link.host={machines.network}"]

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
-from robot_rl.errors import CheckpointError, RobotRLError
+from robot_rl.errors import CheckpointError, ConfigError, RobotRLError, StoreError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.checkpoint import CheckpointFolder, read_checkpoint
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.metrics import MetricSink
+from robot_rl.learn.versions import AHEAD
 from robot_rl.types import Driver
 from tests.support.clock import ManualClock
 from tests.support.point_mass import SPEC, FakeStore, PointMass, demonstrate
@@ -273,6 +275,29 @@ def test_weights_are_versioned_and_paced(store: FakeStore, tmp_path: Path) -> No
     assert set(tensors) == {"policy", "mean", "scale"}
 
 
+def test_a_disk_that_takes_no_reservation_leaves_the_weights_as_they_are(
+    store: FakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make(store, tmp_path)
+    learner.publish_period_s = 0.0
+    learner.ingest()
+    for _ in range(AHEAD):
+        learner.updates += 1
+        before = learner.weights()
+    assert before.version == AHEAD - 1
+
+    def full(_key: str, _value: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "set_meta", full)
+        for _ in range(2):  # a number that was not reserved is not used the second time either
+            learner.updates += 1
+            assert learner.weights() is before
+    learner.updates += 1
+    assert learner.weights().version == AHEAD
+
+
 @pytest.mark.parametrize("saves", [False, True])
 def test_a_version_has_one_content_for_ever_though_the_learner_dies(
     store: FakeStore, tmp_path: Path, saves: bool
@@ -333,6 +358,49 @@ def test_endless_nan_ends_with_one_clear_error(store: FakeStore, tmp_path: Path)
     learner.replay.steps.reward.fill(np.inf)
     with pytest.raises(RobotRLError, match="gradients stay non-finite"):
         learner.update(100)
+
+
+def test_without_memory_it_learns_from_half_of_a_batch_once_and_then_says_what_to_do(
+    store: FakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make(store, tmp_path)
+    learner.ingest()
+    learner.update(4)
+    learner.save()
+    update, short = learner.algo.update, [True]
+    asked: list[int] = []
+
+    def fails(sample: Any) -> Any:
+        if short:
+            short.pop()
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return update(sample)
+
+    def noted(of: Learner) -> Any:
+        draw = of._draw
+
+        def draws(size: int, share: float) -> Any:
+            asked.append(size)
+            return draw(size, share)
+
+        return draws
+
+    monkeypatch.setattr(learner.algo, "update", fails)
+    monkeypatch.setattr(learner, "_draw", noted(learner))
+    done = learner.update(4)
+    assert 0 < done < 4 and learner.updates == 4 + done  # the one that failed is left out
+    learner.update(4)
+    halves = set(asked)
+    short.append(True)
+    with pytest.raises(ConfigError, match=r"(?s)too little memory.*algo\.batch_size"):
+        learner.update(4)
+    whole = make(store, tmp_path)
+    assert whole.load() and whole.updates == 4
+    whole.ingest()
+    asked.clear()
+    monkeypatch.setattr(whole, "_draw", noted(whole))
+    whole.update(4)
+    assert halves == {size // 2 for size in asked}
 
 
 def test_metrics_have_stable_keys(store: FakeStore, tmp_path: Path) -> None:

@@ -57,6 +57,21 @@ def test_acts_as_the_learner_would() -> None:
     assert np.abs(action).max() <= 1.0
 
 
+def test_weights_that_propose_nan_are_frozen_until_others_come() -> None:
+    policy = PolicyRuntime(ALGO, SPEC)
+    policy.load(weights(version=3))
+    blind = OBSERVATION | {"state": np.full(30, np.nan, np.float32)}
+    assert not policy.problem and not policy.ready()
+    assert np.isnan(policy.act(blind, True)).any()
+    assert policy.problem == policy.ready() == "weights 3 proposed an action that is not finite"
+    policy.begin_episode()
+    assert policy.ready()  # the next observation may be good: these weights are not trusted
+    assert policy.refused is not None and np.isnan(policy.refused).any()
+    policy.load(weights(version=4))
+    assert not policy.problem and not policy.ready() and policy.refused is None
+    assert np.isfinite(policy.act(OBSERVATION, True)).all()
+
+
 def test_exploration_noise_is_seeded() -> None:
     actions = []
     for seed in (0, 0, 1):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.bench.samples import sample_spec, start_row, step_row
+from robot_rl.bench.faults.rewards import CAMERA, SPEC, STEPS, TASK, episode, id_of, picture
 from robot_rl.bench.vlm_standin import MODEL, StandIn, Truth, brightness, recorded, serving, table
 from robot_rl.errors import ConfigError, SpecError
 from robot_rl.reward.config import VlmRewardConfig
@@ -29,48 +29,12 @@ from robot_rl.reward.vlm.worker import (
 )
 from robot_rl.store.labels import PROGRESS, PROGRESS_CHANGE, SUCCESS_SCORE
 from robot_rl.store.store import EPISODE_ABORTED, Store
-from robot_rl.types import Ending, EpisodeId, Event, Frame, Label, Row
+from robot_rl.types import Ending, Event, Label
 
 for package in ("httpx", "fastapi", "uvicorn", "cv2"):
     pytest.importorskip(package)
 
-CAMERA, TASK, STEPS = "image/0", "put the peg into the hole", 25
-SPEC = sample_spec(images=1, image_size=16)
-RNG = np.random.default_rng(0)
 CONFIG = WorkerConfig()
-
-
-def id_of(number: int) -> EpisodeId:
-    return EpisodeId("run", "actor-0", number)
-
-
-def picture(level: float) -> np.ndarray:
-    return np.full((16, 16, 3), round(255 * level), np.uint8)
-
-
-def episode(
-    number: int,
-    levels: Any = None,
-    *,
-    top: float = 1.0,
-    ending: Ending | None = Ending.TERMINATED,
-    purpose: str = "train",
-) -> list[Row]:
-    """Frames whose brightness, and so what is true of them, grows to `top`."""
-    levels = np.linspace(0.0, top, STEPS + 1) if levels is None else levels
-    id_ = id_of(number)
-
-    def frame(index: int) -> Frame:
-        image = picture(levels[index])
-        image[0, 0, 0] = number  # or an earlier episode would answer, from the cache
-        seen = {"state": np.zeros(24, np.float32), CAMERA: image}
-        return Frame(id_, index, index * 10**8, seen)
-
-    rows: list[Row] = [start_row(SPEC, id_, purpose), frame(0)]
-    for step in range(len(levels) - 1):
-        last = ending if step == len(levels) - 2 else None
-        rows += [step_row(SPEC, id_, step, RNG, ending=last), frame(step + 1)]
-    return rows
 
 
 class Bench:

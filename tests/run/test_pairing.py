@@ -196,7 +196,7 @@ def test_the_same_machine_paired_again_keeps_its_key_and_its_rows(machines: Mach
 
 def test_behind_a_router_the_learner_listens_elsewhere_and_remembers_it(machines: Machines) -> None:
     """The robot knows a forwarded address; the pairing and the link go through it."""
-    from tests.support.network import Network
+    from robot_rl.bench.faults.network import Network
 
     port = machines.experiment.link.port
     with Network((HERE, port), ("127.0.0.3", port)):

@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from robot_rl.bench.faults.gate_bench import GateBench
 from robot_rl.bench.gate import AROUND, at_rest, cell, commands, start
 from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError, SafetyError
@@ -27,7 +28,6 @@ from robot_rl.safety.readings import Placement, read_pose, read_state
 from robot_rl.types import Outcome
 from robot_rl_sim.arm import HAND, link
 from tests.support.cell import COVER, Cell
-from tests.support.gate_bench import GateBench
 
 ROBOTS = (Fr3(), Panda(), Ur5e())
 each = pytest.mark.parametrize("robot", ROBOTS, ids=lambda r: r.name)

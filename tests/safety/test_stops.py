@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robot_rl.bench.faults.gate_bench import GateBench, robot_state
 from robot_rl.safety import gate as rules
 from robot_rl.safety.states import Mode
-from tests.support.gate_bench import GateBench, robot_state
 
 EVENTS = (
     "person stops", "machine stops", "person acknowledges", "script acknowledges", "hold", "arm",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from robot_rl.learn.learner import Learner
 from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.store.summary import EpisodeRecord
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Outcome, Row, Step
 
 SPEC = Spec(
@@ -42,6 +43,14 @@ class FakeStore:
     def set_meta(self, key: str, value: Any) -> None:
         """See `robot_rl.learn.learner.RowSource`."""
         self.kept[key] = value
+
+    def rows_of(self, id: EpisodeId, until: int) -> list[Row]:
+        """See `robot_rl.learn.learner.RowSource`."""
+        return [row for row in self.rows[:until] if row.id == id]
+
+    def episode_summaries(self) -> list[EpisodeRecord]:
+        """Nothing is left out."""
+        return []
 
     def rows_since(self, cursor: int, limit: int) -> tuple[list[Row], int]:
         """See `robot_rl.learn.learner.RowSource`."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from robot_rl.bench.faults.power import no_checkpoints, wal_of
 from robot_rl.link.wire import Change
 from robot_rl.spec import Spec
 from robot_rl.store.store import Store
-from tests.support.power import no_checkpoints, wal_of
 
 FULL = 2  # PRAGMA synchronous
 TORN_BYTES = 4096

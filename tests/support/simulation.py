@@ -22,6 +22,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from robot_rl.bench.faults.gate_bench import DOWN, HOME, robot_state
 from robot_rl.bench.samples import frame_row, sample_spec, start_row, step_row
 from robot_rl.geometry import pose
 from robot_rl.learn import checkpoint as checkpoints
@@ -37,7 +38,6 @@ from robot_rl.safety.local import LocalGate
 from robot_rl.store.rows import FlatRow, Key, flatten
 from robot_rl.store.store import Store
 from robot_rl.types import Command, Driver, Ending, EpisodeId, Outcome, Row, Weights
-from tests.support.gate_bench import DOWN, HOME, robot_state
 from tests.support.simulated_parts import Clock, Disk, Network, PowerCut, SimulatedWire
 
 SPEC = sample_spec(state_size=2)

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -274,3 +275,24 @@ def _serves(link: str) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextmanager
+def served(run_dir: Path) -> Iterator[Callable[[], str]]:
+    """The console's server of a run in a thread of this process; yields what makes links to it."""
+    from robot_rl.console.access import Role
+    from robot_rl.console.address import HOST, probe
+    from robot_rl.console.serve import server_of
+    from robot_rl.run.console import about
+
+    run = Experiment.load(run_dir)
+    port = probe(HOST, 0)
+    server, access = server_of(run_dir, HOST, port, about(run), run.mirror)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        until(lambda: server.started, "the console serves", START_S)
+        yield lambda: f"http://{HOST}:{port}/enter?token={access.invite(Role.OPERATOR)}"
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -101,7 +101,7 @@ def hand(presses: int) -> dict[str, float]:
         SetupError, RobotRLError: see `key`.
     """
     dice = random.Random(0)
-    with graph() as world, Server(world.run_dir) as server, ScriptedPage(server) as driver:
+    with graph() as world, Server(world.run_dir) as server, ScriptedPage(server.link) as driver:
         for _ in _counted("hand", presses):
             _until_policy_again(world, driver)
             time.sleep(dice.uniform(0.1, 0.2))
@@ -201,33 +201,41 @@ def _until_policy(page: Any, world: Graph) -> None:
 class ScriptedPage:
     """A driver at a console, without a browser.
 
-    held: the words that are sent now; presses_s: for each press, when "drive" was first sent;
-    trips_ms: how long each message and its answer took.
+    Args:
+        link: that the server made. drives: claims the seat. speaks: not `silent` from the first.
+
+    held: the words that are sent now; axes: where the sticks are; silent: nothing is sent, over an
+    open connection; presses_s: for each press, when "drive" was first sent; trips_ms: how long each
+    message and its answer took.
 
     Raises:
         RobotRLError: the console does not let the driver in.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, link: str, *, drives: bool = True, speaks: bool = True) -> None:
         from websockets.sync.client import connect
         from websockets.typing import Origin, Subprotocol
 
         from robot_rl.console.doors import FRAGMENT, SECRET, SUBPROTOCOL
 
         self.held: list[str] = []
+        self.axes = [0.0] * 6
+        self.silent = not speaks
         self.presses_s: list[float] = []
         self.trips_ms: list[float] = []
-        at = urlsplit(server.link)
+        at = urlsplit(link)
+        url = f"{at.scheme}://{at.netloc}"
         self._place = (at.hostname or HOST, at.port or 0)
-        self._headers = {"Origin": server.url}
+        self._headers = {"Origin": url}
         entered = self._ask("GET", f"{at.path}?{at.query}")
         self._headers["Cookie"] = (entered.getheader("Set-Cookie") or "").partition(";")[0]
         secret = (entered.getheader("Location") or "").partition(f"#{FRAGMENT}=")[2]
         self._headers[SECRET] = secret
-        self.post("lease/claim")
+        if drives:
+            self.post("lease/claim")
         self._connect = partial(
             connect,
-            origin=Origin(server.url),
+            origin=Origin(url),
             additional_headers={"Cookie": self._headers["Cookie"]},
             subprotocols=[Subprotocol(SUBPROTOCOL + secret)],
             compression=None,
@@ -238,6 +246,10 @@ class ScriptedPage:
         self._going = True
         self._thread = threading.Thread(target=self._speak, daemon=True)
         self._thread.start()
+
+    def claims(self) -> bool:
+        """Ask for the seat; whether it was granted."""
+        return self._ask("POST", "/api/lease/claim").status == 200
 
     def open(self, path: str) -> Any:
         """One of the page's sockets: "control", "video/front"."""
@@ -276,11 +288,14 @@ class ScriptedPage:
         next_s, before = time.monotonic(), False
         with suppress(ConnectionClosed):  # the server is killed: that is what this is for
             while self._going:
+                if self.silent:
+                    time.sleep(0.001)
+                    continue
                 said, began_s = list(self.held), time.monotonic()
                 if "drive" in said and not before:
                     self.presses_s.append(began_s)
                 before = "drive" in said
-                self._socket.send(json.dumps({"axes": [0.0] * 6, "held": said}))
+                self._socket.send(json.dumps({"axes": self.axes, "held": said}))
                 self._socket.recv()
                 self.trips_ms.append((time.monotonic() - began_s) * 1e3)
                 next_s = max(next_s + SEND_S, time.monotonic())
@@ -311,7 +326,7 @@ def kill(trials: int) -> dict[str, float]:
         servers = [Server(world.run_dir)]
         try:
             for _ in _counted("kill", trials):
-                with ScriptedPage(servers[0]) as hand:
+                with ScriptedPage(servers[0].link) as hand:
                     _until_hand(world, hand)
                     servers.append(Server(world.run_dir))
                     assert servers[1].link  # waits until it serves

@@ -143,7 +143,7 @@ def server(seconds: float) -> dict[str, float]:
         run_folder() as run_dir,
         _robot_side(run_dir) as (began_s, _),
         Server(run_dir) as served,
-        ScriptedPage(served) as driver,
+        ScriptedPage(served.link) as driver,
     ):
         watching = [_Watching(driver.open(f"video/{name}"), name) for name in began_s]
         time.sleep(WARM_UP_S)

@@ -246,6 +246,11 @@ class Replay:
 
     # --- taking rows -----------------------------------------------------------------------------
 
+    def leave_out(self, gone: Iterable[EpisodeId], env_steps: int) -> None:
+        """Count practice that is not read, and take none of its rows (`replay.tail`)."""
+        self._gone.update(gone)
+        self.env_steps += env_steps
+
     def ingest(self, rows: Iterable[Row]) -> int:
         """Take rows in commit order; a row seen before changes nothing. Returns new env steps."""
         before = self.env_steps

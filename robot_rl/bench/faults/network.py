@@ -1,6 +1,6 @@
 """A network between two machines, as a TCP proxy: delay, lost segments, an outage.
 
-    python -m tests.support.network LISTEN:PORT TARGET:PORT
+    python -m robot_rl.bench.faults.network LISTEN:PORT TARGET:PORT
 
 then on standard input "delay S" (one way), "loss P", "down", "up"; each is answered with the counts
 of segments and of lost ones so far.

@@ -1,0 +1,81 @@
+"""docs/faults.md from docs/faults.json: `python -m robot_rl.bench.faults.docs [FAULTS_JSON ...]`.
+
+Files become docs/faults.json, the figures that are published; a case of a later file replaces that
+of an earlier one. A test fails when the page does not say what docs/faults.json says.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from robot_rl.bench.faults.case import MET
+from robot_rl.bench.faults.page import figures_of
+from robot_rl.bench.faults.table import VERDICTS
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE, FIGURES = DOCS / "faults.md", DOCS / "faults.json"
+BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+HEAD = ("#", "fault", "injected", "promised", "measured", "n", "verdict")
+
+
+def markdown(facts: Mapping[str, Any]) -> str:
+    """The generated part of the page."""
+    machine, git = facts.get("machine", {}), facts.get("git", {})
+    commit = str(git.get("commit", ""))[:7] or "unknown"
+    commands = ", then ".join(f"`{command}`" for command in facts["commands"])
+    lines = [
+        f"**{facts['faults'][MET]} of {len(facts['cases'])} promises kept**, at commit {commit}, "
+        f"on {machine.get('cores', '?')} cores ({machine.get('cpu', 'unknown')}): {commands}.",
+        "",
+        "| " + " | ".join(HEAD) + " |",
+        "|---" * len(HEAD) + "|",
+        *("| " + " | ".join(_row(case)) + " |" for case in facts["cases"]),
+    ]
+    notes = [(c["number"], text) for c in facts["cases"] for text in _notes(c)]
+    lines += ["", *(f"- {n}: {text}" for n, text in notes)] if notes else []
+    return "\n".join(lines)
+
+
+def _row(case: Mapping[str, Any]) -> list[str]:
+    verdict = case["verdict"] if case["verdict"] == MET else f"**{case['verdict']}**"
+    n = f"{case['n']:,}" if case["n"] >= case["full"] else f"{case['n']:,} of {case['full']:,}"
+    cells = [str(case["number"]), case["title"], case["injection"], case["promise"],
+             figures_of(case) or "-", n, verdict]  # fmt: skip
+    return [cell.replace("|", "\\|") for cell in cells]
+
+
+def _notes(case: Mapping[str, Any]) -> list[str]:
+    busy = "" if case["quiet"] else "other programs used the processor, too"
+    return [text for text in (case["reason"], case["note"], busy) if text]
+
+
+def joined(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several files as one; a case of a later one replaces that of an earlier one."""
+    cases = {case["number"]: case for facts in several for case in facts["cases"]}
+    count = {v: sum(c["verdict"] == v for c in cases.values()) for v in VERDICTS}
+    return {
+        **several[0],
+        "faults": count,
+        "cases": [cases[number] for number in sorted(cases)],
+        "commands": [facts["command"] for facts in several],
+    }
+
+
+def page(current: str, facts: Mapping[str, Any]) -> str:
+    """`current` with the generated part renewed. Raises `ValueError` when the markers are gone."""
+    before, _, rest = current.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"{PAGE} has lost its markers {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{markdown(facts)}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        found = joined([json.loads(Path(name).read_text()) for name in sys.argv[1:]])
+        FIGURES.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(page(PAGE.read_text(), json.loads(FIGURES.read_text())))
