@@ -283,7 +283,8 @@ def test_a_disk_that_takes_no_reservation_leaves_the_weights_as_they_are(
     learner.ingest()
     for _ in range(AHEAD):
         learner.updates += 1
-        before = learner.weights()
+        learner.weights()
+    before = learner.weights()
     assert before.version == AHEAD - 1
 
     def full(_key: str, _value: object) -> None:
