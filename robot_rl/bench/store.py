@@ -57,7 +57,9 @@ def bench(seconds: float, steps: int) -> dict[str, Any]:
             figures["read_s"] = time.perf_counter() - began_s
             learner.update(1)
             figures["restart_s"] = time.perf_counter() - began_s
-            figures["restart_rows_per_s"] = rows / figures["read_s"]
+            held = learner.replay.len_online + learner.replay.len_demo
+            figures["restart_steps"] = held  # a full replay leaves out what it would forget
+            figures["restart_steps_per_s"] = held / figures["read_s"]
             figures["restart_megabytes"] = _peak_mb() - before_mb
             learner.close()
             began_s = time.perf_counter()

@@ -20,9 +20,9 @@ from robot_rl.console.access import Access
 from robot_rl.learn import checkpoint
 from robot_rl.learn.learner import Learner
 from robot_rl.learn.room import Room
-from robot_rl.link import frames
-from robot_rl.link import server as server_module
-from robot_rl.link.server import LinkServer, Peer
+from robot_rl.link import answers, frames
+from robot_rl.link.answers import Peer
+from robot_rl.link.server import LinkServer
 from robot_rl.operate.handset import Handset
 from robot_rl.safety import gate as rules
 from robot_rl.store.store import Store
@@ -98,7 +98,7 @@ BROKEN: dict[str, list[Break]] = {
     "flipped": [without_checksum],
     "hostile": [lambda patch: patch.setattr(Peer, "banned", False)],
     "wrong_key": [lets_everybody_in],
-    "mismatch": [lambda patch: patch.setattr(server_module, "diff", lambda *_: [])],
+    "mismatch": [lambda patch: patch.setattr(answers, "diff", lambda *_: [])],
     "nan_loss": [never_rolls_back],
     "no_memory": [knows_no_memory],
     "learner_restarted": [loads_nothing],

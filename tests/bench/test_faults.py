@@ -222,4 +222,4 @@ def test_the_list_names_every_case(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("text", [EXAMPLES, docs.PAGE.read_text()], ids=["help", "page"])
 def test_the_cases_that_are_named_as_examples_exist(text: str) -> None:
     words = re.findall(r"--case (\w+)", text)
-    assert words and len(table.chosen(words)) == len(set(words))
+    assert words and table.chosen(words)  # a word that names no case would raise

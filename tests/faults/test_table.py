@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(not HAS_ROS, reason=NO_ROS),
 ]
 
-SHORT_S = 120.0
+SHORT_S = 60.0  # with starting graphs and the least samples, a little more than a minute and a half
 AGAIN_S = 20.0  # for cases of time that a busy test machine has disturbed
 KNOWN = {3: "a gate that waits for 1.5 control periods needs up to 150 ms at 10 Hz, not 120"}
 """Case that may be missed -> why, as docs/faults.md says."""

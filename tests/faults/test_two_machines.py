@@ -166,6 +166,7 @@ def table(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow  # in make test, the fault table has such a link (cases 11 and 12)
 def test_a_delayed_lossy_link_with_an_outage_loses_and_doubles_nothing(tmp_path: Path) -> None:
     report = run(
         tmp_path,

@@ -35,8 +35,13 @@ def markdown(facts: Mapping[str, Any]) -> str:
         "|---" * len(HEAD) + "|",
         *("| " + " | ".join(_row(case)) + " |" for case in facts["cases"]),
     ]
-    notes = [(c["number"], text) for c in facts["cases"] for text in _notes(c)]
-    lines += ["", *(f"- {n}: {text}" for n, text in notes)] if notes else []
+    notes = [f"- {c['number']}: {t}" for c in facts["cases"] for t in (c["reason"], c["note"]) if t]
+    if busy := [str(case["number"]) for case in facts["cases"] if not case["quiet"]]:
+        notes.append(
+            "- Other programs used more than 15 % of the processor, so times are upper bounds, in: "
+            f"{', '.join(busy)}."
+        )
+    lines += ["", *notes] if notes else []
     return "\n".join(lines)
 
 
@@ -46,11 +51,6 @@ def _row(case: Mapping[str, Any]) -> list[str]:
     cells = [str(case["number"]), case["title"], case["injection"], case["promise"],
              figures_of(case) or "-", n, verdict]  # fmt: skip
     return [cell.replace("|", "\\|") for cell in cells]
-
-
-def _notes(case: Mapping[str, Any]) -> list[str]:
-    busy = "" if case["quiet"] else "other programs used the processor, too"
-    return [text for text in (case["reason"], case["note"], busy) if text]
 
 
 def joined(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from robot_rl.bench.faults.case import Case, Context, Figure, Limit, Measured
 from robot_rl.bench.faults.messages import EXAMPLES, framed
 from robot_rl.bench.faults.pair import CONFIG, SPEC, pair, peer
 from robot_rl.errors import CodecError
-from robot_rl.link import server as server_module
+from robot_rl.link import answers
+from robot_rl.link.answers import MAX_STRIKES
 from robot_rl.link.auth import load_keys, make_keys
 from robot_rl.link.frames import HEADER, Hello, Message, Status, decode, encode
-from robot_rl.link.server import MAX_STRIKES
 from robot_rl.types import ONLY_ACTOR
 
 PICKLE = b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94."
@@ -101,11 +101,11 @@ def counted() -> Iterator[Callable[[], int]]:
         total[0] = next(seen) + 1
         return decode(data)
 
-    server_module.decode = count
+    answers.decode = count
     try:
         yield lambda: total[0]
     finally:
-        server_module.decode = decode
+        answers.decode = decode
 
 
 # --- 16: wrong keys ------------------------------------------------------------------------------
