@@ -203,8 +203,8 @@ class LinkClient:
                 if self._stopping.wait(self._config.poll_s):
                     return
                 self._renew()
-            identity = {"run": self._run_name, "actor": self._actor}
-            session = LinkSession(self._config, self._keys, self._spec, store, **identity)
+            parts = (self._config, self._keys, self._spec, store)
+            session = LinkSession(*parts, run=self._run_name, actor=self._actor)
             session.word = dict(self._word)
             self._session = session
             try:

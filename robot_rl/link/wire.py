@@ -76,7 +76,8 @@ class ZmqWire:
     def changes(self) -> Iterator[Change]:
         """See `Wire`."""
         while self._monitor.poll(0):
-            yield _CHANGES[parse_monitor_message(self._monitor.recv_multipart())["event"]]
+            event = parse_monitor_message(self._monitor.recv_multipart())["event"]
+            yield _CHANGES[zmq.Event(event)]
 
     def received(self) -> Iterator[bytes | memoryview]:
         """See `Wire`."""

@@ -12,12 +12,13 @@ import pytest
 import safetensors.torch
 import torch
 
-from robot_rl.errors import CheckpointError, ConfigError, RobotRLError
+from robot_rl.errors import CheckpointError, ConfigError, RobotRLError, StoreError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos import HilSerlConfig
 from robot_rl.learn.checkpoint import CheckpointFolder, read_checkpoint
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.metrics import MetricSink
+from robot_rl.learn.versions import AHEAD
 from robot_rl.types import Driver
 from tests.support.clock import ManualClock
 from tests.support.point_mass import SPEC, FakeStore, PointMass, demonstrate
@@ -272,6 +273,30 @@ def test_weights_are_versioned_and_paced(store: FakeStore, tmp_path: Path) -> No
     assert learner.weights() is first  # nothing learned since
     tensors = safetensors.torch.load(first.data)
     assert set(tensors) == {"policy", "mean", "scale"}
+
+
+def test_a_disk_that_takes_no_reservation_leaves_the_weights_as_they_are(
+    store: FakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = make(store, tmp_path)
+    learner.publish_period_s = 0.0
+    learner.ingest()
+    for _ in range(AHEAD):
+        learner.updates += 1
+        learner.weights()
+    before = learner.weights()
+    assert before.version == AHEAD - 1
+
+    def full(_key: str, _value: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "set_meta", full)
+        for _ in range(2):  # a number that was not reserved is not used the second time either
+            learner.updates += 1
+            assert learner.weights() is before
+    learner.updates += 1
+    assert learner.weights().version == AHEAD
 
 
 @pytest.mark.parametrize("saves", [False, True])
