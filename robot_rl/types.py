@@ -123,6 +123,9 @@ class EpisodeId:
     episode: int
 
 
+ONLY_ACTOR = "actor-0"
+"""Identity of the rows of a run's only arm."""
+
 HELPED = ("train", "deploy")
 """Purposes of episodes in which a person may take over from the policy."""
 

@@ -21,6 +21,7 @@ from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
 from robot_rl.store.labels import (
     FOLDED,
+    LEARNER_SOURCES,
     MAX_VALUE,
     PREDICATE,
     PROGRESS,
@@ -37,7 +38,6 @@ from robot_rl.types import EpisodeId, Frame, Label, RobotState
 
 SCENE = "scene"  # the camera of a simulated run without cameras: drawn when somebody looks
 STORES = (ACTOR_STORE, STORE)  # of a run over ROS 2; of a lockstep run
-LEARNER_SOURCES = ("vlm", "progress", "preference")  # of labels that stay in the learner's store
 KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through them
 CLASSIFIER = "classifier"  # source of its scores
 START = re.compile(r"start-\d{3,6}")  # name of a start of a comparison

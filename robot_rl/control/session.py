@@ -27,11 +27,11 @@ from robot_rl.control.loop import EpisodeSummary, Policy
 from robot_rl.control.statistics import wilson
 from robot_rl.errors import RobotRLError
 from robot_rl.spec import Spec
-from robot_rl.types import Ending, EpisodeId, EpisodeStart
+from robot_rl.types import ONLY_ACTOR, Ending, EpisodeId, EpisodeStart
 
 log = logging.getLogger(__name__)
 
-ACTOR = "actor-0"  # identity of this robot's rows in the store
+ACTOR = ONLY_ACTOR  # identity of this robot's rows in the store
 EXAM_RETRIES = 30  # aborted episodes of an exam that are run again
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
 FEWEST = 5  # of them, where several arms share the window
@@ -211,6 +211,7 @@ class Session:
         on_stuck: called with the error when a reset fails; returns True to try again.
         arms: how many arms practise; one looks at its share of the run's newest episodes.
         others: asked for what the other arms on this learner have done.
+        free_from: asked for the first episode number that nobody else knows as used.
     """
 
     def __init__(
@@ -233,6 +234,7 @@ class Session:
         stopping: Callable[[], str] = lambda: "",
         arms: int = 1,
         others: Callable[[], Others] = Others,
+        free_from: Callable[[], int] = lambda: 0,
     ) -> None:
         self._others, self._window = others, max(WINDOW // arms, FEWEST)
         self.loop, self.reset, self.store, self.metrics = loop, reset, store, metrics
@@ -243,7 +245,7 @@ class Session:
         )
         self.progress.next_exam = max(self.progress.next_exam, self.train.min_env_steps)
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
-        self.on_episode, self.figures = on_episode, figures
+        self.on_episode, self.figures, self._free_from = on_episode, figures, free_from
         self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
         self.purpose = ""  # of the episode that runs, or ran last
         self._end_s = math.inf  # of practice, on the monotonic clock
@@ -261,6 +263,7 @@ class Session:
     def episode(self, purpose: str, seed: int, *, deterministic: bool = False) -> EpisodeSummary:
         """Reset and run one episode; a reset that fails is retried while `on_stuck` agrees."""
         plan = self.loop.task.sample_reset(np.random.default_rng((self.seed, seed)))
+        self.progress.next_episode = max(self.progress.next_episode, self._free_from())
         start = EpisodeStart(
             id=EpisodeId(self.run_name, self.actor, self.progress.next_episode),
             purpose=purpose,

@@ -34,6 +34,8 @@ class Transitions(NamedTuple):
     toggle: Tensor
     return_to_go: Tensor
     room: Tensor  # [B, 2], see `Batch.room`
+    valid: Tensor | None = None  # of chunks: bool [B, h], which actions were carried out so
+    weight: Tensor | None = None  # of each row in the critics' loss; None = all count alike
 
     def part(self, index: int, size: int) -> Transitions:
         """Return rows `index * size` to `(index + 1) * size`."""
@@ -42,6 +44,8 @@ class Transitions(NamedTuple):
 
 def _rows(value: Any, rows: slice) -> Any:
     """Return the same structure with only these rows of every tensor."""
+    if value is None:
+        return None
     if isinstance(value, dict):
         return {k: v[rows] for k, v in value.items()}
     if isinstance(value, tuple):

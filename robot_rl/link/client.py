@@ -22,7 +22,7 @@ from robot_rl.link.frames import Scalar
 from robot_rl.link.session import LinkSession
 from robot_rl.spec import Spec
 from robot_rl.store.store import Store
-from robot_rl.types import Weights
+from robot_rl.types import ONLY_ACTOR, Weights
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ NOT_STARTED: dict[str, Any] = {
     "refused": None,
     "weights_version": -1,
     "weights_rejected": 0,
+    "rows_left_out": 0,
     "round_trip_ms": None,
     "learner": {},
 }
@@ -49,6 +50,7 @@ class LinkClient:
         keys: this process's pair; the learner's public key must be among them.
         spec: contract of the run.
         store_path: the actor's store file.
+        run, actor: identity of its rows.
         pairing: reads the keys again; the learner's may come later, or become another one. None =
             `keys` are what they will be.
         status_file: where `status` is written every second, for other processes.
@@ -64,13 +66,17 @@ class LinkClient:
         spec: Spec,
         store_path: Path | str,
         *,
+        run: str = "run",
+        actor: str = ONLY_ACTOR,
         pairing: Callable[[], Keys] | None = None,
         status_file: Path | None = None,
     ) -> None:
         if pairing is None:
             keys.public_of("learner")  # a missing key is reported here, not in a thread
         self._config, self._keys, self._spec, self._path = config, keys, spec, Path(store_path)
+        self._run_name, self._actor = run, actor
         self._pairing, self._status_file = pairing, status_file
+        self._next_episode = 0
         self._looked_s = self._written_s = -math.inf
         self._unsent = 0  # rows, while no learner is known
         self._stopping = threading.Event()
@@ -102,6 +108,21 @@ class LinkClient:
         """
         session = self._session  # the thread may set it to None at any time
         return None if session is None else session.weights
+
+    def next_episode(self, timeout_s: float = 0.0) -> int:
+        """First number by which no learner that was heard knows an episode of this actor.
+
+        An actor whose store was lost, or cut by a failing disk, must not use a number again. Waits
+        up to `timeout_s` for a learner's word; 0 while none has been heard.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s and self._failure is None:
+            session = self._session
+            if session is not None and session.next_episode is not None:
+                self._next_episode = max(self._next_episode, session.next_episode)
+                break
+            time.sleep(0.005)
+        return self._next_episode
 
     def status(self) -> dict[str, Any]:
         """State of the link; keys as in `NOT_STARTED`, `learner` = the learner's own figures."""
@@ -182,12 +203,14 @@ class LinkClient:
                 if self._stopping.wait(self._config.poll_s):
                     return
                 self._renew()
-            session = LinkSession(self._config, self._keys, self._spec, store)
+            identity = {"run": self._run_name, "actor": self._actor}
+            session = LinkSession(self._config, self._keys, self._spec, store, **identity)
             session.word = dict(self._word)
             self._session = session
             try:
                 while not self._stopping.is_set() and not self._renew():
                     session.tick()
+                    self._next_episode = max(self._next_episode, session.next_episode or 0)
                     self._write_status()
             finally:
                 session.close()

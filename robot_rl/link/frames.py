@@ -3,7 +3,7 @@
 Frame (little-endian)::
 
     4 s   magic "RRL1"
-    u16   protocol version       both ends must agree; this header never changes shape
+    u16   LINK_VERSION           both ends must agree; this header never changes shape
     u8    kind                   key of `MESSAGES`
     u8    zero
     u64   sequence               counted by who asks; a reply repeats the number of its request
@@ -31,12 +31,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from robot_rl.errors import CodecError, LinkError
-from robot_rl.spec import PROTOCOL_VERSION
 from robot_rl.store.codec import pack, unpack
-from robot_rl.store.rows import FlatRow, Key, RowKind, check_values
+from robot_rl.store.rows import TABLES, FlatRow, Key, RowKind, check_values
 from robot_rl.types import Weights
 
 MAGIC = b"RRL1"
+LINK_VERSION = 2  # bump when a message changes shape
 MAX_ITEMS = 4096  # rows or keys in one message
 MAX_DEPTH = 8  # a spec has 4 levels
 HEADER = struct.Struct("<4sHBBQII")
@@ -46,19 +46,33 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of an actor: who it is and what it will send."""
+    """First message of an actor: who it is and what it will send.
+
+    run, actor: identity of its rows; newest: identity of the newest row that a learner has
+    acknowledged, () = none.
+    """
 
     role: str
     spec_hash: str
     spec: Mapping[str, Any]  # sent whole so that a refusal can say what differs
+    run: str
+    actor: str
+    newest: Key
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The learner agrees. session: random word per learner process; weights_version: -1 = none."""
+    """The learner agrees.
+
+    session: random word per learner process; weights_version: -1 = none; next_episode: first number
+    that it knows no episode of this actor by; has_newest: False = it has lost rows that it had
+    acknowledged, and needs all of them again.
+    """
 
     session: str
     weights_version: int
+    next_episode: int
+    has_newest: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +93,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """These identities are committed; `new` of them were not known before."""
+    """These identities are dealt with; `new` of them were not known before.
+
+    left_out: those of them that are not stored, because another row has the identity.
+    """
 
     keys: tuple[Key, ...]
     new: int
+    left_out: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +174,9 @@ REFUSALS = {
     "protocol": "another robot-rl version",
     "spec": "another observation or action spec",
     "role": "this key may not say that",
+    "identity": "this key may not bring rows of another actor",
     "hello": "say HELLO first (the learner was restarted)",
     "rows": "a row does not fit the spec",
-    "conflict": "a row claims an identity that another row has",
     "store": "the learner's store cannot take rows now",
     "pairing": "the learner's machine cannot take this run",
 }
@@ -168,7 +186,7 @@ def encode(message: Message, sequence: int = 0) -> bytes:
     """Message -> frame. Raises `CodecError` when a field cannot be written."""
     kind = _KINDS[type(message)]
     body = pack([getattr(message, field.name) for field in fields(message)])
-    checked = _CHECKED.pack(MAGIC, PROTOCOL_VERSION, kind, 0, sequence, len(body))
+    checked = _CHECKED.pack(MAGIC, LINK_VERSION, kind, 0, sequence, len(body))
     crc = zlib.crc32(body, zlib.crc32(checked))
     return b"".join((checked, struct.pack("<I", crc), body))
 
@@ -188,10 +206,10 @@ def decode(data: bytes | memoryview) -> tuple[int, Message]:
         raise _bad("a frame of this protocol", f"{bytes(view[:8])!r}, {len(view)} bytes")
     if zlib.crc32(view[HEADER.size :], zlib.crc32(view[: _CHECKED.size])) != crc:
         raise _bad("a matching CRC-32", "a damaged frame")
-    if protocol != PROTOCOL_VERSION:
+    if protocol != LINK_VERSION:
         raise LinkError(
             "actor and learner speak different protocol versions",
-            expected=str(PROTOCOL_VERSION),
+            expected=str(LINK_VERSION),
             got=str(protocol),
             fix="install the same robot-rl version on both machines",
         )
@@ -276,21 +294,37 @@ def _kind(value: Any) -> RowKind:
 
 
 def _keys(value: Any) -> tuple[Key, ...]:
-    if type(value) is not tuple or not all(type(k) is tuple and 4 <= len(k) <= 6 for k in value):
+    if type(value) is not tuple:
         raise _bad("a list of row identities", type(value).__name__)
-    for key in value:
-        _kind(key[0])
-        if not all(type(v) in (int, str) for v in key):
-            raise _bad("a row identity", repr(key)[:80])
+    return tuple(_key(v) for v in value)
+
+
+def _key(value: Any) -> Key:
+    if type(value) is not tuple or not 4 <= len(value) <= 6:
+        raise _bad("a row identity", type(value).__name__)
+    table = TABLES[_kind(value[0])]
+    types = [column.python for column in table.columns[: table.key_size]]
+    if [type(v) for v in value[1:]] != types:
+        raise _bad(f"the identity of a row of {table.name}", repr(value)[:80])
+    return value
+
+
+def _key_or_none(value: Any) -> Key:
+    return _key(value) if value != () else ()
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise _bad("true or false", type(value).__name__)
     return value
 
 
 MESSAGES: dict[int, tuple[type, tuple[Callable[[Any], Any], ...]]] = {
-    1: (Hello, (_text, _text, _mapping)),
-    2: (Welcome, (_text, _integer)),
+    1: (Hello, (_text, _text, _mapping, _text, _text, _key_or_none)),
+    2: (Welcome, (_text, _integer, _integer, _boolean)),
     3: (Refused, (_text, _text, _texts)),
     4: (Rows, (_rows,)),
-    5: (Ack, (_keys, _integer)),
+    5: (Ack, (_keys, _integer, _keys)),
     6: (GetWeights, (_integer,)),
     7: (Weights, (_integer, _text, _blob)),
     8: (NoWeights, (_integer,)),

@@ -2,7 +2,9 @@
 
 One ROUTER socket, CURVE always: `poll` does a bounded amount of work and returns, so the learner
 calls it between gradient updates. A peer is known by its key; what it may say follows from its
-role. Rows are acknowledged only after their transaction has committed. Handshakes are answered by a
+role, and whose rows it may bring from the roster (`link.roster`). Rows are acknowledged only after
+their transaction is on the disk. A row that contradicts one that is here is left out, and the actor
+told which: one bad row never holds up all that follow. Handshakes are answered by a
 thread (`auth.guard`): a learner that loads or compiles for a minute must not look like a wrong one.
 """
 
@@ -35,8 +37,11 @@ from robot_rl.link.frames import (
     decode,
     encode,
 )
+from robot_rl.link.roster import Roster
 from robot_rl.spec import Spec, diff
+from robot_rl.store.rows import Key
 from robot_rl.store.store import Store
+from robot_rl.system.audit import audit
 from robot_rl.types import Weights
 
 log = logging.getLogger(__name__)
@@ -58,6 +63,8 @@ class Peer:
     strikes: int = 0
     rows: int = 0
     duplicates: int = 0
+    left_out: int = 0  # rows that contradict those that are here
+    foreign: int = 0  # messages with rows that are not this key's to bring
     status: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
@@ -74,15 +81,23 @@ class LinkServer:
         keys: the learner's pair and the allow-list.
         spec: contract of the run; peers with another one are refused.
         store: where rows go.
+        roster: whose rows each key may bring.
 
     Raises:
         LinkError: port in use, address not of this machine, or a network address without a
             configured key folder.
     """
 
-    def __init__(self, config: LinkConfig, keys: Keys, spec: Spec, store: Store) -> None:
+    def __init__(
+        self,
+        config: LinkConfig,
+        keys: Keys,
+        spec: Spec,
+        store: Store,
+        roster: Roster | None = None,
+    ) -> None:
         require_key_folder(config)
-        self._spec, self._store = spec, store
+        self._spec, self._store, self._roster = spec, store, roster or Roster()
         self._max_weights_bytes = config.max_weights_bytes - FRAME_BYTES
         self._session = secrets.token_hex(8)
         self._weights: Weights | None = None
@@ -209,18 +224,32 @@ class LinkServer:
         if hello.spec_hash != self._spec.hash or lines:
             log.warning("%s has another spec: %s", peer.name, "; ".join(lines))
             return Refused("spec", "actor and learner disagree on the spec", tuple(lines))
+        own = self._roster.identity(peer.name)
+        if hello.actor != own:
+            what = f"it says it is {hello.actor!r}"
+            return self._foreign(peer, what, f"{own!r}" if own else "no actor of this run")
+        self._roster.begins(hello.run)
         self._sessions[routing] = peer.name
         while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
         log.info("%s is connected", peer.name)
-        return Welcome(self._session, self._weights.version if self._weights else -1)
+        has_newest = not hello.newest or self._store.has(hello.newest)
+        if not has_newest:
+            log.error("rows of %s are gone that were acknowledged; it sends them again", peer.name)
+        version = self._weights.version if self._weights else -1
+        next_episode = self._store.next_episode(hello.run, hello.actor)
+        return Welcome(self._session, version, next_episode, has_newest)
 
     def _take_rows(self, peer: Peer, message: Rows) -> Message:
+        if what := self._roster.foreign(peer.name, message.rows):
+            return self._foreign(peer, what, f"{self._roster.identity(peer.name)!r}")
+        left_out: list[Key] = []
         try:
-            new = self._store.append(message.rows)
-        except ConflictError as error:
-            log.error("%s: %s", peer.name, error)
-            return Refused("conflict", str(error))
+            try:
+                new = self._store.append(message.rows)
+            except ConflictError as error:
+                log.error("%s: %s", peer.name, error)
+                new, left_out = self._store.append_fitting(message.rows)
         except (CodecError, SpecError) as error:
             self._strike(peer, error)
             return Refused("rows", str(error))
@@ -228,8 +257,17 @@ class LinkServer:
             log.error("rows of %s are not stored: %s", peer.name, error)
             return Refused("store", str(error))
         peer.rows += new
-        peer.duplicates += len(message.rows) - new
-        return Ack(tuple(row.key for row in message.rows), new)
+        peer.left_out += len(left_out)
+        peer.duplicates += len(message.rows) - new - len(left_out)
+        return Ack(tuple(row.key for row in message.rows), new, tuple(left_out))
+
+    def _foreign(self, peer: Peer, what: str, own: str) -> Refused:
+        """Count, audit and refuse what a key may not do in another actor's name."""
+        if not peer.foreign:
+            audit.warning("link: the key %s is %s's, but %s: refused", peer.name, own, what)
+        peer.foreign += 1
+        self._strike(peer, f"the key is {own}'s, but {what}")
+        return Refused("identity", f"the key {peer.name} is {own}'s, but {what}")
 
     def _give_weights(self, _peer: Peer, message: GetWeights) -> Message:
         newest = self._weights
@@ -246,3 +284,4 @@ class LinkServer:
         log.warning("bad message %d of %s: %s", peer.strikes, peer.name, why)
         if peer.banned:
             log.error("%s is ignored until the learner restarts", peer.name)
+            audit.warning("link: the key %s is ignored until the learner restarts", peer.name)

@@ -60,14 +60,14 @@ _FIXES = {
     "too_big": "raise link.max_message_bytes on both sides",
     "spec": "use the same experiment config on both sides (learner -> actor above)",
     "protocol": "install the same robot-rl version on both machines",
-    "conflict": "start a new run, or give this actor another name",
+    "identity": "use the key that belongs to this actor (docs/several_arms.md)",
     "rows": "use the same experiment config on both sides",
     "role": "use the key that belongs to this process",
     "store": "free space on the learner's disk; rows wait here meanwhile",
 }
 _AGAIN = "pair the machines again: robot-rl pair RUN on this machine"
 _PAIRED_FIXES = {"auth": _AGAIN, "learner_key": f"{_AGAIN}, if no other program listens there"}
-_HANDSHAKE = ("auth", "learner_key", "spec", "protocol", "role")  # settled by a WELCOME
+_HANDSHAKE = ("auth", "learner_key", "spec", "protocol", "role", "identity")  # a WELCOME settles it
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +93,24 @@ class LinkSession:
     `weights`, `refusal` and `status` are replaced whole, so other threads may read them.
     """
 
-    def __init__(self, config: LinkConfig, keys: Keys, spec: Spec, store: Store) -> None:
+    def __init__(
+        self, config: LinkConfig, keys: Keys, spec: Spec, store: Store, *, run: str, actor: str
+    ) -> None:
         self._config, self._keys, self._spec, self._store = config, keys, spec, store
+        self._run, self._actor = run, actor
         self._learner_key = keys.public_of("learner")
         store.send_to(self._learner_key.decode())
         self.weights: Weights | None = None
         self.refusal: Refusal | None = None
         self.status: dict[str, Any] = {}
         self.word: dict[str, Scalar] = {}  # what else the learner is told; replaced whole
+        self.next_episode: int | None = None  # first number that the learner has not; None: unheard
         self.ticks = 0
         self._context = zmq.Context()
         self._attached = self._welcomed = self._key_was_right = self._has_drained = False
         self._waiting: dict[type, _Request] = {}
         self._due_s: dict[type, float] = {}
-        self._sequence = self._failed_handshakes = self._rejected = 0
+        self._sequence = self._failed_handshakes = self._rejected = self._left_out = 0
         self._newer_than = -1
         self._learner_session = ""
         self._last_ack_s: float | None = None
@@ -202,7 +206,7 @@ class LinkSession:
             self._forget()
         if not self._welcomed:
             if self._is_due(Hello, now_s):
-                self._send(Hello(role_of(self._keys.name), self._spec.hash, self._spec.as_dict()))
+                self._send(self._hello())
             return
         if self._is_due(Rows, now_s):
             self._send_rows()
@@ -215,6 +219,11 @@ class LinkSession:
             word = self.word if self._has_drained else {}
             self._send(Status({k: self.status.get(k) for k in shown} | word))
             self._due_s[Status] = now_s + self._config.status_period_s
+
+    def _hello(self) -> Hello:
+        role, spec = role_of(self._keys.name), self._spec
+        newest = self._store.newest_acknowledged() or ()
+        return Hello(role, spec.hash, spec.as_dict(), self._run, self._actor, newest)
 
     def _is_due(self, kind: type, now_s: float) -> bool:
         return kind not in self._waiting and now_s >= self._due_s.get(kind, 0.0)
@@ -264,9 +273,7 @@ class LinkSession:
         elif isinstance(message, Refused):
             self._take_refusal(message, now_s)
         elif isinstance(message, Ack):
-            self._store.acknowledge(message.keys)
-            self._last_ack_s = now_s
-            self.refusal = None
+            self._take_ack(message, now_s)
         elif isinstance(message, Weights):
             self._take_weights(message)
         elif isinstance(message, Status):
@@ -276,12 +283,30 @@ class LinkSession:
 
     def _take_welcome(self, message: Welcome) -> None:
         self._welcomed = True
+        if not message.has_newest:
+            log.error("the learner has lost rows that it had acknowledged: all are sent again")
+            self._store.send_again()
+        self.next_episode = message.next_episode
         self._backoff_s = FIRST_BACKOFF_S
         if message.session != self._learner_session:  # a restarted learner may count lower again
             self._learner_session, self._newer_than = message.session, -1
         if self.refusal is not None and self.refusal.code in _HANDSHAKE:
             self.refusal = None
         log.info("connected to the learner at %s", self._config.endpoint)
+
+    def _take_ack(self, message: Ack, now_s: float) -> None:
+        """Move the cursor; what the learner left out stays here, and is said loudly once."""
+        for episode in self._store.set_aside(message.left_out) if message.left_out else ():
+            log.error(
+                "episode %d is not learned from: the learner has another one of that number. It "
+                "stays in this store. Two actors with one name, or a store that was lost, cause "
+                "this",
+                episode.episode,
+            )
+        self._store.acknowledge(message.keys)
+        self._left_out += len(message.left_out)
+        self._last_ack_s = now_s
+        self.refusal = None
 
     def _take_refusal(self, message: Refused, now_s: float) -> None:
         if message.code == "hello":
@@ -329,6 +354,7 @@ class LinkSession:
             "refused": None if self.refusal is None else str(self.refusal.error),
             "weights_version": self.weights.version if self.weights else -1,
             "weights_rejected": self._rejected,
+            "rows_left_out": self._left_out,
             "round_trip_ms": None if round_trip is None else round_trip * 1e3,
             "learner": self._learner,
         }

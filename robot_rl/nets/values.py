@@ -29,8 +29,11 @@ class Values(Protocol):
         """[..., K] -> [...]."""
         ...
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """How far outputs [E, B, K] are from target values [B]: a mean over both axes."""
+    def loss(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """How far outputs [E, B, K] are from target values [B]: a mean over both axes.
+
+        weight: of each row [B]; None = all count alike.
+        """
         ...
 
 
@@ -46,9 +49,9 @@ class Numbers:
         """[..., 1] -> [...]."""
         return output.squeeze(-1)
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+    def loss(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Mean squared error."""
-        return (output.squeeze(-1) - target).square().mean()
+        return weighted((output.squeeze(-1) - target).square(), weight)
 
 
 class HlGauss:
@@ -78,6 +81,13 @@ class HlGauss:
         """Logits [..., K] -> expected value [...]."""
         return torch.softmax(output, -1) @ self._centres
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+    def loss(self, output: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """Mean cross entropy of logits [E, B, K] with target values [B]."""
-        return -(self.encode(target) * torch.log_softmax(output, -1)).sum(-1).mean()
+        return weighted(-(self.encode(target) * torch.log_softmax(output, -1)).sum(-1), weight)
+
+
+def weighted(losses: Tensor, weight: Tensor | None) -> Tensor:
+    """Mean of losses [..., B] over rows of a weight [B]; 0 where all weights are 0."""
+    if weight is None:
+        return losses.mean()
+    return (losses * weight).mean() * (len(weight) / weight.sum().clamp_min(1.0))

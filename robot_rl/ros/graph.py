@@ -49,7 +49,8 @@ class NodeSpec:
     (the actor), others are started again; env: extra environment; python: another interpreter;
     arguments: of a process that is no ROS node (the learner), instead of ROS arguments; nice: gives
     way to the others by this much; stop_s: this long after its SIGTERM the next one is asked to
-    end, whether it has ended or not (`robot_rl.ros.supervise`); arm: which of several it serves.
+    end, whether it has ended or not (`robot_rl.ros.supervise`); arm: which of several it serves;
+    enclave: SROS 2 identity, "" = none.
     """
 
     module: str
@@ -67,6 +68,7 @@ class NodeSpec:
     nice: int = 0
     stop_s: float = STOP_S
     arm: str = ""
+    enclave: str = ""
 
     @property
     def label(self) -> str:
@@ -150,6 +152,7 @@ class SimGraphConfig:
     namespace: str = ""  # one robot; give each its own when there are several
     real_time_factor: float = 0.0  # 0 = time waits for whoever must act; 1 = rehearsal
     domain_id: int = 42  # away from 0, where every other ROS 2 on the network lives
+    keystore: str = ""  # folder of `robot-rl keys --sros2`: nodes without a certificate stay out
     camera_hz: float = 0.0  # 0 = as the task needs: none, or twice the control rate
     unattended: bool = True  # the scripted person also acknowledges stops
     with_actor: bool = True  # False: the actor runs elsewhere (a terminal, a debugger)
@@ -177,6 +180,7 @@ class RealGraphConfig:
 
     namespace: str = ""
     domain_id: int = 42
+    keystore: str = ""  # folder of `robot-rl keys --sros2`: nodes without a certificate stay out
     stop_service: str = "controller/stop"  # std_srvs/Trigger that deactivates the controller
     start_service: str = ""  # the opposite; then the chain is tried before anything may move
     double: bool = False
@@ -373,4 +377,6 @@ def ros_arguments(spec: NodeSpec, params_file: str) -> list[str]:
         out += ["-r", f"__ns:=/{spec.namespace.strip('/')}"]
     for source, target in remaps_of(spec).items():
         out += ["-r", f"{source}:={target}"]
+    if spec.enclave:
+        out += ["--enclave", spec.enclave]
     return [*out, "--params-file", params_file]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from robot_rl.config.registry import register, resolve
 from robot_rl.errors import ConfigError, did_you_mean
@@ -15,6 +15,16 @@ from robot_rl.operate.mapping import JOY_LAYOUTS, InputMap, check_map
 from robot_rl.operate.remote import page_of
 from robot_rl.ports import InputDevice, Task
 from robot_rl.robots.chain import Chain
+
+
+@runtime_checkable
+class Hears(Protocol):
+    """An operator whose device other nodes publish."""
+
+    @property
+    def heard(self) -> tuple[str, ...]:
+        """Topics that the operator node subscribes to for it."""
+        ...
 
 
 @register("operator", "joy")
@@ -39,6 +49,11 @@ class JoyConfig:
         """The map in force."""
         return JOY_LAYOUTS[self.layout].changed(self.axes, self.buttons)
 
+    @property
+    def heard(self) -> tuple[str, ...]:
+        """See `Hears`."""
+        return (self.topic,)
+
     def open(self, task: Task, node: Any) -> InputDevice:
         """See `OperatorConfig`."""
         need_real_time("joy", node)
@@ -62,6 +77,11 @@ class TwistConfig:
             dead_zone=0.02, expo=0.0
         )  # the sender has shaped it already
     )
+
+    @property
+    def heard(self) -> tuple[str, ...]:
+        """See `Hears`."""
+        return tuple(filter(None, (self.topic, self.enable_topic)))
 
     def open(self, task: Task, node: Any) -> InputDevice:
         """See `OperatorConfig`."""
@@ -103,6 +123,11 @@ class LeaderConfig(Leading):
     def at_page(self) -> bool:
         """Whether the buttons are the page's."""
         return not self.enable_topic
+
+    @property
+    def heard(self) -> tuple[str, ...]:
+        """See `Hears`."""
+        return tuple(filter(None, (self.topic, self.enable_topic)))
 
     def open(self, task: Task, node: Any) -> InputDevice:
         """See `OperatorConfig`."""

@@ -169,6 +169,26 @@ def declare(node: Node, key: str) -> dict[str, Any]:
     return {p.name: node.get_parameter(p.name).value for p in parameters.TABLES[key]}
 
 
+def _made(key: str) -> Node:
+    """The node, in its enclave where the graph has a keystore.
+
+    Raises:
+        SetupError: it is not let in, or this ROS 2 has no DDS security.
+    """
+    try:
+        return Node(key)
+    except RuntimeError as error:  # RCLError, which rclpy does not export
+        if os.environ.get("ROS_SECURITY_ENABLE") != "true":
+            raise
+        raise SetupError(
+            f"{key} cannot come into its SROS 2 enclave",
+            expected="a ROS 2 with DDS security, and the keystore of these words and this domain",
+            got=str(error).splitlines()[0][:200],
+            fix="ROS 2 from pip wheels has none: source one of Debian packages; or make the "
+            "keystore anew (robot-rl keys FOLDER --sros2 WORDS); or leave ros.keystore out",
+        ) from error
+
+
 @contextmanager
 def node_shell(key: str, args: Sequence[str] | None = None) -> Iterator[Shell]:
     """Start ROS and one node of kind `key`; on the way out everything is taken down in order."""
@@ -180,7 +200,7 @@ def node_shell(key: str, args: Sequence[str] | None = None) -> Iterator[Shell]:
     rclpy.init(
         args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO
     )
-    node = Node(key)
+    node = _made(key)
     shell = None
     try:
         shell = Shell(node, declare(node, key), stop)

@@ -97,7 +97,7 @@ JOINT_TARGET = Topic(
     "only; kind trajectory: a `trajectory_msgs/msg/JointTrajectory` of one point",
 )  # fmt: skip
 GRIPPER_COMMAND = Topic(
-    "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate", ("sim",), 0, "-",
+    "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate", ("sim | arm",), 0, "-",
     "[finger distance in metres]",
 )  # fmt: skip
 CONTROLLER_STOPPED = Topic(
@@ -118,7 +118,8 @@ WATCHDOG_PROBLEM = Topic(
     "why the watchdog could not stop the controller; empty when it could; wall time",
 )  # fmt: skip
 GATE_STATE = Topic(
-    "gate/state", _TEXT, "latched", "gate", ("sim", "operator", "actor", "arm", "view"), 5, "-",
+    "gate/state", _TEXT, "latched", "gate",
+    ("sim", "operator", "actor", "arm", "view", "watchdog"), 5, "-",
     "JSON: mode, reason, lease, waits (person | device: a person must let it go on), blind (why "
     "it has no fresh state of the arm)",
 )  # fmt: skip

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_WEIGHTS_S = 120.0  # how long to wait for a learner that is still starting
+LEARNER_S = 1.0  # how long to wait for the word of a learner that runs; without one, time is lost
 BACKLOG_STEPS = 20  # two seconds at 10 Hz: what is on its way to the learner and back, and no more
 BACKLOG_ROWS = 3 * BACKLOG_STEPS  # a step, its frame, and what is said of it
 
@@ -73,6 +74,8 @@ class Actor:
             read_keys(),
             spec,
             run_dir / ACTOR_STORE,
+            run=experiment.home.name,
+            actor=experiment.actor,
             pairing=read_keys if link.paired else None,
             status_file=run_dir / LINK if link.paired else None,
         )
@@ -100,6 +103,7 @@ class Actor:
             on_stuck=self._starts.retry,
             stopping=ports.stopping,
             others=self._others,
+            free_from=self.link.next_episode,
         )
         ports.time_waits_for("learner", self._learner_keeps_up)
 
@@ -107,6 +111,7 @@ class Actor:
         """Demonstrations, then practice and evaluation; returns the process exit code."""
         gc.disable()
         self.link.start()
+        self.link.next_episode(LEARNER_S)  # before a number is used
         try:
             session, began_s = self.session, time.monotonic()
             session.demos()

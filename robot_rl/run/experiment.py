@@ -24,6 +24,7 @@ from robot_rl.config.yaml_file import read_yaml
 from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.link.roster import Roster
 from robot_rl.ports import FitsRobot, Mirrored
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
@@ -163,6 +164,12 @@ class Experiment:
     def key_name(self) -> str:
         """The actor's key pair."""
         return f"actor-{self.arm}" if self.arm else self.link.actor_key
+
+    @property
+    def roster(self) -> Roster:
+        """Whose rows each key may bring to the learner; the first arm brings the data."""
+        keys = [(arm.key_name, arm.actor) for arm in self.arms]
+        return Roster(actors=dict(keys), run=self.home.name, data_by=keys[0][0])
 
     @property
     def draws_seed(self) -> int:

@@ -23,6 +23,7 @@ from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.link.panel import link_file
 from robot_rl.operate.devices import AtPage
+from robot_rl.ros.enclaves import secured
 from robot_rl.ros.graph import (
     Graph,
     NodeSpec,
@@ -31,6 +32,7 @@ from robot_rl.ros.graph import (
     real_graph,
     sim_graph,
 )
+from robot_rl.ros.input_config import Hears
 from robot_rl.ros.parameters import Value
 from robot_rl.ros.supervise import Exit, Supervisor
 from robot_rl.run.pairing import link_state
@@ -100,11 +102,18 @@ def graph_of(experiment: Experiment, **given: Any) -> Graph:
     return tuple(spec for of_one in nodes for spec in of_one)
 
 
+def heard_topics(experiment: Experiment) -> tuple[str, ...]:
+    """Topics of people's devices that other nodes publish, of all arms."""
+    operators = [arm.operator for arm in experiment.arms]
+    return tuple(name for op in operators if isinstance(op, Hears) for name in op.heard)
+
+
 def _nodes_of(experiment: Experiment, **given: Any) -> Graph:
+    specs = _one_arm(experiment, **given)
     if experiment.arm:
-        specs = _one_arm(experiment, **given)
-        return tuple(dataclasses.replace(spec, arm=experiment.arm) for spec in specs)
-    return _one_arm(experiment, **given)
+        specs = tuple(dataclasses.replace(spec, arm=experiment.arm) for spec in specs)
+    keystore = dataclasses.replace(experiment.ros, **given).keystore
+    return secured(specs, Path(keystore)) if keystore else specs
 
 
 def _one_arm(experiment: Experiment, **given: Any) -> Graph:

@@ -26,6 +26,7 @@ from robot_rl.run.experiment import Experiment, TrainConfig
 from robot_rl.run.pairing import listening
 from robot_rl.run.parts import learner_of
 from robot_rl.store.store import Store
+from robot_rl.system.audit import audit_into
 from robot_rl.system.supervised import exit_code, orphaned, supervisor_pid
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ def run(run_dir: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: stop.append(n))
     supervisor = supervisor_pid() or os.getppid()
+    audit_into(run_dir)
     experiment = Experiment.load(run_dir)
     spec = experiment.spec
     ranks.join()
@@ -56,7 +58,7 @@ def run(run_dir: Path) -> None:
             if ranks.rank() == 0:
                 link = replace(experiment.link, host=listening(experiment.link, run_dir))
                 keys = keys_for(link, run_dir, "learner", experiment.key_names)
-                server = stack.enter_context(LinkServer(link, keys, spec, store))
+                server = stack.enter_context(LinkServer(link, keys, spec, store, experiment.roster))
             trouble = stack.enter_context(experiment.reward.beside(store))
             learner = learner_of(experiment, store, trouble)
             stack.callback(learner.close)

@@ -67,7 +67,7 @@ def train(
 def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
     run_dir, spec = experiment.run_dir, experiment.spec
     with (
-        Store(run_dir / STORE, spec=spec) as store,
+        Store(run_dir / STORE, spec=spec, synchronous="episode") as store,
         experiment.reward.beside(store) as trouble,
     ):
         store.recover(run_dir.name, ACTOR)

@@ -49,6 +49,9 @@ MODEL_REWARD = "model_reward"
 PREDICATE = "predicate"
 """Source and author of what the task's own rule says."""
 
+LEARNER_SOURCES = ("vlm", "progress", "preference")
+"""Sources that run beside a learner: their labels stay in its store."""
+
 PER_STEP = 2  # numbers that an author has for a step and the frame before it
 
 

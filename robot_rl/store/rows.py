@@ -73,6 +73,11 @@ class Column(NamedTuple):
     sql: str
     null: bool = False
 
+    @property
+    def python(self) -> type:
+        """Type of its values."""
+        return _PYTHON[self.sql]
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -133,10 +138,10 @@ def check_values(flat: FlatRow) -> None:
     for index, (column, value) in enumerate(zip(table.columns, flat.values, strict=True)):
         if value is None and column.null:
             continue
-        if type(value) is not _PYTHON[column.sql] or not _in_range(value, index < table.key_size):
+        if type(value) is not column.python or not _in_range(value, index < table.key_size):
             raise _bad(
                 f"{table.name}.{column.name}",
-                f"{_PYTHON[column.sql].__name__}, finite, within size limits",
+                f"{column.python.__name__}, finite, within size limits",
                 repr(value)[:80],
             )
 

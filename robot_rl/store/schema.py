@@ -49,23 +49,27 @@ _LAST_SEQ = "SELECT max({})".format(
 )
 
 
-def connect(path: Path, synchronous: str) -> sqlite3.Connection:
+def is_full(synchronous: str) -> bool:
+    """Whether every commit is to be on the disk. Raises `StoreError` for an unknown word."""
+    if synchronous not in ("full", "episode"):
+        raise StoreError(
+            "unknown durability", expected="full or episode", got=synchronous, fix="choose one"
+        )
+    return synchronous == "full"
+
+
+def connect(path: Path) -> sqlite3.Connection:
     """Open (or make) a database in WAL mode.
 
     Raises:
         StoreError: no access, not a database, or a file system without WAL.
     """
-    if synchronous not in ("normal", "full"):
-        raise StoreError(
-            "unknown durability", expected="normal or full", got=synchronous, fix="choose one"
-        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         db = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
-        db.execute(f"PRAGMA synchronous={synchronous}")
         db.execute(f"PRAGMA journal_size_limit={JOURNAL_LIMIT_BYTES}")
     except sqlite3.Error as error:
         raise store_error(error, path) from error

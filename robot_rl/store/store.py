@@ -5,10 +5,12 @@ and is UNIQUE, so a row that arrives twice is stored once. Its `seq` is local: 1
 tables in commit order, without gaps; replay reads "everything after seq", and the sender's progress
 is one number.
 
-What survives: WAL mode with `synchronous="normal"` loses nothing that was committed when a process
-is killed, at any instruction. After a power cut or kernel crash the file is intact, but the commits
-since the last WAL checkpoint (<= 4 MB of rows) may be gone; `synchronous="full"` syncs the WAL at
-every commit and loses none. With both, opening the file undoes a half-written transaction.
+What survives: WAL mode loses nothing that was committed when a process is killed, at any
+instruction. A power cut or kernel crash loses nothing either, as each commit is on the disk when it
+returns and before another connection can read it (`synchronous="full"`). With "episode", which a
+run without a link can afford, that is true of the commits that begin or end an episode; what came
+after the last of them may be gone, and the file is intact. Opening the file undoes a half-written
+transaction. The sent cursor is not synced: when it is lost, rows are sent again and dropped.
 """
 
 from __future__ import annotations
@@ -49,7 +51,10 @@ RESERVE_BYTES = 2_000_000_000  # room to finish any running episode, checkpoints
 RESERVE_VARIABLE = "ROBOT_RL_DISK_RESERVE_BYTES"
 ACKED = "acked_seq"  # meta key of the sent cursor
 RECEIVER = "receiver"  # meta key: to whom the cursor belongs
+ASIDE = "set_aside"  # meta key: episodes that are not sent, as the receiver has others by that name
 EPISODE_ABORTED = "episode_aborted"  # event name: the process died before it ended the episode
+ABORT_MARK = 2**31 - 1  # number of that event: one that no other event has
+ALONE = (RowKind.EVENT, RowKind.LABEL)  # rows that say something about an episode
 NEWEST_ROWS = 200  # how far back the newest score may lie: some seconds of a run
 
 # an episode's last score is among the last `labels.PER_STEP` numbers of its author
@@ -62,6 +67,8 @@ AND x.label > -{PER_STEP} + (
 )
 """
 
+_ENDING = [column.name for column in TABLES[RowKind.STEP].columns].index("ending")
+
 
 class Store:
     """One store file. All methods may be called from any thread; they take turns.
@@ -72,7 +79,7 @@ class Store:
             appended are checked against it. None = whatever the file holds.
         reserve_bytes: free space below which no episode starts; None = environment variable
             ROBOT_RL_DISK_RESERVE_BYTES, or 2 GB.
-        synchronous: "normal" or "full" (see the module text).
+        synchronous: "full" or "episode" (see the module text).
 
     Raises:
         StoreError: not a store, another schema version, another spec, or no access.
@@ -84,14 +91,15 @@ class Store:
         *,
         spec: Spec | None = None,
         reserve_bytes: int | None = None,
-        synchronous: str = "normal",
+        synchronous: str = "full",
     ) -> None:
         self.path = Path(path)
         default = int(os.environ.get(RESERVE_VARIABLE, RESERVE_BYTES))
         self.reserve_bytes = default if reserve_bytes is None else reserve_bytes
         self._lock = threading.RLock()
         self._acked_ahead: set[int] = set()
-        self._db = schema.connect(self.path, synchronous)
+        self._always = schema.is_full(synchronous)
+        self._db = schema.connect(self.path)
         try:
             with self._transaction() as db:
                 schema.create_or_check(db, self.path)
@@ -125,7 +133,8 @@ class Store:
 
     def insert(self, flats: Sequence[FlatRow]) -> int:
         """`append` for rows that went through `prepare`; never refuses for the disk reserve."""
-        with self._transaction() as db:
+        durable = self._always or any(map(_is_mark, flats))
+        with self._transaction(durable=durable) as db:
             first = seq = schema.last_seq(db)
             for flat in flats:
                 cursor = db.execute(schema.INSERT[flat.kind], (seq + 1, *flat.values))
@@ -134,6 +143,27 @@ class Store:
                 else:
                     _require_same(db, flat)
         return seq - first
+
+    def append_fitting(self, rows: Sequence[FlatRow]) -> tuple[int, list[Key]]:
+        """`append`, leaving out rows that contradict what is here; returns new ones and those.
+
+        A row that contradicts takes the later rows of its episode in this call with it, except an
+        event or a label, which stands alone.
+        """
+        left_out: list[Key] = []
+        apart: set[tuple[Value, ...]] = set()
+        new = 0
+        for row in rows:
+            episode = row.values[:3]
+            try:
+                if episode not in apart:
+                    new += self.append([row])
+                    continue
+            except ConflictError:
+                if row.kind not in ALONE:
+                    apart.add(episode)
+            left_out.append(row.key)
+        return new, left_out
 
     def check_reserve(self) -> None:
         """Raise `StoreError` when the disk is too full to start an episode."""
@@ -149,14 +179,15 @@ class Store:
     def recover(self, run: str, actor: str) -> list[EpisodeId]:
         """Mark every episode that nobody ended as aborted; call once when an actor starts.
 
-        Rows are never changed: the mark is one more event, replicated like any other row.
+        Rows are never changed: the mark is one more event, replicated like any other row. It is
+        the same whatever was left of the episode, so that it cannot contradict itself.
         """
         dead = [r for r in self.episode_summaries(run, actor) if r.ending is None]
         for record in dead:
             event = Event(
                 id=record.id,
-                event=len(self.events(record.id)),
-                step=record.steps - 1,
+                event=ABORT_MARK,
+                step=-1,
                 name=EPISODE_ABORTED,
                 detail="the actor stopped before the episode ended",
                 stamp_ns=record.stamp_ns,
@@ -270,16 +301,57 @@ class Store:
         batch: list[FlatRow] = []
         size = 0
         with self._transaction("DEFERRED") as db:
-            for _, flat in _scan(db, _acked(db), max_rows):
+            aside = {tuple(episode) for episode in schema.read_meta(db, ASIDE) or ()}
+            passed = _acked(db)
+            for seq, flat in _scan(db, passed, max_rows):
+                if flat.values[:3] in aside:
+                    self._acked_ahead.add(seq)
+                    continue
                 size += flat.size
                 if batch and size > max_bytes:
                     break
                 batch.append(flat)
+        if aside and not batch:  # nothing but rows that stay here: look behind them
+            self.acknowledge(())
+            with self._transaction("DEFERRED") as db:
+                moved = _acked(db) > passed
+            return self.pending(max_bytes, max_rows) if moved else []
         return batch
+
+    def set_aside(self, keys: Iterable[Key]) -> list[EpisodeId]:
+        """Keep the episodes of these rows here, unsent: the receiver has others by that name.
+
+        Events and labels are passed over alone. Returns the episodes that are set aside from now.
+        """
+        episodes = {key[1:4] for key in keys if key[0] not in ALONE}
+        with self._transaction() as db:
+            known = {tuple(episode) for episode in schema.read_meta(db, ASIDE) or ()}
+            new = sorted(episodes - known)
+            if new:
+                schema.write_meta(db, ASIDE, [*map(list, known), *map(list, new)])
+        return [EpisodeId(*episode) for episode in new]  # type: ignore[misc]
+
+    def newest_acknowledged(self) -> Key | None:
+        """Identity of the row at the sent cursor; None when nothing was acknowledged."""
+        with self._transaction("DEFERRED") as db:
+            acked = _acked(db)
+            found = next((flat for _, flat in _scan(db, acked - 1, 1)), None) if acked else None
+        return None if found is None else found.key
+
+    def has(self, key: Key) -> bool:
+        """Whether there is a row with this identity."""
+        with self._transaction("DEFERRED") as db:
+            return _seq_of(db, key) is not None
+
+    def send_again(self) -> None:
+        """Every row is sent once more: the receiver has lost some that it had acknowledged."""
+        with self._transaction() as db:
+            schema.write_meta(db, ACKED, 0)
+        self._acked_ahead = set()
 
     def acknowledge(self, keys: Iterable[Key]) -> None:
         """Record that the other side has committed the rows with these identities."""
-        with self._transaction() as db:
+        with self._transaction(durable=False) as db:
             acked = before = _acked(db)
             seqs = (_seq_of(db, key) for key in keys)
             ahead = self._acked_ahead | {seq for seq in seqs if seq is not None}
@@ -341,10 +413,16 @@ class Store:
     # -- inside ----------------------------------------------------------------------------------
 
     @contextmanager
-    def _transaction(self, mode: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        """One transaction; any error rolls it back, errors of SQLite become `StoreError`."""
+    def _transaction(
+        self, mode: str = "IMMEDIATE", *, durable: bool = True
+    ) -> Iterator[sqlite3.Connection]:
+        """One transaction; any error rolls it back, errors of SQLite become `StoreError`.
+
+        durable: it is on the disk when it has ended, if it writes.
+        """
         with self._lock:
             try:
+                self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
                 self._db.execute(f"BEGIN {mode}")
                 yield self._db
                 self._db.execute("COMMIT")
@@ -409,6 +487,13 @@ def _scan(db: sqlite3.Connection, after: int, limit: int) -> Iterator[tuple[int,
             yield seq, FlatRow(kind, tuple(values))
 
     return heapq.merge(*(of(kind) for kind in RowKind), key=itemgetter(0))
+
+
+def _is_mark(flat: FlatRow) -> bool:
+    """Whether a row begins an episode or ends it."""
+    if flat.kind is RowKind.STEP:
+        return flat.values[_ENDING] is not None
+    return flat.kind is RowKind.EPISODE or flat.key[-1] == ABORT_MARK
 
 
 def _acked(db: sqlite3.Connection) -> int:

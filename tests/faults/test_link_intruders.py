@@ -27,7 +27,14 @@ SPEC = sample_spec()
 CONFIG = LinkConfig(
     port=0, max_message_bytes=1 << 20, batch_bytes=1 << 18, reply_timeout_s=0.5, backoff_max_s=0.2
 )
-HELLO = encode(Hello("actor", SPEC.hash, SPEC.as_dict()))
+
+
+def hello(actor: str, role: str = "actor") -> bytes:
+    """The first words of an actor."""
+    return encode(Hello(role, SPEC.hash, SPEC.as_dict(), "run", actor, ()))
+
+
+HELLO = hello("actor-0")
 PICKLE = b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94."
 
 
@@ -115,11 +122,12 @@ def test_a_stolen_public_key_is_useless_without_its_secret(learner: Learner) -> 
 
 def test_an_unknown_actor_reads_why_and_gets_in_once_its_key_is_there(learner: Learner) -> None:
     with Store(learner.folder / "actor.sqlite", spec=SPEC, reserve_bytes=0) as store:
-        store.append(episode_rows(SPEC, EpisodeId("run", "actor", 0), 3))
+        store.append(episode_rows(SPEC, EpisodeId("run", "actor-new", 0), 3))
     make_keys(learner.folder / "mine", ("actor-new",))
     shutil.copy(learner.folder / "keys/learner.public", learner.folder / "mine")
     keys = load_keys(learner.folder / "mine", "actor-new")
-    with LinkClient(learner.config, keys, SPEC, learner.folder / "actor.sqlite") as client:
+    path = learner.folder / "actor.sqlite"
+    with LinkClient(learner.config, keys, SPEC, path, actor="actor-new") as client:
         end_s = time.monotonic() + 20
         while client.status()["refused"] is None:
             learner.server.poll(5)
@@ -172,15 +180,15 @@ def test_nonsense_is_counted_and_its_key_ignored_while_others_are_served(
         assert learner.server.peers()["actor"].banned
         before = learner.decoded
         assert learner.ask(bad, HELLO, timeout_s=0.2) is None and learner.decoded == before
-        assert isinstance(learner.ask(good, HELLO), Welcome)
+        assert isinstance(learner.ask(good, hello("actor-b")), Welcome)
 
 
 def test_a_role_may_say_only_what_belongs_to_it(learner: Learner) -> None:
     with raw_peer(learner, learner.keys("actor")) as peer:
-        reply = learner.ask(peer, encode(Hello("learner", SPEC.hash, SPEC.as_dict())))
+        reply = learner.ask(peer, hello("actor-0", role="learner"))
         assert isinstance(reply, Refused) and reply.code == "role"
         assert isinstance(learner.ask(peer, HELLO), Welcome)
-        for message in (Welcome("fake", 9), Refused("role", "fake")):  # a server's words
+        for message in (Welcome("fake", 9, 0, True), Refused("role", "fake")):  # a server's words
             reply = learner.ask(peer, encode(message))
             assert isinstance(reply, Refused) and reply.code == "role"
     assert learner.server.peers()["actor"].strikes == 2

@@ -20,7 +20,7 @@ from robot_rl.link.config import LinkConfig
 from robot_rl.link.server import LinkServer
 from robot_rl.store.rows import flatten
 from robot_rl.store.store import Store
-from robot_rl.types import EpisodeId
+from robot_rl.types import ONLY_ACTOR, EpisodeId
 
 SPEC = sample_spec(images=1, image_size=32)
 CONFIG = LinkConfig(port=0, batch_rows=8, poll_s=0.005, reply_timeout_s=0.5, backoff_max_s=0.1)
@@ -129,7 +129,7 @@ class Bench:
 
     def record(self, episode: int) -> None:
         """One more episode on the actor's disk."""
-        self.actor.append(episode_rows(SPEC, EpisodeId("run", "actor", episode), 20))
+        self.actor.append(episode_rows(SPEC, EpisodeId("run", ONLY_ACTOR, episode), 20))
 
     def serve(self, duration_s: float) -> None:
         """Poll the learner for a while."""

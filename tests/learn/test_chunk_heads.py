@@ -268,6 +268,56 @@ def test_what_is_beyond_the_end_of_a_transition_comes_from_other_rows() -> None:
     assert not np.array_equal(rest, chunk[~valid])
 
 
+def cut(rows: Batch, mask: float, reward: float) -> Batch:
+    """Every second row is cut after its first action, where the episode ends or goes on."""
+    odd = np.arange(len(rows.mask)) % 2 == 1
+    valid = (np.arange(H) < 1) | ~odd[:, None]
+    return replace(
+        rows,
+        valid=valid,
+        mask=np.where(odd, mask, rows.mask).astype(np.float32),
+        reward=np.where(odd, reward, rows.reward).astype(np.float32),
+    )
+
+
+def test_a_chunk_cut_by_a_takeover_teaches_the_critics_nothing_and_one_cut_by_the_end_does() -> (
+    None
+):
+    state, chunk = demonstrated(32, np.random.default_rng(0))
+    rows = batch_of(state, chunk, np.zeros(32))
+    losses: dict[tuple[float, float], float] = {}
+    for mask in (0.0, 1.0):
+        for reward in (0.0, 1.0):
+            algo = ChunkedConfig(hidden=(8,), chunk=H).make(SPEC, seed=0)
+            loss, _ = algo.critic_loss(algo.see(algo.transitions(cut(rows, mask, reward))))
+            losses[mask, reward] = float(loss.detach())
+    assert losses[1.0, 0.0] == losses[1.0, 1.0]
+    assert losses[0.0, 0.0] != losses[0.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["rlt", "pa_rl"])
+def test_what_nobody_did_is_not_cloned(name: str) -> None:
+    config, spec = head(name)
+    rng = np.random.default_rng(0)
+    state, chunk = demonstrated(32, rng)
+    found: list[float] = []
+    for filler in (0.0, 0.9):
+        algo = config.make(spec, seed=0)
+        plan = np.zeros((32, H, 7), np.float32)
+        rows = replace(batch_of(state, chunk, np.zeros(32), plan), human=np.ones(32, np.bool_))
+        valid = np.arange(H) < np.arange(32)[:, None] % H + 1
+        rows = replace(rows, valid=valid)
+        batch = algo.see(algo.transitions(rows))
+        beyond = ~torch.from_numpy(np.repeat(valid, 7, 1))
+        batch = batch._replace(action=batch.action.masked_fill(beyond, filler))
+        if name == "rlt":
+            _, _, metrics = algo.actor_loss(batch)
+            found.append(float(metrics["actor/reference_loss"].detach()))
+        else:
+            found.append(float(algo.distill_loss(batch).detach()))
+    assert found[0] == found[1]
+
+
 def test_without_a_base_chunks_are_learned_from_scratch() -> None:
     algo = ChunkedConfig(
         hidden=(32, 32),

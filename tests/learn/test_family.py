@@ -218,6 +218,44 @@ def test_iql_clones_what_was_better_than_usual() -> None:
     assert pose_action(greedy) > 0.3
 
 
+class Keeps(Data):
+    """A gripper that always keeps still, while every step costs 0.5."""
+
+    def __call__(self, batch_size: int, demo_fraction: float) -> Batch:
+        batch = super().__call__(batch_size, demo_fraction)
+        batch.action[:, -1] = 0.0
+        return batch
+
+
+@pytest.mark.parametrize("config", [IqlConfig, CalQlConfig])
+def test_offline_the_gripper_does_what_the_data_does_though_all_of_it_costs(
+    config: type[HilSerlConfig],
+) -> None:
+    # a plain double DQN believes that the commands nobody gave are worth their first value, 0
+    algo = config(**SMALL, learning_rate=3e-3).make(spec(gripper=True), 0)
+    data = Keeps(size=7, reward=-0.5, return_to_go=-0.5 / (1 - algo.config.gamma))
+    for _ in range(300):
+        algo.update(data)
+    chosen = algo.act(Data().observation(256), True)[:, -1]
+    assert float((chosen == 0.0).float().mean()) == 1.0
+
+
+def test_actions_at_their_bound_count_no_more_than_others_in_iql() -> None:
+    # handsets at full deflection: one action in ten is exactly 1
+    class Saturated(Data):
+        def __call__(self, batch_size: int, demo_fraction: float) -> Batch:
+            batch = super().__call__(batch_size, demo_fraction)
+            batch.action[:, 0] = 0.37
+            batch.action[::10, 0] = 1.0
+            return batch
+
+    config = IqlConfig(**SMALL, learning_rate=3e-3, inverse_temperature=0.0)
+    algo = trained(config, Saturated(mask=0.0), 600)
+    assert pose_action(algo) == pytest.approx(0.9 * 0.37 + 0.1, abs=0.06)
+    noisy = algo.act(Data().observation(512), False)
+    assert float(noisy.abs().max()) <= 1.0
+
+
 def test_the_expectile_sets_how_optimistic_the_value_is() -> None:
     values = []
     for expectile in (0.5, 0.9):

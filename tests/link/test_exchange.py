@@ -29,7 +29,7 @@ from robot_rl.spec import Spec
 from robot_rl.store import schema
 from robot_rl.store.rows import flatten
 from robot_rl.store.store import Store
-from robot_rl.types import EpisodeId, Weights
+from robot_rl.types import EpisodeId, Event, Label, Weights
 
 SPEC = sample_spec(images=1, image_size=16)
 QUICK = LinkConfig(
@@ -198,14 +198,26 @@ def test_another_spec_is_refused_with_a_readable_diff(tmp_path: Path) -> None:
     pair.close()
 
 
-def test_an_identity_used_twice_is_refused_loudly(pair: Pair) -> None:
-    rows = episode_rows(SPEC, EpisodeId("run", "actor-0", 0), 2)
-    pair.learner_store.append(episode_rows(SPEC, EpisodeId("run", "actor-0", 0), 9))
-    pair.actor_store.append(rows)
+def test_an_episode_number_used_twice_is_said_loudly_and_holds_nothing_up(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = (EpisodeId("run", "actor-0", number) for number in range(2))
+    pair.learner_store.append(episode_rows(SPEC, first, 9))
+    kept = [flatten(r) for r in pair.learner_store.rows_since(0, 100)[0]]
+    said = [Label(first, 0, None, "success", 1.0, "person", "ada", 5)]
+    pair.actor_store.append([*episode_rows(SPEC, first, 20), *said])
+    pair.actor_store.append(rows := episode_rows(SPEC, second, 2))
     pair.client.start()
-    pair.until(lambda: pair.client.status()["refused"])
-    with pytest.raises(LinkError, match="give this actor another name"):
-        pair.client.raise_if_refused()
+    pair.until(lambda: pair.actor_store.pending_count() == 0)
+    pair.actor_store.append([Event(first, 7, 0, "late", "", 9)])  # stays here, too
+    pair.actor_store.append(more := episode_rows(SPEC, EpisodeId("run", "actor-0", 2), 2))
+    pair.until(lambda: pair.actor_store.pending_count() == 0)
+    stored = [flatten(r) for r in pair.learner_store.rows_since(0, 100)[0]]
+    assert stored == [*kept, *map(flatten, [*rows, *more])]  # no mixture of two episodes
+    assert "episode 0 is not learned from" in caplog.text
+    assert pair.client.status()["rows_left_out"] == pair.server.peers()["actor"].left_out == 25
+    assert len(pair.actor_store.steps(first)) == 20  # all of it is still at the robot
+    pair.client.raise_if_refused()  # which goes on
 
 
 def test_a_row_too_large_for_a_message_is_said_and_not_sent(tmp_path: Path) -> None:
@@ -274,9 +286,9 @@ def test_a_store_that_is_busy_for_long_does_not_end_the_link(
     opened: list[Path] = []
     connect = schema.connect
 
-    def count(path: Path, synchronous: str) -> sqlite3.Connection:
+    def count(path: Path) -> sqlite3.Connection:
         opened.append(path)
-        return connect(path, synchronous)
+        return connect(path)
 
     monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.05)
     monkeypatch.setattr(schema, "connect", count)
@@ -307,10 +319,9 @@ def test_practice_waits_while_the_learner_refuses_and_says_why(pair: Pair) -> No
     demo, train, exam = (dataclasses.replace(start, purpose=p) for p in ("demo", "train", "eval"))
     pair.client.start()
     actor._reset(None, train)
-    pair.learner_store.append(episode_rows(SPEC, EpisodeId("run", "actor-0", 0), 9))
-    pair.actor_store.append(episode_rows(SPEC, EpisodeId("run", "actor-0", 0), 2))
+    pair.actor_store.append(episode_rows(SPEC, EpisodeId("run", "actor-7", 0), 2))
     pair.until(lambda: pair.client.status()["refused"])
-    with pytest.raises(LinkError, match="give this actor another name"):
+    with pytest.raises(LinkError, match="use the key that belongs to this actor"):
         actor._reset(None, train)
     actor._reset(None, demo)
     actor._reset(None, exam)

@@ -13,6 +13,7 @@ from robot_rl.bench.samples import episode_rows, sample_spec
 from robot_rl.errors import CodecError, LinkError
 from robot_rl.link.frames import (
     HEADER,
+    LINK_VERSION,
     MAX_ITEMS,
     MESSAGES,
     Accepted,
@@ -30,7 +31,6 @@ from robot_rl.link.frames import (
     decode,
     encode,
 )
-from robot_rl.spec import PROTOCOL_VERSION
 from robot_rl.store.rows import flatten
 from robot_rl.types import EpisodeId, Label, Weights
 
@@ -40,11 +40,11 @@ FLATS = tuple(flatten(r) for r in episode_rows(SPEC, ID, 2))
 LABEL = flatten(Label(ID, 0, None, "success", 1.0, "person", "ada", 6))
 
 EXAMPLES: list[Message] = [
-    Hello("actor", SPEC.hash, SPEC.as_dict()),
-    Welcome("ab12", -1),
+    Hello("actor", SPEC.hash, SPEC.as_dict(), "run", "actor-0", FLATS[1].key),
+    Welcome("ab12", -1, 4, True),
     Refused("spec", "they differ", ("control_hz: 10.0 -> 20.0",)),
     Rows((*FLATS, LABEL)),
-    Ack(tuple(f.key for f in (*FLATS, LABEL)), 3),
+    Ack(tuple(f.key for f in (*FLATS, LABEL)), 3, (LABEL.key,)),
     GetWeights(-1),
     Weights(7, "00ff", b"\x00\x01" * 500),
     NoWeights(7),
@@ -57,7 +57,7 @@ EXAMPLES: list[Message] = [
 ]
 
 
-def framed(kind: int, body: bytes, protocol: int = PROTOCOL_VERSION, sequence: int = 0) -> bytes:
+def framed(kind: int, body: bytes, protocol: int = LINK_VERSION, sequence: int = 0) -> bytes:
     """A frame with a right length and CRC around any body."""
     start = struct.pack("<4sHBBQI", b"RRL1", protocol, kind, 0, sequence, len(body))
     return start + struct.pack("<I", zlib.crc32(body, zlib.crc32(start))) + body
@@ -75,7 +75,7 @@ def test_every_message_has_an_example() -> None:
 
 def test_another_protocol_version_is_said_plainly() -> None:
     with pytest.raises(LinkError, match="same robot-rl version"):
-        decode(framed(1, b"\x90", protocol=PROTOCOL_VERSION + 1))
+        decode(framed(1, b"\x90", protocol=LINK_VERSION + 1))
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_nonsense_of_the_robots_key_is_dropped_and_the_pairing_goes_on(tmp_path:
     robot = Robot(tmp_path / "keys")
     thread = threading.Thread(target=lambda: learner(robot.invitation))
     thread.start()
-    hello = encode(Hello("actor", SPEC.hash, SPEC.as_dict()))
+    hello = encode(Hello("actor", SPEC.hash, SPEC.as_dict(), "run", "actor-0", ()))
     for frames in ((b"",), (b"\x80\x04\x95",), (hello,), (hello, hello), (encode(Paired("x")),)):
         assert ask(robot.invitation, robot.keys, robot.invitation.public, *frames) is None
     with robot.inviter:

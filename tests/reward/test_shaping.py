@@ -133,6 +133,13 @@ def test_a_cost_of_each_step_is_part_of_every_return() -> None:
     np.testing.assert_allclose(cost.return_to_go, plain.return_to_go - charged, atol=1e-6)
 
 
+def test_a_cost_of_time_does_not_end_where_an_episode_was_cut_off() -> None:
+    cost = everything(replay_of(episode(Ending.TRUNCATED), Assembly(step_cost=0.01)))
+    np.testing.assert_allclose(cost.return_to_go, -0.01 / (1 - GAMMA), atol=1e-6)
+    plain = everything(replay_of(episode(Ending.TRUNCATED), Assembly()))
+    np.testing.assert_allclose(plain.return_to_go, 0.0)  # what may come is not counted on
+
+
 def test_what_is_unlabelled_stays_so() -> None:
     rows = [
         replace(r, reward=None, success=None) if isinstance(r, Step) else r

@@ -19,7 +19,7 @@ from robot_rl.bench.samples import (
 from robot_rl.errors import CodecError, ConflictError, RobotRLError, SpecError, StoreError
 from robot_rl.store.labels import PREDICATE, PROGRESS, SUCCESS_SCORE
 from robot_rl.store.rows import FlatRow, RowKind, flatten, restore
-from robot_rl.store.store import EPISODE_ABORTED, RESERVE_VARIABLE, Store
+from robot_rl.store.store import ABORT_MARK, EPISODE_ABORTED, RESERVE_VARIABLE, Store
 from robot_rl.types import Driver, Ending, EpisodeId, Event, Frame, Label, Row, Step
 
 SPEC = sample_spec(images=1, image_size=8)
@@ -177,8 +177,8 @@ def test_recover_marks_cut_episodes_as_aborted_once_and_replicates_the_mark(stor
     assert [r.ending for r in store.episode_summaries("run", "a")][1:] == [Ending.ABORTED] * 2
     marks, _ = store.rows_since(before, 10)
     assert [(m.event, m.step, m.name) for m in marks if isinstance(m, Event)] == [
-        (1, 2, EPISODE_ABORTED),
-        (0, -1, EPISODE_ABORTED),
+        (ABORT_MARK, -1, EPISODE_ABORTED),
+        (ABORT_MARK, -1, EPISODE_ABORTED),
     ]
 
 
@@ -323,13 +323,6 @@ def test_meta_survives(store: Store) -> None:
     store.set_meta("note", {"a": [1, 2]})
     with Store(store.path) as again:
         assert again.meta("note") == {"a": [1, 2]} and again.meta("absent") is None
-
-
-def test_full_durability_is_offered_and_other_words_are_not(tmp_path: Path) -> None:
-    with Store(tmp_path / "a.sqlite", synchronous="full") as store:
-        assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
-    with pytest.raises(StoreError, match="unknown durability"):
-        Store(tmp_path / "b.sqlite", synchronous="sometimes")
 
 
 def test_frames_do_not_share_memory_with_the_caller(store: Store) -> None:

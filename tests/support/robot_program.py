@@ -95,7 +95,13 @@ class RobotProgram:
         self.inviter = invite(self.experiment)
         read = partial(keys_for, link, run, link.actor_key)
         self.link = LinkClient(
-            link, read(), spec, self.store.path, pairing=read, status_file=run / LINK
+            link,
+            read(),
+            spec,
+            self.store.path,
+            run=run.name,
+            pairing=read,
+            status_file=run / LINK,
         )
         clock: Any = WallClock()
         self.robot = FakeRobot(clock, task.sample_reset(np.random.default_rng(0)))

@@ -99,7 +99,7 @@ class ActorCritic(Agent):
         with torch.no_grad():
             target = self.target(batch)
         output = self._critics(batch.now, batch.action[:, : self.net.pose_size], self.critic)
-        loss, q = self.values.loss(output, target), self.values.value(output)
+        loss, q = self.values.loss(output, target, batch.weight), self.values.value(output)
         named = {"critic/loss": loss, "critic/q_mean": q.mean()}
         return loss, named | {"critic/target_mean": target.mean()}
 

@@ -228,11 +228,17 @@ class Agent(Trained[ActorNet]):
             toggle=self._tensor(batch.toggle),
             return_to_go=self._tensor(batch.return_to_go),
             room=self._tensor(nowhere if batch.room is None else batch.room),
+            valid=None if batch.valid is None else self._tensor(batch.valid),
+            weight=self.weight(batch),
         )
 
     def executed(self, batch: Batch) -> Tensor:
         """The actions that critics learn from: [B, A]."""
         return self._tensor(self.net.executed(batch))
+
+    def weight(self, batch: Batch) -> Tensor | None:
+        """Weights [B] of the rows in the critics' loss; None = all count alike."""
+        return None
 
     def reward(self, batch: Batch) -> Tensor:
         """Rewards r [B] that the critics learn from."""

@@ -5,7 +5,12 @@ Papers: CQL (arXiv 2006.04779), Cal-QL (arXiv 2303.05479). The rest is as in `hi
     critic_loss   SAC's, plus  w mean_i mean_B [ log sum_k exp( max(Q_i(s, a_k), G) - log p_k )
                                                  - Q_i(s, a) ]
                   a_k: K uniform actions, K of pi(s), K of pi(s'); p_k their densities;
-                  G: discounted rewards from s to the end of the recorded episode
+                  G: discounted rewards from s on; an episode that was cut off goes on for ever
+                  with its last reward, if that is negative (as the authors' code does), else at 0
+
+With a gripper its critic Q_g has the same term, exactly, over the three commands:
+
+    gripper_loss  HIL-SERL's, plus  w mean_B [ log sum_k exp max(Q_g(s, k), G) - Q_g(s, k_data) ]
 
 Without `calibrate` (no max with G) it is CQL. After offline training, WSRL (arXiv 2412.07762) goes
 on with plain SAC and without the offline data: docs/algorithms.md has the commands.
@@ -13,8 +18,9 @@ on with plain SAC and without the offline data: docs/algorithms.md has the comma
 w has the scale of the returns: where all samples count alike, Q of a recorded action settles w / 2
 above its target, and this excess enters the next target. Adroit's returns are in the hundreds.
 
-Deviations: the weight w is fixed (no Lagrange multiplier). Metrics: those of `hil_serl`,
-critic/conservative (the added term), critic/calibrated (share of Q below G).
+Deviations: the weight w is fixed (no Lagrange multiplier); the gripper, which the papers do not
+have. Metrics: those of `hil_serl`, critic/conservative and gripper/conservative (the added terms),
+critic/calibrated (share of Q below G).
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ from torch import Tensor
 from robot_rl.config.registry import register
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
 from robot_rl.learn.transitions import Moment, Transitions
+from robot_rl.nets.actor import gripper_index
 from robot_rl.spec import Spec
 
 
@@ -71,6 +78,17 @@ class CalQl(HilSerl):
         term = soft.mean() - metrics["critic/q_mean"]  # of the recorded actions
         metrics |= {"critic/conservative": term, "critic/calibrated": below}
         return loss + config.conservative_weight * term, metrics
+
+    def gripper_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
+        """Double DQN and the conservative term."""
+        loss, metrics = super().gripper_loss(batch)
+        assert self.net.gripper is not None
+        q = self.net.gripper(batch.now.features, self.actor["gripper"])[0]
+        bounded = torch.maximum(q, batch.return_to_go[:, None]) if self.config.calibrate else q
+        taken = gripper_index(batch.action[:, -1])[:, None]
+        term = (torch.logsumexp(bounded, -1) - q.gather(-1, taken).squeeze(-1)).mean()
+        loss = loss + self.config.conservative_weight * term
+        return loss, metrics | {"gripper/loss": loss, "gripper/conservative": term}
 
     @torch.no_grad()
     def _proposals(self, batch: Transitions, count: int) -> tuple[Tensor, Tensor]:

@@ -8,9 +8,10 @@ c is what was really carried out, so the h-step backup is unbiased, and each of 
 begin a transition, whoever drove. The gripper is one more number of each action.
 
 Where the driver changed, or the episode ended, within h steps, the transition ends there, too
-(`View`); the rest of c is filled with actions of other rows. After a terminal step that is exact:
+(`View`). After a terminal step the rest of c is filled with actions of other rows, which is exact:
 what would have followed changes nothing. (Q-chunking drops such rows; with a sparse reward, these
-are the rows that hold the reward.)
+are the rows that hold the reward.) Elsewhere nobody knows what the rest of c would have done, and
+the row is left out of the critics' loss.
 
 The heads on a base policy that decide chunks build on this: `policy_decorator`, `rlt`, and with a
 base that runs here (`on_flow`) `dsrl`, `zprl`, `qc`, `pa_rl`, `expo`, `ibrl`. Metrics: those of
@@ -75,6 +76,11 @@ class Chunked(ActorCritic):
         chunk, valid = self._tensor(batch.chunk), self._tensor(batch.valid).unsqueeze(-1)
         other = torch.randperm(len(chunk), generator=self.generator).to(self.device)
         return torch.where(valid, chunk, chunk[other]).flatten(1)
+
+    def weight(self, batch: Batch) -> Tensor:
+        """1 for whole chunks, and for those that end with the episode; 0 for the others."""
+        assert batch.valid is not None
+        return self._tensor(batch.valid.all(1) | (batch.mask == 0.0)).float()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,8 +97,9 @@ class PaRl(Qc):
         """The flow's loss of the student on the choices in s, and on what people did there."""
         net, flow, now = self.net, self.net.flow, batch.now
         chosen = self.next_action(now)
-        human = batch.human.unsqueeze(-1)
-        target = torch.where(human, batch.action, chosen).view(-1, net.chunk, net.action_size)
+        assert batch.valid is not None
+        done = (batch.human.unsqueeze(-1) & batch.valid).repeat_interleave(net.action_size, 1)
+        target = torch.where(done, batch.action, chosen).view(-1, net.chunk, net.action_size)
         shape = (len(target), flow.chunk, flow.action_size)
         chunk = torch.zeros(shape, device=self.device)
         chunk[:, : net.chunk] = target

@@ -8,7 +8,8 @@ with each frame, and is held near it, or near what a person did instead:
 
 Deviations: the policy sees the observation itself, not a token of a VLA's features; SAC's
 temperature; transitions begin at every step; the distance is a mean over the chunk's numbers, not a
-sum. Metrics: those of `actor_critic`, actor/reference_loss.
+norm; of a person's chunk that was cut, only what the person did counts. Metrics: those of
+`actor_critic`, actor/reference_loss.
 """
 
 from __future__ import annotations
@@ -80,8 +81,11 @@ class Rlt(OnBase):
         blind = (hidden < config.reference_dropout) & plan
         decision, log_prob = self.draw(now.features.masked_fill(blind, 0.0))
         value = self.q(now, decision, self.critic.detach()).mean(0)
-        reference = torch.where(batch.human.unsqueeze(-1), batch.action, now.base["plan"])
-        far = (decision - reference).square().mean()
+        human, valid = batch.human.unsqueeze(-1), batch.valid
+        assert valid is not None
+        reference = torch.where(human, batch.action, now.base["plan"])
+        known = valid.repeat_interleave(decision.shape[1] // valid.shape[1], 1) | ~human
+        far = ((decision - reference).square() * known).sum() / known.sum().clamp_min(1)
         loss = self.soft(value, log_prob) + config.reference_weight * far
         metrics = {"actor/entropy": -log_prob.mean(), "actor/reference_loss": far}
         return loss, log_prob, {"actor/loss": loss} | metrics

@@ -93,8 +93,16 @@ class Rewards:
         return touched
 
     def add_up(self, episode: Episode) -> None:
-        """Write the return to go of every step of an episode."""
+        """Write the return to go of every step of an episode.
+
+        One that was cut off goes on with its last reward if that is negative (a cost of time does
+        not end with the recording), else with nothing: the sum is a lower bound either way.
+        """
         rest = 0.0
+        if episode.steps:
+            last = episode.steps[max(episode.steps)]
+            if self._steps.mask[last] > 0.0 and self._gamma < 1.0:
+                rest = min(float(self._steps.reward[last]), 0.0) / (1.0 - self._gamma)
         for number in sorted(episode.steps, reverse=True):
             slot = episode.steps[number]
             rest = float(self._steps.reward[slot]) + self._gamma * rest
