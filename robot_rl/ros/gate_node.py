@@ -51,9 +51,10 @@ class GateNode:
         node = shell.node
         self._reader = reader
         self._joy = Newest(node, topics.OPERATOR_JOY, wakes=True)
-        self._stopped = Newest(node, topics.CONTROLLER_STOPPED, wakes=True)
+        self._stopped = Newest(node, topics.CONTROLLER_STOPPED, "changes", wakes=True)
         self._watchdog = Newest(node, topics.WATCHDOG_PROBLEM)
-        self._arm_node = Newest(node, topics.ARM_PROBLEM) if self.params["needs_arm"] else None
+        needs_arm = self.params["needs_arm"]
+        self._arm_node = Newest(node, topics.ARM_PROBLEM, "changes") if needs_arm else None
         self._waiting: deque[str] = deque(maxlen=MAX_WAITING)
         self._target_topic = topics.TARGET_JOINTS if limits.joint_arm else topics.TARGET_POSE
         self._target = publisher(node, self._target_topic)
@@ -80,6 +81,7 @@ class GateNode:
         self._held: Verdict | None = None
         self._rivals = ""
         self._stood = False  # somebody else than this gate moved the arm, or nobody could
+        self._was_stopped, self._was_problem = False, ""  # since the last turn, and perhaps over
 
     def _single_publishers(self) -> Census:
         """Who must be alone: this gate, the driver, and whoever's word lets the arm go on."""
@@ -193,10 +195,11 @@ class GateNode:
         now_s = self._now_s(state)
         self._blind = self._why_blind(state, now_s)
         self._check_rivals()
-        if self._controller_stands():  # when it goes on, nothing moves unasked
+        if self._controller_stands() or self._was_stopped:  # when it goes on, nothing moves unasked
             self.gate = rules.stand(self.limits, self.gate, state, now_s)
-            self._stood = True
-        elif problem := self._not_ready():
+            self._stood, self._was_stopped = True, False
+        elif problem := self._not_ready() or self._was_problem:
+            self._was_problem = ""
             if self.gate.mode.is_armed:
                 self.gate = rules.stop(self.gate, problem)
             self.gate = rules.follow(self.limits, self.gate, state, now_s)
@@ -257,15 +260,21 @@ class GateNode:
             self.gate = rules.stop(self.gate, self._rivals)
 
     def _controller_stands(self) -> bool:
-        """Whether the controller was stopped and ignores commands."""
-        stopped = self._stopped.read()
-        return stopped is not None and bool(stopped.data)
+        """Whether the controller was stopped and ignores commands.
+
+        One that was started again before this gate looked (it was frozen) is remembered.
+        """
+        for stopped in self._stopped.arrived():
+            self._was_stopped |= bool(stopped.data)
+        return self._stopped.value is not None and bool(self._stopped.value.data)
 
     def _not_ready(self) -> str:
         """Why the driver would not move the arm; "" when it would, or when nobody is asked."""
         if self._arm_node is None:
             return ""
-        problem = self._arm_node.read()
+        for told in (t for t in self._arm_node.arrived() if t.data):
+            self._was_problem = f"arm: {told.data}"[: wire.MAX_TEXT]
+        problem = self._arm_node.value
         if problem is None or self._arm_node.silent_s > self.params["watchdog_age_s"]:
             return "arm: the arm node is silent"
         return f"arm: {problem.data}"[: wire.MAX_TEXT] if problem.data else ""

@@ -32,6 +32,10 @@ PROFILES: dict[str, QoSProfile] = {
     "latched": QoSProfile(
         depth=1, reliability=_RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
     ),
+    # for a reader that must not miss a state which has changed again while it was frozen
+    "changes": QoSProfile(
+        depth=10, reliability=_RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+    ),
     "static": QoSProfile(  # several writers, each says its frames once
         depth=100, reliability=_RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
     ),

@@ -69,6 +69,8 @@ def look_after(
 ) -> None:
     """Do what a person does at an arm that waits: resume, acknowledge, prepare the scene.
 
+    What a real person has stopped, only a real person acknowledges.
+
     Args:
         report: the gate's newest, None before the first.
         stopped: the controller is; asked: the actor asks whether the scene is in order.
@@ -76,7 +78,7 @@ def look_after(
     if stopped:
         callers[topics.CONTROLLER_RESUME].poll()
     elif report is not None and report.mode == "protective_stop":
-        callers[topics.GATE_ACKNOWLEDGE].poll()
+        callers[topics.GATE_CLEAR].poll()
     elif report is not None and report.waits:
         callers[topics.GATE_RESUME].poll()
     if asked:

@@ -160,11 +160,12 @@ def declare(node: Node, key: str) -> dict[str, Any]:
     Raises:
         ConfigError: unknown parameter, wrong type, out of range.
     """
-    meaning = "take the time from /clock; set when the node starts, because ages do not survive it"
-    own = ParameterDescriptor(
-        description=meaning, type=ParameterType.PARAMETER_BOOL, read_only=True
+    fixed = ParameterDescriptor(
+        type=ParameterType.PARAMETER_BOOL,
+        description="take the time from /clock; only when the node starts: ages do not survive it",
+        read_only=True,
     )
-    node.set_descriptor("use_sim_time", own)
+    node.set_descriptor("use_sim_time", fixed)
     given = {name: p.value for name, p in node._parameter_overrides.items()}
     checked = parameters.check(key, {n: v for n, v in given.items() if "qos_overrides" not in n})
     for p in parameters.TABLES[key]:

@@ -235,8 +235,8 @@ GATE_ACKNOWLEDGE = Service(
 )
 GATE_CLEAR = Service(
     "gate/clear", _TRIGGER, "gate", ("operator",),
-    "what a script may end: a protective stop or a wait that no person has caused; refused "
-    "otherwise (unattended simulation only)",
+    "what a script may end: a protective stop, or a wait for a device that fell silent; refused "
+    "where a person has stopped or holds",
 )  # fmt: skip
 ACTOR_READY = Service(
     "actor/ready", _TRIGGER, "actor", ("view", "person"),

@@ -19,6 +19,7 @@ from robot_rl.geometry import pose
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher
 from robot_rl.system import priority
+from robot_rl.types import Outcome, Verdict
 from tests.support.probe import Probe
 from tests.support.ros import World, wait_for
 
@@ -367,16 +368,24 @@ def test_a_gate_that_was_frozen_does_not_drive_a_stopped_controller(world: World
     try:
         wait_moving(world, "frozen")
         os.kill(pid, signal.SIGSTOP)
+        frozen_s = time.monotonic()
         wait_for(probe.stopped, 15.0, "the watchdog stops the controller")
+        time.sleep(max(0.0, frozen_s + 0.5 - time.monotonic()))
+        asked = len(probe.moves())
         os.kill(pid, signal.SIGCONT)
+        awake_s = time.monotonic()
         report = probe.wait_mode("protective_stop")
         assert report.reason == "controller: stopped"
         wait_for(lambda: at_rest(world), 15.0, "the arm has come to rest")
         where_m = probe.tcp().position_m
+        wait_for(lambda: len(probe.moves()) > asked + 5, 15.0, "the requester goes on asking")
         assert probe.call(topics.CONTROLLER_RESUME).success
-        time.sleep(0.7)  # the requester goes on asking
+        time.sleep(0.7)
         assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
         probe.wait_mode("protective_stop")
+        heard = [(t, wire.decode_answer(m.data)) for t, m in list(probe.heard["gate/verdict"])]
+        since = [v for t, v in heard if t > awake_s and isinstance(v, Verdict)]
+        assert since and [v for v in since if v.outcome is not Outcome.HOLD] == []
     finally:
         os.kill(pid, signal.SIGCONT)
         requester.kill()
@@ -395,6 +404,8 @@ def test_nothing_arms_without_a_watchdog(world: World) -> None:
         assert not refused.granted and refused.reason.startswith("watchdog: silent")
     finally:
         os.kill(pid, signal.SIGCONT)
+    time.sleep(0.5)
+    assert not probe.stopped()  # awake again, it hears first what the gate said meanwhile
     assert probe.arm("watched").granted
     calm(world)
 

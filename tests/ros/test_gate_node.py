@@ -1,0 +1,117 @@
+"""One gate node, beside a driver, a person and a clock that this test plays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("rclpy")
+
+from std_msgs.msg import Bool
+
+from robot_rl.ros import topics
+from robot_rl.safety import gate as rules
+from robot_rl.safety.states import Mode
+from tests.support.gate_alone import Alone, gate_alone, passed
+
+pytestmark = [pytest.mark.ros, pytest.mark.alone]
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Alone]:
+    """One gate for the whole file."""
+    with gate_alone() as found:
+        yield found
+
+
+@pytest.fixture
+def gate(one: Alone) -> Alone:
+    """A gate that holds; nobody has armed it."""
+    one.calm()
+    return one
+
+
+def fresh(one: Alone) -> None:
+    """The gate as it is when it starts; quicker than a person's calls."""
+    one.set_s = 0.0
+    one.tell(topics.CONTROLLER_STOPPED, Bool(data=False))
+    one.run(0.05)
+    one.gate.gate, one.gate._waits = rules.initial(one.gate.limits), ""
+
+
+def test_a_stop_of_the_controller_that_was_over_when_the_gate_woke_still_needs_arming(
+    gate: Alone,
+) -> None:
+    """Somebody has resumed it while the gate was frozen: the gate hears of both at once."""
+    assert gate.arm() == ""
+    assert passed(gate.drive(0.5)) >= 3
+    gate.tell(topics.CONTROLLER_STOPPED, Bool(data=True))
+    gate.tell(topics.CONTROLLER_STOPPED, Bool(data=False))
+    gate.run(lambda: gate.mode is not Mode.RUN)
+    assert gate.mode is Mode.PROTECTIVE_STOP and gate.reason == "controller: stopped"
+    assert passed(gate.drive(0.5)) == 0
+    assert gate.arm(within_s=0.3).startswith("protective_stop: acknowledge first")
+
+
+STOP, CLEAR, ACKNOWLEDGE = topics.GATE_STOP, topics.GATE_CLEAR, topics.GATE_ACKNOWLEDGE
+
+
+def test_a_stop_that_a_person_presses_during_another_one_is_not_forgotten(gate: Alone) -> None:
+    """The script of an unattended run looks first, and calls later: the person was quicker."""
+    gate.tell(topics.CONTROLLER_STOPPED, Bool(data=True))
+    gate.run(lambda: gate.reason == "controller: stopped")
+    assert gate.call(STOP).success
+    gate.tell(topics.CONTROLLER_STOPPED, Bool(data=False))
+    gate.run(0.1)
+    refused = gate.call(CLEAR)
+    assert not refused.success and "a person lets it go on" in refused.message
+    gate.run(0.1)
+    assert gate.mode is Mode.PROTECTIVE_STOP and gate.reason == "person: stop"
+    assert gate.call(ACKNOWLEDGE).success
+    gate.run(0.25)
+    assert gate.arm() == ""
+
+
+def test_a_persons_hold_outlasts_the_stop_that_a_script_clears(gate: Alone) -> None:
+    gate.tell(topics.CONTROLLER_STOPPED, Bool(data=True))
+    gate.run(lambda: gate.reason == "controller: stopped")
+    assert gate.call(topics.GATE_HOLD).success
+    gate.tell(topics.CONTROLLER_STOPPED, Bool(data=False))
+    gate.run(0.1)
+    assert gate.call(CLEAR).success  # the stop was nobody's
+    refused = gate.call(CLEAR)
+    assert not refused.success and "waits for person" in refused.message
+    gate.run(0.25)
+    assert gate.arm(within_s=0.3).startswith("person: a person holds")
+
+
+ORDER = st.lists(
+    st.sampled_from(("person", "stopped", "goes on", "clear", "clock", "hold", "acknowledge")),
+    max_size=6,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(ORDER)
+def test_in_every_order_only_a_person_ends_what_a_person_has_stopped(
+    one: Alone, order: list[str]
+) -> None:
+    fresh(one)
+    persons = False
+    for event in order:
+        if event in ("stopped", "goes on"):
+            one.tell(topics.CONTROLLER_STOPPED, Bool(data=event == "stopped"))
+            one.run(0.02)
+        elif event == "clock":
+            one.set_s += 100.0
+            one.run(0.02)
+        elif event == "acknowledge":
+            persons = persons and not one.call(ACKNOWLEDGE).success
+        else:
+            one.call({"person": STOP, "clear": CLEAR, "hold": topics.GATE_HOLD}[event])
+            persons = persons or event == "person"
+        if persons:
+            assert one.mode is Mode.PROTECTIVE_STOP and one.reason == "person: stop", event
