@@ -82,7 +82,7 @@ class Arm:
 
         def read() -> Any:
             self.tell()
-            time.sleep(0.01)
+            time.sleep(0.02)  # as far apart as the stamps, which must not run ahead of the clock
             found = self.reader.read()
             return found if found is not None and found.stamp_s > begun_s else None
 
