@@ -67,7 +67,7 @@ class Arm:
         )
 
     def tell(self, dt_s: float = 0.02) -> None:
-        """One reading of everything; stamps do not run ahead of the clock unless they did before."""
+        """One reading of everything; stamps run ahead of the clock only if they did before."""
         ahead = self.sent_s > time.time()
         now_s = self.sent_s + dt_s if ahead else min(self.sent_s + dt_s, time.time())
         self.sent_s = max(self.sent_s + 1e-3, now_s)
