@@ -61,6 +61,7 @@ log = logging.getLogger(__name__)
 
 MAX_STATE_AGE_S = 0.1  # an older state is not acted on or learned from; the gate allows half of it
 MAX_PICTURE_AGE_S = 0.18  # five pictures of a 30 Hz camera; the last command within 0.2 s of them
+MAX_AHEAD_S = 1.0  # what is from further ahead has a wrong stamp: nobody knows how old it is
 MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is aborted
 MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
 
@@ -238,7 +239,11 @@ class ControlLoop:
         now_s = self.clock.now_s()
         ages = [("the robot's state", now_s - state.stamp_s, MAX_STATE_AGE_S)]
         ages += [(f"camera {n}", now_s - at_s, MAX_PICTURE_AGE_S) for n, at_s in new_s.items()]
-        old = [f"{name}, {age_s:.2f} s old" for name, age_s, limit_s in ages if age_s > limit_s]
+        old = [
+            f"{name}, {age_s:.2f} s old" if age_s > 0.0 else f"{name}, {-age_s:.2f} s ahead"
+            for name, age_s, limit_s in ages
+            if not -MAX_AHEAD_S <= age_s <= limit_s
+        ]
         return f"stale: {'; '.join(old)}" if old else ""
 
 
@@ -285,7 +290,9 @@ class _Episode:
             tick_s += loop._period_s
             loop.clock.sleep_until_s(tick_s)
             now_s = loop.clock.now_s()
-            if now_s - tick_s > loop._period_s / 2:  # very late: give the lost time up, no burst
+            if tick_s - now_s > loop._period_s / 2:  # the clock was set back
+                tick_s = now_s
+            elif now_s - tick_s > loop._period_s / 2:  # very late: give the lost time up, no burst
                 tick_s = max(now_s, pending.command.stamp_s + loop._period_s)
                 loop.clock.sleep_until_s(tick_s)
                 now_s = loop.clock.now_s()

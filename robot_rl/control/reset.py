@@ -18,6 +18,7 @@ from robot_rl.control.loop import ControlLoop
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import rotation_error, step_towards
 from robot_rl.ports import ResetPlan
+from robot_rl.system.clock import next_tick_s
 from robot_rl.types import Command, Driver, Outcome, Pose, RobotState
 
 STEP_M = 0.02  # target at most this far ahead of the measured pose
@@ -112,7 +113,7 @@ class ResetMotion:
             answer = loop.gate.request(command, state)
             if answer is not None:
                 loop.robot.apply(answer.command)
-            tick_s = max(tick_s + self._period_s, loop.clock.now_s())
+            tick_s = next_tick_s(tick_s, self._period_s, loop.clock.now_s())
             loop.clock.sleep_until_s(tick_s)
         return f"last gate answer: {reason or 'pass'}"
 

@@ -14,6 +14,7 @@ from robot_rl.operate.calibration import Rest
 from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import OperatorInput, Task
+from robot_rl.system.jumps import JUMP_S
 from robot_rl.types import HELPED, Driver, RobotState
 
 log = logging.getLogger(__name__)
@@ -117,7 +118,8 @@ class HeldDevice:
         if value.stamp_s != self._heard_s:  # one reading keeps one stamp, however often it is seen
             self._heard_s = value.stamp_s
             run_s = state.stamp_s - (now_s - value.stamp_s)
-            self._stamp_s = max(run_s, self._stamp_s + TICK_S)
+            ahead = self._stamp_s + TICK_S
+            self._stamp_s = max(run_s, ahead) if ahead - run_s < JUMP_S else run_s  # set back
         self._tell(now_s)
         return replace(value, stamp_s=self._stamp_s)
 

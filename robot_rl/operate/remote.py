@@ -24,6 +24,7 @@ from robot_rl.operate.handset import DeviceReading, HandsetConfig
 from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import InputDevice, OperatorInput, Task
+from robot_rl.system.jumps import JUMP_S
 from robot_rl.types import RobotState
 
 MAX_BYTES = 2048  # of one message
@@ -135,7 +136,8 @@ class Either:
     def poll(self, state: RobotState) -> OperatorInput:
         """The person's input while they drive or label, else the script's."""
         hand, script = self.person.poll(state), self.script.poll(state)
-        if self._driving and not hand.driving and hand.stamp_s <= self._heard_s:
+        older_s = self._heard_s - hand.stamp_s  # much older: the clock was set back
+        if self._driving and not hand.driving and 0.0 <= older_s < JUMP_S:
             return hand  # the device vanished while it was held: the script must not hide that
         self._driving, self._heard_s = hand.driving, hand.stamp_s
         said = hand.success is not None or hand.abort

@@ -35,6 +35,7 @@ from robot_rl.ros.endpoints import Caller, Newest
 from robot_rl.ros.graph import IMAGE_PROFILE
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell, visitor
+from robot_rl.system.clock import next_tick_s
 from robot_rl.types import Driver, EpisodeId, EpisodeStart, Observation, Outcome, Pose, RobotState
 
 LOOK_S = 0.005  # wall; what has arrived is looked at this often
@@ -279,7 +280,7 @@ class Station:
             state = self._ports.robot.read()
             command = self.loop.command_to(wanted, width_m, Driver.RESET, state)
             gate.request(command, state)
-            tick_s = max(tick_s + period_s, self.clock.now_s())
+            tick_s = next_tick_s(tick_s, period_s, self.clock.now_s())
             self.clock.sleep_until_s(tick_s)
             verdict = gate.verdict(command.sequence)
             is_held = verdict is None or verdict.outcome is Outcome.HOLD

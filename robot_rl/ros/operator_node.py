@@ -23,6 +23,8 @@ from robot_rl.ros.ports import RosClock
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
 from robot_rl.safety.states import Mode
+from robot_rl.system.clock import next_tick_s
+from robot_rl.system.jumps import JUMP_S
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +144,8 @@ class OperatorNode:
             self._hold.poll()  # the pad's own button; in a reset, too, and repeated while held
         if state is not None and self._call.active and not away:
             value = said
-            if self._driving and not value.driving and value.stamp_s <= self._heard_s:
+            older_s = self._heard_s - value.stamp_s  # much older: the clock was set back
+            if self._driving and not value.driving and 0.0 <= older_s < JUMP_S:
                 return  # nobody let go: the device is gone
             self._heard_s, age_s = value.stamp_s, max(state.stamp_s - value.stamp_s, 0.0)
         self._tell()
@@ -171,7 +174,7 @@ class OperatorNode:
             except Exception as error:  # no heartbeat this turn: the gate sees a silent device
                 self._shell.diagnostics.error(f"{type(error).__name__}: {error}")
                 log.exception("the input device failed")
-            next_s = max(next_s + period_s, self._clock.now_s())
+            next_s = next_tick_s(next_s, period_s, self._clock.now_s())
             if self._pause(next_s):  # news is passed on at once; the next period starts there
                 next_s = self._clock.now_s()
 

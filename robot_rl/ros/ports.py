@@ -29,6 +29,7 @@ from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
+from robot_rl.system.jumps import Jumps
 from robot_rl.types import Command, EpisodeStart, Outcome, RobotState, Verdict
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ CLOCK_SLACK_S = 1e-6  # /clock comes in steps: a deadline must not be missed by 
 READY_S = 0.001  # wall; whoever is not ready yet (`RosClock.wait_for`) is asked this often
 AGAIN_S = 0.2  # wall; a clock that has not moved meanwhile is told once more
 LET_GO_S = 0.02  # run time that we let pass at a time while we wait for others
+DOZE_S = 0.2  # wall; a sleeper looks this often whether the run ends, or the clock was set
 ASK_S = 0.1  # wall; while we wait for a person, we check this often whether the run ends
 JUDGE_S = 1.0  # wall; an older word on task/success may be about another moment
 KEPT_VERDICTS = 64  # newest answers kept, also those that nobody asks for
@@ -67,6 +69,7 @@ class RosClock:
         self._shell = shell
         self._moved = threading.Condition()
         self._simulated = shell.is_simulated
+        self._jumps = Jumps(self.now_s)
         self._waits: dict[str, Callable[[], bool]] = {who: lambda: True}
         if self._simulated:
             self._horizon = Horizon(shell)
@@ -119,8 +122,14 @@ class RosClock:
                 self._moved.wait(timeout_s)
 
     def has_reached(self, deadline_s: float) -> bool:
-        """Whether the clock has reached `deadline_s`; stamps and deadlines are rounded apart."""
-        return self.now_s() >= deadline_s - CLOCK_SLACK_S
+        """Whether the clock has reached `deadline_s`; stamps and deadlines are rounded apart.
+
+        Also when the system's clock was set: then the deadline has lost its meaning.
+        """
+        now_s, set_s = (self.now_s(), 0.0) if self._simulated else self._jumps.look()
+        if set_s:
+            log.warning("the system's clock was set by %.2f s", set_s)
+        return bool(set_s) or now_s >= deadline_s - CLOCK_SLACK_S
 
     def wait_for(self, who: str, ready: Callable[[], bool]) -> None:
         """Let a simulated clock go on, while we sleep, only when `ready` is true, too.
@@ -135,22 +144,27 @@ class RosClock:
         """Sleep to an absolute deadline of the run's clock.
 
         A deadline that has passed is told, too: a simulated clock then waits until we catch up.
+        A clock that is set while we sleep ends the sleep: the deadline has lost its meaning.
         """
-        if self._simulated and self.has_reached(deadline_s):
+        if not self._simulated:
+            self._sleep(deadline_s)
+            return
+        if self.has_reached(deadline_s):
             self._give(deadline_s, self._waits)
         untold = list(self._waits)
         while self._shell.running:
-            remaining_s = deadline_s - self.now_s()
-            if remaining_s <= CLOCK_SLACK_S:
+            if deadline_s - self.now_s() <= CLOCK_SLACK_S:
                 return
-            if not self._simulated:
-                time.sleep(min(remaining_s, 0.2))
-                continue
             told = self._give(deadline_s, untold or self._waits)
             untold = [who for who in untold if who not in told]
             with self._moved:
                 if not self.has_reached(deadline_s):
                     self._moved.wait(READY_S if untold else AGAIN_S)
+
+    def _sleep(self, deadline_s: float) -> None:
+        """Sleep to a deadline of the system's clock, unless it is set meanwhile."""
+        while self._shell.running and not self.has_reached(deadline_s):
+            time.sleep(min(max(deadline_s - self.now_s(), 0.0), DOZE_S))
 
     def wait_started(self, timeout_s: float) -> None:
         """Wait for the first /clock. Raises `RobotRLError` when none comes."""
