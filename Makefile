@@ -24,7 +24,8 @@ demo: setup ## teach a simulated arm to insert a peg, through ROS 2 and ZeroMQ, 
 test: setup ## all tests that fit a laptop
 	@.ci/browser
 	@failed=0; \
-	$(PY) -m pytest -q -m "not slow and not alone" -n 3 --dist loadfile || failed=1; \
+	$(PY) -m pytest -q -m "not slow and not alone" -n 3 --dist loadfile \
+		--no-loadscope-reorder || failed=1; \
 	$(PY) -m pytest -q -m "not slow and alone" || failed=1; \
 	exit $$failed
 

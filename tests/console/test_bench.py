@@ -16,6 +16,7 @@ from robot_rl.cli.main import main
 from robot_rl.errors import SetupError
 
 
+@pytest.mark.slow
 def test_the_parts_without_ros_report_figures_that_hang_together() -> None:
     try:
         need_browser()

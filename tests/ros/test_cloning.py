@@ -22,6 +22,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_what_is_cloned_over_ros_is_what_lockstep_would_clone(tmp_path: Path) -> None:
     """It used to spend its updates on the first demonstration, and to be judged before the last."""
     words = [

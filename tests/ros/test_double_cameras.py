@@ -81,6 +81,7 @@ class Freeze:
         self._client.call_async(SetParameters.Request(parameters=[parameter]))
 
 
+@pytest.mark.slow
 @pytest.mark.gl
 def test_cameras_are_cropped_and_a_short_freeze_teaches_nothing(tmp_path: Path) -> None:
     """One camera raw, one as JPEG under a name of its own; both at their own size."""

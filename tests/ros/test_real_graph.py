@@ -203,6 +203,7 @@ def test_a_person_records_demonstrations_on_the_double(tmp_path: Path) -> None:
     record_two(tmp_path / "run", Teacher(new_domain()), ["experiment=reach"])
 
 
+@pytest.mark.slow
 def test_a_task_without_code_and_without_objects_judged_by_another_program(tmp_path: Path) -> None:
     """As `robot-rl task new` wrote it; the arm goes from start to start without being asked."""
     box = ["--box", "0.35 -0.15 0.05; 0.65 0.15 0.35", "--translation-m", "0.025"]

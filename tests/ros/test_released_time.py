@@ -84,6 +84,7 @@ def test_an_actor_that_takes_longer_than_its_period_is_not_late(world: World) ->
         requester.wait()
 
 
+@pytest.mark.slow
 def test_a_frozen_actor_stops_time_then_the_gate_holds_as_on_a_robot(world: World) -> None:
     requester = start_requester(world, "frozen")
     try:
