@@ -198,9 +198,8 @@ def _said(node: Any, graph: Graph) -> dict[str, Rights]:
 
 @pytest.mark.ros
 @pytest.mark.alone
-@pytest.mark.parametrize(
-    "name", ["sim", *(pytest.param(n, marks=pytest.mark.slow) for n in WORDS if n != "sim")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORDS)
 def test_running_nodes_use_nothing_that_their_enclaves_do_not_allow(
     name: str, tmp_path: Path
 ) -> None:

@@ -264,7 +264,7 @@ def refused(probe: Probe, lease: str, because: str) -> str:
     return wait_for(asks, 10.0, f"refused because of {because}")
 
 
-@pytest.mark.parametrize("topic", [topics.JOINT_STATES, topics.CURRENT_POSE], ids=lambda t: t.name)
+@pytest.mark.parametrize("topic", [topics.CURRENT_POSE], ids=lambda t: t.name)
 def test_a_second_source_of_the_state_stops_the_gate_and_nothing_arms(
     world: World, topic: topics.Topic
 ) -> None:
