@@ -10,6 +10,8 @@ from rclpy.node import Node
 from robot_rl.ros.topics import Topic
 
 CENSUS_S = 0.1  # wall; publishers are counted this often
+UNKNOWN = "_NODE_NAME_UNKNOWN_"  # of a publisher whose node has not told its name yet
+NAMELESS_S = 2.0  # wall; who has no name for longer is nobody's successor
 
 
 class Census:
@@ -32,6 +34,7 @@ class Census:
         names += [(node.resolve_topic_name(topic.name), False) for topic in restarted]
         self._topics = tuple(dict(reversed(names)).items())  # each once; `single` is stricter
         self._due_s, self._rivals = 0.0, ""
+        self._nameless_s: dict[str, float] = {}  # topic -> since when somebody on it has no name
 
     def rivals(self) -> str:
         """Which topics have rivals, and who they are, for people; "" = there are none."""
@@ -45,6 +48,11 @@ class Census:
         if self._node.count_publishers(name) < 2:  # names cost more than a number
             return ""
         nodes = sorted(s.node_name for s in self._node.get_publishers_info_by_topic(name))
-        if len(nodes if strict else set(nodes)) < 2:
+        now_s = time.monotonic()
+        since_s = self._nameless_s.setdefault(name, now_s) if UNKNOWN in nodes else now_s
+        if UNKNOWN not in nodes:
+            self._nameless_s.pop(name, None)
+        named = set(nodes) - ({UNKNOWN} if now_s - since_s < NAMELESS_S else set())
+        if len(nodes if strict else named) < 2:
             return ""
         return f"{len(nodes)} on {name.lstrip('/')} ({', '.join(nodes)})"
