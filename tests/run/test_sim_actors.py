@@ -156,6 +156,7 @@ def wait_until(condition: Any, timeout_s: float, output: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.alone
 def test_a_killed_actor_comes_back_and_the_other_is_not_disturbed(tmp_path: Path) -> None:
     run, output = tmp_path / "run", tmp_path / "output.txt"
     words = [*SMALL, f"link.port={free_port()}", f"run_dir={run}"]
