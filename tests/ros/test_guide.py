@@ -59,6 +59,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_preflight_of_a_profile_of_ones_own_is_green(desk: Path) -> None:
     (doctor,) = commands(6)
     said = types([*doctor, "double=true", f"ros.domain_id={new_domain()}"])
