@@ -2,13 +2,29 @@
 
 `make test` runs three tests at a time, since many wait. Those with the mark `alone` run one after
 the other: a ROS 2 graph that keeps real time, or a figure of time.
+
+A graph in real time stops the arm when the machine stalls, which is right and fails a test that
+expects motion. So tests with the mark `alone` or `ros` have `ATTEMPTS`, and each that was needed is
+listed at the end (RERUN). What fails for another reason than the machine fails every time; no other
+test gets a second attempt.
 """
 
 from __future__ import annotations
 
 import contextlib
 
+import pytest
+
 with contextlib.suppress(ImportError):  # the core's tests run without torch
     import torch
 
     torch.set_num_threads(1)
+
+ATTEMPTS = 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """More attempts for tests in real time."""
+    for item in items:
+        if any(item.get_closest_marker(name) for name in ("alone", "ros")):
+            item.add_marker(pytest.mark.flaky(reruns=ATTEMPTS - 1))

@@ -36,11 +36,13 @@ from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
 from robot_rl.geometry import pose
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.store import Store
+from robot_rl.types import Pose
 
 log = logging.getLogger(__name__)
 
 TASK = "task=reach"
 MOVES_M = 0.01  # the TCP must follow this far
+GOES_S, TRIES = 5.0, 3  # wall, to get there; attempts, each armed anew
 STANDS_S = 1.0  # wall; after a kill, with the time in which the machine starts the process again
 DEMOS = 2
 STEPS = 60  # of practice: the chain works; it is no claim about learning
@@ -129,21 +131,40 @@ def _cell(column: str, arm: Arm, folder: Path) -> str:
 
 
 def up(arm: Arm, folder: Path) -> str:
-    """The graph without an actor; the TCP goes one centimetre and stays."""
+    """The graph without an actor; the TCP goes one centimetre and stays.
+
+    A machine that stalls makes the gate stop the arm, rightly. Then a person looks and it is armed
+    again, which the cell tells.
+    """
     with running(arm.compose) as (person, _):
         person.wait_until(lambda: not person.why_not(), 60.0, "the graph is ready")
-        person.arm("up")
         start = person.tcp()
         goal = pose(start.position_m + np.array((0.0, 0.0, MOVES_M)), start.quaternion_xyzw)
+        for time_armed in range(1, TRIES + 1):
+            person.wait_until(lambda: not person.why_not(), 60.0, "the graph is ready")
+            lease = f"up{time_armed}"
+            person.arm(lease)
+            if _goes(person, lease, goal):
+                return "" if time_armed == 1 else f"armed {time_armed} times"
+        why_not = person.why_not() or f"gate: {person.mode()}"
+    raise RobotRLError(
+        "the TCP does not go where it is sent",
+        expected=f"{MOVES_M:g} m up within {GOES_S:g} s, in one of {TRIES} attempts",
+        got=why_not,
+        fix="logs/*.log in the run folder",
+    )
 
-        def there() -> bool:
-            person.ask("up", goal)
-            person.turn(0.05)
-            time.sleep(0.05)
-            return float(np.linalg.norm(person.tcp().position_m - goal.position_m)) < 0.002
 
-        person.wait_until(there, 10.0, "the TCP goes where it is sent")
-    return ""
+def _goes(person: Any, lease: str, goal: Pose) -> bool:
+    """Ask for `goal` ten times a second; whether the TCP gets there."""
+    give_up_s = time.monotonic() + GOES_S
+    while time.monotonic() < give_up_s:
+        person.ask(lease, goal)
+        person.turn(0.05)
+        time.sleep(0.05)
+        if float(np.linalg.norm(person.tcp().position_m - goal.position_m)) < 0.002:
+            return True
+    return False
 
 
 def kill(arm: Arm, folder: Path) -> str:

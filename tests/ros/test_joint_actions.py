@@ -5,6 +5,7 @@ Gate -> `target_joints` -> ik -> joint controller; every chain that must stop th
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -111,12 +112,19 @@ def stands(world: World, within_s: float) -> float:
 def test_the_gate_moves_the_joints_and_no_tcp_target_is_ever_sent(world: World) -> None:
     armed(world, "first")
     goal = joints(world) + np.array((0.02, -0.02, 0.02, 0.0, 0.03, -0.03))
-    for i in range(1, 12):
+    sequence = itertools.count(1)
+
+    def passed_and_there() -> Verdict | None:
+        """A busy machine delays the state now and then, and the gate holds for a moment."""
+        i = next(sequence)
         world.probe.send(command(world, "first", i, goal - joints(world)))
         time.sleep(0.1)
-    np.testing.assert_allclose(joints(world), goal, atol=2e-3)
-    said = verdict(world, "first", 11)
-    assert said.outcome is Outcome.PASS and said.command.joint_target_rad is not None
+        said = verdict(world, "first", i)
+        there = float(np.abs(joints(world) - goal).max()) < 2e-3
+        return said if there and said.outcome is Outcome.PASS else None
+
+    said = wait_for(passed_and_there, 10.0, lambda: f"joints at {goal}, got {joints(world)}")
+    assert said.command.joint_target_rad is not None
     np.testing.assert_allclose(said.command.joint_target_rad, goal, atol=1e-3)
     assert world.probe.heard["target_joints"] and not world.probe.heard["target_pose"]
 

@@ -113,10 +113,13 @@ class Graph:
         return "granted" if answer.granted else answer.reason
 
     def until_refused(self, lease: str, why: str) -> None:
-        """Wait until it is refused for this reason."""
-        wait_for(
-            lambda: why in self.refused(lease), 20.0, lambda: f"refused: {why}; {self.items()}"
-        )
+        """Wait until it is refused for this reason, and a person sees to any other."""
+
+        def refused() -> bool:
+            self.probe.tend()
+            return why in self.refused(lease)
+
+        wait_for(refused, 20.0, lambda: f"refused: {why}; {self.items()}")
 
     def page(self, want: str, **details: Any) -> Any:
         """Ask as the console does."""

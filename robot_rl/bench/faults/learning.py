@@ -31,6 +31,7 @@ CONFIG = LearnerConfig(min_steps=1, publish_period_s=0.0, checkpoint_updates=0, 
 EPISODE = 50  # steps
 RESTART_STEPS, RESTART_SHORT = 20_000, 1_000  # steps in the store of a learner that restarts
 RESUME_S = 10.0
+OUTAGE_S = 2.0  # wall; in most of it there is no learner
 LATE = 1.5  # control periods between two commands: a tick was missed
 
 
@@ -76,10 +77,8 @@ def learner_killed(context: Context) -> Measured:
         until_moving(world)
         killed_s = time.monotonic()
         os.kill(world.supervisor.pids()["learner"], signal.SIGKILL)
-        time.sleep(2.0)
-        with Store(world.run_dir / ACTOR_STORE) as store:
-            recorded_rows = store.last_seq()
-            waiting.append(store.pending_count())
+        recorded_rows, most = _rows_of_outage(world.run_dir / ACTOR_STORE, killed_s + OUTAGE_S)
+        waiting.append(most)
 
         def has_all(rows: int = recorded_rows) -> bool:
             with Store(world.run_dir / LEARNER_STORE) as store:
@@ -93,9 +92,19 @@ def learner_killed(context: Context) -> Measured:
     return Measured.of(
         Figure("control ticks missed", missed, ""),
         spread("time until the learner has every row", resumed_s, "s"),
-        Figure("rows that waited meanwhile, fewest", min(waiting), ""),
+        Figure("rows that waited meanwhile, most", max(waiting), ""),
         n=len(resumed_s),
     )
+
+
+def _rows_of_outage(path: Path, until_s: float) -> tuple[int, int]:
+    """Rows that the actor has recorded at last, and the most that waited for a learner."""
+    recorded, most = 0, 0
+    while time.monotonic() < until_s:
+        with Store(path) as store:
+            recorded, most = store.last_seq(), max(most, store.pending_count())
+        time.sleep(0.05)
+    return recorded, most
 
 
 # --- 2: the learner restarts ---------------------------------------------------------------------
@@ -248,7 +257,7 @@ CASES = (
         limits=(
             Limit("control ticks missed", "", at_most=0.0),
             Limit("time until the learner has every row, p99", "s", at_most=RESUME_S),
-            Limit("rows that waited meanwhile, fewest", "", at_least=1.0),
+            Limit("rows that waited meanwhile, most", "", at_least=1.0),
         ),
         fails_if="a loop that waits for the learner misses ticks; rows that are sent and forgotten "
         "are never there",

@@ -31,7 +31,7 @@ from robot_rl.bench.faults.worlds import RunWorld
 from robot_rl.config.run_folder import ACTOR_STORE
 from robot_rl.run.dump import DUMPS
 from robot_rl.store.store import Store
-from robot_rl.types import Ending
+from robot_rl.types import Ending, EpisodeId
 
 LOOK_S = 2.0  # wall; commands that are looked for in the store
 NEAR_S = 0.05  # half a control period
@@ -59,13 +59,15 @@ def actor_killed(context: Context) -> Measured:
             os.kill(pid, signal.SIGKILL)
             took_ms.append(held_ms(world, killed_s))
             asked = commands(world, killed_s - LOOK_S)
+            with Store(world.run_dir / ACTOR_STORE) as store:  # before the next actor has read it
+                ended_before = _ending(store, cut) is not None
         world.until_policy()  # it is back, and has read its store
         with Store(world.run_dir / ACTOR_STORE) as store:
-            found = next(e for e in store.episode_summaries() if e.id == cut)
+            ending = _ending(store, cut)
             stamps_s = np.array([1e-9 * step.stamp_ns for step in store.steps(cut)])
         if not math.isnan(took_ms[-1]):
             lost.append(_missing([c.stamp_s for _, c in asked], stamps_s) - 1)
-            unmarked += found.ending is not Ending.ABORTED
+            unmarked += not ended_before and ending is not Ending.ABORTED
     return Measured.of(
         spread("time to hold", known(took_ms), "ms"),
         Figure("steps lost, max", max(lost, default=math.nan), ""),
@@ -74,6 +76,10 @@ def actor_killed(context: Context) -> Measured:
         note="the gate waits for one and a half control periods after the last command, 150 ms at "
         "10 Hz: a shorter time would hold whenever a tick is late",
     )
+
+
+def _ending(store: Store, episode: EpisodeId) -> Ending | None:
+    return next(e.ending for e in store.episode_summaries() if e.id == episode)
 
 
 def _missing(asked_s: list[float], stored_s: NDArray[np.float64]) -> int:
