@@ -185,7 +185,8 @@ def test_a_killed_actor_comes_back_and_the_other_is_not_disturbed(tmp_path: Path
     at_learner = {a: practised(learner_store, f"actor-{a}") for a in ("left", "right")}
     for name, steps in at_learner.items():  # every row has arrived, once, under its own name
         assert steps == practised(run / "arms" / name / "actor.sqlite", f"actor-{name}") > 20
-    assert 300 <= sum(at_learner.values()) < 500  # the budget is the run's, not each arm's
+    assert sum(at_learner.values()) >= 300  # the budget is the run's ...
+    assert min(at_learner.values()) < 300  # ... not each arm's
     with Store(learner_store) as store:
         assert {e.id.run for e in store.episode_summaries()} == {"run"}
         shown = [e for e in store.episode_summaries() if e.purpose == "demo" and e.success]
