@@ -27,6 +27,7 @@ from robot_rl.safety import gate as rules
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.states import Engagement, Mode
 from robot_rl.system.jumps import JUMP_S, Jumps
+from robot_rl.system.presence import Presence
 from robot_rl.types import Command, Outcome, RobotState, Verdict
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ GIVEN_S = 0.01  # run time; a simulated clock goes on by this much without us: t
 AGAIN_S = 0.2  # wall; a simulated clock that has not moved meanwhile is told its horizon again
 AFTER_HALT_S = 0.2  # run time; clocks differ by a few ticks: an ask stamped in it may be older
 MAX_WAITING = 50  # requests kept between two wake-ups
+GONE = "driver: its process has ended"
 
 
 class GateNode:
@@ -80,6 +82,7 @@ class GateNode:
         self._waits = ""  # "person" | "device": nothing arms until a person lets it go on
         self._held: Verdict | None = None
         self._rivals = ""
+        self._driver = Presence()  # of the process that armed last
         self._stood = False  # somebody else than this gate moved the arm, or nobody could
         self._was_stopped, self._was_problem = False, ""  # since the last turn, and perhaps over
 
@@ -209,6 +212,8 @@ class GateNode:
             self._stood = False
         while self._waiting:
             self._handle(self._waiting.popleft(), state, now_s)
+        if self.gate.mode.is_armed and self._driver.gone():  # sooner than its silence tells
+            self.gate = rules.hold(self.gate, GONE)
         self.gate, held = rules.tick(self.limits, self.gate, state, now_s)
         if self.gate.engagement is Engagement.SILENT:
             self._waits = (
@@ -329,6 +334,8 @@ class GateNode:
         refusal = refusal or self._unwatched() or self._not_ready()
         if not refusal:
             self.gate, refusal = rules.arm(self.limits, self.gate, request.lease, state, now_s)
+            if not refusal:
+                self._driver.watch(request.process)
         if refusal.startswith("state:") and (why := self._reader.why_not()):
             refusal = f"state: {why}"[: wire.MAX_TEXT]
         self._answer(wire.ArmAnswer(request.lease, not refusal, refusal))

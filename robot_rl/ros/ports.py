@@ -30,6 +30,7 @@ from robot_rl.ros.endpoints import Newest, publisher, serve
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
 from robot_rl.system.jumps import Jumps
+from robot_rl.system.presence import own_process
 from robot_rl.types import Command, EpisodeStart, Outcome, RobotState, Verdict
 
 log = logging.getLogger(__name__)
@@ -252,6 +253,7 @@ class RosGate:
         self._arm_answer: wire.ArmAnswer | None = None
         self._asked: tuple[int, float] | None = None  # newest request, and when (wall time)
         self._lease = self._refusal = ""
+        self._process = own_process()
         self._reply_s = shell.params["reply_s"]
 
     @property
@@ -267,7 +269,7 @@ class RosGate:
         again_s = 0.0
         while time.monotonic() < give_up_s and self._shell.running:
             if time.monotonic() >= again_s:  # asking twice is harmless, a lost message is not
-                self._send(wire.ArmRequest(lease, self._shell.now_s()))
+                self._send(wire.ArmRequest(lease, self._shell.now_s(), self._process))
                 again_s = time.monotonic() + 0.25
             self._collect()
             if self._arm_answer is not None:

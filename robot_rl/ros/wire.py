@@ -42,10 +42,14 @@ _ITEM_LIMITS = {  # key -> characters; in the order of `Item`
 
 @dataclass(frozen=True, slots=True)
 class ArmRequest:
-    """Somebody asks for the right to drive."""
+    """Somebody asks for the right to drive.
+
+    process: by which the gate can see that whoever asked has ended (`system.presence`), or "".
+    """
 
     lease: str
     stamp_s: float
+    process: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +247,8 @@ def encode_request(request: Command | ArmRequest) -> str:
         ValueError: a number is not finite (the sender's own bug; never goes out).
     """
     if isinstance(request, ArmRequest):
-        return _dump({"kind": "arm", "lease": request.lease, "stamp_s": request.stamp_s})
+        asked = {"lease": request.lease, "stamp_s": request.stamp_s, "process": request.process}
+        return _dump({"kind": "arm", **asked})
     return _dump({"kind": "move", "command": _command(request)})
 
 
@@ -251,9 +256,10 @@ def decode_request(text: str) -> Command | ArmRequest:
     """Inverse of `encode_request`. Raises `LinkError`."""
     data = _load(text, "gate request")
     if data.get("kind") == "arm":
-        _keys(data, {"kind", "lease", "stamp_s"}, "arm request")
+        _keys(data, {"kind", "lease", "stamp_s", "process"}, "arm request")
         lease = _string(data["lease"], "arm request.lease", MAX_LEASE)
-        return ArmRequest(lease, _number(data["stamp_s"], "arm request.stamp_s"))
+        process = _string(data["process"], "arm request.process", MAX_NAME)
+        return ArmRequest(lease, _number(data["stamp_s"], "arm request.stamp_s"), process)
     _keys(data, {"kind", "command"}, "gate request")
     if data["kind"] != "move":
         _bad("gate request", "kind 'move' or 'arm'", data["kind"])

@@ -18,6 +18,7 @@ from std_msgs.msg import String
 from robot_rl.geometry import pose
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher
+from robot_rl.ros.gate_node import GONE
 from robot_rl.system import priority
 from robot_rl.types import Outcome, Verdict
 from tests.support.probe import Probe
@@ -192,7 +193,11 @@ def test_the_gate_runs_at_its_priority_where_that_is_allowed(world: World) -> No
 
 
 def killed_requester(world: World, lease: str) -> tuple[float, float]:
-    """Kill -9 a moving requester; (run time from its last command to the hold, wall time)."""
+    """Kill -9 a moving requester; (run time from its last command to the hold, wall time).
+
+    The gate sees the end of its process; without that it would wait for the next command to be
+    late, 150 ms after the last.
+    """
     probe = world.probe
     requester = start_requester(world, lease)
     try:
@@ -202,15 +207,16 @@ def killed_requester(world: World, lease: str) -> tuple[float, float]:
     killed_s = time.monotonic()
     requester.wait()
 
-    def paused() -> list[tuple[float, wire.GateReport]]:
-        return [(t, r) for t, r in probe.reports() if t > killed_s and r.mode == "pause"]
+    def holds() -> list[tuple[float, wire.GateReport]]:
+        return [(t, r) for t, r in probe.reports() if t > killed_s and r.mode != "run"]
 
-    arrived_s, report = wait_for(paused, 15.0, "the gate pauses")[0]
+    arrived_s, report = wait_for(holds, 15.0, "the gate holds")[0]
+    assert (report.mode, report.reason) == ("hold", GONE)
     moves = [r for r in probe.moves() if r.lease == lease]
     return report.stamp_s - moves[-1].stamp_s, arrived_s - killed_s
 
 
-def test_kill_9_of_the_requester_holds_within_200_ms(world: World) -> None:
+def test_kill_9_of_the_requester_holds_at_once(world: World) -> None:
     probe = world.probe
     held: list[tuple[float, float]] = []
     for attempt in range(ATTEMPTS):
@@ -220,7 +226,7 @@ def test_kill_9_of_the_requester_holds_within_200_ms(world: World) -> None:
         time.sleep(0.5)
         assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
         calm(world)
-        if held[-1][0] <= 0.2 and held[-1][1] <= 0.3:
+        if held[-1][0] <= 0.13 and held[-1][1] <= 0.06:
             return
     pytest.fail(f"held after (run s, wall s): {held}")
 

@@ -73,8 +73,6 @@ def actor_killed(context: Context) -> Measured:
         Figure("steps lost, max", max(lost, default=math.nan), ""),
         Figure("episodes not marked", unmarked, ""),
         n=len(known(took_ms)),
-        note="the gate waits for one and a half control periods after the last command, 150 ms at "
-        "10 Hz: a shorter time would hold whenever a tick is late",
     )
 
 
@@ -244,8 +242,9 @@ CASES = (
             Limit("steps lost, max", "", at_most=1.0),
             Limit("episodes not marked", "", at_most=0.0),
         ),
-        fails_if="a gate without a time-out for commands never holds; a store that writes at the "
-        "end of an episode has lost all of it",
+        fails_if="a gate that only waits for the next command holds up to one and a half control "
+        "periods later, 150 ms at 10 Hz; a store that writes at the end of an episode has lost all "
+        "of it",
         full=50,
         measure=actor_killed,
         world="run",
