@@ -37,7 +37,7 @@ class LinkConfig:
     # What the actor's store keeps of what the learner has, in GB; the oldest practice beyond it is
     # removed. 20 GB of two 128x128 cameras are the 200,000 steps of a full replay. None: everything
     keep_gb: float | None = 20.0
-    keep_episodes: int = 50  # the newest, whatever keep_gb says: the running one, and a review
+    keep_episodes: int = 20  # the newest, whatever keep_gb says: the running one, and a review
     if_removed: str = "refuse"  # a learner that lacks removed rows; "go_on": it gets what is left
 
     def __post_init__(self) -> None:
