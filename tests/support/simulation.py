@@ -77,7 +77,6 @@ class Ledger:
         self.acknowledged: dict[Key, Values] = {}  # that the learner has promised to keep
         self.received: dict[Key, Values] = {}  # the same, of learners whose disk has lied, too
         self.removed: set[Values] = set()  # episodes of which the actor has removed rows
-        self.demos: set[Values] = set()
         self.published: dict[int, set[str]] = {}  # version of weights -> their hashes
         self.granted = ""  # lease that may move the arm
         self.trace: list[str] = []
@@ -101,14 +100,18 @@ class Ledger:
         lost = [key for key, values in self.kept.items() if found.get(key) != values]
         self.require(not lost, f"committed by the actor and gone: {lost[:3]}")
 
-    def remove(self, rows: Sequence[FlatRow], newest: Values) -> None:
-        """The actor has removed these rows; newest: its newest episode."""
-        for row in rows:
+    def remove(self, before: Sequence[FlatRow], left: Sequence[FlatRow]) -> None:
+        """The actor has removed rows: its store before and afterwards."""
+        headers = {row.values[:3]: row.values[3] for row in left if row.kind is RowKind.EPISODE}
+        newest, kept = max(headers), {row.key for row in left}
+        for row in before:
+            if row.key in kept:
+                continue
             episode = row.values[:3]
             is_there = self.received.get(row.key) == row.values
             self.require(is_there, f"removed, and the learner has not got it: {row.key}")
             self.require(row.kind in (RowKind.FRAME, RowKind.STEP), f"removed: {row.key}")
-            self.require(episode not in self.demos, f"removed a demonstration: {row.key}")
+            self.require(headers[episode] != "demo", f"removed a demonstration: {row.key}")
             self.require(episode != newest, f"removed from the newest episode: {row.key}")
             self.removed.add(episode)
             self.kept.pop(row.key, None)
@@ -218,8 +221,6 @@ class Robot:
             id, self.step = EpisodeId(RUN, ACTOR, number), 0
             shown = self.world.random.random() < 0.2
             new = [start_row(SPEC, id, "demo" if shown else "train"), frame_row(SPEC, id, 0, rng)]
-            if shown:
-                self.world.ledger.demos.add((RUN, ACTOR, number))
         ends = self.world.random.random() < 0.3
         ending = Ending.TRUNCATED if ends else None
         more: list[Row] = [
@@ -239,9 +240,7 @@ class Robot:
         """Remove a few rows, as `link.client` does when the file is too long."""
         before = self.rows()
         if self.store.remove_some(0, 1):
-            left = {row.key for row in self.rows()}
-            newest = max((row.values[:3] for row in before), default=())
-            self.world.ledger.remove([row for row in before if row.key not in left], newest)
+            self.world.ledger.remove(before, self.rows())
 
     def turn(self) -> None:
         """One tick of the link; sometimes rows and a command."""
