@@ -2,12 +2,18 @@
 
 Everything is real: rows with a state of 24 numbers (or with pictures) in a file on disk, read by a
 learner that has died and does its first update again. Rows are made up.
+
+Beside that, an actor's store: steps with two pictures are written by one thread, twenty times as
+fast as a loop at 10 Hz, while another reads and acknowledges them as the link does. Once everything
+is kept; once all but a quarter is removed on the way. What is timed is one commit, which must be on
+the disk.
 """
 
 from __future__ import annotations
 
 import resource
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,16 +22,19 @@ import numpy as np
 
 from robot_rl.bench.samples import frame_row, sample_spec, start_row, step_row
 from robot_rl.config.registry import resolve
-from robot_rl.config.run_folder import LEARNER_STORE
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE
 from robot_rl.learn.learner import Learner, LearnerConfig
+from robot_rl.link.client import ROOM_S
+from robot_rl.link.config import LinkConfig
 from robot_rl.spec import Spec
-from robot_rl.store.rows import flatten
+from robot_rl.store.rows import FlatRow, flatten
 from robot_rl.store.store import Store
 from robot_rl.types import Ending, EpisodeId
 
 EPISODE_STEPS = 100
 ALGO = {"name": "hil_serl", "hidden": [64, 64], "batch_size": 128}
 KEPT = 64  # different frames and steps; more would measure how rows are made up
+PERIOD_S = 0.005  # between two steps with pictures
 TARGETS = {"restart_s": 30.0}  # to the first update, at a million steps
 
 
@@ -69,7 +78,69 @@ def bench(seconds: float, steps: int) -> dict[str, Any]:
             store.verify()
             figures["verify_s"] = time.perf_counter() - began_s
         assert len(found) == -(-steps // EPISODE_STEPS)
+    for name, share in (("all", None), ("a_quarter", 0.25)):
+        found = _recorded(steps // 10, share)
+        figures |= {f"keep_{name}/{key}": value for key, value in found.items()}
     return figures
+
+
+def _recorded(steps: int, share: float | None) -> dict[str, float]:
+    """Write steps with pictures in their time; share: how much of them is kept, None = all."""
+    spec, id_ = sample_spec(images=2), EpisodeId("bench", "actor-0", 0)
+    rng = np.random.default_rng(0)
+    frames = [flatten(frame_row(spec, id_, k, rng)) for k in range(KEPT)]
+    keep_bytes = None if share is None else int(share * steps * frames[0].size)
+    done = threading.Event()
+    took_s: list[float] = []
+    sizes = [0]
+    with tempfile.TemporaryDirectory(prefix="robot-rl-bench-") as name:
+        path = Path(name) / ACTOR_STORE
+        with Store(path, spec=spec, reserve_bytes=0) as store:
+            link = threading.Thread(target=_link, args=(path, keep_bytes, done))
+            link.start()
+            due_s = time.perf_counter()
+            for count in range(steps):
+                episode, k = divmod(count, EPISODE_STEPS)
+                id_ = EpisodeId("bench", "actor-0", episode)
+                if k == 0:
+                    store.insert([flatten(start_row(spec, id_)), _moved(frames[0], id_, 0)])
+                last = Ending.TRUNCATED if k == EPISODE_STEPS - 1 else None
+                step = flatten(step_row(spec, id_, k, rng, ending=last))
+                rows = [step, _moved(frames[k % KEPT], id_, k + 1)]
+                due_s = max(due_s + PERIOD_S, time.perf_counter())
+                time.sleep(max(0.0, due_s - time.perf_counter()))
+                began_s = time.perf_counter()
+                store.insert(rows)
+                took_s.append(time.perf_counter() - began_s)
+                if k == 0:
+                    sizes.append(sum(file.stat().st_size for file in path.parent.iterdir()))
+            done.set()
+            link.join()
+    p50, p99 = np.percentile(took_s, (50, 99)) * 1e3
+    return {
+        "steps": steps,
+        "megabytes": max(sizes) / 1e6,
+        "write_p50_ms": float(p50),
+        "write_p99_ms": float(p99),
+        "write_max_ms": max(took_s) * 1e3,
+    }
+
+
+def _link(path: Path, keep_bytes: int | None, done: threading.Event) -> None:
+    """Read rows, acknowledge them, and remove old ones, as the link's thread does."""
+    removed_s, link = 0.0, LinkConfig()
+    with Store(path) as store:
+        while not done.wait(link.poll_s):
+            batch = store.pending(link.batch_bytes, link.batch_rows)
+            store.acknowledge(row.key for row in batch)
+            if keep_bytes is not None and time.perf_counter() > removed_s + ROOM_S:
+                store.remove_some(keep_bytes, 1)
+                removed_s = time.perf_counter()
+
+
+def _moved(frame: FlatRow, id_: EpisodeId, number: int) -> FlatRow:
+    """The same picture as another frame."""
+    return frame._replace(values=(*_key(id_, number), *frame.values[4:]))
 
 
 def _write(store: Store, spec: Spec, steps: int) -> int:
@@ -86,7 +157,7 @@ def _write(store: Store, spec: Spec, steps: int) -> int:
         made = [flatten(start_row(spec, id_))]
         for k in range(length + 1):
             frame = frames[k % KEPT]
-            made.append(frame._replace(values=(*_key(id_, k), *frame.values[4:])))
+            made.append(_moved(frame, id_, k))
             if k < length:
                 step = last if k == length - 1 else middle[k % KEPT]
                 place = (*_key(id_, k), k, k + 1)

@@ -17,7 +17,8 @@ Measure speed on this machine:
   heads    time of one decision of each head, without its base policy, on one core
   link     steps per second and round trip of the encrypted link
   store    a store of many steps: rows written per second, restart of a learner up to its first
-           update, summaries, verification, memory
+           update, summaries, verification, memory; an actor's with pictures: size of the file
+           and time of a commit, with and without removing what the learner has
   gate     time of one judgement of the gate, with the collision check
   loop     jitter of the control loop in real time
   ik       joint targets for an arm that takes no others: the solver alone, and the node on

@@ -1,7 +1,7 @@
 """Names of the files in a run folder."""
 
 STORE = "store.sqlite"  # of a lockstep run
-ACTOR_STORE = "actor.sqlite"  # of a run over ROS 2: the actor's side, always complete
+ACTOR_STORE = "actor.sqlite"  # of a run over ROS 2: the actor's side; old practice may be removed
 LEARNER_STORE = "learner.sqlite"  # the learner's side
 ARMS = "arms"  # of a run with several arms: a run folder for each
 METRICS = "metrics.jsonl"  # one line for each episode

@@ -31,6 +31,7 @@ from robot_rl.store.labels import (
     check_label,
     review,
 )
+from robot_rl.store.rows import RowKind
 from robot_rl.store.scenes import SCENES, Scenes
 from robot_rl.store.store import Store
 from robot_rl.system import priority
@@ -90,12 +91,35 @@ class Records:
 
     def _learner_labels(self, read: Callable[[Store], list[Label]]) -> list[Label]:
         """Labels of the models that run beside the learner, in a run over ROS 2."""
+        store = self._learners()
+        found = [] if store is None else read(store)
+        return [x for x in found if x.source in LEARNER_SOURCES]
+
+    def _learners(self) -> Store | None:
+        """The learner's store, where it is on this machine."""
         path = self._home / LEARNER_STORE
         if self._learner_store is None and self.store.path.name != LEARNER_STORE and path.is_file():
             self._learner_store = Store(path)
-        if self._learner_store is None:
-            return []
-        return [x for x in read(self._learner_store) if x.source in LEARNER_SOURCES]
+        return self._learner_store
+
+    def _holding(self, id_: EpisodeId) -> Store:
+        """The store that has an episode's steps: the learner's, if they were removed here.
+
+        Raises:
+            StoreError: they were removed here, and the learner is on another machine.
+        """
+        first = (RowKind.STEP, id_.run, id_.actor, id_.episode, 0)
+        for store in (self.store, self._learners()):
+            if store is not None and (not store.removed_to() or store.has(first)):
+                return store
+        if any(r.id == id_ and r.removed for r in self.store.episode_summaries()):
+            raise StoreError(
+                "the steps of this episode are not on this machine any more",
+                expected="an episode whose steps are here",
+                got=f"one that only the learner has: {id_.episode}",
+                fix="look at it on the learner's machine: robot-rl review RUN",
+            )
+        return self.store
 
     def close(self) -> None:
         """Close the mirror, in the thread that it belongs to."""
@@ -133,7 +157,7 @@ class Records:
     def episode(self, id_: EpisodeId) -> dict[str, Any]:
         """Steps, events and labels of one episode, and the names of its cameras."""
         store = self.store
-        steps = store.steps(id_)
+        steps = self._holding(id_).steps(id_)
         if not steps and not store.events(id_):
             raise _missing(id_)
         labels, spec = store.labels(id_), store.spec
@@ -278,16 +302,16 @@ class Records:
 
     def _meant(self, said: Mapping[str, Any]) -> tuple[EpisodeId, int]:
         """The episode that `said` is about, and how many steps it has."""
-        ids = [start.id for start in self.store.episodes()]
+        steps = {record.id: record.steps for record in self.store.episode_summaries()}
         if "episode" in said:
             number = said["episode"] if isinstance(said["episode"], int) else -1
             id_ = EpisodeId(str(said.get("run")), str(said.get("actor")), number)
-            if id_ not in ids:
+            if id_ not in steps:
                 raise _missing(id_)
-            return id_, len(self.store.steps(id_))
-        for id_ in reversed(ids):
-            if steps := len(self.store.steps(id_)):
-                return id_, steps
+            return id_, steps[id_]
+        for id_ in reversed(steps):
+            if steps[id_]:
+                return id_, steps[id_]
         raise StoreError("there is no episode to label yet", expected="an episode", got="none")
 
     def _last_steps(self, steps: int, last_s: object) -> Sequence[int]:
@@ -302,7 +326,7 @@ class Records:
         return range(max(0, steps - max(1, round(last_s * spec.control_hz))), steps)
 
     def _read_frames(self, id_: EpisodeId) -> dict[int, Frame]:
-        return {frame.frame: frame for frame in self.store.frames(id_)}
+        return {frame.frame: frame for frame in self._holding(id_).frames(id_)}
 
 
 def _jpeg(rgb: NDArray[np.uint8]) -> bytes:

@@ -1,8 +1,8 @@
 """Episodes to export: chosen, reviewed, and read from the store with their frames.
 
 What people said afterwards (`store.review`) is applied here, once for all formats. Left out are
-episodes that still run or have no steps, and, unless asked for: evaluation, aborted and excluded
-episodes, and trimmed steps.
+episodes that still run, have no steps, or were removed here once the learner had them, and, unless
+asked for: evaluation, aborted and excluded episodes, and trimmed steps.
 """
 
 from __future__ import annotations
@@ -175,6 +175,8 @@ def _left_out(record: EpisodeRecord, said: Review, include: Collection[str]) -> 
     """Why an episode is not exported; "" if it is."""
     if record.ending is None:
         return "still running"
+    if record.removed:
+        return "only at the learner"
     if record.purpose == "eval" and "eval" not in include:
         return "eval"
     if record.ending is Ending.ABORTED and "aborted" not in include:

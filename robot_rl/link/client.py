@@ -26,6 +26,7 @@ from robot_rl.types import ONLY_ACTOR, Weights
 
 log = logging.getLogger(__name__)
 
+ROOM_S = 0.1  # between two small removals from the store: at most 40 MB/s
 LOOK_S = 1.0  # between two looks at the keys, and two writings of the status
 
 NOT_STARTED: dict[str, Any] = {
@@ -77,7 +78,8 @@ class LinkClient:
         self._run_name, self._actor = run, actor
         self._pairing, self._status_file = pairing, status_file
         self._next_episode = 0
-        self._looked_s = self._written_s = -math.inf
+        self._looked_s = self._written_s = self._removed_s = -math.inf
+        self._has_removed = False
         self._unsent = 0  # rows, while no learner is known
         self._stopping = threading.Event()
         self._session: LinkSession | None = None
@@ -210,10 +212,28 @@ class LinkClient:
             try:
                 while not self._stopping.is_set() and not self._renew():
                     session.tick()
+                    if session.status["connected"]:
+                        self._make_room(store)
                     self._next_episode = max(self._next_episode, session.next_episode or 0)
                     self._write_status()
             finally:
                 session.close()
+
+    def _make_room(self, store: Store) -> None:
+        """Remove a few rows that the learner has, if the store holds more than it may.
+
+        Only while the learner is there: it has said that it has what it acknowledged.
+        """
+        now_s, keep_gb = time.monotonic(), self._config.keep_gb
+        if keep_gb is None or now_s < self._removed_s + ROOM_S:
+            return
+        self._removed_s = now_s
+        if store.remove_some(int(keep_gb * 1e9), self._config.keep_episodes):
+            if not self._has_removed:
+                log.info(
+                    "more than %g GB: the oldest practice is removed, the learner has it", keep_gb
+                )
+            self._has_removed = True
 
     def _renew(self) -> bool:
         """Read the keys again now and then; True when there is a new learner."""

@@ -34,6 +34,11 @@ class LinkConfig:
     status_period_s: float = 0.1  # a simulated clock waits for what a status says; 100 bytes
     reply_timeout_s: float = 5.0  # a learner that compiles or saves may be silent for seconds
     backoff_max_s: float = 5.0  # a restarted learner is found within 10 s
+    # What the actor's store keeps of what the learner has, in GB; the oldest practice beyond it is
+    # removed. 20 GB of two 128x128 cameras are the 200,000 steps of a full replay. None: everything
+    keep_gb: float | None = 20.0
+    keep_episodes: int = 20  # the newest, whatever keep_gb says: the running one, and a review
+    if_removed: str = "refuse"  # a learner that lacks removed rows; "go_on": it gets what is left
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -52,6 +57,10 @@ class LinkConfig:
         periods = (self.poll_s, self.weights_period_s, self.status_period_s)
         if min(*periods, self.reply_timeout_s, self.backoff_max_s) <= 0:
             raise ValueError("periods and time-outs must be positive")
+        if (self.keep_gb is not None and not self.keep_gb >= 0) or self.keep_episodes < 1:
+            raise ValueError("keep_gb must be null or at least 0, keep_episodes at least 1")
+        if self.if_removed not in ("refuse", "go_on"):
+            raise ValueError("if_removed must be refuse or go_on")
 
     @property
     def endpoint(self) -> str:

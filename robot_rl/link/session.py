@@ -55,11 +55,21 @@ _FIXES = {
     "identity": "use the key that belongs to this actor (docs/several_arms.md)",
     "rows": "use the same experiment config on both sides",
     "role": "use the key that belongs to this process",
+    "removed": "put the learner's store back (learner.sqlite in its run folder), or begin a new "
+    "run from the demonstrations and the newest practice of this one: train.dataset=RUN",
     "store": "free space on the learner's disk; rows wait here meanwhile",
 }
 _AGAIN = "pair the machines again: robot-rl pair RUN on this machine"
 _PAIRED_FIXES = {"auth": _AGAIN, "learner_key": f"{_AGAIN}, if no other program listens there"}
-_HANDSHAKE = ("auth", "learner_key", "spec", "protocol", "role", "identity")  # a WELCOME settles it
+_HANDSHAKE = (
+    "auth",
+    "learner_key",
+    "spec",
+    "protocol",
+    "role",
+    "identity",
+    "removed",
+)  # a WELCOME settles it
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +208,7 @@ class LinkSession:
 
     def _hello(self) -> Hello:
         role, spec = role_of(self._keys.name), self._spec
-        newest = self._store.newest_acknowledged() or ()
+        newest = self._store.begin_sending() or ()
         return Hello(role, spec.hash, spec.as_dict(), self._run, self._actor, newest)
 
     def _is_due(self, kind: type, now_s: float) -> bool:
@@ -255,10 +265,9 @@ class LinkSession:
             log.warning("the learner sent an unexpected %s", type(message).__name__)
 
     def _take_welcome(self, message: Welcome) -> None:
+        if not message.has_newest and not self._go_back():
+            return
         self._welcomed = True
-        if not message.has_newest:
-            log.error("the learner has lost rows that it had acknowledged: all are sent again")
-            self._store.send_again()
         self.next_episode = message.next_episode
         self._backoff_s = FIRST_BACKOFF_S
         if message.session != self._learner_session:  # a restarted learner may count lower again
@@ -266,6 +275,20 @@ class LinkSession:
         if self.refusal is not None and self.refusal.code in _HANDSHAKE:
             self.refusal = None
         log.info("connected to the learner at %s", self._config.endpoint)
+
+    def _go_back(self) -> bool:
+        """The learner has lost rows; False: it is asked again which, or refused."""
+        if self._store.rewind():
+            log.error("the learner has lost rows that it had acknowledged: they are sent again")
+            self._forget()  # the next HELLO asks for the newest row that was removed here
+            return False
+        if self._config.if_removed == "refuse":
+            self._refuse("removed", "it lacks rows that were removed here", "no such rows there")
+            self._due_s[Hello] = self._now_s() + self._config.backoff_max_s
+            return False
+        log.error("the learner lacks rows that were removed here: it gets what is left")
+        self._store.send_again()
+        return True
 
     def _take_ack(self, message: Ack, now_s: float) -> None:
         """Move the cursor; what the learner left out stays here, and is said loudly once."""

@@ -40,7 +40,7 @@ from robot_rl.types import EpisodeStart, Frame, Outcome, Step
 
 log = logging.getLogger(__name__)
 
-STORES = (ACTOR_STORE, STORE, LEARNER_STORE)  # the actor's own is always complete
+STORES = (ACTOR_STORE, STORE, LEARNER_STORE)  # the newest episode is in the actor's own first
 LENGTH = re.compile(r"([\d.]+) (mm|m)(?![\w/])")  # unit of a state entry: "50 mm", not "0.1 m/s"
 
 
@@ -145,7 +145,7 @@ def replay(
     """
     experiment = Experiment.load(run_dir)
     task: Any = simulated_task(experiment)
-    with open_store(find_store(run_dir, STORES) or run_dir) as store:
+    with open_store(_store_of(run_dir)) as store:
         _check_spec(store, experiment.spec)
         chosen = choose(store, run_dir.resolve().name, numbers, every=every, actor=actor)
         total, ticks = sum(record.steps for record in chosen), itertools.count(1)
@@ -168,6 +168,14 @@ def replay(
                 if made is not None:
                     made.pause()
     return replayed
+
+
+def _store_of(run_dir: Path) -> Path:
+    """The actor's store; the learner's, if it is here and the actor's has removed episodes."""
+    found = find_store(run_dir, STORES) or run_dir
+    with open_store(found) as store:
+        whole = None if not store.removed_to() else find_store(run_dir, (LEARNER_STORE,))
+    return whole or found
 
 
 def choose(
@@ -193,7 +201,7 @@ def choose(
             fix=did_you_mean(actor, actors),
         )
     recorded = [r for r in recorded if actor in ("", r.id.actor)]
-    finished = [r for r in recorded if r.ending is not None and r.steps]
+    finished = [r for r in recorded if r.ending is not None and r.steps and not r.removed]
     if not finished:
         raise StoreError(
             "there is no episode to replay",
@@ -322,6 +330,13 @@ def _find(
             expected="one robot",
             got=", ".join(r.id.actor for r in found),
             fix=f"add --actor {found[0].id.actor}",
+        )
+    if found[0].removed:
+        raise StoreError(
+            f"the steps of episode {number} were removed from the actor's store",
+            expected=f"one that is here: {exist}",
+            got="one that only the learner's store has",
+            fix="replay it in the run's folder on the learner's machine",
         )
     if found[0] not in finished:
         raise StoreError(

@@ -49,8 +49,10 @@ def _configuration(run: Path) -> Checked:
 def _store(path: Path, progress: Progress) -> Checked:
     with Store(path) as store:
         store.verify(progress)
-        rows, episodes = store.last_seq(), len(store.episode_summaries())
-    return "ok", f"{rows} rows of {episodes} episodes, all intact", ""
+        rows, episodes = store.last_seq(), store.episode_summaries()
+    removed = sum(episode.removed for episode in episodes)
+    gone = f"; the steps of {removed} were removed, the learner has them" if removed else ""
+    return "ok", f"{rows} rows of {len(episodes)} episodes, all intact{gone}", ""
 
 
 def _checkpoint(path: Path) -> Checked:

@@ -69,6 +69,7 @@ def import_dataset(
         if own.hash == spec.hash and based is not None and based.without_base().hash == spec.hash:
             accepted.add(based.hash)
         fitting = {s.id for s in starts if s.spec_hash in accepted}
+        fitting -= {r.id for r in other.episode_summaries() if r.removed}
         if only_successes:
             fitting -= {r.id for r in other.episode_summaries() if not r.success}
         if starts and not fitting:

@@ -22,6 +22,7 @@ from robot_rl.store.rows import TABLES, Table
 SCHEMA_VERSION = 2  # bump when a table changes shape
 UNCHECKED = "unchecked"  # meta key: seq up to which rows were written without a CRC
 BUSY_TIMEOUT_S = 5.0  # two connections of one process take turns; a commit lasts milliseconds
+INCREMENTAL = 2  # PRAGMA auto_vacuum: the file can be made shorter (`store.removal`)
 JOURNAL_LIMIT_BYTES = 64 << 20  # give the space of a long WAL back after a checkpoint
 
 
@@ -82,7 +83,9 @@ def connect(path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
+        db.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")  # of a file that is still empty
         (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
+        db.execute("PRAGMA secure_delete=OFF")  # else whatever is removed is written once more
         db.execute(f"PRAGMA journal_size_limit={JOURNAL_LIMIT_BYTES}")
     except sqlite3.Error as error:
         raise store_error(error, path) from error

@@ -2,8 +2,8 @@
 
 Every row has two names. Its *identity* (run, actor, episode, index) is the same on every machine
 and is UNIQUE, so a row that arrives twice is stored once. Its `seq` is local: 1, 2, 3 ... over all
-tables in commit order, without gaps; replay reads "everything after seq", and the sender's progress
-is one number.
+tables in commit order, without gaps (except where an actor has removed rows that the learner has:
+`store.removal`); replay reads "everything after seq", and the sender's progress is one number.
 
 What survives: WAL mode loses nothing that was committed when a process is killed, at any
 instruction. A power cut or kernel crash loses nothing either, as each commit is on the disk when it
@@ -15,23 +15,16 @@ transaction. The sent cursor is not synced: when it is lost, rows are sent again
 
 from __future__ import annotations
 
-import heapq
-import json
 import logging
-import os
 import shutil
 import sqlite3
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from robot_rl.errors import CodecError, ConflictError, StoreError
-from robot_rl.spec import Spec, diff, spec_from_dict
-from robot_rl.store import schema, summary
+from robot_rl.errors import ConflictError, StoreError
+from robot_rl.store import removal, schema, summary
+from robot_rl.store.file import RESERVE_BYTES, RESERVE_VARIABLE
 from robot_rl.store.labels import PER_STEP, SUCCESS_SCORE
 from robot_rl.store.rows import (
     TABLES,
@@ -43,19 +36,15 @@ from robot_rl.store.rows import (
     flatten,
     restore,
 )
+from robot_rl.store.sending import ALONE, Sending
 from robot_rl.store.summary import EPISODE_ABORTED, EpisodeRecord
 from robot_rl.types import Ending, EpisodeId, EpisodeStart, Event, Frame, Label, Row, Step
 
+__all__ = ["ABORT_MARK", "EPISODE_ABORTED", "RESERVE_BYTES", "RESERVE_VARIABLE", "Store"]
+
 log = logging.getLogger(__name__)
 
-RESERVE_BYTES = 2_000_000_000  # room to finish any running episode, checkpoints and logs
-RESERVE_VARIABLE = "ROBOT_RL_DISK_RESERVE_BYTES"
-ACKED = "acked_seq"  # meta key of the sent cursor
-RECEIVER = "receiver"  # meta key: to whom the cursor belongs
-ASIDE = "set_aside"  # meta key: episodes that are not sent, as the receiver has others by that name
-FORGOTTEN = "forgotten"  # meta key: seq up to which frames and steps may have been removed
 ABORT_MARK = 2**31 - 1  # number of that event: one that no other event has
-ALONE = (RowKind.EVENT, RowKind.LABEL)  # rows that say something about an episode
 READ_BYTES = 64 << 20  # of rows in one read: what bounds the memory of whoever reads a store
 NEWEST_ROWS = 200  # how far back the newest score may lie: some seconds of a run
 
@@ -78,44 +67,8 @@ def ignore(done: int, total: int) -> None:
     """A `Progress` that nobody sees."""
 
 
-class Store:
-    """One store file. All methods may be called from any thread; they take turns.
-
-    Args:
-        path: file; made if absent (parents too).
-        spec: the run's contract; saved in a new store, compared with the spec of an old one. Rows
-            appended are checked against it. None = whatever the file holds.
-        reserve_bytes: free space below which no episode starts; None = environment variable
-            ROBOT_RL_DISK_RESERVE_BYTES, or 2 GB.
-        synchronous: "full" or "episode" (see the module text).
-
-    Raises:
-        StoreError: not a store, another schema version, another spec, or no access.
-    """
-
-    def __init__(
-        self,
-        path: Path | str,
-        *,
-        spec: Spec | None = None,
-        reserve_bytes: int | None = None,
-        synchronous: str = "full",
-    ) -> None:
-        self.path = Path(path)
-        default = int(os.environ.get(RESERVE_VARIABLE, RESERVE_BYTES))
-        self.reserve_bytes = default if reserve_bytes is None else reserve_bytes
-        self._lock = threading.RLock()
-        self._acked_ahead: set[int] = set()
-        self._always = schema.is_full(synchronous)
-        self._db = schema.connect(self.path)
-        try:
-            with self._transaction() as db:
-                schema.create_or_check(db, self.path)
-                self._unchecked = schema.read_meta(db, schema.UNCHECKED) or 0
-            self.spec = self._agree(spec)
-        except BaseException:
-            self._db.close()
-            raise
+class Store(Sending):
+    """Everything that may be done with one store file; arguments as of `file.StoreFile`."""
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -223,16 +176,16 @@ class Store:
         found: list[FlatRow] = []
         size, reached = 0, cursor
         with self._transaction("DEFERRED") as db:
-            forgotten = schema.read_meta(db, FORGOTTEN) or 0
+            removed = removal.removed_to(db)
             last = schema.last_seq(db)
             for seq, flat in self._scan(db, cursor, limit):
-                if seq != reached + 1 and seq > forgotten + 1:
+                if seq != reached + 1 and seq > removed + 1:
                     raise self._damaged(f"row {reached + 1}", f"row {seq}")
                 found.append(flat)
                 reached, size = seq, size + flat.size
                 if size >= max_bytes:
                     break
-        if not found and last > max(cursor, forgotten):
+        if not found and last > max(cursor, removed):
             raise self._damaged(f"rows up to {last}", f"none after {cursor}")
         return [self._restore(flat) for flat in found], reached
 
@@ -245,11 +198,6 @@ class Store:
                 values = (id.run, id.actor, id.episode, until)
                 found += [self._checked(kind, row) for row in db.execute(sql, values)]
         return [self._restore(flat) for _, flat in sorted(found, key=itemgetter(0))]
-
-    def last_seq(self) -> int:
-        """Commit number of the newest row, 0 in an empty store."""
-        with self._transaction("DEFERRED") as db:
-            return schema.last_seq(db)
 
     def episodes(
         self, run: str | None = None, actor: str | None = None, purpose: str | None = None
@@ -328,100 +276,7 @@ class Store:
             (last,) = db.execute(sql, (id.run, id.actor, id.episode, author)).fetchone()
         return 0 if last is None else last + 1
 
-    # -- replication -----------------------------------------------------------------------------
-
-    def pending(self, max_bytes: int, max_rows: int) -> list[FlatRow]:
-        """The oldest unacknowledged rows, in commit order; at least one if there is any."""
-        batch: list[FlatRow] = []
-        size = 0
-        with self._transaction("DEFERRED") as db:
-            aside = {tuple(episode) for episode in schema.read_meta(db, ASIDE) or ()}
-            passed = _acked(db)
-            for seq, flat in self._scan(db, passed, max_rows):
-                if flat.values[:3] in aside:
-                    self._acked_ahead.add(seq)
-                    continue
-                size += flat.size
-                if batch and size > max_bytes:
-                    break
-                batch.append(flat)
-        if aside and not batch:  # nothing but rows that stay here: look behind them
-            self.acknowledge(())
-            with self._transaction("DEFERRED") as db:
-                moved = _acked(db) > passed
-            return self.pending(max_bytes, max_rows) if moved else []
-        return batch
-
-    def set_aside(self, keys: Iterable[Key]) -> list[EpisodeId]:
-        """Keep the episodes of these rows here, unsent: the receiver has others by that name.
-
-        Events and labels are passed over alone. Returns the episodes that are set aside from now.
-        """
-        episodes = {key[1:4] for key in keys if key[0] not in ALONE}
-        with self._transaction() as db:
-            known = {tuple(episode) for episode in schema.read_meta(db, ASIDE) or ()}
-            new = sorted(episodes - known)
-            if new:
-                schema.write_meta(db, ASIDE, [*map(list, known), *map(list, new)])
-        return [EpisodeId(*episode) for episode in new]  # type: ignore[misc]
-
-    def newest_acknowledged(self) -> Key | None:
-        """Identity of the row at the sent cursor; None when nothing was acknowledged."""
-        with self._transaction("DEFERRED") as db:
-            acked = _acked(db)
-            found = list(self._scan(db, acked - 1, 1)) if acked else []
-        return found[0][1].key if found and found[0][0] == acked else None
-
-    def has(self, key: Key) -> bool:
-        """Whether there is a row with this identity."""
-        with self._transaction("DEFERRED") as db:
-            return _seq_of(db, key) is not None
-
-    def send_again(self) -> None:
-        """Every row is sent once more: the receiver has lost some that it had acknowledged."""
-        with self._transaction() as db:
-            schema.write_meta(db, ACKED, 0)
-        self._acked_ahead = set()
-
-    def acknowledge(self, keys: Iterable[Key]) -> None:
-        """Record that the other side has committed the rows with these identities."""
-        with self._transaction(durable=False) as db:
-            acked = before = _acked(db)
-            seqs = (_seq_of(db, key) for key in keys)
-            ahead = self._acked_ahead | {seq for seq in seqs if seq is not None}
-            while acked + 1 in ahead:
-                acked += 1
-            if acked > before:
-                schema.write_meta(db, ACKED, acked)
-        self._acked_ahead = {seq for seq in ahead if seq > acked}
-
-    def send_to(self, receiver: str) -> None:
-        """Rows go to this receiver from now on; one that is new gets them all."""
-        with self._transaction() as db:
-            before = schema.read_meta(db, RECEIVER)
-            if before == receiver:
-                return
-            schema.write_meta(db, RECEIVER, receiver)
-            if before is not None:
-                schema.write_meta(db, ACKED, 0)
-        self._acked_ahead = set()
-
-    def pending_count(self) -> int:
-        """Rows that nobody has acknowledged."""
-        with self._transaction("DEFERRED") as db:
-            return schema.last_seq(db) - _acked(db)
-
-    # -- housekeeping ----------------------------------------------------------------------------
-
-    def meta(self, key: str) -> Any:
-        """JSON value kept under `key`, None if absent."""
-        with self._transaction("DEFERRED") as db:
-            return schema.read_meta(db, key)
-
-    def set_meta(self, key: str, value: Any) -> None:
-        """Keep a JSON value under `key`."""
-        with self._transaction() as db:
-            schema.write_meta(db, key, value)
+    # -- the whole file ----------------------------------------------------------------------------
 
     def verify(self, progress: Progress = ignore) -> None:
         """Read the whole file; raise `StoreError` when anything in it has changed.
@@ -436,7 +291,7 @@ class Store:
             if answer != "ok":
                 raise self._damaged("integrity_check: ok", str(answer))
             schema.check_meta(db)
-            summary.check(db, schema.read_meta(db, FORGOTTEN) or 0)
+            summary.check(db, removal.removed_to(db))
         cursor, last = 0, self.last_seq()
         while cursor < last:
             before = cursor
@@ -445,103 +300,12 @@ class Store:
                 break
             progress(cursor, last)
 
-    def close(self) -> None:
-        """Close the file; calling it twice does no harm."""
-        with self._lock:
-            self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # -- inside ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def _transaction(
-        self, mode: str = "IMMEDIATE", *, durable: bool = True
-    ) -> Iterator[sqlite3.Connection]:
-        """One transaction; any error rolls it back, errors of SQLite become `StoreError`.
-
-        durable: it is on the disk when it has ended, if it writes.
-        """
-        with self._lock:
-            try:
-                if mode != "DEFERRED":  # those only read
-                    self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-                self._db.execute(f"BEGIN {mode}")
-                yield self._db
-                self._db.execute("COMMIT")
-            except BaseException as error:
-                with suppress(sqlite3.Error):  # a full disk or a closed file has ended it already
-                    self._db.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise schema.store_error(error, self.path) from error
-                raise
-
-    def _agree(self, spec: Spec | None) -> Spec | None:
-        """Save the spec in a new store; compare it with the one of an old store."""
-        saved = self.meta("spec")
-        if saved is None:
-            if spec is not None:
-                self.set_meta("spec", spec.as_dict())
-            return spec
-        if spec is None:
-            return spec_from_dict(saved)
-        lines = diff(saved, json.loads(json.dumps(spec.as_dict())))
-        if lines:
-            raise StoreError(
-                f"{self.path.name} was recorded with another spec",
-                expected="the spec saved in the store",
-                got="; ".join(lines),
-                fix="start a new run, or restore the settings listed above (saved -> now)",
-            )
-        return spec
 
     def _of(self, kind: RowKind, id: EpisodeId) -> list[Any]:
         clause = "run=? AND actor=? AND episode=?"
         order = TABLES[kind].columns[3].name
         return self._rows(kind, clause, (id.run, id.actor, id.episode), order)
-
-    def _rows(self, kind: RowKind, clause: str, values: tuple[Any, ...], order: str) -> list[Any]:
-        sql = f"{schema.SELECT[kind]} WHERE {clause} ORDER BY {order}"
-        with self._transaction("DEFERRED") as db:
-            found = db.execute(sql, values).fetchall()
-        return [self._restore(self._checked(kind, row)[1]) for row in found]
-
-    def _scan(
-        self, db: sqlite3.Connection, after: int, limit: int
-    ) -> Iterator[tuple[int, FlatRow]]:
-        """(seq, row) of up to `limit` rows after `after`, in seq order across all tables."""
-
-        def of(kind: RowKind) -> Iterator[tuple[int, FlatRow]]:
-            sql = f"{schema.SELECT[kind]} WHERE seq > ? ORDER BY seq LIMIT ?"
-            return (self._checked(kind, row) for row in db.execute(sql, (after, limit)))
-
-        return islice(heapq.merge(*map(of, RowKind), key=itemgetter(0)), limit)
-
-    def _checked(self, kind: RowKind, row: tuple[Any, ...]) -> tuple[int, FlatRow]:
-        """(seq, row) of what a SELECT has found. Raises `StoreError` for another CRC."""
-        seq, *values, crc = row
-        flat = FlatRow(kind, tuple(values))
-        if crc != flat.checksum(seq) and not (crc is None and seq <= self._unchecked):
-            raise self._damaged("a matching CRC-32", f"row {seq} of {TABLES[kind].name}")
-        return seq, flat
-
-    def _restore(self, flat: FlatRow) -> Row:
-        try:
-            return restore(flat)
-        except CodecError as error:
-            raise self._damaged(error.expected, f"{flat.key}: {error.got}") from error
-
-    def _damaged(self, expected: str, got: str = "something else") -> StoreError:
-        return StoreError(
-            f"{self.path.name} is damaged",
-            expected=expected,
-            got=got,
-            fix="keep a copy, then restore the file from the other machine's store",
-        )
 
 
 def _is_mark(flat: FlatRow) -> bool:
@@ -549,17 +313,6 @@ def _is_mark(flat: FlatRow) -> bool:
     if flat.kind is RowKind.STEP:
         return flat.values[_ENDING] is not None
     return flat.kind is RowKind.EPISODE or flat.key[-1] == ABORT_MARK
-
-
-def _acked(db: sqlite3.Connection) -> int:
-    """The seq up to which every row is on the other side."""
-    return schema.read_meta(db, ACKED) or 0
-
-
-def _seq_of(db: sqlite3.Connection, key: Key) -> int | None:
-    kind, *identity = key
-    found = db.execute(schema.SEQ_OF[RowKind(kind)], identity).fetchone()
-    return None if found is None else found[0]
 
 
 def _require_same(db: sqlite3.Connection, flat: FlatRow) -> None:

@@ -17,6 +17,19 @@ EPISODE_ABORTED = "episode_aborted"  # event name: the process died before it en
 HUMAN = ", ".join(f"'{driver.value}'" for driver in Driver if driver.is_human)
 """Drivers that are people, as an SQL list."""
 
+FORGOTTEN = "forgotten"  # meta key: seq up to which rows may have been removed (`store.removal`)
+ALWAYS_KEPT = ("demo", "data")  # purposes of episodes that are never removed
+KEPT = ", ".join(f"'{purpose}'" for purpose in ALWAYS_KEPT)
+
+# an episode `e` whose figures `r` count steps, and whose first step is gone
+REMOVED = f"""(
+  e.seq <= (SELECT CAST(value AS INTEGER) FROM meta WHERE key='{FORGOTTEN}') AND r.steps > 0
+  AND NOT EXISTS (
+    SELECT 1 FROM steps AS s
+    WHERE s.run=e.run AND s.actor=e.actor AND s.episode=e.episode AND s.step=0
+  )
+)"""
+
 CREATE = """
 CREATE TABLE results (
   run TEXT NOT NULL,
@@ -47,9 +60,9 @@ INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
   last_step=max(last_step, excluded.last_step),
   aborted=max(aborted, excluded.aborted)
 """
-_RECORDS = """
-SELECT e.run, e.actor, e.episode, e.purpose, e.stamp_ns, e.seq, e.spec_hash,
-  r.steps, r.human_steps, r.ending, r.success, r.aborted
+_RECORDS = f"""
+SELECT e.run, e.actor, e.episode, e.purpose, e.stamp_ns, e.seq, e.spec_hash, {REMOVED}, r.steps,
+  r.human_steps, r.ending, r.success, r.aborted
 FROM episodes AS e LEFT JOIN results AS r
 ON r.run=e.run AND r.actor=e.actor AND r.episode=e.episode
 WHERE (?1 IS NULL OR e.run=?1) AND (?2 IS NULL OR e.actor=?2) ORDER BY e.seq
@@ -73,6 +86,7 @@ class EpisodeRecord:
     stamp_ns: int  # when it started
     seq: int  # of its header, in commit order
     spec_hash: str
+    removed: bool = False  # its steps are not in this store any more: the learner's has them
 
 
 def add(db: sqlite3.Connection, new: Iterable[FlatRow]) -> None:
@@ -97,8 +111,8 @@ def fill(db: sqlite3.Connection) -> None:
     db.executemany(_ADD, db.execute(_ABORTED, (EPISODE_ABORTED,)).fetchall())
 
 
-def check(db: sqlite3.Connection, forgotten: int) -> None:
-    """Count again, except episodes that began before `forgotten`, a seq.
+def check(db: sqlite3.Connection, removed_to: int) -> None:
+    """Count again, except practice that began up to `removed_to`, a seq: it may be gone.
 
     Raises:
         sqlite3.DatabaseError: the table says something else.
@@ -109,8 +123,8 @@ def check(db: sqlite3.Connection, forgotten: int) -> None:
     own.executemany(_ADD, db.execute(_ABORTED, (EPISODE_ABORTED,)).fetchall())
     counted = {row[:3]: row for row in own.execute("SELECT * FROM results")}
     own.close()
-    starts = "SELECT run, actor, episode FROM episodes WHERE seq <= ?"
-    gone = set(db.execute(starts, (forgotten,)))
+    starts = "SELECT run, actor, episode FROM episodes WHERE seq <= ? AND purpose NOT IN ({})"
+    gone = set(db.execute(starts.format(KEPT), (removed_to,)))
     kept = {row[:3]: row for row in db.execute("SELECT * FROM results")}
     for episode in kept.keys() | counted.keys():
         if episode not in gone and kept.get(episode) != counted.get(episode):
@@ -123,7 +137,7 @@ def episode_records(
     """The records of all episodes, or of those of a run and an actor, in commit order."""
     found = []
     for row in db.execute(_RECORDS, (run, actor)):
-        number, (purpose, stamp_ns, seq, spec_hash, *result) = row[:3], row[3:]
+        number, (purpose, stamp_ns, seq, spec_hash, removed, *result) = row[:3], row[3:]
         steps, human, ending, success, aborted = result
         found.append(
             EpisodeRecord(
@@ -136,6 +150,7 @@ def episode_records(
                 stamp_ns=stamp_ns,
                 seq=seq,
                 spec_hash=spec_hash,
+                removed=bool(removed),
             )
         )
     return found

@@ -24,6 +24,7 @@ from robot_rl.link.answers import Answers, Peer
 from robot_rl.link.frames import Ack, Message, Rows
 from robot_rl.link.session import LinkSession
 from robot_rl.safety import gate
+from robot_rl.store import removal
 from robot_rl.store.rows import FlatRow, Key
 from robot_rl.store.store import Store
 from tests.support.simulation import Simulation
@@ -148,7 +149,33 @@ def _numbers_begin_anew() -> AbstractContextManager[object]:
 
 
 def _lost_rows_are_not_sent_again() -> AbstractContextManager[object]:
-    return _instead(Store, "send_again", lambda store: None)
+    def broken(store: Store) -> bool:
+        return True  # and the cursor stays where it is: the learner is asked again for ever
+
+    return _instead(Store, "rewind", broken)
+
+
+def _rows_go_before_they_have_arrived() -> AbstractContextManager[object]:
+    right = removal.candidate
+
+    def broken(db: object, limits: object, acked: int, aside: object) -> object:
+        return right(db, limits, acked + 10**6, aside)  # type: ignore[arg-type]
+
+    return _instead(removal, "candidate", broken)
+
+
+def _a_removal_leaves_no_note() -> AbstractContextManager[object]:
+    right = removal.remove
+
+    def broken(db: object, episode: Key, key: object, end: int) -> None:
+        del key
+        right(db, episode, None, end)  # type: ignore[arg-type]
+
+    return _instead(removal, "remove", broken)
+
+
+def _removed_rows_are_waited_for() -> AbstractContextManager[object]:
+    return _instead(removal, "following", lambda db, seq: seq + 1)
 
 
 def _newest_row_waits() -> AbstractContextManager[object]:
@@ -183,6 +210,9 @@ MUTATIONS = {
     "any answer moves the cursor": _any_answer_moves_the_cursor,
     "episode numbers begin anew": _numbers_begin_anew,
     "lost rows are not sent again": _lost_rows_are_not_sent_again,
+    "rows are removed before they have arrived": _rows_go_before_they_have_arrived,
+    "a removal leaves no note": _a_removal_leaves_no_note,
+    "removed rows are waited for": _removed_rows_are_waited_for,
     "the newest row is held back": _newest_row_waits,
     "versions from the checkpoint": _versions_from_the_checkpoint,
     "any lease drives": _any_lease_drives,

@@ -1,7 +1,7 @@
 """Programs that the kill tests start and kill: a writer, an actor and a learner, as processes.
 
     python link_programs.py writer FOLDER          records episodes until it is killed
-    python link_programs.py actor FOLDER PORT      the same, and replicates them
+    python link_programs.py actor FOLDER PORT      the same, replicates them, removes old ones
     python link_programs.py learner FOLDER PORT    takes rows, publishes weights
 
 Each appends to FOLDER/<role>.log: "ready", and for every step "p E S" before it is handed to the
@@ -116,7 +116,14 @@ def actor(folder: Path, port: int) -> int:
     from robot_rl.link.client import LinkClient
     from robot_rl.link.config import LinkConfig
 
-    config = LinkConfig(port=port, weights_period_s=0.05, reply_timeout_s=1.0, poll_s=0.005)
+    config = LinkConfig(
+        port=port,
+        weights_period_s=0.05,
+        reply_timeout_s=1.0,
+        poll_s=0.005,
+        keep_gb=0.0005,  # four episodes
+        keep_episodes=2,
+    )
     keys = load_keys(folder / "keys", "actor")
     with (
         Store(folder / "actor.sqlite", spec=SPEC) as store,

@@ -4,7 +4,8 @@ A seed decides everything: when rows are written, when each message arrives (lat
 never), which process is killed, which machine loses its power and what its disk keeps of what was
 not synced. What runs are the real store, `LinkSession`, `Answers`, `Roster`, `CheckpointFolder`,
 `Versions` and `LocalGate`; only sockets, clocks, gradient steps and the arm are simulated. A seed
-gives the same schedule each time: nothing here reads a clock or draws from another source.
+gives the same schedule each time: nothing here reads a clock or draws from another source. The
+actor's store removes what the learner has as soon as it may, a few rows at a time.
 
 The disk is SQLite's own files. What it must keep is read off its write-ahead log: a commit that ran
 with `synchronous=FULL` has synced the log up to its end; bytes behind that may be lost or torn.
@@ -35,7 +36,8 @@ from robot_rl.link.frames import Ack, decode
 from robot_rl.link.session import LinkSession
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
-from robot_rl.store.rows import FlatRow, Key, flatten
+from robot_rl.store import removal
+from robot_rl.store.rows import FlatRow, Key, RowKind, flatten
 from robot_rl.store.store import Store
 from robot_rl.types import Command, Driver, Ending, EpisodeId, Outcome, Row, Weights
 from tests.support.simulated_parts import Clock, Disk, Network, PowerCut, SimulatedWire
@@ -50,6 +52,7 @@ CONFIG = LinkConfig(
     status_period_s=0.4,
     reply_timeout_s=1.5,
     backoff_max_s=0.5,
+    if_removed="go_on",
 )
 _LEARNER, _ROBOT = b"L" * 40, b"A" * 40
 KEYS = {
@@ -57,6 +60,7 @@ KEYS = {
     "learner": Keys("learner", _LEARNER, b"", {_ROBOT: "actor"}),
 }
 LIMITS = Limits()
+PEACE = (0, 0, 0, 16)  # turns of work before anything happens: some have much to lose
 TURNS = 8  # in which anything may happen
 QUIET = 3  # turns of work without faults behind them
 SETTLE = 300  # turns at most until everything has arrived afterwards
@@ -71,6 +75,8 @@ class Ledger:
         self.made: set[tuple[Key, Values]] = set()  # rows that were ever handed to a store
         self.kept: dict[Key, Values] = {}  # that the robot's disk has promised to keep
         self.acknowledged: dict[Key, Values] = {}  # that the learner has promised to keep
+        self.received: dict[Key, Values] = {}  # the same, of learners whose disk has lied, too
+        self.removed: set[Values] = set()  # episodes of which the actor has removed rows
         self.published: dict[int, set[str]] = {}  # version of weights -> their hashes
         self.granted = ""  # lease that may move the arm
         self.trace: list[str] = []
@@ -93,6 +99,22 @@ class Ledger:
         found = {row.key: row.values for row in rows}
         lost = [key for key, values in self.kept.items() if found.get(key) != values]
         self.require(not lost, f"committed by the actor and gone: {lost[:3]}")
+
+    def remove(self, before: Sequence[FlatRow], left: Sequence[FlatRow]) -> None:
+        """The actor has removed rows: its store before and afterwards."""
+        headers = {row.values[:3]: row.values[3] for row in left if row.kind is RowKind.EPISODE}
+        newest, kept = max(headers), {row.key for row in left}
+        for row in before:
+            if row.key in kept:
+                continue
+            episode = row.values[:3]
+            is_there = self.received.get(row.key) == row.values
+            self.require(is_there, f"removed, and the learner has not got it: {row.key}")
+            self.require(row.kind in (RowKind.FRAME, RowKind.STEP), f"removed: {row.key}")
+            self.require(headers[episode] != "demo", f"removed a demonstration: {row.key}")
+            self.require(episode != newest, f"removed from the newest episode: {row.key}")
+            self.removed.add(episode)
+            self.kept.pop(row.key, None)
 
 
 class Arm:
@@ -159,8 +181,10 @@ class Robot:
         rows = self.rows()
         world.ledger.check_actor(rows)
         world.ledger.kept |= {row.key: row.values for row in rows}
+        before = self.store.last_seq()
         self.store.recover(RUN, ACTOR)
-        self.note([flatten(row) for row in self.store.rows_since(len(rows), 1000)[0]], kept=True)
+        self.note([flatten(row) for row in self.store.rows_since(before, 1000)[0]], kept=True)
+        self.store.rows_since(0, 10_000)  # raises where a row lacks that was not removed
         self.wire = SimulatedWire(world.network)
         self.session = LinkSession(
             CONFIG,
@@ -195,7 +219,8 @@ class Robot:
                 return  # `run.actor` waits for a learner's word before it uses a number
             number = max(self.store.next_episode(RUN, ACTOR), heard or 0)
             id, self.step = EpisodeId(RUN, ACTOR, number), 0
-            new = [start_row(SPEC, id), frame_row(SPEC, id, 0, rng)]
+            shown = self.world.random.random() < 0.2
+            new = [start_row(SPEC, id, "demo" if shown else "train"), frame_row(SPEC, id, 0, rng)]
         ends = self.world.random.random() < 0.3
         ending = Ending.TRUNCATED if ends else None
         more: list[Row] = [
@@ -211,6 +236,12 @@ class Robot:
         self.step += 1
         self.id = None if ends else id
 
+    def make_room(self) -> None:
+        """Remove a few rows, as `link.client` does when the file is too long."""
+        before = self.rows()
+        if self.store.remove_some(0, 1):
+            self.world.ledger.remove(before, self.rows())
+
     def turn(self) -> None:
         """One tick of the link; sometimes rows and a command."""
         draw, world = self.world.random.random, self.world
@@ -221,6 +252,8 @@ class Robot:
                 world.arm.arm(f"actor-{self.lives}")
             world.arm.command(f"actor-{self.lives}")
         self.session.tick()
+        if self.session.status["connected"] and draw() < 0.7:
+            self.make_room()
         weights = self.session.weights
         if weights is not None and weights.version != self.version:
             known = world.ledger.published.get(weights.version, set())
@@ -292,7 +325,9 @@ class Trainer:
         if isinstance(message, Ack):
             self.world.ledger.require(not message.left_out, "a good row was left out")
             values = {row.key: row.values for row in decode(data)[1].rows}  # type: ignore[attr-defined]
-            self.world.ledger.acknowledged |= {key: values[key] for key in message.keys}
+            stored = {key: values[key] for key in message.keys}
+            self.world.ledger.acknowledged |= stored
+            self.world.ledger.received |= stored
         self.world.network.to_actor(routing, reply)
 
     def publish(self) -> None:
@@ -352,7 +387,9 @@ class Simulation:
     def run(self) -> None:
         """Faults, then peace, then everything must have arrived."""
         try:
-            with patched_checkpoints(self.trainer.disk):
+            with patched_checkpoints(self.trainer.disk), patch.object(removal, "BATCH_ROWS", 2):
+                for _ in range(self.random.choice(PEACE)):
+                    self.turn()
                 for left in reversed(range(TURNS + QUIET)):
                     self.turn()
                     if left >= QUIET and self.random.random() < 0.3:
@@ -369,7 +406,10 @@ class Simulation:
                 self.ledger.check_learner(rows)
                 self.ledger.check_actor(self.robot.rows())
                 found = {row.key: row.values for row in rows}
-                missing = [k for k, v in self.ledger.kept.items() if found.get(k) != v]
+                # what is left of such an episode is not sent to a learner that has lost it
+                gone = set() if self.trainer.is_honest else self.ledger.removed
+                kept = {k: v for k, v in self.ledger.kept.items() if k[1:4] not in gone}
+                missing = [k for k, v in kept.items() if found.get(k) != v]
                 self.ledger.require(not missing, f"never sent: {missing[:3]}")
                 self.note(f"{len(rows)} rows, {len(self.ledger.published)} weights")
         finally:
@@ -462,11 +502,13 @@ class Simulation:
             self.ledger.kept.clear()
 
     def learner_store_is_older(self) -> None:
-        """The learner's disk has lied about what it synced; once in a schedule."""
+        """The learner's disk has lied about what it synced, or is empty; once in a schedule."""
         trainer = self.trainer
         if trainer.up_s is None and not self.is_spoilt:
             self.is_spoilt, trainer.is_honest = True, False
-            trainer.end(self._down_s(), lambda: trainer.disk.power_cut(0))
+            is_new = self.random.random() < 0.5
+            lose = trainer.disk.replace if is_new else lambda: trainer.disk.power_cut(0)
+            trainer.end(self._down_s(), lose)
             self.ledger.acknowledged.clear()
 
 
