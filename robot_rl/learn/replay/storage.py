@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,12 @@ class Frames:
         self.columns = {k: allocate(k, (slots, *v.shape), v.dtype) for k, v in kept.items()}
         self.progress = np.full(slots, np.nan, np.float32)
         self.free = list(range(slots - 1, -1, -1))
+        self._slots = slots
+
+    @property
+    def held(self) -> int:
+        """How many frames are kept."""
+        return self._slots - len(self.free)
 
     def put(self, observation: Observation) -> int:
         """Keep what is needed of an observation; return its slot. There must be a free slot."""
@@ -65,9 +71,9 @@ class Frames:
             self.columns[key][slot] = value
         return slot
 
-    def take(self, slots: NDArray[np.int64]) -> Observation:
-        """Return the observations in some slots, each entry [B, ...]."""
-        return {k: v.take(slots, 0) for k, v in self.columns.items()}
+    def take(self, slots: NDArray[np.int64], keys: Iterable[str] | None = None) -> Observation:
+        """Return the observations in some slots, each entry [B, ...]; keys: only these entries."""
+        return {k: self.columns[k].take(slots, 0) for k in keys or self.columns}
 
 
 class Steps:
