@@ -249,6 +249,7 @@ class Replay:
             chunk=chunk,
             valid=valid,
             room=room,
+            failed=held.failed[last],
         )
 
     # --- taking rows -----------------------------------------------------------------------------

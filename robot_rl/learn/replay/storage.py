@@ -81,14 +81,15 @@ class Steps:
 
     frame, after: slots of the frames before and after, `awaited(number)` for a frame that is not
     here yet; follow: slot of the next step of the same driver, -1 for none; recorded: the reward
-    before people labelled, NaN without one; kept: nobody excluded the step.
+    before people labelled, NaN without one; kept: nobody excluded the step; failed: the episode
+    ended in a failure here.
     """
 
     def __init__(self, capacity: int, action_size: int) -> None:
         self.action = np.zeros((capacity, action_size), np.float32)
         self.reward, self.mask, self.toggle = np.zeros((3, capacity), np.float32)
         self.human, self.usable, self.labelled = np.zeros((3, capacity), np.bool_)
-        self.kept = np.zeros(capacity, np.bool_)
+        self.kept, self.failed = np.zeros((2, capacity), np.bool_)
         self.recorded = np.full(capacity, np.nan, np.float32)
         self.frame, self.after = np.full((2, capacity), -1, np.int64)
         self.follow = np.full(capacity, -1, np.int64)
@@ -99,7 +100,7 @@ class Steps:
     @property
     def bytes_each(self) -> int:
         """Memory of one step, without its frame."""
-        return self.action[0].nbytes + 5 * 4 + 5 + 3 * 8
+        return self.action[0].nbytes + 5 * 4 + 6 + 3 * 8
 
     def complete(self, slots: Any) -> Any:
         """Return which steps have their frames, are trusted, labelled and not excluded."""
