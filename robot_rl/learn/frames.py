@@ -2,7 +2,7 @@
 
     memory  numpy; pages are touched only as they fill
     disk    numpy.memmap in the run folder, for more images than memory; a cache of the store
-    device  torch tensors where the networks are: a batch needs no copy, but all frames fill the GPU
+    device  images as torch tensors where the networks are: they need no copy, but fill the GPU
 
 Each place has a function (key, shape, dtype) -> an array with `take`, `[slot]`, `[slot] = value`.
 """
@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from robot_rl.spec import IMAGE
 
 PLACES = ("memory", "disk", "device")
 
@@ -56,10 +58,18 @@ def on_disk(folder: Path) -> Allocate:
 
 
 def on_device(device: torch.device | str) -> Allocate:
-    """Return an allocator of zeros on a torch device; `take` returns tensors on that device."""
-    return lambda _key, shape, dtype: _OnDevice(
-        torch.zeros(shape, dtype=getattr(torch, dtype), device=device)
-    )
+    """Return an allocator that puts images on a torch device, where `take` returns tensors.
+
+    Vectors stay in memory, as numpy arrays: copying them costs next to nothing, and who computes
+    with them (mirror, decisions about noise) need not know where frames lie.
+    """
+
+    def allocate(key: str, shape: tuple[int, ...], dtype: str) -> Frames:
+        if not key.startswith(IMAGE):
+            return in_memory(key, shape, dtype)
+        return _OnDevice(torch.zeros(shape, dtype=getattr(torch, dtype), device=device))
+
+    return allocate
 
 
 class _OnDevice:

@@ -50,6 +50,7 @@ from robot_rl.learn.mirror import Reflection
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.learn.replay.tail import tail_of
 from robot_rl.learn.room import Room
+from robot_rl.learn.scaling import Scaling
 from robot_rl.learn.versions import Kept, Versions
 from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
@@ -105,7 +106,7 @@ class LearnerConfig:
     pretrain_updates: int = 0  # gradient steps on demonstrations and data before any practice
     init_from: str = ""  # run folder whose newest checkpoint the networks start from (WSRL)
     capacity: int = 200_000  # steps in replay, as HIL-SERL; 5.5 hours at 10 Hz
-    frames: str = "memory"  # | disk, for more images than memory | device: on the GPU
+    frames: str = "memory"  # | disk, for more images than memory | device: images on the GPU
     prefetch: bool = True  # with images, draw the next batch during an update; same draws
     recent_fraction: float = 0.0  # share of online draws taken from the newest recent_steps
     recent_steps: int = 1000
@@ -233,7 +234,7 @@ class Learner:
         self._published_updates, self._published_s = -1, -math.inf
         self._saved_updates = self._logged_updates = 0
         self._busy_s, self._busy_updates = 0.0, 0
-        self._rollbacks = 0
+        self._rollbacks, self._scaling = 0, Scaling()
         if config.init_from:
             self._start_from(Path(config.init_from))
         self._good = self.algo.state_dict()
@@ -302,6 +303,7 @@ class Learner:
         """
         began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0
         metrics: dict[str, Tensor] = {}
+        self._scaling.fit_if_due(self.algo, self.replay, self._mirror, self.updates)
         for left in reversed(range(max(count // per_update, 1))):
             self._more = left > 0
             try:
@@ -365,6 +367,7 @@ class Learner:
             "credit": self._credit,
             "pretrain_left": self._pretrain_left,
             "rng": self._rng.bit_generator.state,
+            "scaled_frames": self._scaling.frames,
             "plain_spec": self.spec.without_base().hash,
         }
         path = self._checkpoints.folder
@@ -411,6 +414,7 @@ class Learner:
             self.replay.ingest(rows)
             self._cursor = cursor
         self._credit, self._pretrain_left = facts["credit"], facts["pretrain_left"]
+        self._scaling.frames = facts.get("scaled_frames")  # older runs keep what they have
         self._diverge()
         log.info("continued from %d updates, %d env steps", self.updates, self.env_steps)
         return True
@@ -448,6 +452,7 @@ class Learner:
                 fix="name a finished run in learner.init_from",
             )
         self.algo.start_from(checkpoint.tensors)
+        self._scaling.frames = None
         log.info("networks of %s taken over", run_dir)
 
     def _diverge(self) -> None:
@@ -496,6 +501,7 @@ class Learner:
             )
         log.error("%d bad steps in a row: back to the last good state", bad)
         self.algo.load_state_dict(self._good)
+        self._scaling.fit_again()
 
     def _log(self, metrics: dict[str, Tensor]) -> None:
         new = {k: float(v) for k, v in metrics.items()}

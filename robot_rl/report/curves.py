@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from robot_rl.control.statistics import rolling_mean, wilson
+from robot_rl.control.statistics import over_seeds, rolling_mean
 from robot_rl.report.rundata import RunData, read_run
 from robot_rl.report.svg import F64, Box, Curve, Plot, nice_ticks
 
@@ -27,9 +27,9 @@ svg { background: #fff; font: 12px system-ui, sans-serif }
 class LearningCurve:
     """Unaided success over practice, pooled over seeds.
 
-    env_steps, success, low, high: float64 [N]; low and high: Wilson 95 % interval of the pooled
-    episodes. seeds: how many runs; beyond the shortest run, those that have ended count with their
-    last episodes.
+    env_steps, success, low, high: float64 [N]; low and high: 95 % interval over seeds
+    (`control.statistics`). seeds: how many runs; beyond the shortest run, those that have ended
+    count with their last episodes.
     """
 
     env_steps: F64
@@ -49,14 +49,15 @@ def learning_curve(folders: Sequence[Path]) -> LearningCurve | None:
     if not seeds:
         return None
     grid = np.linspace(0.0, max(steps[-1] for steps, _ in seeds), POINTS)
-    wins, episodes = np.zeros((2, POINTS))
-    for steps, success in seeds:
+    wins, episodes = np.zeros((2, POINTS, len(seeds)), np.int64)
+    for index, (steps, success) in enumerate(seeds):
         ends = np.searchsorted(steps, grid, side="right")
-        held = np.minimum(ends, WINDOW)
-        wins += np.concatenate(([0.0], rolling_mean(success, WINDOW)))[ends] * held
-        episodes += held
+        held = episodes[:, index] = np.minimum(ends, WINDOW)
+        rate = np.concatenate(([0.0], rolling_mean(success, WINDOW)))[ends]
+        wins[:, index] = np.rint(rate * held)
+    bounds = np.array([over_seeds(w, n) for w, n in zip(wins, episodes, strict=True)])
+    wins, episodes = wins.sum(1), episodes.sum(1)
     known = episodes >= WINDOW // 2
-    bounds = np.array([wilson(round(w), round(n)) for w, n in zip(wins, episodes, strict=True)])
     rate = wins / np.maximum(episodes, 1)
     return LearningCurve(
         grid[known], rate[known], bounds[known, 0], bounds[known, 1], seeds=len(seeds)

@@ -3,8 +3,14 @@
     r_t                as recorded, or as a person says (`store.review`); an unlabelled step stays
                        unlabelled; with `rewards_by` that model's label of the frame after the step
     - step_cost        each step: sooner success is worth more, waiting near it is not
+    + failure          after the last step of a failure: the lowest reward of a step, for ever
     + shaping F        F = gamma^k m Phi(s_{t+k}) - Phi(s_t) for a transition of k steps,
                        Phi = phi - 1: minus the share of the way that is left
+
+A failure ends an episode, as a success does. Where steps cost something, to end is worth more than
+to go on, and a policy would learn to fail as soon as it can. So a failure counts as if every later
+step had the lowest reward that is possible (`Assembly.lowest`, 0 for a sparse reward): then to go
+on is never worth less, whatever comes (`after_failure`).
 
 F is potential-based (Ng, Harada, Russell 1999): whatever phi says, the best policy stays the same.
 m = 0 after a terminal step, so there Phi(s') counts as 0; after a time limit Phi(s') is kept, as
@@ -42,6 +48,11 @@ class Assembly:
     smooth_steps: int = 1
     rewards_by: str = ""
 
+    @property
+    def lowest(self) -> float:
+        """Lowest reward of a step, where a success pays 1; a model's rewards lie in [-1, 0]."""
+        return -self.step_cost - bool(self.rewards_by)
+
 
 def potential_based(
     potential: ArrayLike, after: ArrayLike, mask: ArrayLike, discount: ArrayLike
@@ -49,6 +60,11 @@ def potential_based(
     """F [B] of Phi before and after; discount: gamma^k [B]. `after` may be NaN where mask is 0."""
     kept = np.where(np.asarray(mask) > 0.0, after, 0.0)
     return (np.asarray(discount) * kept - np.asarray(potential)).astype(np.float32)
+
+
+def after_failure(lowest: float, gamma: float) -> float:
+    """What a failure adds to the reward of the step that ended in it: `lowest` for ever after."""
+    return gamma * lowest / (1.0 - gamma) if lowest else 0.0
 
 
 def widened(

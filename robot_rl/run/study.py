@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.config.run_folder import EVALUATION
-from robot_rl.control.statistics import wilson
+from robot_rl.control.statistics import over_seeds
 from robot_rl.errors import ConfigError
 from robot_rl.report.curves import learning_curve, picture
 from robot_rl.run.experiment import Experiment, saved_hash
@@ -277,25 +277,25 @@ def _needs(name: str, seed: int, folder: Path, dataset: str) -> list[Path]:
 
 
 def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:
-    """Pool the evaluations of a variant's seeds: successes with Wilson interval, cost per seed."""
+    """Mean success of a variant's seeds with its interval over seeds, and the cost of each seed."""
     results = [
         json.loads((run_folder(folder, name, seed) / EVALUATION).read_text())
         for seed in range(seeds)
         if is_done(folder, name, seed)
     ]
     parts = [r["deterministic"] for r in results]
-    wins, episodes = sum(p["successes"] for p in parts), sum(p["episodes"] for p in parts)
-    low, high = wilson(wins, episodes)
+    wins, episodes = [p["successes"] for p in parts], [p["episodes"] for p in parts]
+    low, high = over_seeds(wins, episodes)
     cycles = [p["cycle_time_s_mean"] for p in parts if p["cycle_time_s_mean"]]
     jerks = [p["action_jerk"] for p in parts if p.get("action_jerk") is not None]
     return {
         "name": VARIANTS[name].name,
         "seeds": len(results),
-        "successes": [p["successes"] for p in parts],
-        "episodes": episodes,
-        "success": wins / max(episodes, 1),
-        "wilson_low": low,
-        "wilson_high": high,
+        "successes": wins,
+        "episodes": sum(episodes),
+        "success": sum(wins) / max(sum(episodes), 1),
+        "low": low,
+        "high": high,
         "stochastic": [r["stochastic"]["success"] for r in results],
         "cycle_time_s": float(np.mean(cycles)) if cycles else None,
         "action_jerk": float(np.mean(jerks)) if jerks else None,
@@ -319,7 +319,7 @@ def draw(task: str, names: Sequence[str], seeds: int, folder: Path) -> str:
         if (curve := learning_curve(folders))
     }
     title = (
-        f"{task}: share of the newest practice episodes that succeed without help, 95 % interval"
+        f"{task}: share of the newest practice episodes that succeed without help, 95 % over seeds"
     )
     return picture(curves, title)
 
@@ -327,12 +327,12 @@ def draw(task: str, names: Sequence[str], seeds: int, folder: Path) -> str:
 def as_markdown(figures: dict[str, dict[str, Any]]) -> str:
     """The table of docs/results.md."""
     lines = [
-        "| variant | success, pooled (95 % interval) | per seed | stochastic | cycle s | jerk "
+        "| variant | success (95 % over seeds) | per seed | stochastic | cycle s | jerk "
         "| env steps | human steps | minutes |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in figures.values():
-        interval = f"{100 * row['wilson_low']:.1f}-{100 * row['wilson_high']:.1f}"
+        interval = f"{100 * row['low']:.1f}-{100 * row['high']:.1f}"
         cycle = f"{row['cycle_time_s']:.1f}" if row["cycle_time_s"] else "-"
         jerk = f"{row['action_jerk']:.2f}" if row["action_jerk"] is not None else "-"
         stochastic = ", ".join(f"{100 * v:.0f}" for v in row["stochastic"])

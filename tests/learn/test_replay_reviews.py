@@ -178,11 +178,12 @@ def worth(number: int, value: float, frames: int) -> list[Label]:
 def test_what_a_person_says_of_success_pays_nothing_where_a_model_gives_the_rewards(
     success: float,
 ) -> None:
-    replay = Replay(SPEC, 100, view=View(assembly=Assembly(rewards_by="m")))
+    replay = Replay(SPEC, 100, view=View(gamma=0.9, assembly=Assembly(rewards_by="m")))
     replay.ingest([*corrected(0, DRIVERS), *said(("success", success, None))])
     assert not replay.can_sample  # the model has not spoken
     replay.ingest(worth(0, -0.5, 7))
-    assert offered(replay) == dict.fromkeys(range(5), (-0.5, 1.0)) | {5: (-0.5, 0.0)}
+    last = -0.5 if success else -0.5 - 0.9 / 0.1  # after a failure the worst reward goes on
+    assert offered(replay) == dict.fromkeys(range(5), (-0.5, 1.0)) | {5: (last, 0.0)}
 
 
 def test_a_success_that_a_person_denies_is_no_demonstration_any_more() -> None:
@@ -221,7 +222,8 @@ def test_a_models_rewards_are_added_up_once_whatever_their_number(
     for label in labels:
         other.ingest([label])
     draws = [r.sample(300, 0.0, np.random.default_rng(0)) for r in (one, other)]
-    want = {n: -0.5 * (1 - 0.9 ** (6 - n)) / 0.1 for n in range(6)}
+    after = -1.0 / 0.1  # a failure: the worst reward goes on
+    want = {n: -0.5 * (1 - 0.9 ** (6 - n)) / 0.1 + 0.9 ** (6 - n) * after for n in range(6)}
     for batch in draws:
         got = dict(zip(batch.action[:, 1].tolist(), batch.return_to_go.tolist(), strict=True))
         assert got == pytest.approx(want)

@@ -43,6 +43,32 @@ def test_wilson_refuses_nonsense_and_knows_nothing_without_episodes() -> None:
         stats.wilson(3, 2)
 
 
+def test_seeds_that_differ_say_less_than_their_episodes_pooled() -> None:
+    low, high = stats.over_seeds([0, 92, 33], [100] * 3)
+    assert low < 0.05 and high > 0.85  # pooled: 0.36 to 0.47
+    alike = stats.over_seeds([42, 41, 42], [100] * 3)
+    assert stats.wilson(125, 300) == pytest.approx(alike, abs=0.03)
+    assert stats.over_seeds([92], [100]) == pytest.approx(stats.wilson(92, 100), abs=0.015)
+    assert stats.over_seeds([5, 0], [10, 0]) == stats.over_seeds([5], [10])
+    low, high = stats.over_seeds([100] * 3, [100] * 3)
+    assert 0.98 < low < 1.0 and high == 1.0
+    assert stats.over_seeds([], []) == (0.0, 1.0)
+    with pytest.raises(ValueError, match="got"):
+        stats.over_seeds([3], [2])
+
+
+def test_the_interval_over_seeds_holds_the_mean_of_what_a_method_does() -> None:
+    rng = np.random.default_rng(0)
+    held, pooled = 0, 0
+    for _ in range(200):  # a method whose policies succeed in any share of the episodes alike
+        wins = rng.binomial(100, rng.uniform(size=5))
+        low, high = stats.over_seeds(wins.tolist(), [100] * 5, draws=500)
+        held += low <= 0.5 <= high
+        low, high = stats.wilson(int(wins.sum()), 500)
+        pooled += low <= 0.5 <= high
+    assert held > 0.75 * 200 and pooled < 0.4 * 200
+
+
 def test_rolling_mean_is_the_mean_of_the_last_values() -> None:
     assert stats.rolling_mean([1, 2, 3, 4], 2).tolist() == [1, 1.5, 2.5, 3.5]
 

@@ -30,7 +30,8 @@ def episode(ending: Ending, number: int = 0) -> list[Row]:
     for row in episode_rows(SPEC, EpisodeId("run", "actor", number), STEPS):
         if isinstance(row, Step):
             won = float(row.ending is not None and ending is Ending.TERMINATED)
-            row = replace(row, reward=won, ending=ending if row.ending else None)  # noqa: PLW2901
+            last = (ending, bool(won)) if row.ending else (None, None)
+            row = replace(row, reward=won, ending=last[0], success=last[1])  # noqa: PLW2901
         rows.append(row)
     return rows
 

@@ -23,11 +23,11 @@ its features without gradient. Q' sees s' through the slow encoder; a' is drawn 
 encoder as it was one update ago. Each image is shifted anew per draw (DrQ with K = M = 1).
 
 Deviations: the target has no entropy bonus, as in HIL-SERL, since it drowns a sparse reward; states
-are standardised with the moments of the first data, which stay frozen; Q starts near 0, not at
-random values that the actor would chase (so the point task takes a third of the steps); time limits
-bootstrap (m = 1); an averaged policy may drive (Polyak and Juditsky 1992), because the newest
-policy varies from update to update, most visibly where contact punishes haste; a step with a
-non-finite gradient is skipped; products may be bfloat16 (`precision`).
+are standardised (`learn.scaling`); Q starts near 0, not at random values that the actor would chase
+(so the point task takes a third of the steps); time limits bootstrap (m = 1); an averaged policy
+may drive (Polyak and Juditsky 1992), because the newest policy varies from update to update, most
+visibly where contact punishes haste; a step with a non-finite gradient is skipped; products may be
+bfloat16 (`precision`).
 
 Metrics: critic/loss, critic/q_mean, critic/target_mean, actor/loss, actor/entropy,
 temperature/value, optimizer/skipped, optimizer/bad_in_a_row.
@@ -52,7 +52,6 @@ class ActorCritic(Agent):
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """Do `critic_actor_ratio` critic steps and one actor step; return scalar metrics."""
         share = self.config.demo_fraction
-        self._standardize(sample, share)
         drawn = self.transitions(sample(self.batch_size * self.steps_per_update, share))
         metrics: dict[str, Tensor] = {}
         batch = drawn

@@ -21,9 +21,8 @@ from robot_rl.policy.runtime import DrivingNet
 from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
-SCALING_SAMPLE = 4096  # states whose moments standardise the input
 COUNTERS = ("updates", "skipped", "bad_in_a_row")  # how the names of counting tensors end
-STD_FLOOR = 1e-2  # m, rad ...: noise of what hardly moved in the first data is not blown up
+STD_FLOOR = 0.05  # of a number of the state: noise of what hardly moves is not blown up
 
 
 class Sampler(Protocol):
@@ -47,6 +46,10 @@ class Algorithm(Protocol):
     generator: torch.Generator
     net: ObservationNet
     view: View
+
+    def standardize(self, observation: Observation) -> None:
+        """Scale the state from now on so that these observations have unit spread around zero."""
+        ...
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """Learn from fresh batches; returns scalar metrics, still on the device."""
@@ -147,19 +150,6 @@ def copy_tensors(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> 
             target[key].copy_(value)
 
 
-def fit_scaling(tensors: Mapping[str, Tensor], states: Tensor) -> None:
-    """Set mean [S] and scale [S] of an actor so that states [N, S] get unit spread around zero.
-
-    With several ranks, the moments are taken over the states of all ranks.
-    """
-    states = states.to(tensors["mean"].device).double()
-    moments = states.mean(0), states.square().mean(0)
-    ranks.average_(moments)
-    std = (moments[1] - moments[0].square()).clamp_min(0.0).sqrt()
-    tensors["mean"].copy_(moments[0])
-    tensors["scale"].copy_(1.0 / std.clamp_min(STD_FLOOR))
-
-
 NetT = TypeVar("NetT", bound=ObservationNet)
 
 
@@ -180,7 +170,6 @@ class Trained(ABC, Generic[NetT]):
         self.spec = spec
         self.generator, self.device = generator, torch.device(device)
         self.batch_size = ranks.share(config.batch_size)
-        self._fresh = True  # no update yet; reading `updates` would wait for the device
 
     @classmethod
     def init(cls, config: Any, spec: Spec, seed: int, device: str = "cpu") -> Self:
@@ -217,12 +206,11 @@ class Trained(ABC, Generic[NetT]):
         rest = dict(state)
         generator = rest.pop("generator", None)
         copy_tensors(self._tensors(), rest)
-        self._fresh = not int(self.updates)
         if generator is not None:
             self.generator.set_state(generator)
 
     def start_from(self, state: Mapping[str, Tensor]) -> None:
-        """Begin with the networks and moments in the state of another run, not its counters.
+        """Begin with the networks and the scaling in the state of another run, not its counters.
 
         The state has to hold the whole actor. Other tensors are taken if both runs have them, and
         left alone otherwise: another algorithm's critics may be of another kind. Random draws stay
@@ -234,18 +222,24 @@ class Trained(ABC, Generic[NetT]):
         own = {k: v for k, v in self._tensors().items() if not k.endswith(COUNTERS)}
         shared = {k: v for k, v in own.items() if k.startswith("actor/") or k in state}
         copy_tensors(shared, {k: v for k, v in state.items() if k in own or k.startswith("actor/")})
-        self._fresh = False  # the scaling came with the actor
 
     @abstractmethod
     def _tensors(self) -> dict[str, Tensor]:
         """The live tensors that make up the state, except the generator's."""
 
-    def _standardize(self, sample: Sampler, demo_fraction: float) -> None:
-        """Before the first update: fit the state scaling to the first data."""
-        if self._fresh and self.net.keys:
-            first = sample(ranks.share(SCALING_SAMPLE), demo_fraction)
-            fit_scaling(self.actor, self.net.state(first.observation))
-        self._fresh = False
+    def standardize(self, observation: Observation) -> None:
+        """Set the scaling so that these observations, each entry [N, ...], get unit spread.
+
+        The learner calls it again and again while its data grows. The networks stay as they are: if
+        the data grows by a part, the moments move by a part, and what is learned from then on makes
+        up for it. With several ranks, the moments are taken over the states of all ranks.
+        """
+        states = self.net.state(observation).to(self.actor["mean"].device).double()
+        moments = states.mean(0), states.square().mean(0)
+        ranks.average_(moments)
+        std = (moments[1] - moments[0].square()).clamp_min(0.0).sqrt()
+        self.actor["mean"].copy_(moments[0])
+        self.actor["scale"].copy_(1.0 / std.clamp_min(STD_FLOOR))
 
     def _look(self, observation: Observation) -> dict[str, Tensor]:
         """Return shifted images; with a frozen trunk its output for them, which networks share."""

@@ -93,7 +93,6 @@ class Bc(Trained[ActorNet]):
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """One gradient step."""
-        self._standardize(sample, self.demo_fraction)
         batch = sample(self.batch_size, self.demo_fraction)
         features = self._features(batch.observation)
         action = self.imitated(batch)

@@ -95,7 +95,6 @@ class ChunkCloning(Trained[ChunkNetT]):
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """Do one gradient step on chunks that a person drove."""
-        self._standardize(sample, 1.0)
         batch = sample(self.batch_size, 1.0)
         assert batch.chunk is not None and batch.valid is not None
         features = self._features(batch.observation)

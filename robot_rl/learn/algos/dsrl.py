@@ -76,14 +76,20 @@ class Dsrl(Steer):
     ) -> None:
         super().__init__(config, spec, generator, device)
         self.error_ratio = torch.ones((), device=self.device)
+        self._tried = False
 
     def update(self, sample: Sampler) -> dict[str, Tensor]:
         """As in `OnBase`; the first update also measures what such noise does to the base."""
-        fresh = self._fresh
         metrics = super().update(sample)
-        if fresh:
+        if not self._tried:
             self.error_ratio.copy_(self._try_noise(sample))
+            self._tried = True
         return metrics | {"noise/error_ratio": self.error_ratio.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """As in `Trained`; what such noise does is measured once."""
+        super().load_state_dict(state)
+        self._tried = bool(self.updates)
 
     def penalty(self, decision: Tensor) -> Tensor | float:
         """GR-RL's hinge on noise beyond `hinge_from`; 0 without a weight."""

@@ -3,10 +3,11 @@
 Paper: RLIF (arXiv 2311.12996). The learner is `hil_serl` with another reward r and mask m:
 
     r = -takeover_penalty on the policy's last step before a person took over, 0 elsewhere
-    m = 1 always: success ends an episode, but does not count
+    m = 1: success ends an episode, but does not count
 
-Deviation: returns of three steps (`n_step`); with one step, values spread by one step at a time,
-and 12,000 steps were too few. Metrics: those of `hil_serl`.
+Deviations: a failure (m = 0) counts as if a person took over after every later step, or it would
+end all takeovers and be the best that a policy can do; returns of three steps (`n_step`): with one,
+values spread by one step at a time, and 12,000 steps were too few. Metrics: those of `hil_serl`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 from robot_rl.config.registry import register
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
 from robot_rl.learn.replay import Batch
+from robot_rl.reward.assembly import after_failure
 from robot_rl.spec import Spec
 
 
@@ -47,9 +49,20 @@ class Rlif(HilSerl):
     """`HilSerl` with another reward."""
 
     def reward(self, batch: Batch) -> Tensor:
-        """Rewards [B] from the person's takeovers alone."""
-        return -self.config.takeover_penalty * self._tensor(batch.before_takeover)
+        """Rewards [B] from the person's takeovers, and from failures."""
+        penalty = -self.config.takeover_penalty
+        reward = penalty * self._tensor(batch.before_takeover)
+        if batch.failed is None:
+            return reward
+        since = self.config.gamma ** (self._tensor(batch.steps) - 1.0)
+        return reward + since * after_failure(penalty, self.config.gamma) * self._failed(batch)
 
     def mask(self, batch: Batch) -> Tensor:
-        """Ones [B]: every return goes on, whatever ended the episode."""
-        return torch.ones_like(self._tensor(batch.mask))
+        """1 [B] unless the episode failed: the return goes on, whatever else ended the episode."""
+        return 1.0 - self._failed(batch)
+
+    def _failed(self, batch: Batch) -> Tensor:
+        """1 [B] where the episode ended in a failure."""
+        if batch.failed is None:
+            return torch.zeros_like(self._tensor(batch.mask))
+        return self._tensor(batch.failed).float()

@@ -136,10 +136,17 @@ class Replay:
 
     # --- drawing ---------------------------------------------------------------------------------
 
-    def sample(self, batch_size: int, demo_fraction: float, rng: np.random.Generator) -> Batch:
+    def sample(
+        self,
+        batch_size: int,
+        demo_fraction: float,
+        rng: np.random.Generator,
+        keys: Iterable[str] | None = None,
+    ) -> Batch:
         """Draw with replacement: `demo_fraction` of the rows from the demo view, spread evenly.
 
-        While one view is empty, all rows come from the other (unless `View.demo_only`).
+        While one view is empty, all rows come from the other (unless `View.demo_only`). keys: the
+        entries of the observation that are needed; None = all that are kept.
 
         Raises:
             SpecError: nothing can be sampled yet.
@@ -162,7 +169,7 @@ class Replay:
             slots[from_demo] = self._demo.draw(count, rng)
         if count < batch_size:
             slots[~from_demo] = self._draw_online(batch_size - count, rng)
-        return self.gather(slots)
+        return self.gather(slots, keys)
 
     def _draw_online(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         slots = self._online.draw(count, rng)
@@ -196,7 +203,7 @@ class Replay:
         before, after = (progress[place] for place in places)
         return ready & ~np.isnan(before) & (~np.isnan(after) | (steps.mask[slots] == 0.0))
 
-    def gather(self, slots: NDArray[np.int64]) -> Batch:
+    def gather(self, slots: NDArray[np.int64], keys: Iterable[str] | None = None) -> Batch:
         """Return the transitions that begin with the steps in these slots [B]."""
         held = self.steps
         last, reward = slots, held.reward[slots]
@@ -229,10 +236,10 @@ class Replay:
             valid = along >= 0
             chunk = held.action[along] * valid[..., None]
         return Batch(
-            observation=self.frames.take(now),
+            observation=self.frames.take(now, keys),
             action=held.action.take(slots, 0),
             reward=reward,
-            next_observation=self.frames.take(after),
+            next_observation=self.frames.take(after, keys),
             mask=held.mask[last],
             human=held.human[slots],
             toggle=held.toggle[slots],
@@ -242,6 +249,7 @@ class Replay:
             chunk=chunk,
             valid=valid,
             room=room,
+            failed=held.failed[last],
         )
 
     # --- taking rows -----------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from robot_rl.learn.replay.storage import Episode, Frames, Steps, awaited
-from robot_rl.reward.assembly import Assembly
+from robot_rl.reward.assembly import Assembly, after_failure
 from robot_rl.store.labels import review
 from robot_rl.types import Label, Step
 
 
 class Rewards:
-    """Writes the columns reward, mask, labelled and kept of steps, and the progress of frames."""
+    """Writes the columns reward, mask, failed, labelled and kept, and the progress of frames."""
 
     def __init__(self, steps: Steps, frames: Frames, assembly: Assembly, gamma: float) -> None:
         self._steps, self._frames = steps, frames
@@ -33,14 +33,18 @@ class Rewards:
         pays = success is not None and not self._assembly.rewards_by
         if np.isnan(reward) and pays:
             reward = 0.0
+        failed = False
         if number == episode.last:
             said = verdict.success is not None or np.isnan(steps.recorded[slot])
             if said and pays:
                 reward = float(bool(success))
             steps.mask[slot] = episode.goes_on and not (said and success)
-        steps.labelled[slot] = not np.isnan(reward)
-        cost = self._assembly.step_cost
-        steps.reward[slot] = reward - cost if steps.labelled[slot] else 0.0
+            failed = not episode.goes_on and success is False
+        steps.labelled[slot], steps.failed[slot] = not np.isnan(reward), failed
+        reward -= self._assembly.step_cost
+        if failed:
+            reward += after_failure(self._assembly.lowest, self._gamma)
+        steps.reward[slot] = reward if steps.labelled[slot] else 0.0
         steps.kept[slot] = verdict.keeps(number) and number not in verdict.left_out
 
     def judge_all(self, episode: Episode) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,12 @@ class Frames:
         self.columns = {k: allocate(k, (slots, *v.shape), v.dtype) for k, v in kept.items()}
         self.progress = np.full(slots, np.nan, np.float32)
         self.free = list(range(slots - 1, -1, -1))
+        self._slots = slots
+
+    @property
+    def held(self) -> int:
+        """How many frames are kept."""
+        return self._slots - len(self.free)
 
     def put(self, observation: Observation) -> int:
         """Keep what is needed of an observation; return its slot. There must be a free slot."""
@@ -65,9 +71,9 @@ class Frames:
             self.columns[key][slot] = value
         return slot
 
-    def take(self, slots: NDArray[np.int64]) -> Observation:
-        """Return the observations in some slots, each entry [B, ...]."""
-        return {k: v.take(slots, 0) for k, v in self.columns.items()}
+    def take(self, slots: NDArray[np.int64], keys: Iterable[str] | None = None) -> Observation:
+        """Return the observations in some slots, each entry [B, ...]; keys: only these entries."""
+        return {k: self.columns[k].take(slots, 0) for k in keys or self.columns}
 
 
 class Steps:
@@ -75,14 +81,15 @@ class Steps:
 
     frame, after: slots of the frames before and after, `awaited(number)` for a frame that is not
     here yet; follow: slot of the next step of the same driver, -1 for none; recorded: the reward
-    before people labelled, NaN without one; kept: nobody excluded the step.
+    before people labelled, NaN without one; kept: nobody excluded the step; failed: the episode
+    ended in a failure here.
     """
 
     def __init__(self, capacity: int, action_size: int) -> None:
         self.action = np.zeros((capacity, action_size), np.float32)
         self.reward, self.mask, self.toggle = np.zeros((3, capacity), np.float32)
         self.human, self.usable, self.labelled = np.zeros((3, capacity), np.bool_)
-        self.kept = np.zeros(capacity, np.bool_)
+        self.kept, self.failed = np.zeros((2, capacity), np.bool_)
         self.recorded = np.full(capacity, np.nan, np.float32)
         self.frame, self.after = np.full((2, capacity), -1, np.int64)
         self.follow = np.full(capacity, -1, np.int64)
@@ -93,7 +100,7 @@ class Steps:
     @property
     def bytes_each(self) -> int:
         """Memory of one step, without its frame."""
-        return self.action[0].nbytes + 5 * 4 + 5 + 3 * 8
+        return self.action[0].nbytes + 5 * 4 + 6 + 3 * 8
 
     def complete(self, slots: Any) -> Any:
         """Return which steps have their frames, are trusted, labelled and not excluded."""

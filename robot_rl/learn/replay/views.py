@@ -48,7 +48,8 @@ class Batch:
     this action and those that followed (`View.chunk` = h), zeros where the same driver did not go
     on; valid: bool [B, h], where the driver went on. chunk and valid are None for h = 1. room:
     float32 [B, 2], by how much the bounds of the value are narrower in this state, the lowest and
-    the highest (`reward.assembly`); None without shaping.
+    the highest (`reward.assembly`); None without shaping. failed: bool [B], the episode ended in a
+    failure where the transition ends; None = nowhere.
     """
 
     observation: Observation
@@ -64,6 +65,7 @@ class Batch:
     chunk: NDArray[np.float32] | None = None
     valid: NDArray[np.bool_] | None = None
     room: NDArray[np.float32] | None = None
+    failed: NDArray[np.bool_] | None = None
 
 
 class SlotSet:
