@@ -7,7 +7,7 @@ RL := .venv/bin/robot-rl
 export OMP_NUM_THREADS ?= 1
 export MUJOCO_GL ?= egl
 
-.PHONY: help setup interfaces demo test check bench faults soak compat-lerobot constraints clean
+.PHONY: help setup interfaces demo test check bench faults endurance soak compat-lerobot constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -40,6 +40,10 @@ bench: setup ## speed of environment, learner, link, gate and control loop
 
 faults: setup ## break every part of the system and measure what it does then (two minutes)
 	@$(RL) faults
+
+endurance: setup ## an hour with a kill a minute, and 45 minutes with the page open: rows, memory, ticks
+	@.ci/browser
+	@$(RL) bench endurance --json runs/endurance/endurance.json
 
 soak: setup ## the long runs: learning to the target, kills during training
 	@$(PY) -m pytest -q -m slow --timeout 3600

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
+from robot_rl.cli.progress import ProgressBar
 from robot_rl.config import provenance
 from robot_rl.errors import ConfigError, did_you_mean
 
@@ -30,6 +31,9 @@ Measure speed on this machine:
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
   console  the operator's page and its targets: key to gate, server killed, video, memory, review
            (a real browser and, for key, hand and kill, the whole ROS 2 graph; 14 minutes in all)
+  endurance  an hour at full speed with a kill -9 each minute, and 45 minutes of the whole ROS 2
+           graph with the page open: rows lost or doubled, memory, descriptors, missed ticks;
+           exit code 1 when something is lost or grows
 """
 EXAMPLES = """
 robot-rl bench env
@@ -41,13 +45,15 @@ robot-rl bench reward --frames 2000
 robot-rl bench arms --only ur5e_forward,fr3_joint --columns up,kill
 robot-rl bench console --only video,review --seconds 60
 robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
+robot-rl bench endurance --json endurance.json                         an hour and three quarters
+robot-rl bench endurance --only graph --minutes 20
 """
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one benchmark and print its figures."""
     parser = Parser("bench", TEXT, EXAMPLES).with_json()
-    parser.add_argument("what", metavar="|".join(BENCHES))
+    parser.add_argument("what", metavar="|".join((*BENCHES, ENDURANCE)))
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="about how long each measurement takes (5)"
     )
@@ -66,25 +72,37 @@ def run(argv: Sequence[str]) -> int:
         "--columns", default="", metavar="COLUMN,...", help="arms: up,demos,learn,deploy,kill (all)"
     )
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="arms: profiles of your own")
+    parser.add_argument(
+        "--minutes", type=float, metavar="N", help="endurance: of each part (lockstep 60, graph 45)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/endurance"),
+        metavar="FOLDER",
+        help="endurance: gets the run folders (runs/endurance)",
+    )
     console = parser.add_argument_group("console")
     console.add_argument(
         "--only",
         default="",
         metavar="PART,...",
         help="some of key,hand,kill,server,video,memory,review (all); of ik: alone,position,"
-        "velocity,trajectory; of arms: their names",
+        "velocity,trajectory; of arms: their names; of endurance: lockstep,graph",
     )
     for name, kind, default, text in CONSOLE:
         console.add_argument(
             f"--{name}", type=kind, default=default, metavar="N", help=f"{text} ({default})"
         )
     args = parser.read(argv)
+    if args.what == ENDURANCE:
+        return _endurance(args.out, args.json, minutes=args.minutes, only=args.only)
     if args.what not in BENCHES:
         raise ConfigError(
             f"unknown benchmark '{args.what}'",
-            expected="robot-rl bench " + "|".join(BENCHES),
+            expected="robot-rl bench " + "|".join((*BENCHES, ENDURANCE)),
             got=args.what,
-            fix=did_you_mean(args.what, BENCHES),
+            fix=did_you_mean(args.what, (*BENCHES, ENDURANCE)),
         )
     options: dict[str, dict[str, Any]] = {
         "learner": {
@@ -107,6 +125,18 @@ def run(argv: Sequence[str]) -> int:
     facts = {"bench": args.what, "figures": dict(figures), **more, **provenance.collect()}
     write_json(args.json, facts)
     return 0
+
+
+def _endurance(out: Path, json: Path | None, **options: Any) -> int:
+    """Run the long runs, print what was found; 1 when something is lost, doubled or grows."""
+    bench = engine("robot_rl.bench.faults.endurance:bench")
+    with ProgressBar("seconds") as bar:
+        found = bench(out, progress=bar, **options)
+    for line in engine("robot_rl.bench.faults.endurance:text")(found):
+        say(line)
+    wrong = engine("robot_rl.bench.faults.endurance:failed")(found)
+    write_json(json, {"bench": ENDURANCE, "figures": found, "wrong": wrong, **provenance.collect()})
+    return int(bool(wrong))
 
 
 def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -173,6 +203,8 @@ CONSOLE: tuple[tuple[str, type, float, str], ...] = (
     ("episodes", int, 1000, "review: episodes in the store"),
 )
 """Options of `bench console`: name, type, default, help."""
+
+ENDURANCE = "endurance"  # its figures are tables, and some of them are promises
 
 BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "env": _env,

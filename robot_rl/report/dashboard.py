@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WINDOW = 20  # episodes in "success over the last 20"
+WIDEST = 1000  # characters of a curve on the widest terminal; older values are dropped
 PLAIN_EVERY_S = 10.0  # a log file wants a line now and then, not four per second
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -89,7 +90,7 @@ class Dashboard:
         self._episodes: deque[tuple[float, float]] = deque(maxlen=WINDOW)
         self._seen = 0
         self._last_index: Any = None
-        self._curves: dict[str, list[float]] = {key: [] for _, key in CURVES}
+        self._curves = {key: deque[float](maxlen=WIDEST) for _, key in CURVES}
         self._notes: deque[str] = deque(maxlen=4)
         self._told: set[str] = set()  # findings that are there and have been logged
         self._next_line_s = 0.0
@@ -207,7 +208,7 @@ class Dashboard:
         width = max(self.console.width - 22, 10)
         lines: list[RenderableType] = []
         for (label, key), style in zip(CURVES, ("green", "yellow"), strict=True):
-            lines.append(Text(f"{label:<14}{sparkline(self._curves[key], width)}", style))
+            lines.append(Text(f"{label:<14}{sparkline(list(self._curves[key]), width)}", style))
         return lines
 
     def _tell(self) -> None:

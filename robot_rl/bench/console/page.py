@@ -290,12 +290,12 @@ def memory(hours: float) -> dict[str, float]:
         page = open_page(b, server.link)
         session = page.context.new_cdp_session(page)
         page.evaluate(FEED, [0, WARM_UP, LEARNT_EVERY])
-        before = _kept(page, session)
+        before = kept(page, session)
         began_s = time.monotonic()
         for start in range(0, count, CHUNK):
             page.evaluate(FEED, [start, min(start + CHUNK, count), LEARNT_EVERY])
         took_s = time.monotonic() - began_s
-        after = _kept(page, session)
+        after = kept(page, session)
     return {
         "memory/messages": float(count),
         "memory/messages_per_s": count / took_s,
@@ -306,7 +306,7 @@ def memory(hours: float) -> dict[str, float]:
     }
 
 
-def _kept(page: Any, session: Any) -> dict[str, float]:
+def kept(page: Any, session: Any) -> dict[str, float]:
     """Bytes (JavaScript, DOM objects and buffers) and nodes after collection."""
     page.wait_for_timeout(1500)  # tones end, timers fire
     page.evaluate("bench.forget()")  # the benchmark's own data does not count
