@@ -87,7 +87,24 @@ def _whiskers(evaluation: Mapping[str, Any], goal: float | None) -> str:
             f"<span>{100 * rate:.0f} % &nbsp;({100 * low:.1f}&ndash;{100 * high:.1f})</span>"
         )
     note = "95 % Wilson interval" + (f"; dashed: target {100 * goal:g} %" if goal else "")
-    return f'<div class="whiskers">{rows}<span></span><span class="note">{note}</span></div>'
+    return (
+        f'<div class="whiskers">{rows}<span></span><span class="note">{note}'
+        f"{_other_evaluations(evaluation)}</span></div>"
+    )
+
+
+def _other_evaluations(evaluation: Mapping[str, Any]) -> str:
+    """The evaluations that are not shown, newest first; "" when there is only one."""
+    every = evaluation.get("evaluations") or []
+    if len(every) < 2:
+        return ""
+    found = [
+        f"{part['successes']} of {part['episodes']} (weights {one['weights_version']}"
+        f"{', starts from ' + str(one['seed']) if one['seed'] is not None else ''})"
+        for one in reversed(every)
+        if (part := one["deterministic"]) != evaluation["deterministic"] and part
+    ]
+    return f"; other evaluations, deterministic: {', '.join(found)}" if found else ""
 
 
 def _effort(run: RunData) -> str:

@@ -5,18 +5,17 @@ Runs in lockstep whatever runtime trained the policy: the same task, gate and lo
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config.run_folder import EVALUATION
 from robot_rl.control.gym_loop import GymRig
 from robot_rl.control.session import EVAL_SEED, Session
 from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.policy.runtime import load_policy
+from robot_rl.run.evaluations import write_eval
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
 from robot_rl.run.lockstep import Rig, make_rig
@@ -45,11 +44,20 @@ def make_eval_session(
 
 
 def evaluate(
-    run_dir: Path, *, episodes: int = 100, video: bool = True, simulated: bool = False
+    run_dir: Path,
+    *,
+    episodes: int = 100,
+    seed: int = EVAL_SEED,
+    video: bool = True,
+    simulated: bool = False,
 ) -> dict[str, Any]:
-    """Deterministic and stochastic success with Wilson intervals; writes eval.json, eval.mp4.
+    """Deterministic and stochastic success with Wilson intervals; returns what eval.json holds now.
 
-    simulated: the policy of a real arm is to be measured in the simulation of its task.
+    Writes eval.json, which shows a larger evaluation of the same policy if there is one
+    (`run.evaluations`; the one just made is the last of `evaluations`), and eval.mp4.
+
+    seed: of the first start; the others follow. simulated: the policy of a real arm is to be
+    measured in the simulation of its task.
 
     Raises:
         CheckpointError: the run has no usable policy.
@@ -65,25 +73,19 @@ def evaluate(
             "--simulated to measure the policy in the simulation of its task",
         )
     session, _ = make_eval_session(experiment, run_dir)
-    before: dict[str, Any] = {}
-    if (run_dir / EVALUATION).is_file():
-        before = json.loads((run_dir / EVALUATION).read_text())
-    result = before | {
-        "deterministic": session.evaluate(episodes).as_dict(),
-        "stochastic": session.evaluate(episodes, deterministic=False).as_dict(),
-        "evaluated_in": "lockstep",
-    }
-    write_eval(run_dir, result)
+    result = write_eval(
+        run_dir,
+        {
+            "deterministic": session.evaluate(episodes, seed).as_dict(),
+            "stochastic": session.evaluate(episodes, seed, deterministic=False).as_dict(),
+            "seed": seed,
+            "weights_version": session.loop.policy.version,
+            "evaluated_in": "lockstep",
+        },
+    )
     if video:
         record_video(run_dir, experiment)
     return result
-
-
-def write_eval(run_dir: Path, result: dict[str, Any]) -> None:
-    """Write eval.json: the whole file, or the one before stays."""
-    temporary = run_dir / "eval.json.tmp"
-    temporary.write_text(json.dumps(result, indent=2))
-    temporary.replace(run_dir / EVALUATION)
 
 
 def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | None:

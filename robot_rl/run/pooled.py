@@ -10,6 +10,7 @@ import numpy as np
 
 from robot_rl.config.run_folder import POLICY
 from robot_rl.control.statistics import wilson
+from robot_rl.run.evaluations import write_eval
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -40,12 +41,11 @@ def pool(experiment: Experiment, results: Mapping[str, dict[str, Any]]) -> dict[
         ),
         "human_steps": sum(p["human_steps"] for p in parts),
         "weights_version": results[newest]["weights_version"],
+        "seed": parts[0]["seed"],
+        "evaluated_in": parts[0]["evaluated_in"],
         "arms": dict(results),
     }
-    from robot_rl.run.evaluate import write_eval  # brings torch
-
-    write_eval(experiment.run_dir, pooled)
-    return pooled
+    return write_eval(experiment.run_dir, pooled)
 
 
 def _pooled(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.config.run_folder import STORE
-from robot_rl.control.session import ACTOR, Session
+from robot_rl.control.session import ACTOR, EVAL_SEED, Session
 from robot_rl.errors import ConfigError
 from robot_rl.learn.learner import Learner
 from robot_rl.policy.runtime import PolicyRuntime, save_policy
-from robot_rl.run.evaluate import record_video, write_eval
+from robot_rl.run.evaluate import record_video
+from robot_rl.run.evaluations import write_eval
 from robot_rl.run.lockstep import recorded_session
 from robot_rl.run.parts import learner_of, policy_of, take_dataset
 from robot_rl.store.store import Store
@@ -118,9 +119,10 @@ def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> 
         "mastered_steps": session.progress.mastered_steps,
         "human_steps": session.progress.human_steps,
         "weights_version": session.loop.policy.version,
+        "seed": EVAL_SEED,
+        "evaluated_in": runtime,
     }
-    write_eval(run_dir, result)
-    return result
+    return write_eval(run_dir, result)
 
 
 class _Student:

@@ -29,7 +29,7 @@ def main(lease: str, thinks_s: float, ros: list[str]) -> None:
         shell.spin_in_background()
         clock.wait_started(20.0)
         await_sources(shell, [robot], 20.0)
-        while not gate.arm(lease):
+        while shell.running and not gate.arm(lease):
             time.sleep(0.1)
         sequence, sign, tick_s = 0, 1.0, clock.now_s()
         while shell.running:

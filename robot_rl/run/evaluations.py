@@ -1,0 +1,65 @@
+"""`eval.json` of a run: every evaluation stays in it, and the largest of the policy is shown.
+
+The evaluation that is shown has its figures at the top, `deterministic` and `stochastic`; all of
+them, oldest first, are under `evaluations` with seed, time, weights and place. Two episodes that
+were tried in passing do not take the place of a hundred.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from robot_rl.config.run_folder import EVALUATION
+
+PARTS = ("deterministic", "stochastic")
+OF_EACH = (*PARTS, "seed", "weights_version", "evaluated_in")
+
+
+def read_eval(run_dir: Path) -> dict[str, Any]:
+    """Content of eval.json; {} when there is none."""
+    path = run_dir / EVALUATION
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def write_eval(run_dir: Path, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Add an evaluation to eval.json, and return its new content.
+
+    The whole file is written, or the one before stays.
+
+    Args:
+        result: `OF_EACH`, and what is true of the whole run.
+    """
+    content = with_evaluation(read_eval(run_dir), result, time.strftime("%Y-%m-%dT%H:%M:%S"))
+    temporary = run_dir / f"{EVALUATION}.tmp"
+    temporary.write_text(json.dumps(content, indent=2))
+    temporary.replace(run_dir / EVALUATION)
+    return content
+
+
+def with_evaluation(
+    before: Mapping[str, Any], result: Mapping[str, Any], now: str
+) -> dict[str, Any]:
+    """Content of eval.json when `result` comes to what was there `before`.
+
+    Shown is the evaluation with the most episodes of the weights that were evaluated last, among
+    equals the newest. A file of an older version has one evaluation.
+    """
+    known = before.get("evaluations")
+    if known is None:
+        known = [_one(before, "")] if PARTS[0] in before else []
+    evaluations = [*known, _one(result, now)]
+    of_these = [e for e in evaluations if e["weights_version"] == result["weights_version"]]
+    shown = max(reversed(of_these), key=_size)
+    return {**before, **result, **shown, "evaluations": evaluations}
+
+
+def _one(content: Mapping[str, Any], now: str) -> dict[str, Any]:
+    return {"time": now} | {key: content.get(key) for key in OF_EACH}
+
+
+def _size(evaluation: Mapping[str, Any]) -> int:
+    return sum((evaluation[part] or {}).get("episodes", 0) for part in PARTS)

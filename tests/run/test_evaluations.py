@@ -1,0 +1,65 @@
+"""No evaluation takes the place of a larger one, and none is lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robot_rl.cli.main import main
+from robot_rl.report.page import headline
+from robot_rl.report.rundata import read_run
+from robot_rl.run.evaluations import read_eval, with_evaluation, write_eval
+
+
+def one(episodes: int, weights: int = 7, seed: int = 1_000_000, **more: Any) -> dict[str, Any]:
+    part = {"successes": episodes, "episodes": episodes, "cycle_time_s_mean": None}
+    facts = {"seed": seed, "weights_version": weights, "evaluated_in": "lockstep"}
+    return {"deterministic": part, "stochastic": part} | facts | more
+
+
+def test_two_episodes_do_not_replace_a_hundred(tmp_path: Path) -> None:
+    write_eval(tmp_path, one(100, train_s=60.0))
+    shown = write_eval(tmp_path, one(2, seed=2_000_000))
+    assert shown == read_eval(tmp_path)
+    assert shown["deterministic"]["episodes"] == 100 and shown["seed"] == 1_000_000
+    assert [e["seed"] for e in shown["evaluations"]] == [1_000_000, 2_000_000]
+    assert shown["train_s"] == 60.0  # what is true of the run stays
+    assert write_eval(tmp_path, one(100, seed=3_000_000))["seed"] == 3_000_000  # equals: the newest
+    page = headline(read_run(tmp_path))
+    assert "100 of 100 evaluation episodes" in page and "2 of 2 (weights 7" in page
+
+
+def test_a_policy_that_has_learned_more_is_judged_by_its_own_evaluations(tmp_path: Path) -> None:
+    write_eval(tmp_path, one(100))
+    assert write_eval(tmp_path, one(2, weights=8))["deterministic"]["episodes"] == 2
+    assert len(read_eval(tmp_path)["evaluations"]) == 2
+
+
+def test_the_file_of_an_older_version_counts_as_one_evaluation(tmp_path: Path) -> None:
+    old = {k: v for k, v in one(50).items() if k not in ("seed", "evaluated_in")}
+    (tmp_path / "eval.json").write_text(json.dumps(old))
+    shown = write_eval(tmp_path, one(2))
+    assert shown["deterministic"]["episodes"] == 50 and len(shown["evaluations"]) == 2
+    assert "50 of 50 evaluation episodes" in headline(read_run(tmp_path))
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 3)), min_size=1, max_size=12))
+def test_the_largest_of_the_newest_policy_is_shown(sizes: list[tuple[int, int]]) -> None:
+    content: dict[str, Any] = {}
+    for episodes, weights in sizes:
+        content = with_evaluation(content, one(episodes, weights), "")
+    newest = sizes[-1][1]
+    assert content["deterministic"]["episodes"] == max(n for n, w in sizes if w == newest)
+    assert len(content["evaluations"]) == len(sizes)
+
+
+def test_starts_of_practice_are_no_evaluation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", str(tmp_path), "--seed", "5"]) != 0
+    assert "--seed must be at least 1000000" in capsys.readouterr().err
