@@ -118,10 +118,12 @@ class LinkClient:
         up to `timeout_s` for a learner's word; 0 while none has been heard.
         """
         deadline_s = time.monotonic() + timeout_s
-        while time.monotonic() < deadline_s and self._failure is None:
+        while self._failure is None:
             session = self._session
             if session is not None and session.next_episode is not None:
                 self._next_episode = max(self._next_episode, session.next_episode)
+                break
+            if time.monotonic() >= deadline_s:
                 break
             time.sleep(0.005)
         return self._next_episode
@@ -212,10 +214,10 @@ class LinkClient:
             try:
                 while not self._stopping.is_set() and not self._renew():
                     session.tick()
-                    if session.status["connected"]:
-                        self._make_room(store)
                     self._next_episode = max(self._next_episode, session.next_episode or 0)
                     self._write_status()
+                    if session.status["connected"]:
+                        self._make_room(store)
             finally:
                 session.close()
 

@@ -57,8 +57,8 @@ class LinkConfig:
         periods = (self.poll_s, self.weights_period_s, self.status_period_s)
         if min(*periods, self.reply_timeout_s, self.backoff_max_s) <= 0:
             raise ValueError("periods and time-outs must be positive")
-        if (self.keep_gb is not None and not self.keep_gb >= 0) or self.keep_episodes < 1:
-            raise ValueError("keep_gb must be null or at least 0, keep_episodes at least 1")
+        if (self.keep_gb is not None and not 0 <= self.keep_gb < 1e6) or self.keep_episodes < 1:
+            raise ValueError("keep_gb must be null or in 0..1e6, keep_episodes at least 1")
         if self.if_removed not in ("refuse", "go_on"):
             raise ValueError("if_removed must be refuse or go_on")
 

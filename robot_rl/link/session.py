@@ -61,15 +61,8 @@ _FIXES = {
 }
 _AGAIN = "pair the machines again: robot-rl pair RUN on this machine"
 _PAIRED_FIXES = {"auth": _AGAIN, "learner_key": f"{_AGAIN}, if no other program listens there"}
-_HANDSHAKE = (
-    "auth",
-    "learner_key",
-    "spec",
-    "protocol",
-    "role",
-    "identity",
-    "removed",
-)  # a WELCOME settles it
+# a WELCOME settles these
+_HANDSHAKE = ("auth", "learner_key", "spec", "protocol", "role", "identity", "removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +237,13 @@ class LinkSession:
                 self._refuse("protocol", error.summary, error.got)
                 continue
             self._last_reply_s = now_s = self._now_s()
+            is_awaited = False
             for kind, request in list(self._waiting.items()):
                 if request.sequence == sequence:
-                    self._round_trip_s = now_s - request.sent_s
+                    self._round_trip_s, is_awaited = now_s - request.sent_s, True
                     del self._waiting[kind]
+            if isinstance(message, Welcome) and not (message.has_newest or is_awaited):
+                continue  # the learner lacks what an older HELLO named; a newer one names another
             self._take(message, now_s)
 
     def _take(self, message: Message, now_s: float) -> None:

@@ -83,7 +83,8 @@ def connect(path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
-        db.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")  # of a file that is still empty
+        if db.execute("PRAGMA page_count").fetchone() == (0,):  # in another file it writes, too
+            db.execute(f"PRAGMA auto_vacuum={INCREMENTAL}")
         (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
         db.execute("PRAGMA secure_delete=OFF")  # else whatever is removed is written once more
         db.execute(f"PRAGMA journal_size_limit={JOURNAL_LIMIT_BYTES}")

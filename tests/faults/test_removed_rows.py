@@ -17,7 +17,10 @@ from robot_rl.link import client as link_client
 from robot_rl.link.auth import keys_for
 from robot_rl.link.client import LinkClient
 from robot_rl.link.config import LinkConfig
+from robot_rl.link.frames import Hello, Message, Welcome, decode, encode
 from robot_rl.link.server import LinkServer
+from robot_rl.link.session import LinkSession
+from robot_rl.link.wire import Change
 from robot_rl.store.rows import flatten
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, Row
@@ -125,6 +128,70 @@ def test_it_gets_what_is_left_where_that_was_chosen(
             flatten(f) for f in store.frames(EpisodeId("run", "actor-0", DEMO))
         ]
     assert "it gets what is left" in caplog.text
+
+
+class Quiet:
+    """Implements `link.wire.Wire`; the test says what arrives."""
+
+    def __init__(self) -> None:
+        self.coming: list[Change] = [Change.ATTACHED]
+        self.inbox: list[bytes] = []
+        self.sent: list[tuple[int, Message]] = []
+
+    def wait(self, timeout_s: float) -> None:
+        """See `Wire`."""
+
+    def changes(self) -> Iterator[Change]:
+        """See `Wire`."""
+        coming, self.coming = self.coming, []
+        return iter(coming)
+
+    def received(self) -> Iterator[bytes]:
+        """See `Wire`."""
+        inbox, self.inbox = self.inbox, []
+        return iter(inbox)
+
+    def send(self, data: bytes) -> bool:
+        """See `Wire`."""
+        self.sent.append(decode(data))
+        return True
+
+    def reopen(self) -> None:
+        """See `Wire`."""
+
+    def close(self) -> None:
+        """See `Wire`."""
+
+
+@pytest.mark.parametrize("machines", ["refuse"], indirect=True)
+def test_a_late_answer_to_an_older_question_refuses_nobody(machines: Machines) -> None:
+    wire, now = Quiet(), [0.0]
+    keys = keys_for(machines.link, machines.folder, "actor")
+    with Store(machines.actor, spec=SPEC, reserve_bytes=0) as store:
+        names = {"run": "run", "actor": "actor-0"}
+        session = LinkSession(LINK, keys, SPEC, store, **names, wire=wire, clock=lambda: now[0])
+
+        def ask() -> tuple[int, tuple[object, ...]]:
+            now[0] += LINK.reply_timeout_s + 0.1
+            for _ in range(3):
+                session.tick()
+            number, hello = wire.sent[-1]
+            assert isinstance(hello, Hello)
+            return number, hello.newest
+
+        lost, found = Welcome("s", -1, 9, False), Welcome("s", -1, 9, True)
+        (first, newest), (second, same) = ask(), ask()
+        assert newest == same
+        wire.inbox = [encode(lost, second)]
+        third, boundary = ask()
+        assert boundary != newest
+        wire.inbox = [encode(lost, first)]  # late
+        session.tick()
+        assert session.refusal is None
+        wire.inbox = [encode(found, third)]
+        session.tick()
+        assert session.refusal is None and session.status["pending_rows"] > 0
+        session.close()
 
 
 @pytest.mark.parametrize("machines", ["refuse"], indirect=True)

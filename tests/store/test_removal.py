@@ -266,6 +266,18 @@ def test_a_store_of_two_actors_removes_nothing(store: Store) -> None:
     assert remove_all(store) == 0
 
 
+def test_to_look_into_a_store_changes_no_byte_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "actor.sqlite"
+    with Store(path, spec=SPEC, reserve_bytes=0) as store:
+        store.append(rows_of(0))
+        assert store._db.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    before = path.read_bytes()
+    with Store(path) as again:
+        assert len(again.steps(number(0))) == STEPS
+        assert again._db.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    assert path.read_bytes() == before
+
+
 def test_the_copy_of_a_file_goes_on_alike(store: Store, tmp_path: Path) -> None:
     for episode in range(3):
         store.append(rows_of(episode))

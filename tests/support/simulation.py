@@ -37,9 +37,10 @@ from robot_rl.link.session import LinkSession
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate
 from robot_rl.store import removal
-from robot_rl.store.rows import FlatRow, Key, RowKind, flatten
+from robot_rl.store.rows import FlatRow, flatten
 from robot_rl.store.store import Store
 from robot_rl.types import Command, Driver, Ending, EpisodeId, Outcome, Row, Weights
+from tests.support.ledger import Ledger
 from tests.support.simulated_parts import Clock, Disk, Network, PowerCut, SimulatedWire
 
 SPEC = sample_spec(state_size=2)
@@ -64,57 +65,6 @@ PEACE = (0, 0, 0, 16)  # turns of work before anything happens: some have much t
 TURNS = 8  # in which anything may happen
 QUIET = 3  # turns of work without faults behind them
 SETTLE = 300  # turns at most until everything has arrived afterwards
-
-Values = tuple[object, ...]
-
-
-class Ledger:
-    """What must be true, kept apart from the code that is judged."""
-
-    def __init__(self) -> None:
-        self.made: set[tuple[Key, Values]] = set()  # rows that were ever handed to a store
-        self.kept: dict[Key, Values] = {}  # that the robot's disk has promised to keep
-        self.acknowledged: dict[Key, Values] = {}  # that the learner has promised to keep
-        self.received: dict[Key, Values] = {}  # the same, of learners whose disk has lied, too
-        self.removed: set[Values] = set()  # episodes of which the actor has removed rows
-        self.published: dict[int, set[str]] = {}  # version of weights -> their hashes
-        self.granted = ""  # lease that may move the arm
-        self.trace: list[str] = []
-
-    def require(self, holds: bool, what: str) -> None:
-        """Raise `AssertionError` unless an invariant holds."""
-        if not holds:
-            raise AssertionError(what)
-
-    def check_learner(self, rows: Sequence[FlatRow]) -> None:
-        """Acknowledged rows are there once, and none was invented."""
-        found = {row.key: row.values for row in rows}
-        self.require(len(found) == len(rows), "a row is there twice")
-        self.require({*found.items()} <= self.made, "a row was invented or has changed")
-        lost = [key for key, values in self.acknowledged.items() if found.get(key) != values]
-        self.require(not lost, f"acknowledged and gone: {lost[:3]}")
-
-    def check_actor(self, rows: Sequence[FlatRow]) -> None:
-        """What was committed on the robot's machine is there."""
-        found = {row.key: row.values for row in rows}
-        lost = [key for key, values in self.kept.items() if found.get(key) != values]
-        self.require(not lost, f"committed by the actor and gone: {lost[:3]}")
-
-    def remove(self, before: Sequence[FlatRow], left: Sequence[FlatRow]) -> None:
-        """The actor has removed rows: its store before and afterwards."""
-        headers = {row.values[:3]: row.values[3] for row in left if row.kind is RowKind.EPISODE}
-        newest, kept = max(headers), {row.key for row in left}
-        for row in before:
-            if row.key in kept:
-                continue
-            episode = row.values[:3]
-            is_there = self.received.get(row.key) == row.values
-            self.require(is_there, f"removed, and the learner has not got it: {row.key}")
-            self.require(row.kind in (RowKind.FRAME, RowKind.STEP), f"removed: {row.key}")
-            self.require(headers[episode] != "demo", f"removed a demonstration: {row.key}")
-            self.require(episode != newest, f"removed from the newest episode: {row.key}")
-            self.removed.add(episode)
-            self.kept.pop(row.key, None)
 
 
 class Arm:
