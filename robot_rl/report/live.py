@@ -1,23 +1,34 @@
-"""What a run shows while it goes on: a report that grows, and a picture of the first success."""
+"""What a run shows while it goes on: a report that grows, and a picture of the first success.
+
+The report draws the whole run, so it takes longer, and more memory, the longer the run is. While
+the run goes on a process of its own writes it (`python -m robot_rl.report.live RUN`): whoever
+supervises the run neither waits for it nor keeps its memory.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from robot_rl.errors import RobotRLError
-from robot_rl.report.report import write_report
+from robot_rl.report.report import REPORT, write_report
 from robot_rl.report.rundata import FIRST_SUCCESS
 from robot_rl.store.scenes import SCENES, Scenes
 
 log = logging.getLogger(__name__)
 
-EVERY_S = 10.0  # a report takes a fifth of a second
+EVERY_S = 10.0  # a report takes half a second at first
+SHARE = 0.05  # of the time, at most, in which a report is being written: later, less often
+LONGEST_S = 300.0  # between two reports
+NICE = 10  # nobody waits for it
 PICTURES = 6  # of the strip, evenly over the episode
 HEIGHT, WIDTH = 240, 320  # of each
 TRIES_S = 30.0  # the scenes of an episode are written a moment after its figures
@@ -33,6 +44,8 @@ class Live:
     def __init__(self, run_dir: Path, mirror: Callable[..., Any] | None) -> None:
         self._run_dir, self._mirror = run_dir, mirror
         self._began_s = self._written_s = time.monotonic()
+        self._writer: subprocess.Popen[bytes] | None = None
+        self._asked_s, self._pause_s = 0.0, EVERY_S
         self._solved: tuple[int, int] | None = None  # episode and steps of the first success
         self._solved_s = 0.0
         self._drawn = mirror is None or (run_dir / FIRST_SUCCESS).exists()
@@ -41,14 +54,46 @@ class Live:
         """Take the newest figures, and rewrite the report now and then."""
         if not self._drawn:
             self._refresh(stats)
-        if time.monotonic() - self._written_s >= EVERY_S:
-            self.write(again_s=EVERY_S)
+        self._write_beside()
 
     def write(self, *, again_s: float = 0.0) -> Path:
         """Write the report now, and return its path."""
+        self._stop_writer()
         path = write_report(self._run_dir, again_s=again_s)
         self._written_s = time.monotonic()
         return path
+
+    def _write_beside(self) -> None:
+        """Have the report written when it is time, unless that is still being done."""
+        now_s = time.monotonic()
+        if self._writer is not None and self._writer.poll() is not None:
+            if self._writer.returncode:
+                log.warning("the report was not written: exit code %d", self._writer.returncode)
+            self._pause_s = min(max(EVERY_S, self._took_s() / SHARE), LONGEST_S)
+            self._writer = None
+        if self._writer is None and now_s - self._written_s >= self._pause_s:
+            self._written_s, self._asked_s = now_s, time.time()
+            self._writer = subprocess.Popen(
+                [sys.executable, "-m", "robot_rl.report.live", str(self._run_dir)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the run
+            )
+
+    def _took_s(self) -> float:
+        """How long the other process has taken, by the time of its file; 0 without one."""
+        try:
+            return (self._run_dir / REPORT).stat().st_mtime - self._asked_s
+        except OSError:
+            return 0.0
+
+    def _stop_writer(self) -> None:
+        """An older report must not replace the one that is written next."""
+        if self._writer is not None:
+            self._writer.kill()
+            self._writer.wait()
+            self._writer = None
 
     def _refresh(self, stats: Mapping[str, Any]) -> None:
         """Draw the first success without help, as soon as its scenes are there."""
@@ -99,3 +144,15 @@ def _unaided(stats: Mapping[str, Any]) -> tuple[int, int] | None:
         if stats.get(f"{key}success") == 1.0 and alone:
             return int(stats[f"{key}index"]), int(stats[f"{key}length"])
     return None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the process that writes the report of a run that goes on."""
+    (run_dir,) = argv or sys.argv[1:]
+    os.nice(NICE)
+    write_report(Path(run_dir), again_s=EVERY_S)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

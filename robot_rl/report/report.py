@@ -11,6 +11,8 @@ from robot_rl.report.deployment import deployment
 from robot_rl.report.document import document, write
 from robot_rl.report.rundata import RunData, read_run
 
+REPORT = "report.html"
+
 
 def write_report(run_dir: Path, *, again_s: float = 0.0) -> Path:
     """Write `report.html` into a run folder and return its path.
@@ -18,7 +20,7 @@ def write_report(run_dir: Path, *, again_s: float = 0.0) -> Path:
     The run need not be complete: one that was killed gets a report of what it left behind.
     again_s: above 0 while the run goes on; a browser loads the page again this often.
     """
-    return write(run_dir / "report.html", render(read_run(run_dir), again_s))
+    return write(run_dir / REPORT, render(read_run(run_dir), again_s))
 
 
 def render(run: RunData, again_s: float = 0.0) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +95,9 @@ def read_run(folder: Path) -> RunData:
     deployed = folder if (folder / DEPLOYMENT).is_file() else folder / "deploy"
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in _read_lines(path)]
     for path in sorted((folder / ARMS).glob(f"*/{METRICS}")):
-        rows += [row | {"arm": path.parent.name} for row in _read_lines(path)]
+        for row in _read_lines(path):
+            row["arm"] = path.parent.name
+            rows.append(row)
     return RunData(
         folder=folder,
         config=config,
@@ -142,14 +145,15 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Parse JSON lines; unreadable ones are skipped, e.g. a last one that a kill has torn."""
     skipped = 0
-    for line in path.read_text(errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            skipped += 1
-            continue
-        if isinstance(row, dict):
-            yield row
+    with path.open(errors="replace") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                skipped += 1
+                continue
+            if isinstance(row, dict):
+                yield {sys.intern(key): value for key, value in row.items()}
     if skipped:
         log.warning("%s: %d unreadable lines skipped", path.name, skipped)
 

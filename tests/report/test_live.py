@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,39 @@ def test_without_opengl_the_run_goes_on_without_a_picture(
     assert not (tmp_path / FIRST_SUCCESS).exists()
 
 
-def test_the_report_is_written_again_now_and_then(
+def test_the_report_is_written_again_now_and_then_by_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = live_report(tmp_path)
+    report = tmp_path / "report.html"
     shown.update({})
-    assert not (tmp_path / "report.html").exists()
-    monkeypatch.setattr(live, "EVERY_S", 0.0)
+    assert not report.exists()
+    shown._pause_s = 0.0
+    monkeypatch.setattr(live, "write_report", lambda *_, **__: pytest.fail("in this process"))
+    give_up_s = time.monotonic() + 60.0
+    while not report.exists() and time.monotonic() < give_up_s:
+        shown.update({})
+        time.sleep(0.01)
+    assert "still going on" in report.read_text()
+
+
+def test_the_last_report_is_not_replaced_by_an_older_one(tmp_path: Path) -> None:
+    shown = live_report(tmp_path)
+    shown._pause_s = 0.0
     shown.update({})
-    assert (tmp_path / "report.html").exists()
+    writer = shown._writer
+    assert writer is not None
+    report = shown.write()
+    assert writer.poll() is not None  # it has ended, one way or the other
+    assert "still going on" not in report.read_text()
+
+
+def test_a_report_that_takes_long_is_written_less_often(tmp_path: Path) -> None:
+    shown = live_report(tmp_path)
+    shown._pause_s = 0.0
+    shown.update({})
+    assert shown._writer is not None
+    shown._writer.wait(60.0)
+    shown._asked_s -= 3.0  # as if it had taken that much longer
+    shown.update({})
+    assert shown._writer is None and shown._pause_s >= 3.0 / live.SHARE
