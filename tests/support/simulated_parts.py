@@ -164,6 +164,11 @@ class Network:
         self._down: list[tuple[float, bytes, bytes]] = []
 
     @property
+    def life(self) -> int:
+        """How often the learner has begun."""
+        return self._life
+
+    @property
     def is_cut(self) -> bool:
         """Whether nothing passes."""
         return self._is_cut

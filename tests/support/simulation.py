@@ -378,9 +378,12 @@ class Simulation:
         self.arm.turn()
 
     def is_settled(self) -> bool:
-        """Whether both run and nothing is left to send."""
-        runs = self.robot.up_s is None and self.trainer.up_s is None
-        return runs and not self.robot.store.pending_count()
+        """Whether both run, have met since the learner's last death, and nothing is to be sent."""
+        robot = self.robot
+        if robot.up_s is not None or self.trainer.up_s is not None:
+            return False
+        have_met = robot.wire.life == self.network.life and robot.session.status.get("connected")
+        return bool(have_met) and not robot.store.pending_count()
 
     def note(self, what: str) -> None:
         """Add a line to the trace."""
