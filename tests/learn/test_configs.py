@@ -112,4 +112,4 @@ def test_flops_of_the_smallest_case_by_hand() -> None:
     critic = (2 * 72 + 3 * 2) + (72 + 2) + (60 + 24)
     actor = 2 * (72 + 2) + 2 * 60 + 3 * 24
     assert bench.flops_per_update(algo) == 2 * (critic + actor / 2)
-    assert Replay(bench.made_up_spec(), 10).bytes_per_step == 120 + 24 + 20 + 5 + 24
+    assert Replay(bench.made_up_spec(), 10).bytes_per_step == 120 + 24 + 20 + 6 + 24

@@ -188,6 +188,16 @@ def test_rlif_charges_the_step_before_a_takeover_and_nothing_else() -> None:
     assert bool((batch.mask == 1.0).all())  # the episode goes on, whatever ended it
 
 
+@pytest.mark.parametrize("given", [(-1.0, 0.5), (-50.0, -1.0), (0.0, 1.0)])
+def test_the_bounds_of_rlif_hold_a_takeover_at_each_step(given: tuple[float, float]) -> None:
+    config = RlifConfig(**SMALL, gamma=0.9, takeover_penalty=2.0, value_range=given)
+    algo = config.make(spec(), 0)
+    low, high = algo.config.value_range
+    assert low == pytest.approx(min(given[0], -20.0)) and high == max(given[1], 0.0)
+    taken = Data(before_takeover=1.0)(16, 0.0)
+    assert float(algo.target(algo.transitions(taken)).max()) < -1.5  # not clipped to the given one
+
+
 def trained(config: HilSerlConfig, data: Data, updates: int = 300) -> HilSerl:
     algo = config.make(spec(), 0)
     for _ in range(updates):

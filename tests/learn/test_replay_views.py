@@ -50,6 +50,17 @@ def test_a_read_of_several_steps_never_leaves_its_segment(seed: int) -> None:
         assert batch.mask[i] == (sources[-1].ending is not Ending.TERMINATED)
 
 
+def test_every_reversal_of_the_gripper_in_a_transition_counts() -> None:
+    rows = [replace(r, action=np.array([*r.action[:6], (-1.0) ** r.step], np.float32))
+            if isinstance(r, Step) else r for r in episode(0, length=4)]  # fmt: skip
+    replay = Replay(SPEC, 100, view=View(n_step=3, gamma=GAMMA))
+    replay.ingest(rows)
+    held = replay.episodes[episode_id(0)]
+    batch = replay.gather(np.array([held.steps[n] for n in range(4)]))
+    once, twice = 1.0, 1.0 + GAMMA
+    assert batch.toggle.tolist() == pytest.approx([GAMMA * twice, twice + GAMMA**2, twice, once])
+
+
 def test_a_read_is_as_long_as_the_episode_allows() -> None:
     replay = Replay(SPEC, 100)
     replay.ingest(episode(0, length=7))

@@ -93,6 +93,21 @@ def test_it_asks_about_what_is_unclear_and_leaves_out_what_nobody_answers(store:
         learn_preference(films(store)[:1], SPEC, truthful(0.0), CONFIG)
 
 
+def test_whole_episodes_are_held_out(store: Store) -> None:
+    learned: set[int] = set()
+    aside: set[int] = set()
+
+    def judge(pairs: Sequence[tuple[Moment, Moment]]) -> list[float | None]:
+        tests = round(CONFIG.held_out * len(pairs))
+        for part, seen in ((pairs[:-tests], learned), (pairs[-tests:], aside)):
+            seen.update(reel.id.episode for pair in part for reel, _ in pair)
+        return truthful(0.0)(pairs)
+
+    figures = learn_preference(films(store), SPEC, judge, CONFIG).figures
+    assert learned and aside and not learned & aside
+    assert len(aside) <= figures["held_out_episodes"] < len(films(store))
+
+
 def test_answers_that_are_held_out_are_as_unclear_as_the_others(store: Store) -> None:
     """Pairs come sorted: it is wrong about the first fifth of each round, the least clear ones."""
 

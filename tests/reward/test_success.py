@@ -16,12 +16,14 @@ from robot_rl.errors import CheckpointError, ConfigError
 from robot_rl.learn.replay import Replay
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.ports import RewardResult
+from robot_rl.reward.metrics import operating_point
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.reward.success.model import ClassifierReward, SuccessModel, Where
 from robot_rl.reward.success.train import (
     HACKS,
     Footage,
     SuccessConfig,
+    crossed,
     deceive,
     footage,
     judge,
@@ -221,6 +223,18 @@ def test_it_learns_to_tell_and_chooses_a_threshold(store: Store, model: SuccessM
     figures = judge(model, others)
     assert figures["episodes"] == 20 and figures["frame_auc"] > 0.95
     assert figures["true_positive_rate"] >= 0.8 and figures["false_positive_rate"] <= 0.1
+
+
+def test_a_threshold_is_not_judged_by_the_episodes_that_chose_it() -> None:
+    rng, own, other = np.random.default_rng(0), 0.0, 0.0
+    for _ in range(50):  # scores that tell nothing
+        ends, ways = rng.normal(size=20).tolist(), rng.normal(size=20).tolist()
+        own += operating_point(ends, ways, 0.02)[2] / 50
+        other += crossed(ends, ways, 0.02)["false_positive_rate"] / 50
+    assert own == 0.0 and 0.05 < other < 0.15  # the highest of 10 others is beaten by one in 11
+    sure = crossed([5.0, 6.0, 7.0], [0.0, 1.0, 2.0], 0.02)
+    assert sure == {"true_positive_rate": 1.0, "false_positive_rate": 0.0}
+    assert crossed([5.0], [0.0, 1.0], 0.02) == {}
 
 
 def test_judging_needs_successes_and_failures(store: Store, model: SuccessModel) -> None:

@@ -12,7 +12,7 @@ values spread by one step at a time, and 12,000 steps were too few. Metrics: tho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -41,8 +41,12 @@ class RlifConfig(HilSerlConfig):
             raise ValueError(f"takeover_penalty must be positive, got {self.takeover_penalty}")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> Rlif:
-        """A fresh learner."""
-        return Rlif.init(self, spec, seed, device)
+        """A fresh learner; a `value_range` holds from "always taken over" to "never"."""
+        if self.value_range is None:
+            return Rlif.init(self, spec, seed, device)
+        worst = -self.takeover_penalty / (1.0 - self.gamma)
+        low, high = min(self.value_range[0], worst), max(self.value_range[1], 0.0)
+        return Rlif.init(replace(self, value_range=(low, high)), spec, seed, device)
 
 
 class Rlif(HilSerl):

@@ -3,13 +3,14 @@
 Paper: RL Token (RLT, arXiv 2604.23073). `chunked` whose policy sees the base's plan c_b, recorded
 with each frame, and is held near it, or near what a person did instead:
 
-    actor_loss   SAC's + reference_weight mean_B |c~ - c_b|^2;  c_b is hidden from the policy in
-                 `reference_dropout` of the rows, so that it cannot merely copy
+    actor_loss   SAC's + reference_weight mean_B mean_d (c~ - c_b)_d^2;  c_b is hidden from the
+                 policy in `reference_dropout` of the rows, so that it cannot merely copy
 
 Deviations: the policy sees the observation itself, not a token of a VLA's features; SAC's
-temperature; transitions begin at every step; the distance is a mean over the chunk's numbers, not a
-norm; of a person's chunk that was cut, only what the person did counts. Metrics: those of
-`actor_critic`, actor/reference_loss.
+temperature; transitions begin at every step; the distance is a mean over the chunk's numbers d,
+where the paper has their sum: so a weight means the same for chunks of any size; of a person's
+chunk that was cut, only what the person did counts. Metrics: those of `actor_critic`,
+actor/reference_loss.
 """
 
 from __future__ import annotations

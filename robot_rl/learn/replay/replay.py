@@ -208,6 +208,7 @@ class Replay:
         held = self.steps
         last, reward = slots, held.reward[slots]
         steps, taken = np.ones(len(slots), np.float32), held.before_takeover[slots]
+        toggle = held.toggle[slots]
         if self.view.n_step > 1:
             chain = self.read(slots, self.view.n_step)
             there = chain >= 0
@@ -218,6 +219,7 @@ class Replay:
             discount = self.view.gamma ** np.arange(self.view.n_step)
             reward = (np.where(there, held.reward[chain], 0.0) @ discount).astype(np.float32)
             taken = np.where(there, held.before_takeover[chain], False) @ discount
+            toggle = (np.where(there, held.toggle[chain], 0.0) @ discount).astype(np.float32)
             steps = there.sum(1).astype(np.float32)
             last = chain[np.arange(len(slots)), there.sum(1) - 1]
         now, after = held.frame[slots], held.after[last]
@@ -242,7 +244,7 @@ class Replay:
             next_observation=self.frames.take(after, keys),
             mask=held.mask[last],
             human=held.human[slots],
-            toggle=held.toggle[slots],
+            toggle=toggle,
             steps=steps,
             return_to_go=return_to_go,
             before_takeover=taken.astype(np.float32),

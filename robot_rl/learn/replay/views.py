@@ -39,17 +39,17 @@ class View:
 class Batch:
     """B transitions. Rows of the two views alternate, so any slice keeps the mix (RLPD).
 
-    observation, next_observation: name -> [B, ...]; action: float32 [B, A], as executed;
-    reward, mask: float32 [B], mask = 1 - terminated (a truncated step bootstraps); human: bool [B];
-    toggle: float32 [B], 1 where the step reversed the gripper; steps: float32 [B], how many steps
-    the transition spans (reward is their discounted sum); return_to_go: float32 [B], discounted
-    rewards from here to the end of the episode, 0 while it runs; before_takeover: float32 [B], 1
-    where a person took over after this step, discounted like the reward; chunk: float32 [B, h, A],
-    this action and those that followed (`View.chunk` = h), zeros where the same driver did not go
-    on; valid: bool [B, h], where the driver went on. chunk and valid are None for h = 1. room:
-    float32 [B, 2], by how much the bounds of the value are narrower in this state, the lowest and
-    the highest (`reward.assembly`); None without shaping. failed: bool [B], the episode ended in a
-    failure where the transition ends; None = nowhere.
+    observation, next_observation: name -> [B, ...]; action: float32 [B, A], as executed; reward,
+    mask: float32 [B], mask = 1 - terminated (a truncated step bootstraps); human: bool [B]; toggle:
+    float32 [B], how many steps reversed the gripper, discounted like the reward; steps: float32
+    [B], how many steps the transition spans (reward is their discounted sum); return_to_go: float32
+    [B], discounted rewards from here to the end of the episode, 0 while it runs; before_takeover:
+    float32 [B], 1 where a person took over after this step, discounted like the reward; chunk:
+    float32 [B, h, A], this action and those that followed (`View.chunk` = h), zeros where the same
+    driver did not go on; valid: bool [B, h], where the driver went on. chunk and valid are None for
+    h = 1. room: float32 [B, 2], by how much the bounds of the value are narrower in this state, the
+    lowest and the highest (`reward.assembly`); None without shaping. failed: bool [B], the episode
+    ended in a failure where the transition ends; None = nowhere.
     """
 
     observation: Observation

@@ -11,6 +11,9 @@ Only the answers are learned from: recorded rewards are not looked at.
 
 Deviations: all rounds of questions use the same data, which does not grow; pictures are not
 described in words first, instead the question is asked in both orders (`reward.vlm.questions`).
+
+Whole episodes are held out, with a share of the questions, to say how often the reward agrees with
+answers about moments that it does not know: two moments of one episode may look alike.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ class PreferenceConfig:
     learning_rate: float = 3e-4
     hidden: tuple[int, ...] = (128, 128)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
-    held_out: float = 0.2  # share of the answers, to say how often the reward agrees
+    held_out: float = 0.2  # share of episodes and questions, to say how often the reward agrees
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -122,7 +125,8 @@ def learn_preference(
 ) -> PreferenceModel:
     """Ask, learn, ask about what is unclear, and so on; return the model.
 
-    Its figures say how often the reward agrees with answers that it has not learned from.
+    Its figures say how often the reward agrees with answers about episodes that it has not learned
+    from.
 
     Raises:
         ConfigError: fewer than two episodes, or hardly any answers.
@@ -138,22 +142,26 @@ def learn_preference(
     net = PreferenceModel.make_net(spec, config.encoder, config.hidden, members=config.members)
     tensors = net.init(generator)
     _standardise(net, tensors, episodes)
+    order = rng.permutation(len(episodes))
+    count = min(max(1, round(config.held_out * len(episodes))), len(episodes) - 1)
+    aside, learned = ([episodes[i] for i in part] for part in (order[:count], order[count:]))
     trained = [tensors[k].requires_grad_() for k in ("encoder", "head") if k in tensors]
     optimizer = torch.optim.Adam(trained, config.learning_rate)
     known: list[tuple[Moment, Moment, float]] = []
     kept: list[tuple[Moment, Moment, float]] = []  # not learned from
     asked = ties = silent = 0
     each, steps = config.pairs // config.rounds, config.updates // config.rounds
+    tests = max(1, round(config.held_out * each))
     for turn in range(config.rounds):
-        pairs = _pairs(net, tensors, episodes, each, rng, clear=turn == 0)
+        pairs = _pairs(net, tensors, learned, each - tests, rng, clear=turn == 0)
+        pairs += _pairs(net, tensors, aside, tests, rng, clear=turn == 0)
         answers = judge(pairs)
         asked += len(pairs)
         silent += sum(y is None for y in answers)
         ties += sum(y == 0.0 for y in answers)
-        said = [(a, b, y) for (a, b), y in zip(pairs, answers, strict=True) if y]
-        said = [said[i] for i in rng.permutation(len(said))]  # the least clear ones came first
-        aside = round(config.held_out * len(said))
-        kept, known = kept + said[:aside], known + said[aside:]
+        for part, where in ((slice(-tests), known), (slice(-tests, None), kept)):
+            said = zip(pairs[part], answers[part], strict=True)
+            where += [(a, b, y) for (a, b), y in said if y]
         if len(known) < FEWEST:
             raise _too_few(len(known), asked, ties, silent)
         for update in range(steps):
@@ -166,7 +174,7 @@ def learn_preference(
     told(config.updates, config.updates)
     tensors = {k: v.detach() for k, v in tensors.items()}
     figures: dict[str, Any] = {"asked": asked, "ties": ties, "silent": silent}
-    figures |= {"answers": len(known), "held_out_answers": len(kept)}
+    figures |= {"answers": len(known), "held_out_answers": len(kept), "held_out_episodes": count}
     right = [_gap(net, tensors, [(a, b)]).mean().item() * y > 0 for a, b, y in kept]
     figures["agreement"] = float(np.mean(right)) if right else float("nan")
     model = PreferenceModel(net, tensors, figures, tuple(source), members=config.members)

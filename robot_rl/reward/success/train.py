@@ -19,7 +19,8 @@ Whole episodes are held out, the same share of successes and of failures, and no
 end. They choose the threshold: the one that recognises most successes while at most
 `max_false_rate` of the episodes are wrongly taken for a success, with the score held for
 `hold_steps` ticks. An episode that succeeds counts on both sides: its end must be recognised, and
-its way must not be, except for the last second.
+its way must not be, except for the last second. The rates in the figures are not those at this
+threshold, which fits these episodes: each half of them is judged by what the other half chooses.
 
 Deviations: HIL-SERL starts from a ResNet-10 with ImageNet's weights (`encoder.trunk` and
 `encoder.weights` take one) and chooses its threshold by eye. Here pictures also change in
@@ -236,8 +237,26 @@ def learn_success(
     _, _, ends, ways = scores(model, held_out)
     threshold, _, _ = operating_point(ends, ways, config.max_false_rate)
     model = replace(model, threshold=threshold)
-    figures = judge(model, held_out) | {"learned_episodes": len(learned)}
-    return replace(model, figures=figures)
+    figures = judge(model, held_out) | crossed(ends, ways, config.max_false_rate)
+    return replace(model, figures=figures | {"learned_episodes": len(learned)})
+
+
+def crossed(
+    ends: Sequence[float], ways: Sequence[float], max_false_rate: float
+) -> dict[str, float]:
+    """Rates of each half of the episodes at the threshold that the other half chooses, together.
+
+    ends, ways: see `scores`. Nothing where there is one episode of a kind only.
+    """
+    if min(len(ends), len(ways)) < 2:
+        return {}
+    right = wrong = 0
+    for half in (0, 1):
+        others = ends[1 - half :: 2], ways[1 - half :: 2]
+        threshold, _, _ = operating_point(*others, max_false_rate)
+        right += int((np.array(ends[half::2]) >= threshold).sum())
+        wrong += int((np.array(ways[half::2]) >= threshold).sum())
+    return {"true_positive_rate": right / len(ends), "false_positive_rate": wrong / len(ways)}
 
 
 class FitSchedule(Protocol):
