@@ -1,0 +1,248 @@
+"""The soak: millions of inputs for every target, one process after another. `make fuzz`.
+
+    python -m tests.fuzz.run [--inputs 10000000] [--target NAME ...] [--out runs/fuzz]
+
+With `atheris` installed (`pip install 'robot-rl[fuzz]'`), the inputs follow the coverage of our own
+Python code; what reached something new is kept in OUT/corpus, and the next soak begins there.
+Without it, they are changed seeds. Inputs that break a promise are written to OUT/defects; one that
+is mended belongs into `tests/fuzz/corpus` as a regression.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tests.fuzz.measure import Watch, allowed_mb, memory_mb, quiet, reset_peak
+from tests.fuzz.mutate import Mutator
+from tests.fuzz.targets import TARGETS, Target
+
+CORPUS = Path(__file__).parent / "corpus"
+KILL_S = 10  # an input that takes longer ends the process
+MOST_ENDS = 20  # of one target's process, e.g. by a crash inside a library
+TOLD_EVERY = 500  # inputs between two looks at memory, and two reports
+OWN = ["robot_rl", "robot_rl_hardware", "yaml", "tarfile", "xml"]  # what coverage is counted of
+MIXED = 2  # of so many inputs of the coverage-guided fuzzer, one comes from `Mutator`
+
+
+def seeds_of(target: Target) -> list[bytes]:
+    """The seeds of a target, those that once found something included."""
+    return [path.read_bytes() for path in sorted((CORPUS / target.name).iterdir())]
+
+
+# -- one process -----------------------------------------------------------------------------------
+
+
+def work(name: str, count: int, seed: int, out: Path) -> None:
+    """Run a target on `count` inputs in this process; report to OUT/state/NAME.json."""
+    target = TARGETS[name]
+    guided = importlib.util.find_spec("atheris") is not None
+    shared = Path("/dev/shm")
+    base = shared if shared.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=base) as folder, quiet():
+        if guided:
+            import atheris
+
+            with atheris.instrument_imports(include=OWN, enable_loader_override=False):
+                run = target.open(Path(folder))
+        else:
+            run = target.open(Path(folder))
+        watch = Watch(target, run)
+        for data in seeds_of(target):
+            run_quietly(watch, data)  # imports what is imported late
+        watch.spent_s = watch.slowest_s = 0.0
+        reset_peak()
+        began_s, before_mb = time.monotonic(), memory_mb("VmRSS")
+        state = out / "state" / f"{name}.json"
+        done = 0
+
+        def one(data: bytes) -> None:
+            nonlocal done
+            watch(data)
+            done += 1
+            if done % TOLD_EVERY == 0 or done == count:
+                grown = memory_mb("VmHWM") - before_mb
+                if grown > allowed_mb(target):
+                    watch.defects.setdefault("memory", _memory(grown, watch.slowest))
+                said = {
+                    "inputs": done, "wall_s": time.monotonic() - began_s, "grown_mb": grown,
+                    "peak_mb": memory_mb("VmHWM"), "slowest_ms": watch.slowest_s * 1e3,
+                    "accepted": watch.accepted,
+                    "defects": {k: [d.kind, d.what] for k, d in watch.defects.items()},
+                }  # fmt: skip
+                for defect in watch.defects.values():
+                    path = out / "defects" / name / defect.name
+                    if not path.exists():
+                        path.write_bytes(defect.data)
+                state.write_text(json.dumps(said))
+
+        mutator = Mutator(seeds_of(target), seed, target.longest, target.tree, target.skip)
+        if guided:
+            _guided(one, mutator, target, count, seed, out)
+        else:
+            for _ in range(count):
+                one(mutator.fresh())
+
+
+def _memory(grown_mb: float, data: bytes) -> Any:
+    from tests.fuzz.measure import Defect
+
+    return Defect("memory", f"grew by {grown_mb:.0f} MB (the slowest input is kept)", data)
+
+
+def run_quietly(watch: Watch, data: bytes) -> None:
+    """A seed: a defect is counted when the fuzzer gets there, not here."""
+    watch(data)
+
+
+def _guided(
+    one: Any, mutator: Mutator, target: Target, count: int, seed: int, out: Path
+) -> None:
+    import atheris
+
+    kept = out / "corpus" / target.name
+    turn = 0
+
+    def mutate(data: bytes, most: int, seed: int) -> bytes:
+        nonlocal turn
+        turn += 1
+        if turn % MIXED:
+            return atheris.Mutate(data, most)
+        return mutator.change(data)[:most]
+
+    words = [
+        "fuzz", str(kept), str(CORPUS / target.name), f"-runs={count}", f"-seed={seed}",
+        f"-max_len={target.longest}", f"-timeout={KILL_S}", "-rss_limit_mb=4096",
+        f"-artifact_prefix={out / 'defects' / target.name}/",
+    ]  # fmt: skip
+    atheris.Setup(words, one, custom_mutator=mutate)
+    atheris.Fuzz()
+
+
+# -- all of them -----------------------------------------------------------------------------------
+
+
+def soak(names: list[str], inputs: int, out: Path, first_seed: int) -> list[dict[str, Any]]:
+    """Run the targets; returns a row of figures for each."""
+    total = sum(TARGETS[name].weight for name in names)
+    shares = {n: max(1000, round(inputs * TARGETS[n].weight / total)) for n in names}
+    for name in names:
+        for folder in ("defects", "corpus"):
+            (out / folder / name).mkdir(parents=True, exist_ok=True)
+    (out / "state").mkdir(exist_ok=True)
+    columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(),
+               TimeElapsedColumn())  # fmt: skip
+    rows = []
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task("", total=sum(shares.values()))
+        for name in names:
+            progress.update(bar, description=name)
+            before = sum(row["inputs"] for row in rows)
+            rows.append(
+                _one_target(
+                    name, shares[name], out, first_seed,
+                    lambda done, before=before: progress.update(bar, completed=before + done),
+                )
+            )  # fmt: skip
+            (out / "figures.json").write_text(json.dumps(rows, indent=1))
+    return rows
+
+
+def _one_target(name: str, count: int, out: Path, seed: int, tell: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"target": name, "inputs": 0, "wall_s": 0.0, "edges": 0, "peak_mb": 0.0,
+                           "slowest_ms": 0.0, "grown_mb": 0.0, "accepted": 0, "defects": {},
+                           "ends": []}  # fmt: skip
+    state, log = out / "state" / f"{name}.json", out / "state" / f"{name}.log"
+    while row["inputs"] < count and len(row["ends"]) < MOST_ENDS:
+        state.unlink(missing_ok=True)
+        left = count - row["inputs"]
+        words = [sys.executable, "-m", "tests.fuzz.run", "--work", name, "--inputs", str(left),
+                 "--seed", str(seed + len(row["ends"])), "--out", str(out)]  # fmt: skip
+        with log.open("wb") as file:
+            process = subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT)
+            try:
+                while process.poll() is None:
+                    time.sleep(0.2)
+                    tell(row["inputs"] + _said(state).get("inputs", 0))
+            finally:
+                process.kill()
+        said, text = _said(state), log.read_text(errors="replace")
+        row["inputs"] += said.get("inputs", 0)
+        row["wall_s"] += said.get("wall_s", 0.0)
+        row["accepted"] += said.get("accepted", 0)
+        for key in ("peak_mb", "slowest_ms", "grown_mb"):
+            row[key] = max(row[key], said.get(key, 0.0))
+        row["defects"] |= said.get("defects", {})
+        row["edges"] = max([row["edges"], *map(int, re.findall(r"cov: (\d+)", text))])
+        if said.get("inputs", 0) < left:
+            kind = "hang" if "ALARM: working on" in text else "crash"
+            row["ends"].append([kind, text[-600:]])
+            if not said:
+                row["inputs"] += TOLD_EVERY  # it ends before its first report: go on all the same
+    return row
+
+
+def _said(state: Path) -> dict[str, Any]:
+    try:
+        return json.loads(state.read_text())
+    except (OSError, ValueError):  # not there yet, or half written
+        return {}
+
+
+def table_of(rows: list[dict[str, Any]]) -> Table:
+    """The figures as a table."""
+    heads = ("target", "inputs", "inputs/s", "edges", "peak MB", "grown MB", "slowest ms",
+             "crashes", "hangs")  # fmt: skip
+    table = Table(*heads)
+    for row in rows:
+        kinds = [kind for kind, _ in row["defects"].values()] + [kind for kind, _ in row["ends"]]
+        table.add_row(
+            row["target"], f"{row['inputs']:,}", f"{row['inputs'] / max(row['wall_s'], 1e-9):,.0f}",
+            f"{row['edges']:,}" if row["edges"] else "-", f"{row['peak_mb']:.0f}",
+            f"{row['grown_mb']:.0f}", f"{row['slowest_ms']:.1f}",
+            str(kinds.count("crash") + kinds.count("memory")), str(kinds.count("hang")),
+        )  # fmt: skip
+    return table
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--inputs", type=int, default=10_000_000, help="of all targets together")
+    parser.add_argument("--target", action="append", choices=sorted(TARGETS))
+    parser.add_argument("--out", type=Path, default=Path("runs/fuzz"))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--fresh", action="store_true", help="forget what earlier soaks kept")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.work:
+        work(args.work, args.inputs, args.seed, args.out)
+        return
+    if args.fresh:
+        shutil.rmtree(args.out, ignore_errors=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows = soak(args.target or list(TARGETS), args.inputs, args.out, args.seed)
+    console = Console(width=120)
+    console.print(table_of(rows))
+    bad = [(row["target"], *what) for row in rows for what in row["defects"].values()]
+    bad += [(row["target"], kind, text.strip()[-200:]) for row in rows for kind, text in row["ends"]]
+    for name, kind, what in bad:
+        console.print(f"{name}: {kind}: {what}", markup=False)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
