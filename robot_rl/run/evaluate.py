@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config.run_folder import EVALUATION
+from robot_rl.config.run_folder import EVALUATION, read_facts
 from robot_rl.control.gym_loop import GymRig
 from robot_rl.control.session import EVAL_SEED, Session
 from robot_rl.errors import ConfigError, RobotRLError
@@ -67,7 +67,7 @@ def evaluate(
     session, _ = make_eval_session(experiment, run_dir)
     before: dict[str, Any] = {}
     if (run_dir / EVALUATION).is_file():
-        before = json.loads((run_dir / EVALUATION).read_text())
+        before = read_facts(run_dir / EVALUATION)
     result = before | {
         "deterministic": session.evaluate(episodes).as_dict(),
         "stochastic": session.evaluate(episodes, deterministic=False).as_dict(),

@@ -111,7 +111,7 @@ class Store:
         try:
             with self._transaction() as db:
                 schema.create_or_check(db, self.path)
-                self._unchecked = schema.read_meta(db, schema.UNCHECKED) or 0
+                self._unchecked = schema.read_number(db, schema.UNCHECKED)
             self.spec = self._agree(spec)
         except BaseException:
             self._db.close()
@@ -223,7 +223,7 @@ class Store:
         found: list[FlatRow] = []
         size, reached = 0, cursor
         with self._transaction("DEFERRED") as db:
-            forgotten = schema.read_meta(db, FORGOTTEN) or 0
+            forgotten = schema.read_number(db, FORGOTTEN)
             last = schema.last_seq(db)
             for seq, flat in self._scan(db, cursor, limit):
                 if seq != reached + 1 and seq > forgotten + 1:
@@ -335,7 +335,7 @@ class Store:
         batch: list[FlatRow] = []
         size = 0
         with self._transaction("DEFERRED") as db:
-            aside = {tuple(episode) for episode in schema.read_meta(db, ASIDE) or ()}
+            aside = schema.read_episodes(db, ASIDE)
             passed = _acked(db)
             for seq, flat in self._scan(db, passed, max_rows):
                 if flat.values[:3] in aside:
@@ -359,7 +359,7 @@ class Store:
         """
         episodes = {key[1:4] for key in keys if key[0] not in ALONE}
         with self._transaction() as db:
-            known = {tuple(episode) for episode in schema.read_meta(db, ASIDE) or ()}
+            known = schema.read_episodes(db, ASIDE)
             new = sorted(episodes - known)
             if new:
                 schema.write_meta(db, ASIDE, [*map(list, known), *map(list, new)])
@@ -436,7 +436,7 @@ class Store:
             if answer != "ok":
                 raise self._damaged("integrity_check: ok", str(answer))
             schema.check_meta(db)
-            summary.check(db, schema.read_meta(db, FORGOTTEN) or 0)
+            summary.check(db, schema.read_number(db, FORGOTTEN))
         cursor, last = 0, self.last_seq()
         while cursor < last:
             before = cursor
@@ -476,7 +476,7 @@ class Store:
             except BaseException as error:
                 with suppress(sqlite3.Error):  # a full disk or a closed file has ended it already
                     self._db.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
+                if isinstance(error, sqlite3.Error | UnicodeDecodeError):
                     raise schema.store_error(error, self.path) from error
                 raise
 
@@ -553,7 +553,7 @@ def _is_mark(flat: FlatRow) -> bool:
 
 def _acked(db: sqlite3.Connection) -> int:
     """The seq up to which every row is on the other side."""
-    return schema.read_meta(db, ACKED) or 0
+    return schema.read_number(db, ACKED)
 
 
 def _seq_of(db: sqlite3.Connection, key: Key) -> int | None:

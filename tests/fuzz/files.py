@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 
@@ -36,7 +37,7 @@ def parts_into(folder: Path, names: tuple[str, ...]) -> Callable[[bytes], None]:
 # -- configuration ---------------------------------------------------------------------------------
 
 
-@target("yaml", "config.yaml_file.parse_yaml", ConfigError, yaml.YAMLError, weight=0.5,
+@target("yaml", "config.yaml_file.parse_yaml", ConfigError, yaml.YAMLError, weight=0.3,
         longest=2048)  # fmt: skip
 def _(_folder: Path) -> Any:
     from robot_rl.config.yaml_file import parse_yaml
@@ -68,9 +69,15 @@ def _(_folder: Path) -> Any:
 
 
 @target("run_config", "run.experiment.Experiment.from_dict", ConfigError, SetupError,
-        weight=0.02, longest=32_768, tree="json")  # fmt: skip
+        weight=0.1, longest=32_768, tree="json")  # fmt: skip
 def _(_folder: Path) -> Any:
+    import importlib
+
+    from robot_rl.config.registry import PROVIDERS
     from robot_rl.run.experiment import Experiment, config_hash
+
+    for module in (name for names in PROVIDERS.values() for name in names):
+        importlib.import_module(module)
 
     def run(data: bytes) -> None:
         try:
@@ -86,7 +93,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("config_edit", "config.edit.with_values", ConfigError, weight=0.2, longest=1024)
+@target("config_edit", "config.edit.with_values", ConfigError, weight=0.1, longest=1024)
 def _(_folder: Path) -> Any:
     from robot_rl.config.edit import with_values
 
@@ -118,28 +125,27 @@ def _(_folder: Path) -> Any:
 def _(folder: Path) -> Any:
     from robot_rl.operate import calibration
 
-    calibration.user_folder = lambda: folder  # type: ignore[assignment]
     write = parts_into(folder / "devices", ("pad.yaml",))
 
     def run(data: bytes) -> None:
         write(data)
-        calibration.load_rest("pad", ("X", "-Y", "Z", "RX", "RY", "RZ"))
+        with patch.object(calibration, "user_folder", lambda: folder):
+            calibration.load_rest("pad", ("X", "-Y", "Z", "RX", "RY", "RZ"))
 
     return run
 
 
 @target("leader_map", "robot_rl_hardware.leader_map.load", ConfigError, weight=0.2, longest=1024)
 def _(folder: Path) -> Any:
+    from robot_rl.operate import calibration
     from robot_rl_hardware import leader_map
 
-    from robot_rl.operate import calibration
-
-    calibration.user_folder = lambda: folder  # type: ignore[assignment]
     write = parts_into(folder / "devices", ("gello.yaml",))
 
     def run(data: bytes) -> None:
         write(data)
-        leader_map.load("gello", 3)
+        with patch.object(calibration, "user_folder", lambda: folder):
+            leader_map.load("gello", 3)
 
     return run
 
@@ -157,7 +163,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("prompt", "reward.vlm.questions.load_prompts", ConfigError, weight=0.05, longest=2048)
+@target("prompt", "reward.vlm.questions.load_prompts", ConfigError, weight=0.1, longest=2048)
 def _(folder: Path) -> Any:
     from robot_rl.reward.vlm.questions import load_prompts
 
@@ -187,7 +193,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("certificate", "console.certificate.load", ConfigError, weight=0.05)
+@target("certificate", "console.certificate.load", ConfigError, weight=0.1)
 def _(folder: Path) -> Any:
     from robot_rl.console.certificate import CA, KEY, PAGE, load
 
@@ -204,7 +210,7 @@ def _(folder: Path) -> Any:
 # -- runs: stores, policies, checkpoints, models, metrics ------------------------------------------
 
 
-@target("store_file", "store.store.Store, verify", StoreError, weight=0.01, longest=65_536)
+@target("store_file", "store.store.Store, verify", StoreError, weight=0.1, longest=65_536)
 def _(folder: Path) -> Any:
     from robot_rl.store.store import Store
 
@@ -220,6 +226,55 @@ def _(folder: Path) -> Any:
                 store.labels(start.id)
                 store.episode_summaries()
             store.verify()
+
+    return run
+
+
+@target("store_facts", "store.store.Store, its meta values", StoreError, SpecError, weight=0.1,
+        tree="json")  # fmt: skip
+def _(folder: Path) -> Any:
+    import sqlite3
+
+    from robot_rl.bench.samples import episode_rows, sample_spec
+    from robot_rl.store.schema import _meta_crc
+    from robot_rl.store.store import Store
+    from robot_rl.types import EpisodeId
+
+    path, spec = folder / "store.sqlite", sample_spec(images=1, image_size=4)
+    id_ = EpisodeId("run", "actor", 0)
+    with Store(path, spec=spec, reserve_bytes=0, synchronous="episode") as store:
+        store.append(episode_rows(spec, id_, 2))
+
+    def run(data: bytes) -> None:
+        parts = data.split(PART)
+        with sqlite3.connect(path, isolation_level=None) as db:  # with a right CRC
+            db.execute("PRAGMA synchronous=OFF")
+            for key, part in zip(("spec", "acked_seq", "unchecked", "forgotten", "set_aside",
+                                  "receiver"), parts, strict=False):  # fmt: skip
+                text = part.decode("utf-8", "replace")
+                row = (key, text, _meta_crc(key, text))
+                db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", row)
+        db.close()
+        with Store(path, reserve_bytes=0) as store:
+            assert store.pending_count() is not None and store.next_episode("run", "actor") == 1
+            store.pending(1 << 20, 10)
+            store.verify()
+
+    return run
+
+
+@target("run_facts", "config.run_folder.read_facts, run.preflight.kept_findings", ConfigError,
+        weight=0.3, tree="json")  # fmt: skip
+def _(folder: Path) -> Any:
+    from robot_rl.config.run_folder import PREFLIGHT, read_facts
+    from robot_rl.run.preflight import kept_findings
+
+    write = parts_into(folder, ("plan.json", PREFLIGHT))
+
+    def run(data: bytes) -> None:
+        write(data)
+        kept_findings(folder)
+        read_facts(folder / "plan.json")
 
     return run
 
@@ -278,7 +333,7 @@ def _(folder: Path) -> Any:
                 return
             write(json.dumps(manifest).encode() + PART + tensors)
         found = read_checkpoint(folder)
-        assert found.score is None or 0.0 <= found.score <= 1.0
+        assert found.score is None or abs(found.score) < float("inf")
 
     return run
 
@@ -305,13 +360,13 @@ def _(folder: Path) -> Any:
     from robot_rl.bench.samples import sample_spec
     from robot_rl.reward.progress import clip
 
-    clip.ClipNet = lambda *_: None  # type: ignore[assignment,misc]
     write = parts_into(folder, ("clip.json", "clip.safetensors"))
     spec = sample_spec(images=1, image_size=16)
 
     def run(data: bytes) -> None:
         write(data)
-        clip.ClipModel.load(folder, spec)
+        with patch.object(clip, "ClipNet"):  # no CLIP is looked for
+            clip.ClipModel.load(folder, spec)
 
     return run
 
@@ -347,24 +402,24 @@ def _(folder: Path) -> Any:
         json.dumps([figures.findings, figures.numbers])
         found = read_run(folder)
         for key in found.keys:
-            found.series(key), found.total(key), found.last(key)
-        found.episodes(), found.by_arm()
+            assert found.series(key) is not None and found.last(key) is not None
+            assert found.total(key) is not None
+        assert len(found.episodes()) >= 0 and found.by_arm() is not None
 
     return run
 
 
-@target("report_page", "report.report.render, report.rundata.read_run", ConfigError, yaml.YAMLError, weight=0.005,
+@target("report_page", "report.report.page_of", ConfigError, weight=0.03,
         longest=8192, tree="json")  # fmt: skip
 def _(folder: Path) -> Any:
     from robot_rl.config.run_folder import DEPLOYMENT, EVALUATION, METRICS
-    from robot_rl.report.report import render
-    from robot_rl.report.rundata import read_run
+    from robot_rl.report.report import page_of
 
     write = parts_into(folder, (METRICS, EVALUATION, "run.json", "config.yaml", DEPLOYMENT))
 
     def run(data: bytes) -> None:
         write(data)
-        render(read_run(folder))
+        page_of(folder)
 
     return run
 
@@ -426,7 +481,7 @@ def _(_folder: Path) -> Any:
     return decode_still
 
 
-@target("video", "data.video.read_video", StoreError, weight=0.02, longest=8192, spare_mb=512)
+@target("video", "data.video.read_video", StoreError, weight=0.1, longest=8192, spare_mb=512)
 def _(folder: Path) -> Any:
     from robot_rl.data.video import read_video
 
@@ -459,7 +514,7 @@ def _read_all(root: Path) -> None:
         dataset.columns(number, list(dataset.features)[:20])
 
 
-@target("lerobot_info", "data.lerobot_read.LeRobotDataset, its info.json", StoreError, weight=0.02,
+@target("lerobot_info", "data.lerobot_read.LeRobotDataset, its info.json", StoreError, weight=0.1,
         longest=8192, tree="json")  # fmt: skip
 def _(folder: Path) -> Any:
     root = _dataset(folder)
@@ -472,7 +527,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("lerobot_table", "data.lerobot_read.LeRobotDataset, its tables", StoreError, weight=0.01,
+@target("lerobot_table", "data.lerobot_read.LeRobotDataset, its tables", StoreError, weight=0.1,
         longest=16_384, spare_mb=256)  # fmt: skip
 def _(folder: Path) -> Any:
     root = _dataset(folder)
@@ -522,7 +577,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("urdf_arm", "robots.fold.fold", ConfigError, weight=0.05, longest=16_384)
+@target("urdf_arm", "robots.fold.fold", ConfigError, weight=0.2, longest=16_384)
 def _(folder: Path) -> Any:
     from robot_rl.robots.fold import Wishes, fold
     from robot_rl.robots.urdf import parse

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from robot_rl.errors import CodecError, LinkError, SpecError, StoreError
+from robot_rl.errors import CodecError, ConfigError, LinkError, SpecError, StoreError
 from tests.fuzz.target import Cursor, Open, target
 
 # -- the link and its codec ------------------------------------------------------------------------
@@ -190,6 +190,23 @@ def _(folder: Path) -> Any:
             return
         if isinstance(said, dict):
             records.label(said, "operator 1")
+
+    return run
+
+
+@target("console_crop", "run.cameras.with_crop", ConfigError, tree="json")
+def _(_folder: Path) -> Any:
+    from robot_rl.observe.cameras import CameraConfig
+    from robot_rl.run.cameras import with_crop
+
+    camera = CameraConfig()
+
+    def run(data: bytes) -> None:
+        try:
+            said = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        with_crop(camera, said, (480, 640))
 
     return run
 
@@ -483,5 +500,3 @@ def _(_folder: Path) -> Any:
         kinds[take.count(len(kinds) - 1)](take)
 
     return run
-
-

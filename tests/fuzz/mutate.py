@@ -27,7 +27,8 @@ ODD: tuple[Any, ...] = (
 """Values that stand in for another one. JSON has no bytes and msgpack no long integers: such a
 change is dropped."""
 
-Load, Dump = Callable[[bytes], Any], Callable[[Any], bytes]
+Load = Callable[[bytes], Any]
+Dump = Callable[[Any], bytes]
 
 
 def _dump_json(value: Any) -> bytes:
@@ -127,7 +128,9 @@ class Mutator:
             return self._random.choice((value + 1, value - 1, -value, value * 1000, value / 3))
         if chance < 0.25 and isinstance(value, str) and value:
             at = self._random.randrange(len(value))
-            return value[:at] + self._random.choice(("", "x", "\n", "/", "-", "1")) + value[at + 1 :]
+            return (
+                value[:at] + self._random.choice(("", "x", "\n", "/", "-", "1")) + value[at + 1 :]
+            )
         if chance < 0.25 and isinstance(value, bytes):
             return self._bytes(value)
         if chance < 0.27:
@@ -136,7 +139,7 @@ class Mutator:
             return value
         return self._random.choice(ODD)
 
-    def _bytes(self, data: bytes) -> bytes:
+    def _bytes(self, data: bytes) -> bytes:  # noqa: PLR0911, one way after the other
         pick, rng = self._random.randrange(11), self._random
         at = rng.randrange(len(data) + 1)
         span = min(len(data) - at, rng.choice((1, 1, 2, 4, 8, 32)))

@@ -26,12 +26,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.fuzz.measure import Watch, allowed_mb, memory_mb, quiet, reset_peak
+from tests.fuzz.measure import Defect, Watch, allowed_mb, memory_mb, quiet, reset_peak, warm
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import TARGETS, Target
 
 CORPUS = Path(__file__).parent / "corpus"
-KILL_S = 10  # an input that takes longer ends the process
+KILL_S = 60  # an input that takes longer, by the clock on the wall, ends the process
 MOST_ENDS = 20  # of one target's process, e.g. by a crash inside a library
 TOLD_EVERY = 500  # inputs between two looks at memory, and two reports
 OWN = ["robot_rl", "robot_rl_hardware", "yaml", "tarfile", "xml"]  # what coverage is counted of
@@ -54,16 +54,14 @@ def work(name: str, count: int, seed: int, out: Path) -> None:
     base = shared if shared.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=base) as folder, quiet():
         if guided:
-            import atheris
+            import atheris  # pyright: ignore[reportMissingModuleSource]
 
             with atheris.instrument_imports(include=OWN, enable_loader_override=False):
                 run = target.open(Path(folder))
         else:
             run = target.open(Path(folder))
         watch = Watch(target, run)
-        for data in seeds_of(target):
-            run_quietly(watch, data)  # imports what is imported late
-        watch.spent_s = watch.slowest_s = 0.0
+        warm(target, run, seeds_of(target))
         reset_peak()
         began_s, before_mb = time.monotonic(), memory_mb("VmRSS")
         state = out / "state" / f"{name}.json"
@@ -91,26 +89,17 @@ def work(name: str, count: int, seed: int, out: Path) -> None:
 
         mutator = Mutator(seeds_of(target), seed, target.longest, target.tree, target.skip)
         if guided:
-            _guided(one, mutator, target, count, seed, out)
+            _guided(one, mutator, target, [f"-runs={count}", f"-seed={seed}"], out)
         else:
             for _ in range(count):
                 one(mutator.fresh())
 
 
-def _memory(grown_mb: float, data: bytes) -> Any:
-    from tests.fuzz.measure import Defect
-
+def _memory(grown_mb: float, data: bytes) -> Defect:
     return Defect("memory", f"grew by {grown_mb:.0f} MB (the slowest input is kept)", data)
 
 
-def run_quietly(watch: Watch, data: bytes) -> None:
-    """A seed: a defect is counted when the fuzzer gets there, not here."""
-    watch(data)
-
-
-def _guided(
-    one: Any, mutator: Mutator, target: Target, count: int, seed: int, out: Path
-) -> None:
+def _guided(one: Any, mutator: Mutator, target: Target, words: list[str], out: Path) -> None:
     import atheris
 
     kept = out / "corpus" / target.name
@@ -124,7 +113,7 @@ def _guided(
         return mutator.change(data)[:most]
 
     words = [
-        "fuzz", str(kept), str(CORPUS / target.name), f"-runs={count}", f"-seed={seed}",
+        "fuzz", str(kept), str(CORPUS / target.name), *words,
         f"-max_len={target.longest}", f"-timeout={KILL_S}", "-rss_limit_mb=4096",
         f"-artifact_prefix={out / 'defects' / target.name}/",
     ]  # fmt: skip
@@ -220,7 +209,7 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--inputs", type=int, default=10_000_000, help="of all targets together")
     parser.add_argument("--target", action="append", choices=sorted(TARGETS))
     parser.add_argument("--out", type=Path, default=Path("runs/fuzz"))
@@ -238,7 +227,9 @@ def main() -> None:
     console = Console(width=120)
     console.print(table_of(rows))
     bad = [(row["target"], *what) for row in rows for what in row["defects"].values()]
-    bad += [(row["target"], kind, text.strip()[-200:]) for row in rows for kind, text in row["ends"]]
+    bad += [
+        (row["target"], kind, text.strip()[-200:]) for row in rows for kind, text in row["ends"]
+    ]
     for name, kind, what in bad:
         console.print(f"{name}: {kind}: {what}", markup=False)
     sys.exit(1 if bad else 0)

@@ -3,6 +3,7 @@
 Inputs that once found a defect are beside them as `found-...`; this script leaves those alone.
 """
 
+# ruff: noqa: E501, PLR0915 (files as they are, and many of them)
 from __future__ import annotations
 
 import base64
@@ -12,9 +13,8 @@ import shutil
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import msgpack
 import numpy as np
@@ -23,12 +23,16 @@ from tests.fuzz.mutate import PART
 from tests.fuzz.targets import TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
-Named = Mapping[str, bytes]
 
 
 def as_json(value: object) -> bytes:
     """Compact JSON."""
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def packed(value: object) -> bytes:
+    """msgpack."""
+    return bytes(msgpack.packb(value) or b"")
 
 
 def link() -> Iterable[tuple[str, str, bytes]]:
@@ -51,11 +55,15 @@ def link() -> Iterable[tuple[str, str, bytes]]:
         yield "msgpack", name, body[1:]
     yield "link_frame", "other_version", framed(1, b"\x90", protocol=9)
     for flat in FLATS[:3]:
-        row = msgpack.packb([[[int(flat.kind), list(flat.values)]]])
+        row = packed([[[int(flat.kind), list(flat.values)]]])
         yield "store_row", flat.kind.name.lower(), row
     rng = np.random.default_rng(0)
     seen = sample_observation(sample_spec(images=1, state_size=3, image_size=4), rng)
-    for name, tensors in {"observation": seen, "empty": {}, "bool": {"b": np.ones(3, bool)}}.items():
+    for name, tensors in {
+        "observation": seen,
+        "empty": {},
+        "bool": {"b": np.ones(3, bool)},
+    }.items():
         record = encode_tensors(tensors)
         head, body = struct.unpack_from("<II", record, 4)
         yield "codec_record", name, record
@@ -86,7 +94,7 @@ def page() -> Iterable[tuple[str, str, bytes]]:
         "telemetry": {"want": "telemetry"},
         "command": {"want": "command", "verb": "stop"},
     }.items():
-        yield "console_line", name, msgpack.packb(said)
+        yield "console_line", name, packed(said)
     yield "console_head", "post", b"Host: a\nContent-Length: 20\nContent-Type: application/json"
     yield "console_head", "chunked", b"Transfer-Encoding: chunked\nHost: a"
     for name, said in {
@@ -97,6 +105,8 @@ def page() -> Iterable[tuple[str, str, bytes]]:
         "undo": {"kind": "undo", "value": 0},
     }.items():  # fmt: skip
         yield "console_label", name, as_json(said)
+    yield "console_crop", "crop", b"[10, 20, 300, 200]"
+    yield "console_crop", "whole", b"null"
     for name, data in {
         "translation": b"\x01" + struct.pack("<3h", 1, -2, 350),
         "both": b"\x01" + struct.pack("<6h", 1, -2, 350, 4, 5, 6),
@@ -122,9 +132,9 @@ def servers() -> Iterable[tuple[str, str, bytes]]:
     yield "base_groot", "error", groot.packed({"error": "no such key"})
     array = json.dumps([0.0] * 7).encode()
     yield "base_openvla", "list", array
-    packed = json.dumps(chunk[0], default=openvla._as_json)
-    yield "base_openvla", "array", packed.encode()
-    yield "base_openvla", "twice", json.dumps(packed).encode()
+    array_text = json.dumps(chunk[0], default=openvla._as_json)
+    yield "base_openvla", "array", array_text.encode()
+    yield "base_openvla", "twice", json.dumps(array_text).encode()
     said = {"protocol": PROTOCOL_VERSION, "spec": _spec().as_dict(), "chunk": 4,
             "action_size": 7, "noise_shape": [2, 3]}  # fmt: skip
     yield "base_served", "describe", as_json(said)
@@ -136,8 +146,12 @@ def servers() -> Iterable[tuple[str, str, bytes]]:
         reply = {"choices": [choice], "usage": {"total_tokens": 512}}
         yield "vlm_chat", f"word-{word[:1].strip('+') or 'sign'}", as_json(reply)
         yield "vlm_client", f"word-{word[:1].strip('+') or 'sign'}", as_json(reply)
-    yield "vlm_chat", "refusal", as_json(
-        {"choices": [{"message": {"content": None, "refusal": "no"}, "finish_reason": "stop"}]}
+    yield (
+        "vlm_chat",
+        "refusal",
+        as_json(
+            {"choices": [{"message": {"content": None, "refusal": "no"}, "finish_reason": "stop"}]}
+        ),
     )
     yield "vlm_client", "wait", b"30"
     heads = {"outputs_progress": {"progress_pred": [[0.1, 0.7]]},
@@ -194,7 +208,11 @@ def graph() -> Iterable[tuple[str, str, bytes]]:
     floats = struct.pack("<14d", *(0.0, 0.5) * 7)
     for kind in range(7):
         yield "ros_joints", f"kind{kind}", bytes([kind, 3, 0, 1, 2, 3]) + floats
-    yield "ros_joints", "joy", b"\x01\x06" + struct.pack("<6i", 1, 0, 0, 1, 5, 0) + b"\x07" + bytes(28)
+    yield (
+        "ros_joints",
+        "joy",
+        b"\x01\x06" + struct.pack("<6i", 1, 0, 0, 1, 5, 0) + b"\x07" + bytes(28),
+    )
 
 
 def pictures() -> Iterable[tuple[str, str, bytes]]:
@@ -232,10 +250,22 @@ def configs() -> Iterable[tuple[str, str, bytes]]:
     from robot_rl.spec import BoxActionSpec, Spec, TensorSpec
     from tests.fuzz.messages import _spec
 
-    yield "yaml", "plain", b"a: 1\nb: [1, 2.5, yes, null, ~]\nc: {d: 'x', e: \"y\"}\nf:\n  - g\n  - h: 2026-01-02\n"
+    yield (
+        "yaml",
+        "plain",
+        b"a: 1\nb: [1, 2.5, yes, null, ~]\nc: {d: 'x', e: \"y\"}\nf:\n  - g\n  - h: 2026-01-02\n",
+    )
     yield "yaml", "alias", b"a: &x {k: [1, 2]}\nb: *x\nc:\n  <<: *x\n  k: !!str 5\n"
-    yield "yaml", "types", b"- !!binary aGk=\n- !!timestamp 2026-01-02T03:04:05Z\n- !!int 0x1f\n- !!float 1:30.5\n- !!set {a, b}\n- !!omap [a: 1]\n- !!pairs [a: 1]\n- !!bool yes\n- |\n  text\n- >-\n  more\n- ? k\n  : v\n"
-    yield "config_edit", "plain", b"# mine\ncameras:\n  wrist:\n    width: 320  # pixels\n    height: 240\nother: 1\n"
+    yield (
+        "yaml",
+        "types",
+        b"- !!binary aGk=\n- !!timestamp 2026-01-02T03:04:05Z\n- !!int 0x1f\n- !!float 1:30.5\n- !!set {a, b}\n- !!omap [a: 1]\n- !!pairs [a: 1]\n- !!bool yes\n- |\n  text\n- >-\n  more\n- ? k\n  : v\n",
+    )
+    yield (
+        "config_edit",
+        "plain",
+        b"# mine\ncameras:\n  wrist:\n    width: 320  # pixels\n    height: 240\nother: 1\n",
+    )
     yield "config_edit", "flow", b"cameras: {wrist: {width: 320}}\n"
     yield "config_edit", "empty", b"# nothing\n"
     experiment = Experiment.compose(["task=reach", "runtime=lockstep"])
@@ -254,9 +284,21 @@ def configs() -> Iterable[tuple[str, str, bytes]]:
     yield "spec", "box", as_json(box.as_dict())
     joints = {"joints": ["a", "b"], "joint_rad": 0.05, "hand": _spec().as_dict()["action"]}
     yield "spec", "joints", as_json(_spec().as_dict() | {"action": joints})
-    yield "rest_position", "pad", b"X: {centre: 0.01, noise: 0.002}\nY: {centre: -0.02, noise: 0.0}\n"
-    yield "leader_map", "gello", b"zero_rad: [0.1, 0.2, 0.3]\nsigns: [1, -1, 1]\ntrigger_rad: [0.0, 0.7]\n"
-    yield "task_poses", "poses", b"starts: [[0.4, 0, 0.2], [0.4, 0.1, 0.2, 0.5]]\ngoal: [0.4, 0, 0.1, 1, 0, 0, 0]\ncorners: [[0.3, -0.1, 0.0], [0.5, 0.1, 0.3]]\n"
+    yield (
+        "rest_position",
+        "pad",
+        b"X: {centre: 0.01, noise: 0.002}\nY: {centre: -0.02, noise: 0.0}\n",
+    )
+    yield (
+        "leader_map",
+        "gello",
+        b"zero_rad: [0.1, 0.2, 0.3]\nsigns: [1, -1, 1]\ntrigger_rad: [0.0, 0.7]\n",
+    )
+    yield (
+        "task_poses",
+        "poses",
+        b"starts: [[0.4, 0, 0.2], [0.4, 0.1, 0.2, 0.5]]\ngoal: [0.4, 0, 0.1, 1, 0, 0, 0]\ncorners: [[0.3, -0.1, 0.0], [0.5, 0.1, 0.3]]\n",
+    )
     yield "prompt", "success", (PROMPTS / "success.yaml").read_bytes()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -281,7 +323,7 @@ def runs() -> Iterable[tuple[str, str, bytes]]:
     from robot_rl.nets.encoder import EncoderConfig
     from robot_rl.policy.runtime import save_policy
     from robot_rl.reward.success.model import SuccessModel
-    from robot_rl.run.on_ray import packed
+    from robot_rl.run import on_ray
     from robot_rl.store.store import Store
     from robot_rl.types import EpisodeId, Label, Weights
 
@@ -301,6 +343,10 @@ def runs() -> Iterable[tuple[str, str, bytes]]:
             db.execute("PRAGMA page_size=512")
             db.execute("VACUUM")
         yield "store_file", "episode", (folder / "s.sqlite").read_bytes()
+        facts = [tiny.as_dict(), 2, 0, 0, [["run", "actor", 0]], "learner"]
+        yield "store_facts", "all", PART.join(map(as_json, facts))
+        found = [{"name": "camera wrist", "status": "ok", "text": "30 Hz", "fix": ""}]
+        yield "run_facts", "two", as_json({"kind": "deploy", "episodes": 3}) + PART + as_json(found)
         save_policy(folder, Weights(3, hashlib.sha256(image).hexdigest(), image), spec)
         files = [folder / f"policy.{kind}" for kind in ("json", "safetensors")]
         yield "policy_file", "good", PART.join(path.read_bytes() for path in files)
@@ -326,8 +372,12 @@ def runs() -> Iterable[tuple[str, str, bytes]]:
         (folder / "tree" / "keys").mkdir(parents=True)
         (folder / "tree" / "config.yaml").write_text("seed: 0\n")
         (folder / "tree" / "keys" / "a.public").write_text("k" * 40)
-        yield "ray_archive", "run", packed(folder / "tree")
-    for name, kind in (("link", tarfile.SYMTYPE), ("hard", tarfile.LNKTYPE), ("pipe", tarfile.FIFOTYPE)):
+        yield "ray_archive", "run", on_ray.packed(folder / "tree")
+    for name, kind in (
+        ("link", tarfile.SYMTYPE),
+        ("hard", tarfile.LNKTYPE),
+        ("pipe", tarfile.FIFOTYPE),
+    ):
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
             member = tarfile.TarInfo("a")

@@ -42,9 +42,7 @@ def target(
 
     def add(opener: Open) -> Open:
         assert name not in TARGETS
-        TARGETS[name] = Target(
-            name=name, reads=reads, open=opener, promised=promised, **options
-        )  # type: ignore[arg-type]
+        TARGETS[name] = Target(name=name, reads=reads, open=opener, promised=promised, **options)  # type: ignore[arg-type]
         return opener
 
     return add
