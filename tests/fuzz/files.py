@@ -37,7 +37,7 @@ def parts_into(folder: Path, names: tuple[str, ...]) -> Callable[[bytes], None]:
 # -- configuration ---------------------------------------------------------------------------------
 
 
-@target("yaml", "config.yaml_file.parse_yaml", ConfigError, yaml.YAMLError, weight=0.3,
+@target("yaml", "config.yaml_file.parse_yaml", ConfigError, yaml.YAMLError, weight=0.15,
         longest=2048)  # fmt: skip
 def _(_folder: Path) -> Any:
     from robot_rl.config.yaml_file import parse_yaml
@@ -45,7 +45,7 @@ def _(_folder: Path) -> Any:
     return lambda data: parse_yaml(data, "file")
 
 
-@target("config_section", "config.registry.resolve", ConfigError, tree="json", skip=2)
+@target("config_section", "config.registry.resolve", ConfigError, weight=0.1, tree="json", skip=2)
 def _(_folder: Path) -> Any:
     import importlib
 
@@ -69,7 +69,7 @@ def _(_folder: Path) -> Any:
 
 
 @target("run_config", "run.experiment.Experiment.from_dict", ConfigError, SetupError,
-        weight=0.1, longest=32_768, tree="json")  # fmt: skip
+        weight=0.03, longest=32_768, tree="json")  # fmt: skip
 def _(_folder: Path) -> Any:
     import importlib
 
@@ -93,7 +93,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("config_edit", "config.edit.with_values", ConfigError, weight=0.1, longest=1024)
+@target("config_edit", "config.edit.with_values", ConfigError, weight=0.05, longest=1024)
 def _(_folder: Path) -> Any:
     from robot_rl.config.edit import with_values
 
@@ -121,7 +121,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("rest_position", "operate.calibration.load_rest", ConfigError, weight=0.2, longest=1024)
+@target("rest_position", "operate.calibration.load_rest", ConfigError, weight=0.1, longest=1024)
 def _(folder: Path) -> Any:
     from robot_rl.operate import calibration
 
@@ -135,7 +135,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("leader_map", "robot_rl_hardware.leader_map.load", ConfigError, weight=0.2, longest=1024)
+@target("leader_map", "robot_rl_hardware.leader_map.load", ConfigError, weight=0.1, longest=1024)
 def _(folder: Path) -> Any:
     from robot_rl.operate import calibration
     from robot_rl_hardware import leader_map
@@ -150,7 +150,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("task_poses", "run.task_file.from_poses", ConfigError, weight=0.2, longest=1024)
+@target("task_poses", "run.task_file.from_poses", ConfigError, weight=0.1, longest=1024)
 def _(folder: Path) -> Any:
     from robot_rl.run.task_file import from_poses
 
@@ -163,7 +163,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("prompt", "reward.vlm.questions.load_prompts", ConfigError, weight=0.1, longest=2048)
+@target("prompt", "reward.vlm.questions.load_prompts", ConfigError, weight=0.05, longest=2048)
 def _(folder: Path) -> Any:
     from robot_rl.reward.vlm.questions import load_prompts
 
@@ -230,7 +230,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("store_facts", "store.store.Store, its meta values", StoreError, SpecError, weight=0.1,
+@target("store_facts", "store.store.Store, its meta values", StoreError, SpecError, weight=0.05,
         tree="json")  # fmt: skip
 def _(folder: Path) -> Any:
     import sqlite3
@@ -387,7 +387,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("metric_lines", "system.files.Tail, console.telemetry, report.rundata", weight=0.3)
+@target("metric_lines", "system.files.Tail, console.telemetry, report.rundata", weight=0.1)
 def _(folder: Path) -> Any:
     from robot_rl.config.run_folder import EVALUATION, METRICS
     from robot_rl.console.telemetry import RunFigures
@@ -409,7 +409,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("report_page", "report.report.page_of", ConfigError, weight=0.03,
+@target("report_page", "report.report.page_of", ConfigError, weight=0.01,
         longest=8192, tree="json")  # fmt: skip
 def _(folder: Path) -> Any:
     from robot_rl.config.run_folder import DEPLOYMENT, EVALUATION, METRICS
@@ -577,7 +577,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("urdf_arm", "robots.fold.fold", ConfigError, weight=0.2, longest=16_384)
+@target("urdf_arm", "robots.fold.fold", ConfigError, weight=0.1, longest=16_384)
 def _(folder: Path) -> Any:
     from robot_rl.robots.fold import Wishes, fold
     from robot_rl.robots.urdf import parse
@@ -588,7 +588,7 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("mesh", "robots.enclose.vertices", weight=0.3, skip=1)
+@target("mesh", "robots.enclose.vertices", weight=0.15, skip=1)
 def _(folder: Path) -> Any:
     import numpy as np
 

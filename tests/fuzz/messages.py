@@ -32,7 +32,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("link_answer", "link.answers.Answers.answer", weight=0.3, tree="msgpack", skip=1)
+@target("link_answer", "link.answers.Answers.answer", weight=0.15, tree="msgpack", skip=1)
 def _(folder: Path) -> Any:
     from robot_rl.bench.faults.messages import SPEC, framed
     from robot_rl.link.answers import Answers
@@ -168,7 +168,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("console_label", "console.records.Records.label", StoreError, CodecError, weight=0.1,
+@target("console_label", "console.records.Records.label", StoreError, CodecError, weight=0.05,
         tree="json")  # fmt: skip
 def _(folder: Path) -> Any:
     from robot_rl.bench.samples import episode_rows, sample_spec
@@ -211,7 +211,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("spacemouse", "robot_rl_hardware.spacemouse.parse", weight=2)
+@target("spacemouse", "robot_rl_hardware.spacemouse.parse", weight=1)
 def _(_folder: Path) -> Any:
     from robot_rl_hardware.spacemouse import parse
 
@@ -251,7 +251,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("base_groot", "policy.base.groot.GrootBase.sample", LinkError, SpecError, weight=2,
+@target("base_groot", "policy.base.groot.GrootBase.sample", LinkError, SpecError, weight=1,
         tree="msgpack")  # fmt: skip
 def _(_folder: Path) -> Any:
     from robot_rl.policy.base import groot
@@ -387,7 +387,7 @@ def _texts(name: str) -> None:
         return run
 
     opener: Open = opened
-    target(f"ros_{name}", f"ros.wire.decode_{name}", LinkError, tree="json")(opener)
+    target(f"ros_{name}", f"ros.wire.decode_{name}", LinkError, weight=1.5, tree="json")(opener)
 
 
 for _name in ("request", "answer", "report", "readiness", "pace", "episode", "plan"):
@@ -425,7 +425,7 @@ def _(_folder: Path) -> Any:
     return run
 
 
-@target("ros_compressed", "ros.convert.compressed_from", LinkError, weight=0.3, spare_mb=256)
+@target("ros_compressed", "ros.convert.compressed_from", LinkError, weight=0.2, spare_mb=256)
 def _(_folder: Path) -> Any:
     import array
 
