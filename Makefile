@@ -7,7 +7,7 @@ RL := .venv/bin/robot-rl
 export OMP_NUM_THREADS ?= 1
 export MUJOCO_GL ?= egl
 
-.PHONY: help setup interfaces demo test check bench faults soak compat-lerobot constraints clean
+.PHONY: help setup interfaces demo test check bench faults fuzz soak compat-lerobot constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -40,6 +40,9 @@ bench: setup ## speed of environment, learner, link, gate and control loop
 
 faults: setup ## break every part of the system and measure what it does then (two minutes)
 	@$(RL) faults
+
+fuzz: setup ## 10 million inputs for every decoder and parser (half an hour; FUZZ_PY=python of an environment with atheris)
+	@PYTHONPATH=.:sim:hardware $(or $(FUZZ_PY),$(PY)) -m tests.fuzz.run $(if $(FUZZ),--inputs $(FUZZ))
 
 soak: setup ## the long runs: learning to the target, kills during training
 	@$(PY) -m pytest -q -m slow --timeout 3600

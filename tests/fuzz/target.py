@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.fuzz.mutate import PART
+
 Open = Callable[[Path], Callable[[bytes], object]]
 
 TARGETS: dict[str, Target] = {}
@@ -46,6 +48,18 @@ def target(
         return opener
 
     return add
+
+
+def parts_into(folder: Path, names: tuple[str, ...]) -> Callable[[bytes], None]:
+    """Writes the parts of an input into files of these names."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def write(data: bytes) -> None:
+        parts = data.split(PART, len(names) - 1)
+        for name, part in zip(names, [*parts, *[b""] * len(names)], strict=False):
+            (folder / name).write_bytes(part)
+
+    return write
 
 
 class Cursor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz import files, messages
+from tests.fuzz import configs, files, graph, messages
 from tests.fuzz.target import TARGETS, Target
 
-__all__ = ["TARGETS", "Target", "files", "messages"]
+__all__ = ["TARGETS", "Target", "configs", "files", "graph", "messages"]
