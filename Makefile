@@ -41,7 +41,7 @@ bench: setup ## speed of environment, learner, link, gate and control loop
 faults: setup ## break every part of the system and measure what it does then (two minutes)
 	@$(RL) faults
 
-fuzz: setup ## 10 million inputs for every decoder and parser (half an hour; FUZZ_PY=python of an environment with atheris)
+fuzz: setup ## 10 million inputs for every decoder and parser (FUZZ=number of others, FUZZ_PY=a Python that has atheris)
 	@PYTHONPATH=.:sim:hardware $(or $(FUZZ_PY),$(PY)) -m tests.fuzz.run $(if $(FUZZ),--inputs $(FUZZ))
 
 soak: setup ## the long runs: learning to the target, kills during training

@@ -91,7 +91,7 @@ class Budget:
                 with suppress(ValueError):  # a torn last line
                     when_s, cost = map(float, line.split())
                     age_s = max(0.0, wall_s - when_s)
-                    if age_s < HOUR_S and 0.0 <= cost < MOST_COST:
+                    if age_s < HOUR_S and abs(cost) < MOST_COST:  # below 0: what was paid too much
                         self._spent.append([now_s - age_s, cost])
         self.used = sum(cost for _, cost in self._spent)
         with suppress(OSError):
