@@ -212,7 +212,7 @@ def trajectory_from(msg: JointTrajectory, names: Sequence[str]) -> tuple[F64, fl
     Raises:
         LinkError: no point, other joints, or a value that is not finite.
     """
-    if not msg.points or set(msg.joint_names) != set(names):
+    if not msg.points or sorted(msg.joint_names) != sorted(names):  # each of them once
         raise LinkError(
             "a trajectory that does not fit the arm",
             expected=f"at least one point of {list(names)}",
@@ -267,7 +267,6 @@ def compressed_to(rgb: NDArray[np.uint8], stamp_s: float, frame: str) -> Compres
     return msg
 
 
-HEAD_BYTES = 1 << 20  # of a compressed picture, in which its size stands
 ENCODINGS = {
     "rgb8": 3, "bgr8": 3, "rgba8": 4, "bgra8": 4, "mono8": 1,
     "yuv422": 2, "yuv422_yuy2": 2, "uyvy": 2, "yuyv": 2,
@@ -291,7 +290,7 @@ def compressed_from(msg: CompressedImage) -> NDArray[np.uint8]:
     import cv2  # drivers that send raw pictures need no OpenCV
 
     data = np.frombuffer(msg.data, np.uint8)
-    known = 0 < pixels_of(data[:HEAD_BYTES].tobytes()) <= MOST_PIXELS
+    known = 0 < pixels_of(data.tobytes()) <= MOST_PIXELS
     bgr = cv2.imdecode(data, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) if known else None
     if bgr is None:
         raise LinkError(

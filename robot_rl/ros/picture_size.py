@@ -12,11 +12,21 @@ _SCAN = 0xDA
 
 
 def pixels_of(data: bytes) -> int:
-    """Pixels of a JPEG or PNG by its head, the most that is said; 0 = neither, or no size."""
+    """Pixels that a JPEG or PNG says it has; 0 = it is neither, not whole, or has no size."""
     if data.startswith(PNG):
-        width, height = struct.unpack_from(">II", data, 16) if len(data) >= 24 else (0, 0)
-        return width * height
+        return _of_png(data)
     return _of_jpeg(data) if data.startswith(JPEG) else 0
+
+
+def _of_png(data: bytes) -> int:
+    """The same for a PNG; 0 if a chunk says it is longer than the file: OpenCV believes it."""
+    at = 8
+    while at + 12 <= len(data):  # length, kind, CRC
+        at += 12 + int.from_bytes(data[at : at + 4], "big")
+    if at > len(data) or data[12:16] != b"IHDR" or len(data) < 33:
+        return 0
+    width, height = struct.unpack_from(">II", data, 16)
+    return width * height
 
 
 def _of_jpeg(data: bytes) -> int:

@@ -71,7 +71,9 @@ def work(name: str, count: int, seed: int, out: Path) -> None:
         done = 0
 
         def one(data: bytes) -> None:
-            nonlocal done
+            nonlocal done, before_mb
+            if not done:  # what the fuzzer itself needs does not count
+                before_mb = memory_mb("VmRSS")
             watch(data)
             done += 1
             if done % TOLD_EVERY == 0 or done == count:

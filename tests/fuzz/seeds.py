@@ -322,6 +322,7 @@ def runs() -> Iterable[tuple[str, str, bytes]]:
     from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
     from robot_rl.nets.encoder import EncoderConfig
     from robot_rl.policy.runtime import save_policy
+    from robot_rl.report.tally import Tally
     from robot_rl.reward.success.model import SuccessModel
     from robot_rl.run import on_ray
     from robot_rl.store.store import Store
@@ -403,9 +404,12 @@ def runs() -> Iterable[tuple[str, str, bytes]]:
     result = {"deterministic": {"successes": 3, "episodes": 5, "cycle_time_s_mean": 4.0}}
     record = {"config_hash": "ab", "created": "2026-01-02", "git": {"commit": "c"}}
     yield "metric_lines", "run", lines + PART + as_json(result) + PART + as_json(record)
-    whole = [as_json(line), as_json(result), as_json(record), b"{\"name\":\"x\",\"task\":{\"name\":\"reach\"}}",
-             as_json({"episodes": 3, "successes": 2})]  # fmt: skip
-    yield "report_page", "run", PART.join(whole)
+    config = as_json({"name": "x", "task": {"name": "reach"}})
+    figures = Tally(episodes=3, successes=2, failures=1, since_ns=10**18, until_ns=10**18 + 10**12,
+                    hours={"2001-09-09T01": [2, 3]}).figures()  # fmt: skip
+    whole = [lines, as_json(result), as_json(record), config]
+    yield "report_page", "run", PART.join([*whole, b"{}"])
+    yield "report_page", "deployment", PART.join([*whole, as_json(figures)])
     yield "export_identity", "same", as_json({"episodes": 3})
     yield "export_identity", "other", as_json({"episodes": 4, "source": {"run": "x"}})
     yield "vlm_budget", "two", b"999999990.000 3\n999999995.000 12.5\n"
