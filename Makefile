@@ -7,7 +7,7 @@ RL := .venv/bin/robot-rl
 export OMP_NUM_THREADS ?= 1
 export MUJOCO_GL ?= egl
 
-.PHONY: help setup interfaces demo test check bench faults endurance soak compat-lerobot constraints clean
+.PHONY: help setup interfaces demo test check bench faults endurance fuzz soak compat-lerobot constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -44,6 +44,9 @@ faults: setup ## break every part of the system and measure what it does then (t
 endurance: setup ## an hour with a kill a minute, and 45 minutes with the page open: rows, memory, ticks
 	@.ci/browser
 	@$(RL) bench endurance --json runs/endurance/endurance.json
+
+fuzz: setup ## 10 million inputs for every decoder and parser (FUZZ=number of others, FUZZ_PY=a Python that has atheris)
+	@PYTHONPATH=.:sim:hardware $(or $(FUZZ_PY),$(PY)) -m tests.fuzz.run $(if $(FUZZ),--inputs $(FUZZ))
 
 soak: setup ## the long runs: learning to the target, kills during training
 	@$(PY) -m pytest -q -m slow --timeout 3600

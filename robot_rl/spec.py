@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -272,32 +273,74 @@ class Spec:
 
 
 def spec_from_dict(data: Mapping[str, Any]) -> Spec:
-    """Inverse of `Spec.as_dict`. Raises `SpecError` on another protocol version."""
-    if data.get("protocol") != PROTOCOL_VERSION:
+    """Inverse of `Spec.as_dict`.
+
+    Raises:
+        SpecError: another protocol version, or no spec.
+    """
+    version = data.get("protocol") if isinstance(data, Mapping) else None
+    if version != PROTOCOL_VERSION:
         raise SpecError(
             "the spec was written by another protocol version",
             expected=str(PROTOCOL_VERSION),
-            got=str(data.get("protocol")),
+            got=repr(version)[:80],
             fix="run the same robot-rl version on both sides",
         )
-    return Spec(
-        task=data["task"],
-        control_hz=data["control_hz"],
-        observation={
-            k: TensorSpec(tuple(v["shape"]), v["dtype"]) for k, v in data["observation"].items()
-        },
-        action=_action_from(data["action"]),
-        state_layout=tuple((n, s, u) for n, s, u in data["state_layout"]),
-    )
+    try:
+        return Spec(
+            task=_a(str, data["task"]),
+            control_hz=_number(data["control_hz"]),
+            observation={
+                k: TensorSpec(tuple(_a(int, n) for n in v["shape"]), _a(str, v["dtype"]))
+                for k, v in data["observation"].items()
+            },
+            action=_action_from(data["action"]),
+            state_layout=tuple(
+                (_a(str, n), _a(int, s), _a(str, u)) for n, s, u in data["state_layout"]
+            ),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise SpecError(
+            "this is no spec",
+            expected="task, control_hz, observation, action and state_layout, as in config.yaml",
+            got=f"{type(error).__name__}: {error}"[:200],
+            fix="run the same robot-rl version on both sides; check the file for damage",
+        ) from error
+
+
+def _a(kind: type, value: Any) -> Any:
+    """A value of exactly this type. Raises `TypeError`."""
+    if type(value) is not kind:
+        raise TypeError(f"a {type(value).__name__} for a {kind.__name__}")
+    return value
+
+
+def _number(value: Any) -> Any:
+    """A finite number, as it is: the hash of a spec counts 10 and 10.0 as two."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise TypeError("no finite number")
+    return value
+
+
+def _pose_action(data: Mapping[str, Any]) -> ActionSpec:
+    """An `ActionSpec` of numbers, and of one flag."""
+    found = ActionSpec(**data)
+    for key, value in data.items():
+        _a(bool, value) if key == "gripper" else _number(value)
+    return found
 
 
 def _action_from(data: Mapping[str, Any]) -> ActionSpec | JointActionSpec | BoxActionSpec:
     """Each kind is known by a key that only it has."""
     if "low" in data:
-        return BoxActionSpec(tuple(data["low"]), tuple(data["high"]))
+        low, high = (tuple(map(_number, data[key])) for key in ("low", "high"))
+        if len(low) != len(high):
+            raise ValueError("low and high of other lengths")
+        return BoxActionSpec(low, high)
     if "joints" in data:
-        return JointActionSpec(tuple(data["joints"]), data["joint_rad"], ActionSpec(**data["hand"]))
-    return ActionSpec(**data)
+        joints = tuple(_a(str, name) for name in data["joints"])
+        return JointActionSpec(joints, _number(data["joint_rad"]), _pose_action(data["hand"]))
+    return _pose_action(data)
 
 
 def diff(mine: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:

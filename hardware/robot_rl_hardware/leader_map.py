@@ -128,7 +128,14 @@ def load(name: str, joints: int) -> LeaderMap:
         fits = len(found.zero_rad) == len(found.signs) == joints
         if not fits or set(found.signs) - {1, -1} or not np.isfinite(found.zero_rad).all():
             raise ValueError(f"not {joints} zeros and signs")
-    except (AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        yaml.YAMLError,
+    ) as error:
         raise ConfigError(
             f"{path} does not hold the map of a leader",
             expected=f"zero_rad and signs of {joints} joints, trigger_rad",

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from robot_rl.config.yaml_file import parse_yaml
 from robot_rl.errors import ConfigError
 
 INDENT = 2
@@ -36,11 +37,11 @@ def with_values(text: str, section: Sequence[str], values: Mapping[str, Any]) ->
             these values without losing something (a comment inside a value, an alias).
     """
     try:
-        wanted = _merged(yaml.safe_load(text) or {}, section, values)
+        wanted = _merged(parse_yaml(text, "the file") or {}, section, values)
         changed = text
         for key, value in values.items():
             changed = _with_value(changed, [*section, key], value)
-        if yaml.safe_load(changed) == wanted:
+        if parse_yaml(changed, "the file") == wanted:
             return changed
         problem = "another value would change with it"
     except (yaml.YAMLError, ValueError, TypeError) as error:

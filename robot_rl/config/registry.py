@@ -90,6 +90,8 @@ def resolve(group: str, data: Mapping[str, Any], path: str = "") -> Any:
     for module in PROVIDERS.get(group, ()):
         importlib.import_module(module)
     known = REGISTRY.setdefault(group, {})
+    if not isinstance(data, Mapping):
+        raise _wrong_type("a name, and keys with values", data, path or group)
     if group in UPGRADES:
         data = UPGRADES[group](data)
     name = str(data.get("name", ""))
@@ -114,6 +116,8 @@ def build(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
         ConfigError: unknown key (with the nearest known one), missing key, or wrong type.
     """
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    if not isinstance(data, Mapping):
+        raise _wrong_type("keys with values", data, path or cls.__name__)
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
     for key, value in data.items():
@@ -178,7 +182,8 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is Any or type(value) is hint:
         return value
     if hint is float and type(value) is int:
-        return float(value)
+        with suppress(OverflowError):
+            return float(value)
     if isinstance(hint, type) and issubclass(hint, Enum) and value in [e.value for e in hint]:
         return hint(value)
     raise _wrong_type(_written(hint), value, where)
@@ -193,6 +198,14 @@ def _wrong_type(expected: str, value: Any, where: str) -> ConfigError:
     return ConfigError(
         f"wrong type for config key '{where}'",
         expected=expected,
-        got=f"{value!r} ({type(value).__name__})",
+        got=f"{_short(value)} ({type(value).__name__})",
         fix=f"write a value of that type, e.g. on the command line: {where}=...",
     )
+
+
+def _short(value: Any) -> str:
+    """A value for a message; Python writes no integer of more than 4,300 digits."""
+    try:
+        return repr(value)[:200]
+    except ValueError:
+        return "a number of thousands of digits"

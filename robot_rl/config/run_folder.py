@@ -1,4 +1,12 @@
-"""Names of the files in a run folder."""
+"""Names of the files in a run folder, and how its facts in JSON are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from robot_rl.errors import ConfigError
+from robot_rl.system import plain_json
 
 STORE = "store.sqlite"  # of a lockstep run
 ACTOR_STORE = "actor.sqlite"  # of a run over ROS 2: the actor's side; old practice may be removed
@@ -17,3 +25,23 @@ PLAN = "plan.json"  # what a deployment or a comparison is to do
 DEPLOYMENT = "deploy.json"  # what a deployment has come to
 COMPARISON = "comparison.json"  # what a comparison has come to; written when it has ended
 SCENE_PICTURES = "scene"  # folder: pictures by which a person restores a scene
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """What a file of JSON in a run folder says, which another machine may have written.
+
+    Raises:
+        ConfigError: it cannot be read, or holds something else than keys with values.
+    """
+    try:
+        found = plain_json.loads(path.read_text())
+        if not isinstance(found, dict):
+            raise ValueError(f"a {type(found).__name__}")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} is damaged",
+            expected="keys and values in JSON, as robot-rl writes them",
+            got=f"{type(error).__name__}: {error}"[:200],
+            fix="restore the file; if it is a result, delete it and repeat the command",
+        ) from error
+    return found

@@ -30,11 +30,12 @@ def parse_yaml(data: str | bytes, name: str) -> Any:
 
     Raises:
         ConfigError: it is too large, too deep, or would be, written out without aliases.
-        yaml.YAMLError: it is no YAML, or names types of Python.
+        yaml.YAMLError: it is no YAML, names types of Python, or a value is none of its type.
     """
     if len(data) > MAX_BYTES:
         raise _too_much(name, f"more than {MAX_BYTES} bytes")
-    loader = yaml.SafeLoader(data)
+    loader = _Loader(data)
+    loader.name = name  # for messages
     try:
         node = loader.get_single_node()
         if node is None:
@@ -43,8 +44,29 @@ def parse_yaml(data: str | bytes, name: str) -> Any:
         return loader.construct_document(node)
     except RecursionError as error:
         raise _too_much(name, "lists in lists without end") from error
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        # what PyYAML's constructors raise, e.g. for `!!timestamp soon` or a number of 5,000 digits
+        raise yaml.YAMLError(f"a value that cannot be read ({error})"[:200]) from error
     finally:
         loader.dispose()
+
+
+class _Loader(yaml.SafeLoader):
+    """Ends at `MAX_DEPTH` levels while it reads: behind them, each level takes longer."""
+
+    def fetch_flow_collection_start(self, TokenClass: Any) -> None:  # noqa: N803
+        """A list or a map in brackets begins."""
+        self._check(self.flow_level)
+        super().fetch_flow_collection_start(TokenClass)
+
+    def add_indent(self, column: int) -> bool:
+        """Perhaps a list or a map in lines of its own begins."""
+        self._check(len(self.indents))
+        return super().add_indent(column)
+
+    def _check(self, levels: int) -> None:
+        if levels > MAX_DEPTH:
+            raise _too_much(self.name, f"more than {MAX_DEPTH} levels")
 
 
 def _values(node: yaml.Node, known: dict[int, int], depth: int, name: str) -> int:

@@ -30,6 +30,7 @@ from robot_rl.console.app import guarded
 from robot_rl.console.doors import Doors, Operator, Watcher, accept
 from robot_rl.console.serve import hosts_of, server_for
 from robot_rl.errors import RobotRLError
+from robot_rl.system import plain_json
 from robot_rl.system.audit import audit
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ async def camera(socket: WebSocket, name: str) -> None:
     eyes = _doors_of(socket).eyes
     try:
         while True:
-            said = json.loads(await socket.receive_text())
+            said = plain_json.loads(await socket.receive_text())
             began_s = time.monotonic()
             give_up_s = began_s + SOON_S
             while (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import struct
 import time
@@ -14,6 +13,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from robot_rl.console.doors import accept, console_of
 from robot_rl.console.feed import Picture
 from robot_rl.errors import LinkError
+from robot_rl.system import plain_json
 
 PICTURE = struct.Struct("<IfHHB3x")  # number, age ms when sent, width, height, frozen
 MAX_CONTROL = 2048  # characters of one control message
@@ -37,8 +37,8 @@ class PageClock:
     def stamp_s(self, text: str, now_s: float) -> float:
         """Monotonic seconds, at most `now_s`."""
         try:
-            at_s = float(json.loads(text)["at"]) / 1e3
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            at_s = float(plain_json.loads(text)["at"]) / 1e3
+        except (ValueError, TypeError, KeyError, OverflowError):
             return now_s
         if not 0.0 <= at_s < LONGEST_S:
             return now_s

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from robot_rl.errors import ConfigError, StoreError
 from robot_rl.spec import diff
+from robot_rl.system import plain_json
 from robot_rl.system.files import sync_folder, write_synced
 
 Progress = Callable[[int, int], None]
@@ -116,7 +117,7 @@ def as_json(value: Any) -> bytes:
 def _identity(path: Path) -> dict[str, Any] | None:
     """What the folder is for; None when it does not say so."""
     try:
-        found = json.loads((path / IDENTITY).read_text())
+        found = plain_json.loads((path / IDENTITY).read_text())
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

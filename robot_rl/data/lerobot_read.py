@@ -6,7 +6,6 @@ Here each lookup is compared with the index written beside it. The source is nev
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from robot_rl.data import lerobot_format as fmt
 from robot_rl.data.folder import IDENTITY
 from robot_rl.data.video import Image, decode_still, read_video, resized
 from robot_rl.errors import StoreError
+from robot_rl.system import plain_json
 
 MAX_HZ = 1000.0
 MAX_STEPS = 1_000_000  # of one episode: a day at 10 Hz
@@ -246,8 +246,8 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_JSON_BYTES + 1)
-        found = json.loads(data) if len(data) <= MAX_JSON_BYTES else "too large"
-    except (OSError, ValueError, RecursionError) as error:
+        found = plain_json.loads(data) if len(data) <= MAX_JSON_BYTES else "too large"
+    except (OSError, ValueError) as error:
         found = str(error)
     if isinstance(found, dict):
         return found

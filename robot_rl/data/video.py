@@ -192,8 +192,9 @@ def _frames_from(path: Path, start_s: float) -> Iterator[tuple[float, av.VideoFr
     """(time, frame) in order of time, from the key frame before `start_s` on."""
     with path.open("rb") as file, _mp4(file) as container:
         stream: VideoStream = container.streams.video[0]
-        if stream.codec_context.name not in DECODERS:
-            raise ValueError(f"codec {stream.codec_context.name}")
+        decoder: Any = stream.codec_context  # None: FFmpeg knows none for this stream
+        if decoder is None or decoder.name not in DECODERS:
+            raise ValueError("an unknown codec" if decoder is None else f"codec {decoder.name}")
         stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
         stream.thread_type = "AUTO"
         time_base = float(stream.time_base or 0.0)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ import safetensors.torch
 from torch import Tensor
 
 from robot_rl.errors import CheckpointError
+from robot_rl.nets.tensor_file import read_tensors
+from robot_rl.system import plain_json
 from robot_rl.system.files import sync_folder, write_synced
 
 log = logging.getLogger(__name__)
@@ -131,12 +134,14 @@ def read_checkpoint(path: Path, spec_hash: str = "", plain_spec: str = "") -> Ch
         CheckpointError: missing, truncated, altered, or of another spec.
     """
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
+        manifest = plain_json.loads((path / MANIFEST).read_text())
         data = (path / TENSORS).read_bytes()
         found = {k: manifest[k] for k in ("format", "spec_hash", "sha256")}
         facts, score = dict(manifest["facts"]), manifest["score"]
         seal = "" if found["format"] == UNSEALED else manifest.pop(SEAL)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if score is not None and not math.isfinite(score):
+            raise ValueError(f"score {score}")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise _broken(path, "a readable manifest and tensors", repr(error)) from error
     if found["format"] == UNSEALED:
         log.warning("checkpoint %s is of an older version, which did not seal it", path.name)
@@ -148,7 +153,10 @@ def read_checkpoint(path: Path, spec_hash: str = "", plain_spec: str = "") -> Ch
     want = {"format": known, "spec_hash": spec_hash, "sha256": hashlib.sha256(data).hexdigest()}
     if found != want:
         raise _broken(path, str(want), str(found))
-    return Checkpoint(safetensors.torch.load(data), facts, spec_hash, score)
+    try:
+        return Checkpoint(read_tensors(data), facts, spec_hash, score)
+    except ValueError as error:
+        raise _broken(path, f"{TENSORS}: a safetensors image", str(error)) from error
 
 
 def _seal(manifest: Mapping[str, object]) -> str:

@@ -21,12 +21,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from robot_rl.errors import CheckpointError
+from robot_rl.nets.tensor_file import read_tensors
 from robot_rl.nets.trunks import GROUPS, LIBRARIES, TRUNKS, is_known, make_trunk
 
 SHIFT_PX = 4  # DrQ, at 84 pixels; SERL keeps it at 128
@@ -129,7 +129,15 @@ class Encoder:
                 got=f"sha256 {got}",
                 fix="fetch the file again, or correct algo.encoder.weights_sha256",
             )
-        tensors = safetensors.torch.load(data)
+        try:
+            tensors = read_tensors(data)
+        except ValueError as error:
+            raise CheckpointError(
+                "the encoder's weights cannot be read",
+                expected=f"a safetensors file at {path}",
+                got=str(error),
+                fix="check algo.encoder.weights",
+            ) from error
         for name, view in self._views(flat).items():
             _, _, part, *rest = name.split(".", 3)  # cameras.0.trunk.0.weight
             if part != "trunk":

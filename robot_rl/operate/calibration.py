@@ -121,7 +121,14 @@ def load_rest(device: str, axes: Sequence[str]) -> Rest:
         values = np.array(pairs)
         if not (np.abs(values) <= (MAX_OFFSET, MAX_NOISE)).all():
             raise ValueError("a value is out of range")
-    except (AttributeError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        yaml.YAMLError,
+    ) as error:
         raise ConfigError(
             f"{path} does not hold a rest position",
             expected="axis name: {centre: ..., noise: ...}",

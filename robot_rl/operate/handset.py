@@ -63,7 +63,7 @@ class DeviceReading:
         """Refuse malformed readings: they also come from a browser."""
         try:
             axes, held = np.array(self.axes, np.float64), frozenset(self.held)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             axes, held = np.empty(0), frozenset()
         if axes.shape != (MOTION,) or not np.isfinite(axes).all():
             raise SpecError(

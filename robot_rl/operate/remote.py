@@ -7,7 +7,6 @@ same rules hold as for a gamepad that was unplugged.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from robot_rl.operate.handset import DeviceReading, HandsetConfig
 from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import InputDevice, OperatorInput, Task
+from robot_rl.system import plain_json
 from robot_rl.system.jumps import JUMP_S
 from robot_rl.types import RobotState
 
@@ -41,7 +41,7 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
         LinkError, SpecError: the message is anything else.
     """
     try:
-        said = json.loads(data)
+        said = plain_json.loads(data)
         axes, held = said["axes"], said["held"]
         if not isinstance(held, list) or not all(isinstance(word, str) for word in held):
             raise ValueError("held is not a list of words")
@@ -49,7 +49,7 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
         trigger = float(said["trigger"]) if "trigger" in said else None
         if trigger is not None and not 0.0 <= trigger <= 1.0:
             raise ValueError("trigger is not a share from 0 to 1")
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise LinkError(
             "malformed input from the console",
             expected='{"axes": [6 numbers], "held": [words]}; perhaps "hand": [7], "trigger": 0..1',

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,7 +17,9 @@ from torch import Tensor
 from robot_rl.config.run_folder import POLICY
 from robot_rl.errors import CheckpointError, LinkError, SpecError
 from robot_rl.nets.noise import NoiseNet
+from robot_rl.nets.tensor_file import read_tensors
 from robot_rl.spec import Spec
+from robot_rl.system import plain_json
 from robot_rl.types import Observation, Weights
 
 if TYPE_CHECKING:
@@ -205,8 +206,8 @@ def tensors_of(weights: Weights, like: Mapping[str, torch.Tensor]) -> dict[str, 
             fix="nothing to do: the next version replaces them",
         )
     try:
-        tensors = safetensors.torch.load(weights.data)
-    except Exception as error:  # SafetensorError, and what torch says to odd types and shapes
+        tensors = read_tensors(weights.data)
+    except ValueError as error:
         raise LinkError(
             f"weights {weights.version} cannot be read",
             expected="a safetensors image",
@@ -254,10 +255,10 @@ def load_policy(run_dir: Path, spec: Spec) -> Weights:
     """
     path = run_dir / POLICY
     try:
-        facts = json.loads(path.with_suffix(".json").read_text())
+        facts = plain_json.loads(path.with_suffix(".json").read_text())
         weights = Weights(int(facts["version"]), str(facts["sha256"]), path.read_bytes())
         spec_hash = str(facts["spec_hash"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise CheckpointError(
             f"no usable policy in {run_dir}",
             expected="policy.safetensors and policy.json, written when practice ends",

@@ -6,6 +6,9 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
+import yaml
+
+from robot_rl.errors import ConfigError
 from robot_rl.report import page
 from robot_rl.report.deployment import deployment
 from robot_rl.report.document import document, write
@@ -19,8 +22,26 @@ def write_report(run_dir: Path, *, again_s: float = 0.0) -> Path:
 
     The run need not be complete: one that was killed gets a report of what it left behind.
     again_s: above 0 while the run goes on; a browser loads the page again this often.
+
+    Raises:
+        ConfigError: its files say what no run writes.
     """
-    return write(run_dir / REPORT, render(read_run(run_dir), again_s))
+    return write(run_dir / REPORT, page_of(run_dir, again_s))
+
+
+def page_of(run_dir: Path, again_s: float = 0.0) -> str:
+    """The page of a run folder as one string. Raises `ConfigError`; see `write_report`."""
+    try:
+        return render(read_run(run_dir), again_s)
+    except (
+        LookupError, TypeError, ValueError, AttributeError, ArithmeticError, yaml.YAMLError
+    ) as error:  # fmt: skip
+        raise ConfigError(
+            f"{run_dir} holds something that no run writes",
+            expected="config.yaml, *.jsonl, eval.json, deploy.json as robot-rl wrote them",
+            got=f"{type(error).__name__}: {error}"[:200],
+            fix="restore the files; robot-rl verify tells which of them have changed",
+        ) from error
 
 
 def render(run: RunData, again_s: float = 0.0) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import sys
@@ -16,10 +15,12 @@ from numpy.typing import NDArray
 
 from robot_rl.config.run_folder import ARMS, DEPLOYMENT, EVALUATION, METRICS
 from robot_rl.config.yaml_file import read_yaml
+from robot_rl.system import plain_json
 
 log = logging.getLogger(__name__)
 
 FIRST_SUCCESS = "first_success.png"
+PLACES = ("time_s", "env_steps")  # where a metric line belongs; numbers, if it has them
 EVALUATIONS = {"deterministic": "evaluation", "stochastic": "evaluation with noise"}
 """Kind of evaluation -> `state` of its episodes' metric lines."""
 
@@ -92,6 +93,8 @@ def read_run(folder: Path) -> RunData:
     config: Any = {}
     if (folder / "config.yaml").is_file():
         config = read_yaml(folder / "config.yaml") or {}
+        if not isinstance(config, dict):
+            raise ValueError("config.yaml holds no keys with values")
     deployed = folder if (folder / DEPLOYMENT).is_file() else folder / "deploy"
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in _read_lines(path)]
     for path in sorted((folder / ARMS).glob(f"*/{METRICS}")):
@@ -135,7 +138,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        data = json.loads(path.read_text())
+        data = plain_json.loads(path.read_text())
     except ValueError:
         log.warning("%s is not JSON; left out of the report", path.name)
         return {}
@@ -148,15 +151,20 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(errors="replace") as file:
         for line in file:
             try:
-                row = json.loads(line)
+                row = plain_json.loads(line)
             except ValueError:
-                skipped += 1
-                continue
-            if isinstance(row, dict):
+                row = None
+            if isinstance(row, dict) and all(_is_number(row.get(key, 0)) for key in PLACES):
                 yield {sys.intern(key): value for key, value in row.items()}
+            else:
+                skipped += 1
     if skipped:
         log.warning("%s: %d unreadable lines skipped", path.name, skipped)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a finite number; an integer beyond float64 is none."""
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:
+        return False

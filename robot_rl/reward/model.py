@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -25,6 +26,7 @@ from robot_rl.errors import CheckpointError, ConfigError, LinkError, SpecError
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.policy.runtime import tensors_of
 from robot_rl.spec import Spec
+from robot_rl.system import plain_json
 from robot_rl.system.files import write_synced
 from robot_rl.types import Weights
 
@@ -41,6 +43,17 @@ def check_inputs(title: str, inputs: Mapping[str, tuple[int, ...]], spec: Spec) 
             got=str(got or "nothing of it"),
             fix="task.images=[...] task.image_size=N as where it was trained, or train another",
         )
+
+
+def _check_sizes(sizes: Sequence[int], most_bytes: int) -> None:
+    """Raise `ValueError` unless layers of these sizes, one after another, fit into so many bytes.
+
+    So a file cannot name a network that is larger than its own tensors: making one takes memory.
+    """
+    if not all(type(n) is int and n > 0 for n in sizes):
+        raise ValueError(f"sizes {list(sizes)}")
+    if 4 * sum(a * b for a, b in pairwise(sizes)) > most_bytes:
+        raise ValueError(f"a network of {list(sizes)} in {most_bytes} bytes")
 
 
 class Stored:
@@ -141,19 +154,26 @@ class ScoreModel(Stored):
             ConfigError: the run observes something else.
         """
         try:
-            facts = json.loads((folder / f"{cls.kind}.json").read_text())
+            facts = plain_json.loads((folder / f"{cls.kind}.json").read_text())
             data = (folder / f"{cls.kind}.safetensors").read_bytes()
             inputs = {k: tuple(v) for k, v in facts["inputs"].items()}
             encoder, hidden = build(EncoderConfig, facts["encoder"]), tuple(facts["hidden"])
             digest, source = str(facts["sha256"]), tuple(facts["source"])
             own, figures = cls.own_fields(facts), dict(facts["figures"])
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, ConfigError) as error:
+            if facts["format"] != FORMAT:
+                raise ValueError(f"format {facts['format']}")
+            _check_sizes((*hidden, encoder.latent, encoder.embeddings), len(data))
+            _check_sizes(encoder.channels, len(data))
+        except (
+            OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, ConfigError
+        ) as error:  # fmt: skip
             raise cls._unusable(folder, str(error)) from error
-        if facts.get("format") != FORMAT:
-            raise cls._unusable(folder, f"format {facts.get('format')}")
         check_inputs(cls.title, inputs, spec)
-        net = cls.make_net(spec, encoder, hidden, tuple(inputs), **own)
-        like = net.init(torch.Generator().manual_seed(0))
+        try:
+            net = cls.make_net(spec, encoder, hidden, tuple(inputs), **own)
+            like = net.init(torch.Generator().manual_seed(0))
+        except (ValueError, TypeError, RuntimeError) as error:  # sizes that make no network
+            raise cls._unusable(folder, str(error)[:200]) from error
         try:
             tensors = tensors_of(Weights(0, digest, data), like)
         except (LinkError, SpecError) as error:

@@ -24,6 +24,7 @@ Rod = tuple[F64, F64, float]
 
 RING = 24  # points around a cylinder; the radius is widened so that their polygon holds the circle
 SHORTEST_M = 1e-3
+FAR = 1e6  # a mesh in millimetres, too, is nearer
 MOST_MESH_BYTES = 100_000_000
 SAME = 1e-3  # m: two balls this close to the ends of a cylinder make it a capsule
 
@@ -144,7 +145,7 @@ def _points(shape: Shape, find: Callable[[str], Path | None]) -> F64 | None:
 
 
 def vertices(path: Path) -> F64 | None:
-    """Vertices [N, 3] of an STL (binary or text) or OBJ file; None for what cannot be read."""
+    """Vertices [N, 3] in m of an STL (binary or text) or OBJ file; None for what cannot be read."""
     if path.stat().st_size > MOST_MESH_BYTES:
         return None
     data = path.read_bytes()
@@ -158,7 +159,8 @@ def vertices(path: Path) -> F64 | None:
             kind = np.dtype(
                 [("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")]
             )
-            return np.frombuffer(data, kind, count, 84)["corners"].reshape(-1, 3).astype(float)
+            corners = np.frombuffer(data, kind, count, 84)["corners"]
+            return _usable(corners.reshape(-1, 3).astype(float))
         return _numbers(data, b"vertex ")
     except (ValueError, struct.error):
         return None
@@ -168,8 +170,13 @@ def _numbers(data: bytes, word: bytes) -> F64 | None:
     """Three numbers behind a word at the beginning of each line that has it."""
     lines = (line.strip() for line in data.splitlines())
     rows = [line.split()[1:4] for line in lines if line.startswith(word)]
-    found = np.array(rows, float) if rows else np.empty((0, 3))
-    return found if len(found) and np.isfinite(found).all() else None
+    return _usable(np.array(rows, float)) if rows else None
+
+
+def _usable(points: F64) -> F64 | None:
+    """Points [N, 3] of a mesh; None for none, or for others than numbers of a robot's size."""
+    fits = points.ndim == 2 and points.shape[1] == 3 and len(points) > 0
+    return points if fits and bool((np.abs(points) < FAR).all()) else None
 
 
 def _vec(point: F64) -> Vec3:

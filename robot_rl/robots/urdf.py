@@ -23,6 +23,8 @@ from robot_rl.types import Pose
 F64 = NDArray[np.float64]
 
 MOST_BYTES = 5_000_000
+MOST = 1e20  # of any number; a limit that is none is written as 1e16
+MOST_LEVELS = 200  # joints from the root to a link
 TURNING = ("revolute", "continuous")
 KINDS = (*TURNING, "prismatic", "fixed", "planar", "floating")
 XACRO = "xacro FILE.urdf.xacro ARGUMENT:=VALUE > FILE.urdf, in a terminal with ROS 2"
@@ -180,7 +182,7 @@ def _xml(text: str, where: str) -> Xml.Element:
         )
     try:
         robot = Xml.fromstring(text)
-    except Xml.ParseError as error:
+    except (Xml.ParseError, UnicodeEncodeError) as error:  # bytes that were no UTF-8
         fix = "give the .urdf file itself; " + XACRO
         raise ConfigError(
             f"{where} is not XML",
@@ -233,7 +235,26 @@ def _tree(name: str, links: dict[str, UrdfLink], joints: list[UrdfJoint], where:
             got=", ".join(roots) or "no link at all" if not links else ", ".join(roots) or "a ring",
             fix="connect them by a fixed joint, or delete what is not the arm",
         )
-    return Urdf(name, roots[0], links, carried)
+    found = Urdf(name, roots[0], links, carried)
+    _check_reached(found, where)
+    return found
+
+
+def _check_reached(urdf: Urdf, where: str) -> None:
+    """Refuse links that the root does not carry (a ring), and chains without end."""
+    reached, level, depth = {urdf.root}, [urdf.root], 0
+    while level:
+        level = [joint.child for name in level for joint in urdf.children[name]]
+        reached.update(level)
+        depth += 1
+    lost = sorted(urdf.links.keys() - reached)
+    if lost or depth > MOST_LEVELS:
+        raise ConfigError(
+            f"{where}: " + ("links that carry each other" if lost else "a chain too long"),
+            expected=f"every link behind the root '{urdf.root}', at most {MOST_LEVELS} joints away",
+            got=", ".join(lost)[:200] if lost else f"{depth} joints",
+            fix="delete the joint that closes the ring" if lost else "delete what is not the arm",
+        )
 
 
 def _link(element: Xml.Element) -> UrdfLink:
@@ -336,7 +357,7 @@ def _number(
         return default
     try:
         found = float(words or "")
-        if math.isfinite(found):
+        if abs(found) <= MOST:
             return found
     except ValueError:
         pass
@@ -354,7 +375,7 @@ def _three(
         return default
     try:
         x, y, z = (float(word) for word in (words or "").split())
-        if math.isfinite(x + y + z):
+        if max(abs(x), abs(y), abs(z)) <= MOST and not math.isnan(x + y + z):
             return (x, y, z)
     except ValueError:
         pass

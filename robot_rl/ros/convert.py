@@ -24,6 +24,7 @@ from robot_rl.errors import LinkError
 from robot_rl.geometry import pose
 from robot_rl.observe.cameras import Calibration
 from robot_rl.ports import OperatorInput
+from robot_rl.ros.picture_size import MOST_PIXELS, pixels_of
 from robot_rl.types import Driver, Pose
 
 F64 = NDArray[np.float64]
@@ -211,7 +212,7 @@ def trajectory_from(msg: JointTrajectory, names: Sequence[str]) -> tuple[F64, fl
     Raises:
         LinkError: no point, other joints, or a value that is not finite.
     """
-    if not msg.points or set(msg.joint_names) != set(names):
+    if not msg.points or sorted(msg.joint_names) != sorted(names):  # each of them once
         raise LinkError(
             "a trajectory that does not fit the arm",
             expected=f"at least one point of {list(names)}",
@@ -266,7 +267,6 @@ def compressed_to(rgb: NDArray[np.uint8], stamp_s: float, frame: str) -> Compres
     return msg
 
 
-JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG"  # how such files begin
 ENCODINGS = {
     "rgb8": 3, "bgr8": 3, "rgba8": 4, "bgra8": 4, "mono8": 1,
     "yuv422": 2, "yuv422_yuy2": 2, "uyvy": 2, "yuyv": 2,
@@ -284,17 +284,18 @@ def compressed_from(msg: CompressedImage) -> NDArray[np.uint8]:
     """sensor_msgs/CompressedImage (jpeg, png) -> RGB uint8 [H, W, 3]; grey is repeated.
 
     Raises:
-        LinkError: neither JPEG nor PNG (depth images have a header of their own), or broken.
+        LinkError: neither JPEG nor PNG (depth images have a header of their own), broken, or of
+            more than `MOST_PIXELS`.
     """
     import cv2  # drivers that send raw pictures need no OpenCV
 
     data = np.frombuffer(msg.data, np.uint8)
-    known = data[:3].tobytes() == JPEG or data[:4].tobytes() == PNG
+    known = 0 < pixels_of(data.tobytes()) <= MOST_PIXELS
     bgr = cv2.imdecode(data, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) if known else None
     if bgr is None:
         raise LinkError(
             "cannot read this compressed image",
-            expected="a whole JPEG or PNG",
+            expected=f"a whole JPEG or PNG of at most {MOST_PIXELS} pixels",
             got=f"format '{msg.format}', {len(data)} bytes",
             fix="have the driver send jpeg or png, or read its raw topic (cameras.<name>.topic)",
         )

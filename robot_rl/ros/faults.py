@@ -8,7 +8,6 @@ One fault or several at a time; "" ends them all. Topics have our names (`robot_
 from __future__ import annotations
 
 import copy
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.ros import convert
+from robot_rl.system import plain_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def read(text: str) -> Faults:
     if not text:
         return Faults()
     try:
-        data = json.loads(text)
+        data = plain_json.loads(text)
         if not isinstance(data, Mapping):
             raise LinkError("a fault is no JSON object", expected='{"drop": [...]}', got=text)
         return build(Faults, data, "fault")

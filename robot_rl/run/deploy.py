@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.config.run_folder import DEPLOYMENT, PLAN, POLICY
+from robot_rl.config.run_folder import DEPLOYMENT, PLAN, POLICY, read_facts
 from robot_rl.control.session import ACTOR
 from robot_rl.errors import CheckpointError, ConfigError, RobotRLError
 from robot_rl.report.tally import Ledger, Tally
@@ -70,7 +70,7 @@ def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
 def read_plan(folder: Path) -> dict[str, Any]:
     """The plan of a folder, {} when there is none."""
     path = folder / PLAN
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return read_facts(path) if path.is_file() else {}
 
 
 def replace_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -168,7 +168,7 @@ def write_figures(folder: Path, tally: Tally) -> dict[str, Any]:
 
 def _policy_facts(folder: Path) -> dict[str, Any]:
     path = (folder / POLICY).with_suffix(".json")
-    facts = json.loads(path.read_text()) if path.is_file() else {}
+    facts = read_facts(path) if path.is_file() else {}
     return {"policy_version": facts.get("version"), "policy_sha256": facts.get("sha256")}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config.run_folder import EVALUATION
+from robot_rl.config.run_folder import EVALUATION, read_facts
 
 PARTS = ("deterministic", "stochastic")
 OF_EACH = (*PARTS, "seed", "weights_version", "evaluated_in")
@@ -22,7 +22,7 @@ OF_EACH = (*PARTS, "seed", "weights_version", "evaluated_in")
 def read_eval(run_dir: Path) -> dict[str, Any]:
     """Content of eval.json; {} when there is none."""
     path = run_dir / EVALUATION
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return read_facts(path) if path.is_file() else {}
 
 
 def write_eval(run_dir: Path, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config import provenance
 from robot_rl.config.compose import compose
 from robot_rl.config.registry import build, resolve
+from robot_rl.config.run_folder import read_facts
 from robot_rl.config.yaml_file import read_yaml
 from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
@@ -587,9 +588,9 @@ class Experiment:
 
         try:
             config = read_yaml(run_dir / "config.yaml")
-            wanted = json.loads((run_dir / "run.json").read_text())["config_hash"]
+            wanted = read_facts(run_dir / "run.json")["config_hash"]
             got = config_hash(dict(config))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError) as error:
+        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
             raise ConfigError(
                 f"{run_dir} is not a run folder",
                 expected="config.yaml and run.json",
@@ -756,7 +757,7 @@ def _plain(value: Any) -> Any:
 def saved_hash(run_dir: Path) -> str:
     """Hash of the experiment that a run folder belongs to; "" when none was saved there."""
     path = run_dir / "run.json"
-    return json.loads(path.read_text())["config_hash"] if path.exists() else ""
+    return str(read_facts(path).get("config_hash", "")) if path.exists() else ""
 
 
 def config_hash(resolved: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import logging
 import math
 import os
@@ -19,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS
+from robot_rl.config.run_folder import EVALUATION, LEARNER_METRICS, METRICS, read_facts
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.link.panel import link_file
 from robot_rl.operate.devices import AtPage
@@ -385,4 +384,4 @@ def _result(run_dir: Path) -> dict[str, Any]:
             got="no such file",
             fix="give the same run_dir again: the run goes on where it stopped",
         )
-    return json.loads(path.read_text())
+    return read_facts(path)

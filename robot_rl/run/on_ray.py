@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.config.run_folder import LEARNER_STORE
-from robot_rl.errors import ConfigError, SetupError
+from robot_rl.errors import ConfigError, SetupError, StoreError
 from robot_rl.ros.supervise import BACKOFF_MAX_S, BACKOFF_MIN_S, EXIT_SETUP, Exit
 from robot_rl.run.arms import folder_of
 from robot_rl.run.jobs import Job
@@ -153,10 +153,27 @@ def packed(folder: Path, leave_out: Sequence[str] = ()) -> bytes:
 
 
 def unpack(data: bytes, folder: Path) -> None:
-    """Put the files of `packed` into a folder; names that lead out of it are refused."""
+    """Put the files of `packed` into a folder.
+
+    Raises:
+        StoreError: no such archive; it holds something else than files, names that lead out of the
+            folder, or more than its own bytes (tar can describe files of mostly nothing).
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        archive.extractall(folder, filter="data")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            members = archive.getmembers()
+            plain = all(m.type in tarfile.REGULAR_TYPES and not m.issparse() for m in members)
+            if not plain or sum(m.size for m in members) > len(data):
+                raise ValueError("an entry that is no plain file, or larger than the archive")
+            archive.extractall(folder, members, filter="data")
+    except (tarfile.TarError, OSError, ValueError, LookupError, OverflowError) as error:
+        raise StoreError(
+            f"the files of a job cannot be unpacked into {folder}",
+            expected="a tar archive of plain files, as a job of this version sends it",
+            got=f"{type(error).__name__}: {error}"[:200],
+            fix="install the same robot-rl version on every machine of the cluster",
+        ) from error
 
 
 def work(words: Sequence[str], folder: str, needs: Folders) -> tuple[int, bytes, bytes]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl import __version__
-from robot_rl.config.run_folder import LINK, PAIRING
+from robot_rl.config.run_folder import LINK, PAIRING, read_facts
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.link.auth import (
     fingerprint,
@@ -33,6 +33,7 @@ from robot_rl.link.frames import Accepted, Offer
 from robot_rl.link.invitation import Invitation, new_invitation, read_invitation
 from robot_rl.link.pairing import LASTS_S, Inviter, await_robot
 from robot_rl.spec import diff
+from robot_rl.system import plain_json
 from robot_rl.system.audit import audit, audit_into
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def link_state(experiment: Experiment) -> tuple[str, Mapping[str, Any]]:
     link = experiment.link
     where = f"learner at {link.host}:{link.port}"
     try:
-        status = json.loads((experiment.run_dir / LINK).read_text())
+        status = plain_json.loads((experiment.run_dir / LINK).read_text())
     except (OSError, ValueError):  # the actor has not said anything yet
         status = {}
     rows = f"{status.get('pending_rows', 0)} rows wait here"
@@ -158,7 +159,8 @@ def learner_fingerprint(run_dir: Path) -> str:
 def listening(link: LinkConfig, run_dir: Path) -> str:
     """The address on which a run's learner listens: where it was paired, if it was."""
     path = run_dir / PAIRING
-    return json.loads(path.read_text())["bind"] if link.paired and path.is_file() else link.host
+    kept = read_facts(path) if link.paired and path.is_file() else {}
+    return str(kept.get("bind", link.host))
 
 
 def _take(
@@ -223,7 +225,7 @@ def _refuse_used(invitation: Invitation, folder: Path | None) -> None:
     """Raise `LinkError` when a run on this machine was paired with this very string."""
     files = [folder / PAIRING] if folder else sorted(Path("runs").glob(f"*/*/{PAIRING}"))
     for path in files:
-        if path.is_file() and json.loads(path.read_text()).get("used") == invitation.mark:
+        if path.is_file() and read_facts(path).get("used") == invitation.mark:
             raise LinkError(
                 "this pairing string was used already: it works once",
                 expected="a fresh string, or the run that it was used for",

@@ -20,7 +20,7 @@ from robot_rl.ros import surroundings as around
 from robot_rl.ros.graph import RealGraphConfig, real_graph
 from robot_rl.ros.preflight import Finding, judge
 from robot_rl.ros.readiness import Readiness
-from robot_rl.system import machine
+from robot_rl.system import machine, plain_json
 from robot_rl.system.machine import Checked
 
 if TYPE_CHECKING:
@@ -183,6 +183,19 @@ def keep_findings(found: Sequence[Finding], run_dir: Path) -> None:
 
 
 def kept_findings(run_dir: Path) -> list[Finding]:
-    """What `keep_findings` has left; empty where nobody looked before the start."""
+    """What `keep_findings` has left; empty where nobody looked before the start.
+
+    Raises:
+        ConfigError: the file holds something else.
+    """
     path = run_dir / PREFLIGHT
-    return [Finding(**line) for line in json.loads(path.read_text())] if path.is_file() else []
+    try:
+        lines = plain_json.loads(path.read_text()) if path.is_file() else []
+        return [Finding(**{key: str(value) for key, value in line.items()}) for line in lines]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{path} is damaged",
+            expected="a list of findings in JSON: name, status, text, fix",
+            got=f"{type(error).__name__}: {error}"[:200],
+            fix="start the run again: the file is written anew",
+        ) from error

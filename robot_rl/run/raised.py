@@ -8,7 +8,6 @@ command line does (`safety.max_speed_m_s=0.5`), or an edit of the robot's own fi
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError
 from robot_rl.robots import Robot
 from robot_rl.safety.limits import Limits
+from robot_rl.system import plain_json
 from robot_rl.system.made_here import is_made_here
 
 
@@ -32,7 +32,7 @@ def own_limits(robot: Robot) -> Limits:
 def is_own_run(run_dir: Path) -> bool:
     """Whether a run folder was made by this user on this machine, from words that passed here."""
     try:
-        record = json.loads((run_dir / "run.json").read_text())
+        record = plain_json.loads((run_dir / "run.json").read_text())
         return is_made_here(str(record["config_hash"]), record.get("made_here"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False

@@ -7,7 +7,6 @@ or a kill costs one run and the rest of the table stands.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.config.run_folder import EVALUATION
+from robot_rl.config.run_folder import EVALUATION, read_facts
 from robot_rl.control.statistics import over_seeds
 from robot_rl.errors import ConfigError
 from robot_rl.report.curves import learning_curve, picture
@@ -279,7 +278,7 @@ def _needs(name: str, seed: int, folder: Path, dataset: str) -> list[Path]:
 def summarise(name: str, seeds: int, folder: Path) -> dict[str, Any]:
     """Mean success of a variant's seeds with its interval over seeds, and the cost of each seed."""
     results = [
-        json.loads((run_folder(folder, name, seed) / EVALUATION).read_text())
+        read_facts(run_folder(folder, name, seed) / EVALUATION)
         for seed in range(seeds)
         if is_done(folder, name, seed)
     ]

@@ -359,7 +359,7 @@ def from_poses(path: Path) -> dict[str, str]:
         if not isinstance(data, dict) or set(data) - {"starts", "goal", "corners"} or not data:
             raise ValueError("keys " + (", ".join(map(str, data)) if data else "(none)"))
         found = {k: [_words(p) for p in (data[k] if k != "goal" else [data[k]])] for k in data}
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, TypeError, OverflowError, yaml.YAMLError) as error:
         fix = "write such a file, or robot-rl task teach"
         raise ConfigError(
             f"no poses in {path}", expected=expected, got=str(error), fix=fix

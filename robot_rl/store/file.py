@@ -59,7 +59,7 @@ class StoreFile:
         try:
             with self._transaction() as db:
                 schema.create_or_check(db, self.path)
-                self._unchecked = schema.read_meta(db, schema.UNCHECKED) or 0
+                self._unchecked = schema.read_number(db, schema.UNCHECKED)
             self.spec = self._agree(spec)
         except BaseException:
             self._db.close()
@@ -109,7 +109,7 @@ class StoreFile:
             except BaseException as error:
                 with suppress(sqlite3.Error):  # a full disk or a closed file has ended it already
                     self._db.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
+                if isinstance(error, sqlite3.Error | UnicodeDecodeError):
                     raise schema.store_error(error, self.path) from error
                 raise
 

@@ -84,13 +84,17 @@ class Limits(NamedTuple):
 
 def removed_to(db: sqlite3.Connection) -> int:
     """Commit number up to which rows may have been removed, 0 = none was."""
-    return schema.read_meta(db, FORGOTTEN) or 0
+    return schema.read_number(db, FORGOTTEN)
 
 
 def boundary(db: sqlite3.Connection) -> Key | None:
     """Identity of the newest row that was removed."""
     found = schema.read_meta(db, BOUNDARY)
-    return None if found is None else tuple(found)
+    if found is None:
+        return None
+    if not isinstance(found, list) or [type(v) for v in found] != [int, str, str, int, int]:
+        raise sqlite3.DatabaseError(f"the value of {BOUNDARY!r} is not the identity of a row")
+    return tuple(found)
 
 
 def removed_episodes(db: sqlite3.Connection) -> set[Episode]:

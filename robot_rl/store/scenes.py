@@ -19,11 +19,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.system import plain_json
 from robot_rl.types import Frame, Pose, RobotState
 
 log = logging.getLogger(__name__)
 
 SCENES = "scenes.bin"
+MOST = 256  # joints, and objects, of a scene that somebody else recorded
+MAX_HEAD_BYTES = 65_536
 POSE = 7  # position m, quaternion xyzw
 
 
@@ -31,6 +34,16 @@ def _layout(joints: int, objects: int) -> np.dtype[np.void]:
     """One record: joint angles, gripper width, TCP and objects in base."""
     numbers = joints + 1 + POSE * (1 + objects)
     return np.dtype([("episode", "<i4"), ("frame", "<i4"), ("values", "<f4", (numbers,))])
+
+
+def _head(line: bytes) -> tuple[int, list[str]]:
+    """(number of joints, names of objects) of the first line. Raises ValueError and others."""
+    head = plain_json.loads(line)
+    joints, objects = head["joints"], head["objects"]
+    fits = type(joints) is int and 0 <= joints <= MOST and len(objects) <= MOST
+    if not fits or not all(isinstance(name, str) for name in objects):
+        raise ValueError("no head of a log of scenes")
+    return joints, list(objects)
 
 
 class SceneLog:
@@ -134,11 +147,17 @@ class Scenes:
             size = self._path.stat().st_size
             if size != self._size:
                 with self._path.open("rb") as file:
-                    head = json.loads(file.readline())
-                    layout = _layout(head["joints"], len(head["objects"]))
+                    joints, objects = _head(file.readline(MAX_HEAD_BYTES))
+                    layout = _layout(joints, len(objects))
                     count = (size - file.tell()) // layout.itemsize
                     self._rows = np.fromfile(file, layout, count)
-                self._objects, self._joints, self._size = head["objects"], head["joints"], size
-        except (OSError, ValueError, LookupError, TypeError):  # none, or none of ours: no pictures
+                self._objects, self._joints, self._size = objects, joints, size
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            OverflowError,
+        ):  # none, or none of ours: no pictures
             self._rows, self._size = np.empty(0, _layout(0, 0)), -1
         return self._rows

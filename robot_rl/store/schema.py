@@ -18,6 +18,7 @@ from robot_rl.errors import StoreError
 from robot_rl.store import summary
 from robot_rl.store.codec import pack
 from robot_rl.store.rows import TABLES, Table
+from robot_rl.system import plain_json
 
 SCHEMA_VERSION = 2  # bump when a table changes shape
 UNCHECKED = "unchecked"  # meta key: seq up to which rows were written without a CRC
@@ -88,7 +89,7 @@ def connect(path: Path) -> sqlite3.Connection:
         (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
         db.execute("PRAGMA secure_delete=OFF")  # else whatever is removed is written once more
         db.execute(f"PRAGMA journal_size_limit={JOURNAL_LIMIT_BYTES}")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise store_error(error, path) from error
     except OSError as error:
         raise StoreError(
@@ -152,7 +153,10 @@ def _upgrade(db: sqlite3.Connection) -> None:
     for table in (*(t.name for t in TABLES.values()), "meta"):
         db.execute(f"ALTER TABLE {table} ADD COLUMN crc INTEGER")
     for key, value in db.execute("SELECT key, value FROM meta").fetchall():
-        write_meta(db, key, json.loads(value))
+        try:
+            write_meta(db, key, plain_json.loads(value))
+        except ValueError as error:
+            raise sqlite3.DatabaseError(f"the value of {key!r} is no JSON") from error
     db.execute(summary.CREATE)
     summary.fill(db)
     write_meta(db, UNCHECKED, last_seq(db))
@@ -189,7 +193,29 @@ def read_meta(db: sqlite3.Connection, key: str) -> Any:
         return None
     if found[1] != _meta_crc(key, found[0]):
         raise sqlite3.DatabaseError(f"the value of {key!r} does not match its CRC")
-    return json.loads(found[0])
+    try:
+        return plain_json.loads(found[0])
+    except ValueError as error:
+        raise sqlite3.DatabaseError(f"the value of {key!r} is no JSON") from error
+
+
+def read_number(db: sqlite3.Connection, key: str) -> int:
+    """A seq kept under `key`, 0 if absent. Raises `sqlite3.DatabaseError` for anything else."""
+    found = read_meta(db, key) or 0
+    if type(found) is not int or found < 0:
+        raise sqlite3.DatabaseError(f"the value of {key!r} is no place in the commit order")
+    return found
+
+
+def read_episodes(db: sqlite3.Connection, key: str) -> set[tuple[Any, ...]]:
+    """(run, actor, episode) of those kept under `key`. Raises as `read_number`."""
+    found = read_meta(db, key) or []
+    if not isinstance(found, list):
+        raise sqlite3.DatabaseError(f"the value of {key!r} is no list")
+    kinds = [[type(word) for word in row] if isinstance(row, list) else row for row in found]
+    if any(row != [str, str, int] for row in kinds):
+        raise sqlite3.DatabaseError(f"the value of {key!r} is no list of episodes")
+    return set(map(tuple, found))
 
 
 def write_meta(db: sqlite3.Connection, key: str, value: Any) -> None:
@@ -224,8 +250,11 @@ _FIXES = {
 }
 
 
-def store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    """Turn an SQLite error into one with expected, got and fix."""
+def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
+    """Turn an SQLite error into one with expected, got and fix.
+
+    A UnicodeDecodeError comes when a damaged file is quoted in SQLite's own message.
+    """
     unnamed = isinstance(error, sqlite3.ProgrammingError)  # of Python's, not of SQLite's
     name = getattr(error, "sqlite_errorname", "SQLITE_MISUSE" if unnamed else "SQLITE_CORRUPT")
     key = next((k for k in _FIXES if name.startswith(k)), "SQLITE_IOERR")

@@ -173,11 +173,11 @@ class Sending(StoreFile):
 
 def _acked(db: sqlite3.Connection) -> int:
     """The seq up to which every row is on the other side."""
-    return schema.read_meta(db, ACKED) or 0
+    return schema.read_number(db, ACKED)
 
 
 def _aside(db: sqlite3.Connection) -> set[Episode]:
-    return {tuple(episode) for episode in schema.read_meta(db, ASIDE) or ()}
+    return schema.read_episodes(db, ASIDE)
 
 
 def _seq_of(db: sqlite3.Connection, key: Key) -> int | None:

@@ -164,5 +164,7 @@ def episode_ending(db: sqlite3.Connection, id: EpisodeId) -> Ending | None:
 
 def _ended(ending: str | None, aborted: int | None) -> Ending | None:
     if ending is not None:
+        if ending not in tuple(Ending):
+            raise sqlite3.DatabaseError(f"an episode that ended by {ending!r}")
         return Ending(ending)
     return Ending.ABORTED if aborted else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from pathlib import Path
 from typing import Any
+
+from robot_rl.system import plain_json
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,11 @@ class Tail:
         found = []
         for line in data[:end].splitlines():
             try:
-                found.append(json.loads(line))
+                row = plain_json.loads(line)
             except ValueError:
+                row = None
+            if isinstance(row, dict):
+                found.append(row)
+            else:
                 log.warning("unreadable line in %s", self._path.name)
         return found

@@ -8,12 +8,12 @@ and tokenizers that are known to be data.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from robot_rl.errors import CheckpointError, SetupError
+from robot_rl.system import plain_json
 
 POLICIES = ("act", "diffusion", "smolvla", "pi0", "pi05")
 STEPS = (
@@ -91,11 +91,11 @@ def _read(path: Path) -> dict[str, Any]:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ValueError(f"more than {MAX_BYTES} bytes")
-        found = json.loads(data)
+        found = plain_json.loads(data)
         if not isinstance(found, dict):
             raise ValueError(f"a {type(found).__name__}")
         return found
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(
             f"no LeRobot policy in {path.parent}",
             expected=f"{path.name}: a map in JSON",

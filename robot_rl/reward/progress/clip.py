@@ -36,10 +36,12 @@ from torch import Tensor
 from robot_rl.errors import CheckpointError, ConfigError
 from robot_rl.nets.clip import ClipNet
 from robot_rl.nets.observation import image_shapes
+from robot_rl.nets.tensor_file import read_tensors
 from robot_rl.reward.model import Stored, check_inputs
 from robot_rl.reward.progress.model import Past, ProgressModel
 from robot_rl.spec import Spec
 from robot_rl.store.labels import PROGRESS
+from robot_rl.system import plain_json
 
 FORMAT = 1
 SPREAD = 1e-6  # of R, or between two texts: below it there is only rounding
@@ -120,13 +122,13 @@ class ClipModel(Stored):
             SetupError: transformers is not installed.
         """
         try:
-            facts = json.loads((folder / f"{cls.kind}.json").read_text())
+            facts = plain_json.loads((folder / f"{cls.kind}.json").read_text())
             data = (folder / f"{cls.kind}.safetensors").read_bytes()
             if facts["format"] != FORMAT:
                 raise ValueError(f"format {facts['format']}")
             if hashlib.sha256(data).hexdigest() != facts["sha256"]:
                 raise ValueError(f"{cls.kind}.safetensors is damaged")
-            tensors = safetensors.torch.load(data)
+            tensors = read_tensors(data)
             shown = {k: tuple(v) for k, v in facts["inputs"].items()}
             task, baseline = str(facts["task"]), str(facts["baseline"])
             alpha, low, high = (float(facts[k]) for k in ("alpha", "low", "high"))
@@ -135,7 +137,14 @@ class ClipModel(Stored):
             source, figures = tuple(facts["source"]), dict(facts["figures"])
             clip = facts["clip"]
             where, sha256 = (str(clip["where"]), str(clip["revision"])), dict(clip["sha256"])
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             raise CheckpointError(
                 f"{folder} is not a model of {cls.title}",
                 expected=f"{cls.kind}.json and {cls.kind}.safetensors of `robot-rl reward clip`",

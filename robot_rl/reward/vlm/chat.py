@@ -26,6 +26,7 @@ from robot_rl.reward.vlm.questions import (
     reply_of,
 )
 from robot_rl.reward.vlm.wire import GREY, KEY_FIX, Exchange, Get, HttpRequest, encoded
+from robot_rl.system import plain_json
 
 TOP_LOGPROBS = 20  # the most that servers give
 
@@ -121,8 +122,8 @@ class Chat:
             fix = KEY_FIX
         elif status == 200:
             try:
-                names = [str(entry["id"]) for entry in json.loads(models)["data"]]
-            except (ValueError, LookupError, TypeError, RecursionError):
+                names = [str(entry["id"]) for entry in plain_json.loads(models)["data"]]
+            except (ValueError, LookupError, TypeError):
                 names = []
             if names and self._config.model not in names:
                 meant = did_you_mean(self._config.model, names[:20])

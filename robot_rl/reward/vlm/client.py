@@ -54,6 +54,7 @@ from robot_rl.reward.vlm.questions import (
     both_orders,
 )
 from robot_rl.reward.vlm.wire import HttpRequest, Wire
+from robot_rl.system import plain_json
 
 log = logging.getLogger(__name__)
 
@@ -296,8 +297,8 @@ class VlmClient:
         if len(body) > MAX_REPLY_BYTES:
             return None, f"{NOT_AN_ANSWER}: {TOO_LARGE}"
         try:
-            data = json.loads(body)
-        except (ValueError, RecursionError):
+            data = plain_json.loads(body)
+        except ValueError:
             return None, f"{NOT_AN_ANSWER}: no JSON"
         if self._config.budget_unit == "tokens":
             spent = self._wire.spent(data)

@@ -20,6 +20,7 @@ from robot_rl.errors import ConfigError
 log = logging.getLogger(__name__)
 
 HOUR_S = 3600.0
+MOST_COST = 1e12  # a kept expense beyond it is none
 MAX_LINES = 1_000_000  # of the file of expenses; more than anybody asks in an hour
 
 
@@ -90,7 +91,7 @@ class Budget:
                 with suppress(ValueError):  # a torn last line
                     when_s, cost = map(float, line.split())
                     age_s = max(0.0, wall_s - when_s)
-                    if age_s < HOUR_S and math.isfinite(cost):
+                    if age_s < HOUR_S and abs(cost) < MOST_COST:  # below 0: what was paid too much
                         self._spent.append([now_s - age_s, cost])
         self.used = sum(cost for _, cost in self._spent)
         with suppress(OSError):

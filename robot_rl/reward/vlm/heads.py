@@ -43,6 +43,7 @@ from robot_rl.reward.vlm.questions import (
     QuestionKind,
 )
 from robot_rl.reward.vlm.wire import GREY, KEY_FIX, Exchange, Get, HttpRequest, shrunk
+from robot_rl.system import plain_json
 
 VERSION = "heads-v1"  # of requests; raise it when they change: labels of two versions never mix
 SLACK = 1e-3  # heads compute in half precision
@@ -145,8 +146,8 @@ class Heads:
         if not status:
             return body.decode()
         try:
-            name = json.loads(body)["model_path"] if status == 200 else None
-        except (ValueError, LookupError, TypeError, RecursionError):
+            name = plain_json.loads(body)["model_path"] if status == 200 else None
+        except (ValueError, LookupError, TypeError):
             name = None
         if name != self._config.model:
             got = f"status {status}, and no model_path"
