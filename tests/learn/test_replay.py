@@ -9,10 +9,12 @@ import pytest
 
 from robot_rl.errors import SpecError
 from robot_rl.learn.replay import Replay
+from robot_rl.learn.replay.storage import Gone
 from robot_rl.store.store import EPISODE_ABORTED
 from robot_rl.types import (
     Driver,
     Ending,
+    EpisodeId,
     Event,
     Label,
     Row,
@@ -193,3 +195,28 @@ def test_non_finite_rows_are_refused() -> None:
     assert (replay.len_online, replay.refused_rows) == (0, 1)
     nan_reward = replace(step(1, 0), reward=float("nan"))
     assert replay_of(start(1), frame(1, 0), nan_reward, frame(1, 1)).len_online == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_gone_episodes_are_those_that_were_added(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gone, expected = Gone(), set[EpisodeId]()
+    for _ in range(200):
+        id_ = EpisodeId("run", f"actor-{rng.integers(2)}", int(rng.integers(150)))
+        gone.add(id_)
+        expected.add(id_)
+    every = [
+        EpisodeId(r, f"actor-{a}", n) for r in ("run", "b") for a in range(3) for n in range(152)
+    ]
+    assert {id_ for id_ in every if id_ in gone} == expected
+    gaps = {
+        id_ for id_ in expected if EpisodeId(id_.run, id_.actor, id_.episode - 1) not in expected
+    }
+    assert len(gone) == len(gaps)  # neighbours are one range
+
+
+def test_forgotten_episodes_take_no_memory_each() -> None:
+    replay = Replay(SPEC, 20)
+    for number in range(200):
+        replay.ingest(episode(number))
+    assert len(replay._gone) == 1

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from robot_rl.errors import SpecError
 from robot_rl.learn.frames import Allocate, in_memory
 from robot_rl.learn.replay.rewards import Rewards
-from robot_rl.learn.replay.storage import OFFLINE, Episode, Frames, Steps, awaited
+from robot_rl.learn.replay.storage import OFFLINE, Episode, Frames, Gone, Steps, awaited
 from robot_rl.learn.replay.summary import Recent, ReplaySummary
 from robot_rl.learn.replay.views import Batch, SlotSet, View
 from robot_rl.reward.assembly import potential_based
@@ -106,7 +106,7 @@ class Replay:
         self._recent_count = 0
         self._online, self._demo = SlotSet(capacity), SlotSet(capacity)
         self.weights_version = -1  # of the weights that drove the newest practice step
-        self._gone: set[EpisodeId] = set()  # eval, foreign, aborted or evicted: never taken again
+        self._gone = Gone()  # eval, foreign, aborted or evicted: never taken again
         self._changed: set[EpisodeId] = set()  # rewards changed since returns to go were added up
 
     @property
@@ -258,7 +258,8 @@ class Replay:
 
     def leave_out(self, gone: Iterable[EpisodeId], env_steps: int) -> None:
         """Count practice that is not read, and take none of its rows (`replay.tail`)."""
-        self._gone.update(gone)
+        for id_ in gone:
+            self._gone.add(id_)
         self.env_steps += env_steps
 
     def ingest(self, rows: Iterable[Row]) -> int:

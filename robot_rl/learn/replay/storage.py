@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from robot_rl.learn.frames import Allocate
 from robot_rl.spec import TensorSpec
 from robot_rl.store.labels import Review
-from robot_rl.types import Label, Observation
+from robot_rl.types import EpisodeId, Label, Observation
 
 OFFLINE = ("demo", "data")  # purposes of episodes that were not practised in this run
 
@@ -116,3 +117,38 @@ class Steps:
 def awaited(number: int) -> int:
     """Return what takes the place of the slot of a frame that is not here yet."""
     return -1 - number - 1
+
+
+class Gone:
+    """Identities of episodes, kept as ranges of numbers: a run of any length has few of them."""
+
+    def __init__(self) -> None:
+        self._ranges: dict[tuple[str, str], list[range]] = {}
+
+    def add(self, id_: EpisodeId) -> None:
+        """Add one; twice is fine."""
+        ranges = self._ranges.setdefault((id_.run, id_.actor), [])
+        number = id_.episode
+        at = bisect_right(ranges, number, key=_first)  # of the ranges that begin later
+        if at and number in ranges[at - 1]:
+            return
+        first, after = number, number + 1
+        if at < len(ranges) and ranges[at].start == after:
+            after = ranges.pop(at).stop
+        if at and ranges[at - 1].stop == number:
+            at -= 1
+            first = ranges.pop(at).start
+        ranges.insert(at, range(first, after))
+
+    def __contains__(self, id_: EpisodeId) -> bool:
+        ranges = self._ranges.get((id_.run, id_.actor), [])
+        at = bisect_right(ranges, id_.episode, key=_first)
+        return bool(at) and id_.episode in ranges[at - 1]
+
+    def __len__(self) -> int:
+        """Number of ranges: what it takes in memory."""
+        return sum(map(len, self._ranges.values()))
+
+
+def _first(numbers: range) -> int:
+    return numbers.start
