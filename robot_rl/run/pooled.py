@@ -41,8 +41,8 @@ def pool(experiment: Experiment, results: Mapping[str, dict[str, Any]]) -> dict[
         ),
         "human_steps": sum(p["human_steps"] for p in parts),
         "weights_version": results[newest]["weights_version"],
-        "seed": parts[0]["seed"],
-        "evaluated_in": parts[0]["evaluated_in"],
+        "seed": parts[0].get("seed"),
+        "evaluated_in": parts[0].get("evaluated_in"),
         "arms": dict(results),
     }
     return write_eval(experiment.run_dir, pooled)
