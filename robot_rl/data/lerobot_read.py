@@ -226,8 +226,12 @@ def _read_table(path: Path) -> pa.Table:
             size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
             if about.num_rows > MAX_ROWS or not 0 <= size <= MAX_FILE_BYTES:
                 raise pa.ArrowInvalid(f"{about.num_rows} rows, {size} bytes unpacked")
-            return file.read()
-    except (OSError, MemoryError, pa.ArrowException) as error:
+            table = file.read()
+            table.validate(full=True)  # text that is UTF-8, lists that lie within their values
+            if len(set(table.column_names)) != len(table.column_names):
+                raise pa.ArrowInvalid("two columns of one name")
+            return table
+    except (OSError, MemoryError, pa.ArrowException, UnicodeDecodeError) as error:
         missing = isinstance(error, FileNotFoundError)
         raise StoreError(
             f"{path.name} {'is missing' if missing else 'is damaged'}",

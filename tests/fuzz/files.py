@@ -316,10 +316,8 @@ def _dataset(folder: Path) -> Path:
     return folder / "dataset"
 
 
-def _read_all(root: Path) -> None:
-    from robot_rl.data.lerobot_read import LeRobotDataset
-
-    dataset = LeRobotDataset(root)
+def _read_all(reader: Any, root: Path) -> None:
+    dataset = reader(root)
     for number in range(min(len(dataset.lengths), 3)):
         dataset.last(number)
         dataset.columns(number, list(dataset.features)[:20])
@@ -328,12 +326,14 @@ def _read_all(root: Path) -> None:
 @target("lerobot_info", "data.lerobot_read.LeRobotDataset, its info.json", StoreError, weight=0.1,
         longest=8192, tree="json")  # fmt: skip
 def _(folder: Path) -> Any:
+    from robot_rl.data.lerobot_read import LeRobotDataset
+
     root = _dataset(folder)
     info = root / "meta" / "info.json"
 
     def run(data: bytes) -> None:
         info.write_bytes(data)
-        _read_all(root)
+        _read_all(LeRobotDataset, root)
 
     return run
 
@@ -341,12 +341,14 @@ def _(folder: Path) -> Any:
 @target("lerobot_table", "data.lerobot_read.LeRobotDataset, its tables", StoreError, weight=0.1,
         longest=16_384, spare_mb=256)  # fmt: skip
 def _(folder: Path) -> Any:
+    from robot_rl.data.lerobot_read import LeRobotDataset
+
     root = _dataset(folder)
     (episodes,) = (root / "meta" / "episodes").glob("*/*.parquet")
 
     def run(data: bytes) -> None:
         episodes.write_bytes(data)
-        _read_all(root)
+        _read_all(LeRobotDataset, root)
 
     return run
 

@@ -11,7 +11,7 @@ from tests.fuzz.mutate import Mutator
 from tests.fuzz.run import CORPUS, seeds_of
 from tests.fuzz.targets import TARGETS
 
-CHANGED = 300  # inputs of a target of weight 1
+CHANGED = 150  # inputs of a target of weight 1
 MOST_BYTES = 300_000  # of all seeds
 
 
