@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from robot_rl.config.yaml_file import read_yaml
+from robot_rl.config.yaml_file import UNFIT, read_yaml
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.operate.calibration import rest_file
 from robot_rl.operate.leader import F64, Joints
@@ -128,14 +128,7 @@ def load(name: str, joints: int) -> LeaderMap:
         fits = len(found.zero_rad) == len(found.signs) == joints
         if not fits or set(found.signs) - {1, -1} or not np.isfinite(found.zero_rad).all():
             raise ValueError(f"not {joints} zeros and signs")
-    except (
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        yaml.YAMLError,
-    ) as error:
+    except UNFIT as error:
         raise ConfigError(
             f"{path} does not hold the map of a leader",
             expected=f"zero_rad and signs of {joints} joints, trigger_rad",

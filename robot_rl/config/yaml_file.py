@@ -16,6 +16,8 @@ from robot_rl.errors import ConfigError
 MAX_BYTES = 1 << 20  # a run's whole configuration has about 20 kB
 MAX_VALUES = 100_000  # written out, without aliases
 MAX_DEPTH = 50
+UNFIT = (AttributeError, KeyError, TypeError, ValueError, OverflowError, yaml.YAMLError)
+"""What is raised by reading somebody else's YAML and taking numbers and keys out of it."""
 
 
 def read_yaml(path: Path) -> Any:

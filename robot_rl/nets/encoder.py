@@ -115,12 +115,7 @@ class Encoder:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise CheckpointError(
-                "the encoder's weights cannot be read",
-                expected=f"a safetensors file at {path}",
-                got=str(error),
-                fix="check algo.encoder.weights",
-            ) from error
+            raise _unreadable(path, error) from error
         got = hashlib.sha256(data).hexdigest()
         if got != self.config.weights_sha256:
             raise CheckpointError(
@@ -132,12 +127,7 @@ class Encoder:
         try:
             tensors = read_tensors(data)
         except ValueError as error:
-            raise CheckpointError(
-                "the encoder's weights cannot be read",
-                expected=f"a safetensors file at {path}",
-                got=str(error),
-                fix="check algo.encoder.weights",
-            ) from error
+            raise _unreadable(path, error) from error
         for name, view in self._views(flat).items():
             _, _, part, *rest = name.split(".", 3)  # cameras.0.trunk.0.weight
             if part != "trunk":
@@ -182,6 +172,15 @@ class Encoder:
                 self._net, self._views(flat), ([images[k] for k in self.keys],)
             )
         return features.float()
+
+
+def _unreadable(path: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        "the encoder's weights cannot be read",
+        expected=f"a safetensors file at {path}",
+        got=str(error),
+        fix="check algo.encoder.weights",
+    )
 
 
 def random_shift(image: Tensor, pad_px: int, generator: torch.Generator) -> Tensor:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from robot_rl.config.yaml_file import read_yaml
+from robot_rl.config.yaml_file import UNFIT, read_yaml
 from robot_rl.errors import ConfigError
 from robot_rl.system.files import user_folder
 
@@ -107,8 +107,6 @@ def load_rest(device: str, axes: Sequence[str]) -> Rest:
     Raises:
         ConfigError: the file does not hold a rest position.
     """
-    import yaml
-
     path = rest_file(device)
     if not path.is_file():
         return Rest()
@@ -121,14 +119,7 @@ def load_rest(device: str, axes: Sequence[str]) -> Rest:
         values = np.array(pairs)
         if not (np.abs(values) <= (MAX_OFFSET, MAX_NOISE)).all():
             raise ValueError("a value is out of range")
-    except (
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        yaml.YAMLError,
-    ) as error:
+    except UNFIT as error:
         raise ConfigError(
             f"{path} does not hold a rest position",
             expected="axis name: {centre: ..., noise: ...}",

@@ -16,9 +16,10 @@ from robot_rl.errors import RobotRLError
 from robot_rl.report.comparison import write_page
 from robot_rl.report.tally import Ledger
 from robot_rl.run.compare import rounds_of
-from robot_rl.run.deploy import read_plan, replace_json
+from robot_rl.run.deploy import read_plan
 from robot_rl.run.sealed import commitment_of, order_of, sealed_secret
 from robot_rl.store.cycles import Cycle
+from robot_rl.system.files import replace_json
 
 
 def result_of(folder: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from robot_rl.run.parts import policy_of
 from robot_rl.run.rounds import Recording, Rounds, Side, Watch, lockstep_side, robot_side
 from robot_rl.store.cycles import CONTINUED
 from robot_rl.store.daily import DailyStore
+from robot_rl.system.files import replace_json
 from robot_rl.types import EpisodeId
 
 if TYPE_CHECKING:
@@ -71,13 +72,6 @@ def read_plan(folder: Path) -> dict[str, Any]:
     """The plan of a folder, {} when there is none."""
     path = folder / PLAN
     return read_facts(path) if path.is_file() else {}
-
-
-def replace_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write a file of JSON: the whole file, or the one before stays."""
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(data, indent=1) + "\n")
-    new.replace(path)
 
 
 def install_policy(experiment: Experiment, weights: Weights) -> None:

@@ -7,13 +7,13 @@ were tried in passing do not take the place of a hundred.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from robot_rl.config.run_folder import EVALUATION, read_facts
+from robot_rl.system.files import replace_json
 
 PARTS = ("deterministic", "stochastic")
 OF_EACH = (*PARTS, "seed", "weights_version", "evaluated_in")
@@ -34,9 +34,7 @@ def write_eval(run_dir: Path, result: Mapping[str, Any]) -> dict[str, Any]:
         result: `OF_EACH`, and what is true of the whole run.
     """
     content = with_evaluation(read_eval(run_dir), result, time.strftime("%Y-%m-%dT%H:%M:%S"))
-    temporary = run_dir / f"{EVALUATION}.tmp"
-    temporary.write_text(json.dumps(content, indent=2))
-    temporary.replace(run_dir / EVALUATION)
+    replace_json(run_dir / EVALUATION, content)
     return content
 
 

@@ -1,9 +1,11 @@
-"""Bytes that are on the disk when the call returns, and lines of a file that still grows."""
+"""Files that are whole: on the disk when the call returns, replaced at once, or still growing."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,13 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a file of JSON: the whole file, or the one before stays."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps(data, indent=1) + "\n")
+    new.replace(path)
 
 
 def user_folder() -> Path:

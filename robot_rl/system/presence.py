@@ -22,15 +22,12 @@ def own_process() -> str:
     something, the number, and when the process was started (in the kernel's ticks), as numbers are
     used again.
     """
+    pid = os.getpid()
     try:
-        return " ".join((*_here(), str(os.getpid()), _started(os.getpid())))
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {(_PROC / 'self/ns/pid').readlink()} {pid} {_started(pid)}"
     except OSError:
         return ""  # no /proc
-
-
-def _here() -> tuple[str, str]:
-    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-    return boot, str((_PROC / "self/ns/pid").readlink())
 
 
 def _started(pid: int) -> str:
@@ -55,14 +52,15 @@ class Presence:
             Whether it can be watched.
         """
         self.close()
-        words = process.split(" ")
+        words, own = process.split(" "), own_process().split(" ")
+        if len(words) != 4 or words[:2] != own[:2] or not words[2].isdecimal():
+            return False
+        pid, started = int(words[2]), words[3]
         try:
-            if tuple(words[:-2]) != _here() or not words[2].isdecimal():
-                return False
-            self._fd = os.pidfd_open(int(words[2]))
-            self._gone = _started(int(words[2])) != words[3]
+            self._fd = os.pidfd_open(pid)
+            self._gone = _started(pid) != started
         except (ProcessLookupError, FileNotFoundError):  # it has ended already
-            self._gone = bool(process)
+            self._gone = True
         except (OSError, OverflowError, AttributeError):  # a system without pidfd
             return False
         return True

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robot_rl.cli.eval import FIRST_SEED
 from robot_rl.cli.main import main
+from robot_rl.control.session import EVAL_SEED
 from robot_rl.report.page import headline
 from robot_rl.report.rundata import read_run
 from robot_rl.run.evaluations import read_eval, with_evaluation, write_eval
@@ -63,3 +65,4 @@ def test_starts_of_practice_are_no_evaluation(
 ) -> None:
     assert main(["eval", str(tmp_path), "--seed", "5"]) != 0
     assert "--seed must be at least 1000000" in capsys.readouterr().err
+    assert FIRST_SEED == EVAL_SEED

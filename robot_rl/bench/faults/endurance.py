@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robot_rl.bench.faults.soak_memory import FLAT, GROWS, UNDECIDED
+from robot_rl.bench.faults.soak_memory import GROWS, UNDECIDED
 from robot_rl.errors import ConfigError, did_you_mean
 
 PARTS = ("lockstep", "graph")
@@ -148,6 +148,3 @@ def _table(processes: Mapping[str, Mapping[str, Any]], heap: Mapping[str, Any]) 
 
 def _count(held: Mapping[str, Any], of: str) -> str:
     return f"{held[f'{of}_first']:.0f} to {held[f'{of}_last']:.0f}, {held[of]}"
-
-
-__all__ = ["FLAT", "GROWS", "UNDECIDED", "bench", "failed", "text"]

@@ -23,7 +23,15 @@ import numpy as np
 from robot_rl.bench.console.browser import browser, open_page, take_seat
 from robot_rl.bench.console.drive import ScriptedPage
 from robot_rl.bench.console.page import kept
-from robot_rl.bench.faults.soak_memory import SAMPLES, Sampler, children, judge, line, words_of
+from robot_rl.bench.faults.soak_memory import (
+    SAMPLES,
+    Sampler,
+    children,
+    judge,
+    line,
+    read,
+    words_of,
+)
 from robot_rl.bench.faults.soak_rows import Ledger, damage
 from robot_rl.bench.faults.waiting import wait_for
 from robot_rl.bench.faults.worlds import supervised
@@ -261,7 +269,5 @@ def _renders(pid: int) -> bool:
 
 
 def _resident(pid: int) -> int:
-    from robot_rl.bench.faults.soak_memory import read
-
     sample = read(pid, 0.0)
     return sample.resident if sample else 0

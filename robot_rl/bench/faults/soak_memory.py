@@ -190,13 +190,10 @@ def slope_per_hour(at_s: np.ndarray, values: np.ndarray) -> tuple[float, float, 
     NaN where there are not enough minutes.
     """
     level = float(values.mean()) if values.size else math.nan
-    minutes = (at_s // MEAN_S).astype(int)
-    each = [minutes == minute for minute in np.unique(minutes)]
-    n = len(each)
+    x, y = np.array(means(at_s, at_s)) / 3600, np.array(means(at_s, values))
+    n = y.size
     if n < 4:
         return level, math.nan, math.nan, math.nan
-    x = np.array([at_s[these].mean() for these in each]) / 3600
-    y = np.array([values[these].mean() for these in each])
     x = x - x.mean()
     slope = float(x @ y / (x @ x))
     rest = y - y.mean() - slope * x
