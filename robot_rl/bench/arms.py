@@ -21,18 +21,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from robot_rl.bench.choice import some_of
 from robot_rl.bench.ik import STANDS_RAD_S, running
 from robot_rl.config.compose import options
 from robot_rl.config.run_folder import EVALUATION
 from robot_rl.console.address import HOST, probe
-from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
+from robot_rl.errors import RobotRLError
 from robot_rl.geometry import pose
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.store import Store
@@ -97,25 +98,12 @@ def bench(
     """
     table: dict[str, str] = {}
     lines = arms(config_dir)
-    for name in _chosen(only, lines, "arm"):
+    for name in some_of(only, lines, "arm"):
         with tempfile.TemporaryDirectory(prefix="robot-rl-arms-") as folder:
-            for column in _chosen(columns, COLUMNS, "column"):
+            for column in some_of(columns, COLUMNS, "column"):
                 table[f"{name}/{column}"] = _cell(column, lines[name], Path(folder))
                 log.warning("%s %s: %s", name, column, table[f"{name}/{column}"])
     return table
-
-
-def _chosen(text: str, known: Mapping[str, Any], what: str) -> list[str]:
-    names = [name for name in text.split(",") if name] or list(known)
-    for name in names:
-        if name not in known:
-            raise ConfigError(
-                f"unknown {what} '{name}'",
-                expected=", ".join(known),
-                got=name,
-                fix=did_you_mean(name, known),
-            )
-    return names
 
 
 def _cell(column: str, arm: Arm, folder: Path) -> str:

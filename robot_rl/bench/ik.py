@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.bench.choice import some_of
 from robot_rl.config.registry import resolve
 from robot_rl.control.actions import JointActions, actions_of
-from robot_rl.errors import ConfigError
 from robot_rl.geometry import compose, pose, quat_from_rotvec, step_towards
 from robot_rl.run.experiment import Experiment
 from robot_rl.safety.limits import Limits
@@ -58,16 +58,12 @@ def bench(seconds: float, *, only: str = "", trials: int = 5) -> dict[str, Any]:
     Args:
         seconds: of random targets on each double.
         trials: kills on each double.
+
+    Raises:
+        ConfigError: an unknown part.
     """
-    parts = ["alone", *PROFILES]
-    chosen = [part for part in only.split(",") if part] or parts
-    for part in chosen:
-        if part not in parts:
-            raise ConfigError(
-                f"unknown part '{part}' of the benchmark", expected=", ".join(parts), got=part
-            )
     figures: dict[str, Any] = {}
-    for part in chosen:
+    for part in some_of(only, ["alone", *PROFILES], "part"):
         if part == "alone":
             for name in ROBOTS:
                 figures |= {f"{name}/{key}": value for key, value in alone(name).items()}

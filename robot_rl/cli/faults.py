@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from robot_rl.cli.common import Parser, engine, say, write_json
+from robot_rl.cli.common import Parser, engine, say
 from robot_rl.errors import ConfigError
+from robot_rl.system.files import replace_json
 
 TEXT = """
 Break every part of the system, measure what it does then, and compare with what is promised: 34
@@ -51,10 +52,14 @@ def run(argv: Sequence[str]) -> int:
         return 0
     seconds = _seconds(args.seconds, full=args.full)
     _check_folder(args.out)
+    facts_of = engine("robot_rl.bench.faults.table:facts")
+    path = args.out / "faults.json"
     with _quiet():
-        results = engine("robot_rl.bench.faults.running:run")(table, seconds, say)
-    facts = engine("robot_rl.bench.faults.table:facts")(results, seconds)
-    write_json(args.out / "faults.json", facts)
+        results = engine("robot_rl.bench.faults.running:run")(
+            table, seconds, say, lambda so_far: replace_json(path, facts_of(so_far, seconds))
+        )
+    facts = facts_of(results, seconds)
+    replace_json(path, facts)
     page = engine("robot_rl.bench.faults.page:write_page")(args.out / "faults.html", facts)
     for line in engine("robot_rl.bench.faults.table:text")(results):
         say(line)

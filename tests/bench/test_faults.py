@@ -207,6 +207,19 @@ def test_a_case_by_number_and_name_is_run_once_and_written_down(
     assert (tmp_path / "out" / "faults.html").is_file()
 
 
+def test_what_has_ended_is_on_the_disk_when_a_long_table_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(context: Context) -> Measured:
+        raise KeyboardInterrupt
+
+    two = (case(lambda context: good(1.0)), case(interrupted, number=100, name="other"))
+    monkeypatch.setattr(table, "cases", lambda: two)
+    assert main(["faults", "--full", "--out", str(tmp_path)]) == 130
+    (found,) = json.loads((tmp_path / "faults.json").read_text())["cases"]
+    assert found["number"] == two[0].number and found["verdict"] == MET
+
+
 def test_a_promise_that_is_not_kept_is_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

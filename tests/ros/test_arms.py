@@ -42,10 +42,10 @@ def test_the_shipped_profiles_are_lines_of_the_table() -> None:
 
 
 def test_a_name_that_is_not_there_gets_the_nearest_one() -> None:
-    with pytest.raises(ConfigError, match="unknown arm 'ur5e_foward'") as error:
+    with pytest.raises(ConfigError, match="no arm 'ur5e_foward'") as error:
         bench(0.0, only="ur5e_foward")
     assert "ur5e_forward" in error.value.fix
-    with pytest.raises(ConfigError, match="unknown column 'kil'"):
+    with pytest.raises(ConfigError, match="no column 'kil'"):
         bench(0.0, only="ur5e_forward", columns="kil")
 
 

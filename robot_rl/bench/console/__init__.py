@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from robot_rl.bench.choice import some_of
 from robot_rl.bench.console import drive, page, review
 from robot_rl.bench.console.browser import need_browser
-from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +61,9 @@ def bench(
         SetupError: no browser, no ROS 2, or a package is missing.
         RobotRLError: a process dies, or the benchmark does not get on.
     """
-    chosen = [word for word in only.split(",") if word] or list(PARTS)
+    chosen = some_of(only, PARTS, "part")
     sizes = {"seconds": seconds, "presses": presses, "trials": trials, "hours": hours}
-    _check(chosen, sizes | {"episodes": episodes - 1})  # one to open, one to go to
+    _check(sizes | {"episodes": episodes - 1})  # one to open, one to go to
     if not set(chosen) <= {"kill", "hand", "server"}:
         need_browser()
     run: dict[str, Callable[[], dict[str, float]]] = {
@@ -81,15 +82,7 @@ def bench(
     return figures
 
 
-def _check(chosen: list[str], sizes: Mapping[str, float]) -> None:
-    for word in chosen:
-        if word not in PARTS:
-            raise ConfigError(
-                f"the benchmark of the console has no part '{word}'",
-                expected="some of " + ",".join(PARTS),
-                got=word,
-                fix=did_you_mean(word, PARTS),
-            )
+def _check(sizes: Mapping[str, float]) -> None:
     for name, size in sizes.items():
         if size <= 0:
             raise ConfigError(

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from robot_rl.bench.choice import some_of
 from robot_rl.bench.faults.soak_memory import GROWS, UNDECIDED
-from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.errors import ConfigError
 
 PARTS = ("lockstep", "graph")
 MINUTES = {"lockstep": 60.0, "graph": 45.0}
@@ -69,15 +70,7 @@ def bench(
 
 def parts(only: str, minutes: float | None) -> list[str]:
     """The parts that are named. Raises `ConfigError`."""
-    chosen = [word for word in only.split(",") if word] or list(PARTS)
-    for word in chosen:
-        if word not in PARTS:
-            raise ConfigError(
-                f"the endurance runs have no part '{word}'",
-                expected="some of " + ",".join(PARTS),
-                got=word,
-                fix=did_you_mean(word, PARTS),
-            )
+    chosen = some_of(only, PARTS, "part")
     if minutes is not None and not 0.0 < minutes < 10_000.0:
         raise ConfigError(
             "an endurance run needs time",

@@ -45,19 +45,26 @@ def run(
     some: Sequence[Case],
     seconds: float,
     tell: Callable[[str], None] = lambda text: None,
+    keep: Callable[[Sequence[Result]], None] = lambda results: None,
 ) -> list[Result]:
     """Measure cases within about `seconds` (infinite: with their full samples).
 
-    tell: gets a line when a case has ended. Returns the results by number.
+    tell: gets a line when a case has ended; keep: all results so far, by number, so that a table
+    of hours that is interrupted is not lost. Returns the results by number.
 
     With a budget, cases that need no graph run in a process beside, which gives way to the graph;
     without one nothing runs beside anything.
     """
     first, beside = lanes(some) if math.isfinite(seconds) else (in_order(some), ())
-    count = Counter(len(some), tell)
+    count = Counter(len(some), tell, keep)
     with Lane(beside, seconds, count) if beside else nullcontext() as lane:
         results = run_lane(first, seconds, count)
     results += lane.results if lane else []
+    return by_number(results)
+
+
+def by_number(results: Sequence[Result]) -> list[Result]:
+    """In the order of the table."""
     return sorted(results, key=lambda result: result.case.number)
 
 
@@ -75,17 +82,26 @@ def lanes(some: Sequence[Case]) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
 
 
 class Counter:
-    """Tells how far a table is. total: cases in it."""
+    """Tells how far a table is. total: cases in it. Both lanes may call it."""
 
-    def __init__(self, total: int, tell: Callable[[str], None]) -> None:
-        self._total, self._tell, self._done = total, tell, 0
+    def __init__(
+        self,
+        total: int,
+        tell: Callable[[str], None],
+        keep: Callable[[Sequence[Result]], None] = lambda results: None,
+    ) -> None:
+        self._total, self._tell, self._keep = total, tell, keep
+        self._done: list[Result] = []
+        self._lock = threading.Lock()
 
     def __call__(self, result: Result) -> None:
         """Tell about a case that has ended."""
-        self._done += 1
-        case = result.case
-        head = f"[{self._done:2}/{self._total}] {case.number:2} {case.title}"
-        self._tell(f"{head}: {line(result)}")
+        with self._lock:
+            self._done.append(result)
+            case = result.case
+            head = f"[{len(self._done):2}/{self._total}] {case.number:2} {case.title}"
+            self._tell(f"{head}: {line(result)}")
+            self._keep(by_number(self._done))
 
 
 def run_lane(

@@ -2,9 +2,9 @@
 
 The run is `robot-rl train runtime=lockstep actors=1`: the command itself, the learner's process and
 the actor's, with simulator, gate and loop in it, over the encrypted link. Simulated time goes as
-fast as it is computed. What is killed: in the first third the actor, so that one learner can be
-watched for long; in the second third the learner, for the same reason; in the last third the
-actor, the learner or the command, by lot. A command that was killed is given again.
+fast as it is computed. What is killed: in the first 25 of 60 minutes the actor, so that one learner
+can be watched for long; in the next 20 the learner, for the same reason; in the last 15 the actor,
+the learner or the command, by lot. A command that was killed is given again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ WORDS = (
 )
 MODULES = {"learner": "robot_rl.run.learner", "actor": "robot_rl.run.sim_actor"}
 COMMAND = "command"
-THIRDS = (("actor",), ("learner",), ("actor", "learner", COMMAND))
+PARTS = (  # until which part of the time, who
+    (25 / 60, ("actor",)),
+    (45 / 60, ("learner",)),
+    (1.0, ("actor", "learner", COMMAND)),
+)
 NICE = 5  # the graph that may run beside has deadlines
 START_S = 120.0
 BACK_S = 150.0  # until everything of before a kill is at the learner, and more comes
@@ -199,10 +203,12 @@ def soak(
 def victims(minutes: float, every_s: float, dice: random.Random) -> Sequence[tuple[str, float]]:
     """Who is killed, and when: seconds since the beginning; none in the last interval."""
     count = max(0, round(60 * minutes / every_s) - 1)
-    return [
-        (dice.choice(THIRDS[min(2, 3 * i // max(1, count))]), (i + 1) * every_s)
-        for i in range(count)
-    ]
+    at_s = [(i + 1) * every_s for i in range(count)]
+    return [(dice.choice(_may_be_killed(each / (60 * minutes))), each) for each in at_s]
+
+
+def _may_be_killed(share: float) -> Sequence[str]:
+    return next(who for until, who in PARTS if share <= until)
 
 
 def _wait(until_s: float, began_s: float, tell: Tell, run: Run) -> None:

