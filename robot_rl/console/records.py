@@ -22,7 +22,6 @@ from robot_rl.store.dataset import find_store
 from robot_rl.store.labels import (
     FOLDED,
     LEARNER_SOURCES,
-    MAX_VALUE,
     PREDICATE,
     PROGRESS,
     SUCCESS_SCORE,
@@ -31,7 +30,7 @@ from robot_rl.store.labels import (
     check_label,
     review,
 )
-from robot_rl.store.rows import RowKind
+from robot_rl.store.rows import MAX_NUMBER, RowKind
 from robot_rl.store.scenes import SCENES, Scenes
 from robot_rl.store.store import Store
 from robot_rl.system import priority
@@ -245,7 +244,7 @@ class Records:
         step, value, last_s = said.get("step"), said.get("value", 1.0), said.get("last_s")
         if (
             not isinstance(value, int | float)
-            or not abs(value) <= MAX_VALUE
+            or not abs(value) <= MAX_NUMBER
             or not (step is None or isinstance(step, int))
         ):
             raise StoreError("a label needs a number", expected="value: number", got=str(said)[:80])

@@ -38,6 +38,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from robot_rl.errors import StoreError
+from robot_rl.store.rows import MAX_NUMBER
 from robot_rl.types import Label
 
 SHOWS = "shows"
@@ -165,18 +166,15 @@ def review(labels: Iterable[Label]) -> Review:
     )
 
 
-MAX_VALUE = 1e9  # of a label: what learns from it counts in float32
-
-
 def check_label(label: Label, steps: int) -> Label:
     """Return `label` if it makes sense for an episode of `steps` steps.
 
     Raises:
-        StoreError: unknown kind, a value beyond `MAX_VALUE`, a step that does not exist, or a step
+        StoreError: unknown kind, a value beyond `MAX_NUMBER`, a step that does not exist, or a step
             where none belongs.
     """
     wrong = ""
-    if not abs(label.value) <= MAX_VALUE:
+    if not abs(label.value) <= MAX_NUMBER:
         wrong = f"the value {label.value:g}"
     elif label.kind not in KINDS:
         wrong = f"kind '{label.kind}'"

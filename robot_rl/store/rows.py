@@ -7,7 +7,6 @@ whatever the order in which rows arrive.
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ Key = tuple[int | str, ...]
 """(kind, run, actor, episode[, index[, author]]): the identity of a row."""
 
 MAX_TEXT_BYTES = 4096  # names are short; a detail or reason is a line, not a document
+MAX_NUMBER = 1e9  # of a reward or a label: what learns from it counts in float32
 MAX_BLOB_BYTES = 65 << 20  # one encoded record of the largest body the codec accepts
 
 
@@ -99,6 +99,12 @@ class Table:
 
 _ID = (Column("run", "TEXT"), Column("actor", "TEXT"), Column("episode", "INTEGER"))
 _PYTHON = {"INTEGER": int, "TEXT": str, "REAL": float, "BLOB": bytes}
+_LIMITS = {
+    int: "of 64 bits; not negative in an identity",
+    float: f"finite, at most {MAX_NUMBER:g} either way",
+    str: f"at most {MAX_TEXT_BYTES} bytes of UTF-8",
+    bytes: f"at most {MAX_BLOB_BYTES} bytes",
+}
 
 
 def flatten(row: Row) -> FlatRow:
@@ -148,7 +154,7 @@ def check_values(flat: FlatRow) -> None:
         if type(value) is not column.python or not _in_range(value, index < table.key_size):
             raise _bad(
                 f"{table.name}.{column.name}",
-                f"{column.python.__name__}, finite, within size limits",
+                f"{column.python.__name__}, {_LIMITS[column.python]}",
                 repr(value)[:80],
             )
 
@@ -173,7 +179,7 @@ def _in_range(value: Value, is_key: bool) -> bool:
     if type(value) is int:
         return (0 if is_key else -(2**63)) <= value < 2**63
     if type(value) is float:
-        return math.isfinite(value)  # SQLite turns NaN into NULL
+        return abs(value) <= MAX_NUMBER  # NaN is not: SQLite would turn it into NULL
     if type(value) is bytes:
         return len(value) <= MAX_BLOB_BYTES
     return _is_text(str(value))

@@ -22,7 +22,7 @@ from robot_rl.link.frames import Ack, Hello, Message, Refused, Rows, Welcome, de
 from robot_rl.link.roster import Roster
 from robot_rl.link.server import LinkServer
 from robot_rl.run.experiment import Experiment
-from robot_rl.store.rows import flatten
+from robot_rl.store.rows import FlatRow, flatten
 from robot_rl.store.store import Store
 from robot_rl.system.audit import AUDIT, audit, audit_into
 from robot_rl.types import EpisodeId, Label, Row
@@ -172,3 +172,17 @@ def test_the_roster_of_a_run_follows_its_configuration(tmp_path: Path) -> None:
     of_another_run = [flatten(start_row(SPEC, OTHER))]
     assert not several.roster.foreign("actor-left", of_another_run)
     assert several.roster.foreign("actor-right", of_another_run)
+
+
+def test_a_reward_that_float32_does_not_hold_is_not_taken(learner: Learner) -> None:
+    good = flatten(Label(LEFT, 0, 1, "reward", 1.0, "person", "operator 1", 5))
+    huge = FlatRow(good.kind, tuple(1e308 if value == 1.0 else value for value in good.values))
+    assert huge != good
+    with learner.peer("actor-left") as left:
+        learner.ask(left, learner.hello("actor-left"))
+        stored = learner.ask(left, rows(*episode_rows(SPEC, LEFT, 3)))
+        assert isinstance(stored, Ack)
+        before = learner.store.last_seq()
+        assert not isinstance(learner.ask(left, Rows((huge,))), Ack)
+    assert learner.store.last_seq() == before
+    assert learner.server.peers()["actor-left"].strikes == 1

@@ -235,9 +235,11 @@ def test_rows_that_do_not_fit_the_spec_are_refused_before_they_are_stored(store:
         (dataclasses.replace(step, action=np.full(7, np.inf, np.float32)), CodecError),
         (dataclasses.replace(step, action=np.zeros(7)), CodecError),
         (dataclasses.replace(step, reward=float("nan")), CodecError),
+        (dataclasses.replace(step, reward=1e308), CodecError),  # infinite where float32 counts it
         (dataclasses.replace(step, reason="x" * 5000), CodecError),
         (dataclasses.replace(step, step=-1), CodecError),
         (Label(ID, 0, None, "success", float("nan"), "vlm", "m", 0), CodecError),
+        (Label(ID, 0, 3, "reward", -1e308, "human", "m", 0), CodecError),
     ]
     for row, error in bad:
         with pytest.raises(error):
