@@ -48,7 +48,7 @@ endurance: setup ## an hour with a kill a minute, and 45 minutes with the page o
 fuzz: setup ## 10 million inputs for every decoder and parser (FUZZ=number of others, FUZZ_PY=a Python that has atheris)
 	@PYTHONPATH=.:sim:hardware $(or $(FUZZ_PY),$(PY)) -m tests.fuzz.run $(if $(FUZZ),--inputs $(FUZZ))
 
-soak: setup ## the long runs: learning to the target, kills during training
+soak: setup ## the long runs: learning to the target, kills during training, the full fault table, 100,000 schedules
 	@$(PY) -m pytest -q -m slow --timeout 3600
 
 compat-lerobot: setup ## the real lerobot reads our export, and is a base; LEROBOT_PY=python of an environment with it
