@@ -13,6 +13,7 @@ import numpy as np
 
 from robot_rl.errors import ConfigError
 from robot_rl.run.deploy import read_plan
+from robot_rl.system import plain_json
 
 SEALED = "sealed"  # file: the secret
 
@@ -33,7 +34,7 @@ def sealed_secret(folder: Path) -> str:
     """The secret of a folder, drawn when there is none yet. Not written as plain text.
 
     Raises:
-        ConfigError: it does not fit the hash that was told.
+        ConfigError: it does not fit the hash that was told, or the file is damaged.
     """
     path = folder / SEALED
     if not path.is_file():
@@ -43,13 +44,22 @@ def sealed_secret(folder: Path) -> str:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(text)
         new.replace(path)
-    secret = str(json.loads(base64.b85decode(path.read_bytes()))["secret"])
+    try:
+        secret = str(plain_json.loads(base64.b85decode(path.read_bytes()))["secret"])
+        commitment = commitment_of(secret)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"the order in {path} cannot be read",
+            expected="the secret that this folder was made with",
+            got=f"{type(error).__name__}: {str(error)[:100]}",
+            fix="restore the file, or compare again in a new folder (--out)",
+        ) from error
     told = read_plan(folder).get("commitment", "")
-    if told not in ("", commitment_of(secret)):
+    if told not in ("", commitment):
         raise ConfigError(
             f"the order in {path} is not the one that was drawn",
             expected=f"SHA-256 {told}",
-            got=commitment_of(secret),
+            got=commitment,
             fix="restore the file, or compare again in a new folder (--out)",
         )
     return secret

@@ -29,7 +29,8 @@ from tests.support.served import RobotSide, Served, until
 
 HALF_OPEN, BODY_MB, ATTACK_S = 1300, 60, 8.0
 STOP_S = 0.1
-LATEST_S = 1.0  # also for who has to connect in the first surge
+LATEST_S = 1.0  # for a page that has its connection
+CONNECT_S = 2.0  # who has to connect first stands in the system's queue behind the strangers
 GROWTH_MB = 64
 
 
@@ -116,7 +117,7 @@ def test_stop_is_answered_while_strangers_flood_the_page(
     assert robot.commands.count("stop") == sum(map(len, took_s.values())) + 1
     assert grown_mb < GROWTH_MB
     assert np.percentile(took_s["open"], 95) < STOP_S  # one in twenty waits for the processor
-    assert max(map(max, took_s.values())) < LATEST_S
+    assert max(took_s["open"]) < LATEST_S and max(took_s["new"]) < CONNECT_S
 
 
 @pytest.fixture

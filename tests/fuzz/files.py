@@ -90,6 +90,35 @@ def _(folder: Path) -> Any:
     return run
 
 
+@target("api_key", "config.api_key.api_key", ConfigError)
+def _(folder: Path) -> Any:
+    from robot_rl.config import api_key
+
+    path = folder / "key"
+
+    def run(data: bytes) -> None:
+        path.write_bytes(data)
+        path.chmod(0o600)
+        with patch.object(api_key, "_path", lambda _name: path):
+            key = api_key.api_key("key", "example.org")
+        assert key and key.isascii() and key.isprintable() and " " not in key
+
+    return run
+
+
+@target("sealed_order", "run.sealed.sealed_secret", ConfigError, weight=0.3)
+def _(folder: Path) -> Any:
+    from robot_rl.run.sealed import SEALED, order_of, sealed_secret
+
+    write = parts_into(folder, (SEALED, "plan.json"))
+
+    def run(data: bytes) -> None:
+        write(data)
+        assert sorted(order_of(sealed_secret(folder), 0, 3)) == [0, 1, 2]
+
+    return run
+
+
 @target("weights", "policy.runtime.tensors_of", LinkError, SpecError, weight=0.5)
 def _(_folder: Path) -> Any:
     import hashlib

@@ -348,6 +348,11 @@ def runs() -> Iterable[tuple[str, str, bytes]]:
         yield "store_facts", "all", PART.join(map(as_json, facts))
         found = [{"name": "camera wrist", "status": "ok", "text": "30 Hz", "fix": ""}]
         yield "run_facts", "two", as_json({"kind": "deploy", "episodes": 3}) + PART + as_json(found)
+        secret = base64.b85encode(as_json({"secret": "ab" * 32}))
+        yield "sealed_order", "good", secret + PART + as_json({})
+        told = hashlib.sha256(b"ab" * 32).hexdigest()
+        yield "sealed_order", "told", secret + PART + as_json({"commitment": told})
+        yield "api_key", "good", b"example.org sk-0123456789abcdef\n"
         save_policy(folder, Weights(3, hashlib.sha256(image).hexdigest(), image), spec)
         files = [folder / f"policy.{kind}" for kind in ("json", "safetensors")]
         yield "policy_file", "good", PART.join(path.read_bytes() for path in files)

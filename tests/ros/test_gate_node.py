@@ -15,6 +15,7 @@ from std_msgs.msg import Bool
 from robot_rl.ros import topics
 from robot_rl.safety import gate as rules
 from robot_rl.safety.states import Mode
+from robot_rl.types import Driver
 from tests.support.gate_alone import Alone, gate_alone, passed
 
 pytestmark = [pytest.mark.ros, pytest.mark.alone]
@@ -54,6 +55,21 @@ def test_a_stop_of_the_controller_that_was_over_when_the_gate_woke_still_needs_a
     assert gate.mode is Mode.PROTECTIVE_STOP and gate.reason == "controller: stopped"
     assert passed(gate.drive(0.5)) == 0
     assert gate.arm(within_s=0.3).startswith("protective_stop: acknowledge first")
+
+
+@pytest.mark.parametrize("set_s", [-3600.0, 3600.0])
+def test_after_all_clocks_were_set_a_person_takes_over_at_once(gate: Alone, set_s: float) -> None:
+    """The jump stops the arm once; then the device is heard, whatever hour it told before."""
+    assert gate.arm() == ""
+    gate.set_s = set_s
+    gate.run(lambda: gate.reason.startswith("clock: jumped"))
+    assert gate.call(topics.GATE_ACKNOWLEDGE).success
+    gate.run(0.25)
+    assert gate.arm() == ""
+    gate.driving = True
+    gate.run(0.1)
+    assert passed(gate.drive(1.0, Driver.CORRECTION)) > 0  # without the device it is refused
+    gate.driving = False
 
 
 STOP, CLEAR, ACKNOWLEDGE = topics.GATE_STOP, topics.GATE_CLEAR, topics.GATE_ACKNOWLEDGE

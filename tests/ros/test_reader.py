@@ -93,8 +93,8 @@ class Arm:
 
 
 @pytest.fixture
-def arm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ArmDriver], Arm]]:
-    """arm(driver): a reader of that driver's topics, and the driver."""
+def arm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Arm]]:
+    """arm(driver, *objects): a reader of that driver's topics, and the driver."""
     import rclpy
     from rclpy.context import Context
     from rclpy.node import Node
@@ -110,7 +110,7 @@ def arm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ArmDriver], Arm]]
     joints = f"joint_names:=[{', '.join(ROBOT.joint_names)}]"
     words = ["--ros-args", "-p", joints, "-p", "base_frame:=base_link"]
     with node_shell("view", words) as shell:
-        yield lambda driver: Arm(node, StateReader(shell, (), ROBOT, driver))
+        yield lambda driver, *objects: Arm(node, StateReader(shell, objects, ROBOT, driver))
     node.destroy_node()
     rclpy.shutdown(context=context)
 
@@ -209,3 +209,45 @@ def test_one_message_from_the_future_hides_nothing_that_comes_after_it(arm: Any)
     assert "stamped in the future" in driver.reader.why_not()
     driver.sent_s = time.time() - 0.05
     assert driver.state().stamp_s < time.time() + 1.0
+
+
+def test_an_object_that_is_tracked_no_more_ends_the_episode_as_stale(arm: Any) -> None:
+    """Arm and wrench stay fresh; only the object's stamp stays where it was."""
+    from robot_rl.control.loop import MAX_STATE_AGE_S
+    from robot_rl.ros import topics
+    from robot_rl.ros.endpoints import publisher
+    from robot_rl.types import Ending, Step
+    from tests.support.clock import ManualClock
+    from tests.support.fakes import make_loop, start
+
+    driver = arm(VENDOR, "target")
+    tracker = publisher(driver.node, topics.OBJECT.named(object="target"))
+
+    def told(tracked: bool) -> Any:
+        driver.tell()
+        if tracked:
+            where = pose((0.5, 0.0, 0.1))
+            tracker.publish(convert.pose_to(where, driver.sent_s, "base_link"))
+        time.sleep(0.02)
+        return driver.reader.read()
+
+    first = wait_for(lambda: told(True), 10.0, lambda: f"a state; {driver.reader.why_not()}")
+    loop, robot, rows = make_loop(clock=ManualClock(first.stamp_s))
+    gone_s = first.stamp_s + 0.35
+
+    def read() -> Any:
+        """What is told in the time of the loop's clock, which waits for the driver."""
+        now_s = loop.clock.now_s()
+        tracked = now_s < gone_s
+        state = told(tracked)
+        while (state.stamp_s if tracked else driver.sent_s) < now_s - 0.02:
+            state = told(tracked)
+        return state
+
+    robot.read = read  # type: ignore[method-assign]
+    summary = loop.run_episode(start())
+    steps = [row for row in rows if isinstance(row, Step)]
+    assert summary.ending is Ending.STALE and "the robot's state" in summary.reason
+    assert driver.sent_s - driver.reader.read().stamp_s > MAX_STATE_AGE_S / 2
+    assert steps[-1].ending is Ending.STALE and steps[-1].success is None
+    assert len(steps) >= 3 and all(step.ending is None for step in steps[:-1])

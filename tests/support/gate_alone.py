@@ -155,7 +155,6 @@ class Alone:
             for answer in self.verdicts[count:]:
                 if isinstance(answer, wire.ArmAnswer):
                     if answer.granted:
-                        self._sequence = 0
                         return ""
                     refusal = answer.reason
         return refusal
