@@ -255,6 +255,7 @@ class _Episode:
         self.summary = EpisodeSummary(start.id, start.purpose)
         self._events = self._segment = self._missed = self._held = 0
         self._driver: Driver | None = None
+        self._taken_behind = False  # whether a person drives through the environment itself
         self._stale = ""  # what in the newest observation is too old
         self._said: bool | None = None  # success or failure, by the person, in the newest tick
         self._executed: list[NDArray[np.float32]] = []
@@ -307,6 +308,8 @@ class _Episode:
             turns = np.diff(np.stack(self._executed)[:, :motion], 2, axis=0)
             summary.jerk = float(np.sqrt(np.square(turns).mean()))
         self._record_events(loop.arbiter.end_episode(), step)
+        if self._taken_behind:
+            self._record_events([_behind("release")], step)
         return summary
 
     def _act(self, state: RobotState, observation: Observation, step: int) -> _Pending:
@@ -341,7 +344,7 @@ class _Episode:
             said = self._said
             result = replace(result, reward=float(said), success=said, terminated=True)
             summary.reason = "operator: success" if self._said else "operator: failure"
-        driver = pending.decision.driver
+        driver = self._driven_by(pending, verdict, index)
         fault = self._fault(verdict) if driver is Driver.POLICY else ""
         if fault and not result.terminated:
             result = replace(result, reward=0.0, success=False, terminated=True)
@@ -375,6 +378,7 @@ class _Episode:
         summary.outcome_steps[step.outcome] = summary.outcome_steps.get(step.outcome, 0) + 1
         if ending:
             summary.ending, summary.success = ending, bool(step.success)
+            summary.success_known = result.success is not None
             summary.true_success = result.truth
         loop.on_step(step)
         return ending is not None
@@ -426,7 +430,8 @@ class _Episode:
             return Ending.ABORTED
         if over:
             self.summary.reason = over
-        return Ending.TRUNCATED if over or index + 1 >= self.loop.task.max_steps else None
+        over = over or result.truncated or index + 1 >= self.loop.task.max_steps
+        return Ending.TRUNCATED if over else None
 
     def _fault(self, verdict: Verdict | None) -> str:
         """Why the gate ends the episode as the policy's failure; "" when it does not.
@@ -439,6 +444,19 @@ class _Episode:
         ticks = FAULTS.get(verdict.reason.partition(":")[0], math.inf)
         return verdict.reason if self._held >= ticks else ""
 
+    def _driven_by(self, pending: _Pending, verdict: Verdict | None, step: int) -> Driver:
+        """Who really drove. Behind the gate, an environment may have let a person drive."""
+        decided = pending.decision.driver
+        passed = verdict is not None and verdict.outcome is Outcome.PASS
+        driver = verdict.command.driver if verdict is not None and passed else decided
+        taken = driver.is_human and not decided.is_human
+        if taken:
+            self.loop.policy.interrupt()
+        if taken != self._taken_behind:
+            self._taken_behind = taken
+            self._record_events([_behind("takeover" if taken else "release")], step)
+        return driver
+
     def _action(
         self, pending: _Pending, verdict: Verdict | None, after: RobotState
     ) -> NDArray[np.float32]:
@@ -450,7 +468,8 @@ class _Episode:
         asked, guided = pending.decision.action, pending.decision.guided
         if verdict is None:
             return np.zeros_like(asked)
-        if verdict.outcome is Outcome.PASS and not guided:
+        theirs = verdict.command.driver is not pending.decision.driver
+        if verdict.outcome is Outcome.PASS and not (guided or theirs):
             return asked
         loop, before = self.loop, pending.state
         moved = loop.task.spec.action.gripper and verdict.command.gripper_width_m is not None
@@ -466,3 +485,8 @@ class _Episode:
             stamp_ns = int(self.loop.clock.now_s() * 1e9)
             self.loop.record([Event(self.start.id, self._events, step, name, detail, stamp_ns)])
             self._events += 1
+
+
+def _behind(name: str) -> tuple[str, str]:
+    """Event of a person who drives behind the gate, through the environment itself."""
+    return name, "device=environment"

@@ -78,7 +78,7 @@ class Metrics(Protocol):
 
 
 class SessionLoop(Protocol):
-    """What runs the episodes: `control.loop.ControlLoop`, or `control.gym_loop.GymLoop`."""
+    """What runs the episodes: `control.loop.ControlLoop`, or a wrapper around one."""
 
     @property
     def task(self) -> Any:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 RUNTIMES = ("lockstep", "ros")
 SEVERAL = ("actors", "arm", "pace_hz")  # keys of several arms; left out where there is one
 ARM_SEEDS = 100_000  # between the draws of two arms: seeds of a study stay below
+GYM_OPERATORS = ("none", "scripted", "environment")
 BOX = "safety.obstacles.wall={centre_in_base_m: [0, 1, 0.5], size_m: [2, 0.1, 1]}"
 
 GROUPS = (
@@ -312,6 +313,8 @@ class Experiment:
         operator = self.config.get("operator") or {}
         alone = operator.get("name") in ("scripted", "none", None) or operator.get("with_script")
         gentle = {} if alone else GENTLE
+        if isinstance(self.task, GymTask):  # zero is the middle of its Box, not standing still
+            gentle = {"ramp_s": 0.0, "release_ramp_s": 0.0}
         return build(ArbiterConfig, gentle | (self.config.get("arbiter") or {}), "arbiter")
 
     @cached_property
@@ -659,23 +662,26 @@ def _check_gym(experiment: Experiment) -> None:
     """Refuse what an environment without a robot cannot do, and spaces that are not supported.
 
     Raises:
-        ConfigError: `experiment` asks for demonstrations, for a person, or for ROS 2.
+        ConfigError: `experiment` asks for ROS 2, for a device, or for demonstrations of nobody.
     """
-    operator = (experiment.config.get("operator") or {}).get("name")
-    asked = {
-        "operator": operator,
-        "train.demos": experiment.train.demos,
-        "runtime": experiment.runtime,
-    }
-    allowed = {"operator": "none", "train.demos": 0, "runtime": "lockstep"}
-    if asked != allowed:
+    operator = str((experiment.config.get("operator") or {}).get("name"))
+    if operator not in GYM_OPERATORS or experiment.runtime != "lockstep":
         raise ConfigError(
-            "a Gymnasium environment has no robot that a person or ROS 2 could drive",
-            expected=" ".join(f"{k}={v}" for k, v in allowed.items()),
-            got=" ".join(f"{k}={v}" for k, v in asked.items()),
+            "a Gymnasium environment has no robot that a device or ROS 2 could drive",
+            expected=f"runtime=lockstep operator={'|'.join(GYM_OPERATORS)}",
+            got=f"runtime={experiment.runtime} operator={operator}",
             fix="add what is expected, or start from experiment=gym task.env_id=...",
         )
+    if operator == "none" and experiment.train.demos:
+        raise ConfigError(
+            "nobody is there to record demonstrations",
+            expected="train.demos=0, or somebody who drives",
+            got=f"operator=none train.demos={experiment.train.demos}",
+            fix="operator=scripted (a registered expert), or operator=environment (it lets a "
+            "person drive by itself): docs/gym.md",
+        )
     experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
+    experiment.operator.open(experiment.task, None)  # an expert that nobody knows ends here, too
 
 
 def _check_joints(experiment: Experiment) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config.run_folder import METRICS
 from robot_rl.control.actions import actions_of
 from robot_rl.control.arbiter import Arbiter
-from robot_rl.control.gym_loop import GymLoop, GymRig
+from robot_rl.control.gym_ports import EnvPorts, GymRig
 from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.session import Session
 from robot_rl.errors import SetupError
@@ -79,36 +79,42 @@ def make_rig(
     on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
     stopping: Callable[[], str] = lambda: "",
 ) -> Rig | GymRig:
-    """Put simulator, gate, operator and loop together; a Gymnasium environment needs its loop only.
+    """Put simulator or environment, gate, operator and loop together.
 
     Raises:
         ConfigError: the task can only be run on a real arm.
         SetupError: the simulation extra is not installed.
     """
-    if isinstance(experiment.task, GymTask):
-        hooks = {"record": record, "on_step": on_step, "stopping": stopping}
-        return GymRig(GymLoop(experiment.task, policy, **hooks))
-    task: Any = simulated_task(experiment)
+    task: Any = experiment.task
+    is_gym = isinstance(task, GymTask)
+    if not is_gym:
+        task = simulated_task(experiment)
+    action = task.spec.action
+    common: dict[str, Any] = {
+        "task": task,
+        "policy": policy,
+        "operator": operator or make_operator(experiment.operator, task),
+        "arbiter": Arbiter(experiment.arbiter, action.size, motion=action.motion),
+        "record": record,
+        "lease": LEASE,
+        "on_step": on_step,
+        "on_frame": on_frame,
+        "stopping": stopping,
+        "actions": actions_of(task.spec, experiment.robot),
+    }
+    if is_gym:
+        env = EnvPorts(task)
+        loop = ControlLoop(robot=env, cameras=(), gate=env, clock=env, reward=env, **common)
+        return GymRig(loop, env)
     robot = _simulate(task, experiment.robot)
     gate = LocalGate(experiment.limits, robot)
-    cameras = [robot.camera(name, task.spec.picture_size(name)) for name in task.spec.cameras]
-    action = task.spec.action
     loop = ControlLoop(
-        task=task,
         robot=robot,
-        cameras=cameras,
+        cameras=[robot.camera(name, task.spec.picture_size(name)) for name in task.spec.cameras],
         gate=gate,
         clock=WatchedClock(robot, gate),
-        policy=policy,
-        operator=operator or make_operator(experiment.operator, task),
-        arbiter=Arbiter(experiment.arbiter, action.size, motion=action.motion),
         reward=experiment.reward.open(task),
-        record=record,
-        lease=LEASE,
-        on_step=on_step,
-        on_frame=on_frame,
-        stopping=stopping,
-        actions=actions_of(task.spec, experiment.robot),
+        **common,
     )
     return Rig(loop, robot, gate)
 

@@ -18,6 +18,7 @@ from robot_rl.store.dataset import Annotator, import_dataset
 from robot_rl.store.scenes import SCENES, SceneLog
 from robot_rl.store.store import Store
 from robot_rl.tasks.common import SimTask
+from robot_rl.tasks.gym import GymTask
 from robot_rl.types import EpisodeStart, Observation, Row
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def session_of(
         arms=max(1, len(experiment.actors)),
         seed=experiment.draws_seed,
         spec=experiment.spec,
-        limits_hash=experiment.limits.hash,
+        limits_hash="" if isinstance(loop.task, GymTask) else experiment.limits.hash,
         **hooks,
     )
 

@@ -6,13 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 from robot_rl.cli.train import summary
 from robot_rl.report.report import write_report
 from robot_rl.run.evaluate import evaluate
 from robot_rl.run.experiment import Experiment
+from robot_rl.run.record import record
 from robot_rl.run.train import train
+from robot_rl.store.store import Store
+from robot_rl.types import Driver, EpisodeStart, Step
+from tests.support.gym import POINT, register_point
 
 
 def pendulum(folder: Path, *words: str) -> dict[str, Any]:
@@ -57,6 +62,48 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     result = train(Experiment.compose(words), interrupt)
     assert result["env_steps"] == 80
     assert json.loads((tmp_path / "c" / "eval.json").read_text()) == result
+
+
+@pytest.fixture
+def point() -> Any:
+    """The point is registered while the test runs."""
+    before = dict(gymnasium.registry)
+    register_point()
+    yield POINT
+    gymnasium.registry.clear()
+    gymnasium.registry.update(before)
+
+
+def helped(folder: Path, *words: str) -> Experiment:
+    """The point, with a script that demonstrates and corrects."""
+    more = ["operator=scripted", "operator.stuck_s=0.5", "learner.utd=1", f"run_dir={folder}"]
+    return Experiment.compose(["experiment=gym", f"task.env_id={POINT}", *more, *words])
+
+
+@pytest.mark.parametrize("algo", ["hil_serl_state", "rlif"])
+def test_demonstrations_and_corrections_as_on_an_arm(tmp_path: Path, point: str, algo: str) -> None:
+    small = [w for w in SMALL if not w.startswith("task.")]
+    words = ("train.demos=2", f"algo={algo}", *small)
+    recorded = record(helped(tmp_path / "r", *words))
+    assert recorded == {"successes": 2, "episodes": 2}
+    result = train(helped(tmp_path / "r", *words))  # goes on after the demonstrations
+    assert result["env_steps"] >= 80 and result["human_steps"] > 0
+    with Store(tmp_path / "r" / "store.sqlite") as store:
+        episodes = list(store.episode_summaries())
+        rows, _ = store.rows_since(0, 10_000)
+        assert {row.limits_hash for row in rows if isinstance(row, EpisodeStart)} == {""}
+        drivers = {row.driver for row in rows if isinstance(row, Step)}
+    assert [episode.purpose for episode in episodes[:3]] == ["demo", "demo", "train"]
+    assert episodes[0].human_steps == episodes[0].steps > 0
+    assert drivers == {Driver.DEMO, Driver.CORRECTION, Driver.POLICY}
+    assert "demonstration" in write_report(tmp_path / "r").read_text()
+
+
+@pytest.mark.slow
+def test_the_point_is_learned_with_help(tmp_path: Path, point: str) -> None:
+    words = ("train.demos=5", "algo=hil_serl_state", "learner.utd=4", "train.max_env_steps=2000")
+    result = train(helped(tmp_path / "l", *words, "train.eval_episodes=20", "train.video=false"))
+    assert result["deterministic"]["successes"] >= 18
 
 
 @pytest.mark.slow
