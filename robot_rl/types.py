@@ -106,13 +106,17 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The gate's answer to one request: what was really sent, and why if it differs."""
+    """The gate's answer to one request: what was really sent, and why if it differs.
+
+    taken: behind the gate, an environment let a person drive, and `command` is theirs.
+    """
 
     sequence: int
     outcome: Outcome
     reason: str
     command: Command  # the executed command; for HOLD the latched hold pose
     stamp_s: float
+    taken: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)

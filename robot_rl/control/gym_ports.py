@@ -102,12 +102,13 @@ class EnvPorts:
             truncated=bool(truncated),
             info=info,
         )
-        theirs, reason = self._intervened(info), ""
-        if theirs is not None:
+        theirs = self._intervened(info)
+        taken = theirs is not None
+        if taken:
             driver = Driver.DEMO if self._purpose == "demo" else Driver.CORRECTION
             command = replace(command, driver=driver, joint_target_rad=theirs)
-            reason = BY_ENVIRONMENT
-        self._last = Verdict(command.sequence, Outcome.PASS, reason, command, self._now_s)
+        reason = BY_ENVIRONMENT if taken else ""
+        self._last = Verdict(command.sequence, Outcome.PASS, reason, command, self._now_s, taken)
         return self._last
 
     def verdict(self, sequence: int) -> Verdict | None:

@@ -446,11 +446,9 @@ class _Episode:
 
     def _driven_by(self, pending: _Pending, verdict: Verdict | None, step: int) -> Driver:
         """Who really drove. Behind the gate, an environment may have let a person drive."""
-        decided = pending.decision.driver
-        passed = verdict is not None and verdict.outcome is Outcome.PASS
-        driver = verdict.command.driver if verdict is not None and passed else decided
-        taken = driver.is_human and not decided.is_human
-        if taken:
+        taken, driver = False, pending.decision.driver
+        if verdict is not None and verdict.taken:
+            taken, driver = True, verdict.command.driver
             self.loop.policy.interrupt()
         if taken != self._taken_behind:
             self._taken_behind = taken
@@ -468,8 +466,7 @@ class _Episode:
         asked, guided = pending.decision.action, pending.decision.guided
         if verdict is None:
             return np.zeros_like(asked)
-        theirs = verdict.command.driver is not pending.decision.driver
-        if verdict.outcome is Outcome.PASS and not (guided or theirs):
+        if verdict.outcome is Outcome.PASS and not (guided or verdict.taken):
             return asked
         loop, before = self.loop, pending.state
         moved = loop.task.spec.action.gripper and verdict.command.gripper_width_m is not None

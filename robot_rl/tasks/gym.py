@@ -335,6 +335,10 @@ class GymTask:
             raise self._unsupported("action", "a Box of floats", str(space), "TransformAction")
         if not space.is_bounded("both"):
             raise self._unsupported("action", "finite bounds", str(space), "TransformAction")
+        if self.gripper and int(np.prod(space.shape)) < 2:
+            raise self._unsupported(
+                "action", "another entry beside the gripper's", str(space), "TransformAction"
+            )
         low, high = (tuple(map(float, bound.ravel())) for bound in (space.low, space.high))
         return BoxActionSpec(low, high, self.gripper)
 

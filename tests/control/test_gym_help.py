@@ -184,6 +184,23 @@ def test_a_person_in_the_environment_is_recorded_as_one(
         assert [episode.human_steps for episode in store.episode_summaries()] == [4]
 
 
+def test_the_gripper_entry_is_one_of_three_whoever_drives() -> None:
+    def person(step: int) -> list[float] | None:
+        return [10.0, 0.0, 0.1] if step == 2 else None
+
+    task = GymTask(env_id=register_point(person=person, grip=True), gripper=True)
+    _, rows = play(task, action=np.array([0.5, 0.0, 0.0], np.float32))
+    assert [step.action.tolist() for step in steps_of(rows)[1:4]] == [
+        [0.5, 0.0, 0.0],
+        [1.0, 0.0, -1.0],
+        [0.5, 0.0, 0.0],
+    ]
+    sent = [action[2] for action in task.env.unwrapped.sent[1:4]]  # type: ignore[attr-defined]
+    assert sent == pytest.approx([1.0, 0.1, 1.0])
+    _, rows = play(task, "demo", scripted(task))
+    assert {float(step.action[2]) for step in steps_of(rows)} == {1.0, -1.0}
+
+
 def test_a_person_who_drives_at_the_end_has_let_go() -> None:
     task = GymTask(env_id=register_point(person=lambda step: [0.0, 0.0]))
     summary, rows = play(task)

@@ -80,10 +80,17 @@ def helped(folder: Path, *words: str) -> Experiment:
     return Experiment.compose(["experiment=gym", f"task.env_id={POINT}", *more, *words])
 
 
-@pytest.mark.parametrize("algo", ["hil_serl_state", "rlif"])
-def test_demonstrations_and_corrections_as_on_an_arm(tmp_path: Path, point: str, algo: str) -> None:
+GRIP = ("task.env_kwargs.grip=true", "task.gripper=true")
+
+
+@pytest.mark.parametrize(
+    ("algo", "more"), [("hil_serl_state", GRIP), ("rlif", ())], ids=["gripper", "rlif"]
+)
+def test_demonstrations_and_corrections_as_on_an_arm(
+    tmp_path: Path, point: str, algo: str, more: tuple[str, ...]
+) -> None:
     small = [w for w in SMALL if not w.startswith("task.")]
-    words = ("train.demos=2", f"algo={algo}", *small)
+    words = ("train.demos=2", f"algo={algo}", *small, *more)
     recorded = record(helped(tmp_path / "r", *words))
     assert recorded == {"successes": 2, "episodes": 2}
     result = train(helped(tmp_path / "r", *words))  # goes on after the demonstrations
@@ -96,6 +103,9 @@ def test_demonstrations_and_corrections_as_on_an_arm(tmp_path: Path, point: str,
     assert [episode.purpose for episode in episodes[:3]] == ["demo", "demo", "train"]
     assert episodes[0].human_steps == episodes[0].steps > 0
     assert drivers == {Driver.DEMO, Driver.CORRECTION, Driver.POLICY}
+    if more:  # the policy's network chooses the last entry among three
+        mine = [row.action for row in rows if isinstance(row, Step) and not row.driver.is_human]
+        assert {float(action[2]) for action in mine} <= {-1.0, 0.0, 1.0}
     assert "demonstration" in write_report(tmp_path / "r").read_text()
 
 

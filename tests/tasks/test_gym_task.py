@@ -117,6 +117,16 @@ def test_numbers_become_one_state_and_images_stay_images() -> None:
     assert observation["state"].dtype == np.float32 and observation["state"][:2].tolist() == [0, 0]
 
 
+def test_a_wrapper_of_an_environment_has_the_spec_of_its_base() -> None:
+    base, wrapped = GymTask(env_id=register("Base")), register("Wrapped", say="is_success")
+    same = GymTask(env_id=wrapped, base_id=base.env_id)
+    assert same.spec == base.spec and same.spec.hash == base.spec.hash
+    assert same.name == base.name == "robot_rl_test/Base-v0"
+    assert GymTask(env_id=wrapped).spec.hash != base.spec.hash  # nobody says that they are the same
+    other = GymTask(env_id=wrapped, base_id=base.env_id, control_hz=5.0)
+    assert other.spec.hash != base.spec.hash
+
+
 def test_a_bare_box_is_the_state() -> None:
     task = GymTask(env_id="Pendulum-v1")
     assert task.spec.state_layout == (("observation", 3, ""),)
