@@ -176,17 +176,18 @@ class BoxActionSpec:
         return low * (1.0 - share) + high * share
 
     def action(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Inverse of `scaled`: what lies outside of the bounds is clipped to them."""
+        """Inverse of `scaled`, for [..., A]: what lies outside of the bounds is clipped to them."""
         low, high = np.array(self.low), np.array(self.high)
         width = np.where(high > low, high - low, 1.0)  # an entry that cannot change: the low end
         share = (np.asarray(values, np.float64) - low) / width
         return self._chosen(2.0 * share - 1.0).astype(np.float32)
 
     def _chosen(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Action [A] within [-1, 1], the gripper's entry being one of -1, 0, 1."""
+        """Actions [..., A] within [-1, 1], the gripper's entry being one of -1, 0, 1."""
         a = np.clip(action, -1.0, 1.0)
-        if self.gripper and np.isfinite(a[-1]):
-            a[-1] = np.sign(a[-1]) if abs(a[-1]) >= 0.5 else 0.0
+        if self.gripper:
+            last = a[..., -1]
+            a[..., -1] = np.where(np.abs(last) < 0.5, 0.0, np.sign(last))
         return a
 
 
@@ -262,7 +263,7 @@ class Spec:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain nested dict (JSON-able), the form that is hashed, saved and sent."""
-        plain = asdict(self) | {"protocol": PROTOCOL_VERSION}
+        plain: dict[str, Any] = asdict(self) | {"protocol": PROTOCOL_VERSION}
         plain["observation"] = {k: asdict(v) for k, v in self.observation.items()}
         if isinstance(self.action, BoxActionSpec) and not self.action.gripper:
             del plain["action"]["gripper"]  # hashes stay what they were before there was one

@@ -7,16 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 
 from robot_rl.cli.train import summary
+from robot_rl.data.episodes import choose
+from robot_rl.data.lerobot_import import import_lerobot
+from robot_rl.data.lerobot_rows import ImportOptions
+from robot_rl.data.lerobot_write import WriteOptions, write_lerobot
 from robot_rl.report.report import write_report
 from robot_rl.run.evaluate import evaluate
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.record import record
 from robot_rl.run.train import train
 from robot_rl.store.store import Store
+from robot_rl.tasks.gym import GymTask
 from robot_rl.types import Driver, EpisodeStart, Step
+from tests.support.data_samples import make_foreign
 from tests.support.gym import POINT, register_point
 
 
@@ -109,10 +116,33 @@ def test_demonstrations_and_corrections_as_on_an_arm(
     assert "demonstration" in write_report(tmp_path / "r").read_text()
 
 
+@pytest.mark.parametrize("foreign", [False, True], ids=["ours", "theirs"])
+def test_recorded_demonstrations_are_imported_for_a_wrapper_of_the_environment(
+    tmp_path: Path, point: str, foreign: bool
+) -> None:
+    record(helped(tmp_path / "r", "train.demos=2"))
+    with Store(tmp_path / "r" / "store.sqlite") as store:
+        write_lerobot(store, choose(store), tmp_path / "dataset", WriteOptions())
+        starts = store.episodes()
+        before = [step.action.tolist() for start in starts for step in store.steps(start.id)]
+    if foreign:
+        make_foreign(tmp_path / "dataset")
+    task = GymTask(env_id=register_point("robot_rl_test/Wrapped-v0"), base_id=POINT)
+    out, low = tmp_path / "demos", 10.0 if foreign else 1.0  # another program's are not in [-1, 1]
+    import_lerobot(tmp_path / "dataset", task.spec, out, ImportOptions(success="last"))
+    with Store(out / "store.sqlite") as store:
+        assert {start.spec_hash for start in store.episodes()} == {starts[0].spec_hash}
+        steps = [step for start in store.episodes() for step in store.steps(start.id)]
+    assert {step.driver for step in steps} == {Driver.DEMO}
+    assert np.allclose([step.action for step in steps], np.divide(before, low), atol=1e-6)
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_point_is_learned_with_help(tmp_path: Path, point: str) -> None:
-    words = ("train.demos=5", "algo=hil_serl_state", "learner.utd=4", "train.max_env_steps=2000")
-    result = train(helped(tmp_path / "l", *words, "train.eval_episodes=20", "train.video=false"))
+    words = ("train.demos=10", "algo=hil_serl_state", "learner.utd=2", "train.max_env_steps=800")
+    more = ("learner.min_steps=50", "train.eval_episodes=20", "train.stochastic_eval_episodes=0")
+    result = train(helped(tmp_path / "l", *words, *more))
     assert result["deterministic"]["successes"] >= 18
 
 
