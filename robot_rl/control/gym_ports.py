@@ -12,6 +12,7 @@ drove and what was carried out, and so it is recorded.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,7 @@ from robot_rl.errors import SetupError, SpecError
 from robot_rl.ports import RewardResult
 from robot_rl.tasks.gym import EnvState, GymTask
 from robot_rl.types import (
+    HELPED,
     Command,
     Driver,
     EpisodeStart,
@@ -42,19 +44,21 @@ class EnvPorts:
     """`RobotPort`, `Clock`, `Gate` and `RewardSource` of a Gymnasium environment.
 
     The clock starts at 0 in each episode; it is simulated, one control period per step.
+
+    paced: a person may drive, so where they may, time passes as on the wall.
     """
 
     reason = ""
 
-    def __init__(self, task: GymTask) -> None:
-        self.task = task
+    def __init__(self, task: GymTask, *, paced: bool = False) -> None:
+        self.task, self._paced, self._began_s = task, paced, 0.0
         self._state = EnvState.of(0.0, None)
         self._purpose, self._now_s, self._warned = "", 0.0, False
         self._last: Verdict | None = None
 
     def reset(self, seed: int) -> None:
         """Start an episode; equal seeds give equal starts."""
-        self._now_s = 0.0
+        self._now_s, self._began_s = 0.0, time.monotonic()
         self._state = EnvState.of(0.0, self.task.env.reset(seed=seed)[0])
 
     def begin_episode(self, purpose: str) -> None:
@@ -72,6 +76,10 @@ class EnvPorts:
     def sleep_until_s(self, deadline_s: float) -> None:
         """Let the control period pass; the step was made when its command was judged."""
         self._now_s = max(self._now_s, deadline_s)
+        if self._paced and self._purpose in (*HELPED, "demo"):
+            early_s = self._began_s + self._now_s - time.monotonic()
+            time.sleep(max(0.0, early_s))
+            self._began_s += max(0.0, -early_s)  # time that was lost is given up
 
     def arm(self, lease: str) -> bool:
         """Granted: an environment needs no leave."""

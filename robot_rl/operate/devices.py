@@ -34,6 +34,10 @@ class AtPage(Protocol):
     at_page: bool
 
 
+WALL_CLOCK = object()
+"""In place of a node: a loop in this process that keeps to the wall clock (`control.gym_ports`)."""
+
+
 def run_of(node: Any) -> Path:
     """Run folder of the operator's node."""
     return Path(str(node.get_parameter("run_dir").value))
@@ -44,7 +48,8 @@ def make_operator(config: object, task: Task, node: Any = None) -> InputDevice:
 
     Args:
         config: section `operator` of the experiment.
-        node: rclpy node of the process; None in lockstep, where no person can keep up.
+        node: rclpy node of the process; None in lockstep, where no person can keep up; or
+            `WALL_CLOCK`.
 
     Raises:
         RobotRLError: see `OperatorConfig.open`.

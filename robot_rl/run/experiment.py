@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 RUNTIMES = ("lockstep", "ros")
 SEVERAL = ("actors", "arm", "pace_hz")  # keys of several arms; left out where there is one
 ARM_SEEDS = 100_000  # between the draws of two arms: seeds of a study stay below
-GYM_OPERATORS = ("none", "scripted", "environment")
+ALONE = ("none", "scripted", "")
+GYM_OPERATORS = ("none", "scripted", "environment", "gamepad", "spacemouse")
 BOX = "safety.obstacles.wall={centre_in_base_m: [0, 1, 0.5], size_m: [2, 0.1, 1]}"
 
 GROUPS = (
@@ -401,6 +402,11 @@ class Experiment:
     def _has_real_graph(self) -> bool:
         return (self.config.get("ros") or {}).get("name") == "real"
 
+    @property
+    def has_person(self) -> bool:
+        """Whether a person may drive, for whom time must pass as on the wall."""
+        return (self.config.get("operator") or {}).get("name", "") not in ALONE
+
     def refuse_script_on_a_real_arm(self) -> None:
         """Raise `ConfigError` when a script would drive a real arm: a script sees only the task."""
         from robot_rl.operate.scripted import ScriptedOperatorConfig
@@ -667,7 +673,7 @@ def _check_gym(experiment: Experiment) -> None:
     operator = str((experiment.config.get("operator") or {}).get("name"))
     if operator not in GYM_OPERATORS or experiment.runtime != "lockstep":
         raise ConfigError(
-            "a Gymnasium environment has no robot that a device or ROS 2 could drive",
+            "ROS 2, and devices that it brings, cannot drive a Gymnasium environment",
             expected=f"runtime=lockstep operator={'|'.join(GYM_OPERATORS)}",
             got=f"runtime={experiment.runtime} operator={operator}",
             fix="add what is expected, or start from experiment=gym task.env_id=...",
@@ -677,11 +683,12 @@ def _check_gym(experiment: Experiment) -> None:
             "nobody is there to record demonstrations",
             expected="train.demos=0, or somebody who drives",
             got=f"operator=none train.demos={experiment.train.demos}",
-            fix="operator=scripted (a registered expert), or operator=environment (it lets a "
-            "person drive by itself): docs/gym.md",
+            fix="operator=scripted (a registered expert), operator=environment (it lets a "
+            "person drive by itself), or a device, e.g. operator=gamepad: docs/gym.md",
         )
     experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
-    experiment.operator.open(experiment.task, None)  # an expert that nobody knows ends here, too
+    if not experiment.has_person:  # an expert that nobody knows ends here, too
+        experiment.operator.open(experiment.task, None)
 
 
 def _check_joints(experiment: Experiment) -> None:

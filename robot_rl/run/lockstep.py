@@ -20,7 +20,7 @@ from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.session import Session
 from robot_rl.errors import SetupError
 from robot_rl.learn.metrics import MetricSink
-from robot_rl.operate.devices import make_operator
+from robot_rl.operate.devices import WALL_CLOCK, make_operator
 from robot_rl.ports import BringsSimulator, InputDevice, ResetPlan, SimulatedRobot
 from robot_rl.robots import Robot
 from robot_rl.run.parts import scene_log, session_of, simulated_task
@@ -86,14 +86,16 @@ def make_rig(
         SetupError: the simulation extra is not installed.
     """
     task: Any = experiment.task
-    is_gym = isinstance(task, GymTask)
+    is_gym, node = isinstance(task, GymTask), None
     if not is_gym:
         task = simulated_task(experiment)
+    elif experiment.has_person:
+        node = WALL_CLOCK
     action = task.spec.action
     common: dict[str, Any] = {
         "task": task,
         "policy": policy,
-        "operator": operator or make_operator(experiment.operator, task),
+        "operator": operator or make_operator(experiment.operator, task, node),
         "arbiter": Arbiter(experiment.arbiter, action.size, motion=action.motion),
         "record": record,
         "lease": LEASE,
@@ -103,7 +105,7 @@ def make_rig(
         "actions": actions_of(task.spec, experiment.robot),
     }
     if is_gym:
-        env = EnvPorts(task)
+        env = EnvPorts(task, paced=experiment.has_person)
         loop = ControlLoop(robot=env, cameras=(), gate=env, clock=env, reward=env, **common)
         return GymRig(loop, env)
     robot = _simulate(task, experiment.robot)

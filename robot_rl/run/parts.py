@@ -124,8 +124,9 @@ def simulated_task(experiment: Experiment) -> Task:
 
 
 def scene_log(experiment: Experiment) -> SceneLog:
-    """The log of a run's scenes; it stays empty unless the run is simulated."""
-    return SceneLog(experiment.run_dir / SCENES if experiment.is_simulated else None)
+    """The log of a run's scenes; it stays empty unless the run is of a simulated arm."""
+    has_scene = experiment.is_simulated and not isinstance(experiment.task, GymTask)
+    return SceneLog(experiment.run_dir / SCENES if has_scene else None)
 
 
 def critic_of(run: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,13 @@ from robot_rl.config.registry import REGISTRY, register
 from robot_rl.control.gym_ports import BY_ENVIRONMENT
 from robot_rl.control.loop import EpisodeSummary
 from robot_rl.errors import ConfigError, SpecError
+from robot_rl.operate.handset import DeviceReading, HandsetConfig
+from robot_rl.operate.held import hand_on
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import InputDevice
 from robot_rl.store.store import Store
 from robot_rl.tasks.gym import EnvState, GymTask
-from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Event, Row, Step
+from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Event, RobotState, Row, Step
 from tests.support.fakes import FakePolicy
 from tests.support.gym import Point, register_point, rig_of
 
@@ -233,3 +236,52 @@ def test_an_intervention_without_an_action_or_with_a_wrong_one_is_refused() -> N
         play(GymTask(env_id="robot_rl_test/Silent-v0"))
     with pytest.raises(SpecError, match="the person's action in info is no action"):
         play(GymTask(env_id=register_point(person=lambda _: [1.0, 2.0, 3.0])))
+
+
+class Pad:
+    """A device at rest in its first reading; from the third on it is held, and its stick is out."""
+
+    readings = 0
+
+    def read(self, state: RobotState | None) -> DeviceReading:
+        self.readings += 1
+        held = frozenset({"drive", "open"} if self.readings > 2 else ())
+        return DeviceReading(time.monotonic(), [1.0 if held else 0.0, *[0.0] * 5], held)
+
+
+@pytest.mark.parametrize("grip", [False, True])
+def test_a_device_in_a_hand_drives_with_its_first_axes(grip: bool) -> None:
+    task = GymTask(env_id=register_point(grip=grip), gripper=grip)
+    device = hand_on(task, HandsetConfig(neutral_s=0.0), Pad(), "pad")  # type: ignore[arg-type]
+    _, rows = play(task, "train", device, np.full(2 + grip, -1.0, np.float32))
+    steps = steps_of(rows)
+    assert [step.driver for step in steps[:4]] == [Driver.POLICY] * 2 + [Driver.CORRECTION] * 2
+    assert steps[2].action.tolist() == [1.0, 0.0, *[1.0] * grip]
+
+
+def test_an_action_of_more_entries_than_a_device_has_axes_is_refused() -> None:
+    class Wide(Point):
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (8,), np.float32)
+
+    gymnasium.register("robot_rl_test/Wide-v0", Wide, max_episode_steps=9)
+    task = GymTask(env_id="robot_rl_test/Wide-v0")
+    with pytest.raises(ConfigError, match="a hand cannot drive this task"):
+        hand_on(task, HandsetConfig(), Pad(), "pad")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("purpose", "least_s"), [("train", 0.28), ("demo", 0.28), ("eval", 0.0)])
+def test_where_a_person_may_drive_time_passes_as_on_the_wall(purpose: str, least_s: float) -> None:
+    task = GymTask(env_id=register_point(), control_hz=100.0)
+    slept: list[float] = []
+    rig = rig_of(task, FakePolicy(AWAY), record=list, paced=True)
+    header = EpisodeStart(EpisodeId("r", "a", 0), purpose, task.name, task.spec.hash, "", 3, 0)
+    with pytest.MonkeyPatch.context() as patched:
+        sleep = time.sleep
+        patched.setattr(time, "sleep", lambda s: (slept.append(s), sleep(s)))
+        rig.reset(5, header)
+        began_s = time.monotonic()
+        assert rig.loop.run_episode(header).steps == 30
+    assert time.monotonic() - began_s >= least_s
+    assert bool(slept) == bool(least_s)

@@ -113,9 +113,10 @@ def rig_of(
     operator: InputDevice | None = None,
     on_step: Callable[[Step], None] = lambda _step: None,
     stopping: Callable[[], str] = lambda: "",
+    paced: bool = False,
 ) -> GymRig:
     """The control loop on an environment."""
-    env, action = EnvPorts(task), task.spec.hand
+    env, action = EnvPorts(task, paced=paced), task.spec.hand
     assert isinstance(action, BoxActionSpec)
     loop = ControlLoop(
         task=task,  # type: ignore[arg-type]

@@ -232,7 +232,7 @@ def test_a_space_that_is_not_supported_is_refused(kwargs: dict[str, Any], messag
         (["task.env_kwargs.gravitas=1"], "gravitas"),
         (["train.demos=5"], "got:      operator=none train.demos=5"),
         (["operator=scripted"], '@register("expert", "Pendulum-v1")'),
-        (["operator=gamepad"], "operator=gamepad"),
+        (["operator=console"], "operator=console"),
         (["runtime=ros"], "runtime=ros"),
         (["task.control_hz=0"], "control_hz must be positive"),
         (["task.max_step=5"], "did you mean 'max_steps'"),
