@@ -292,6 +292,28 @@ def test_lockstep_picks_the_loop_by_the_task() -> None:
     assert isinstance(make_rig(Experiment.compose(["experiment=gym"]), policy, record=list), GymRig)
 
 
+@pytest.mark.parametrize(("operator", "paced"), [("none", False), ("environment", True)])
+def test_only_a_person_needs_the_wall_clock_and_nobody_a_ramp(operator: str, paced: bool) -> None:
+    env_id = register("Paced")
+    words = [
+        "experiment=gym",
+        f"task.env_id={env_id}",
+        "task.control_hz=50",
+        f"operator={operator}",
+    ]
+    experiment = Experiment.compose(words)
+    experiment.check()
+    assert experiment.arbiter.ramp_s == 0.0  # zero is the middle of a Box, not standing still
+    rig = make_rig(experiment, FakePolicy(np.zeros(2, np.float32)), record=list)
+    header = EpisodeStart(EpisodeId("r", "a", 0), "train", env_id, experiment.spec.hash, "", 0, 0)
+    slept: list[float] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("robot_rl.control.gym_ports.time.sleep", slept.append)
+        rig.reset(0, header)  # type: ignore[arg-type]
+        rig.loop.run_episode(header)
+    assert bool(slept) == paced
+
+
 def test_stopping_aborts() -> None:
     task = GymTask(env_id=register("Stop"))
     rows: list[Row] = []
