@@ -48,8 +48,8 @@ endurance: setup ## an hour with a kill a minute, and 45 minutes with the page o
 fuzz: setup ## 10 million inputs for every decoder and parser (FUZZ=number of others, FUZZ_PY=a Python that has atheris)
 	@PYTHONPATH=.:sim:hardware $(or $(FUZZ_PY),$(PY)) -m tests.fuzz.run $(if $(FUZZ),--inputs $(FUZZ))
 
-soak: setup ## the long runs: learning to the target, kills during training
-	@$(PY) -m pytest -q -m slow --timeout 3600
+soak: setup ## the long runs: learning to the target, kills during training, the full fault table, 100,000 schedules, fuzzing
+	@$(PY) -m pytest -q -m slow --timeout 3600 && $(MAKE) fuzz
 
 compat-lerobot: setup ## the real lerobot reads our export, and is a base; LEROBOT_PY=python of an environment with it
 	@test -n "$(LEROBOT_PY)" || { echo "usage: make compat-lerobot LEROBOT_PY=/path/to/env/bin/python"; exit 2; }

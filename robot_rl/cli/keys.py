@@ -90,5 +90,5 @@ def _sros2(folder: Path, words: Sequence[str], *, force: bool) -> int:
         say(str(path.parent))
     say(f"\nvalid in ROS domain {domain_id}, for these nodes. Start the run with its words and")
     say(f"  ros.keystore={folder}")
-    say("and the arm's own driver, in the same domain, in the enclave `driver` (SECURITY.md)")
+    say("and the arm's own driver, in the same domain, in the enclave `driver` (docs/ros.md)")
     return 0

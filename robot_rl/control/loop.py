@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from robot_rl.control.actions import Actions, Target, TcpActions
 from robot_rl.control.arbiter import Arbiter, Decision
+from robot_rl.errors import ConfigError
 from robot_rl.observe.frozen import Frozen
 from robot_rl.ports import (
     Camera,
@@ -117,6 +118,7 @@ class EpisodeSummary:
     purpose: str
     steps: int = 0
     success: bool = False
+    unjudged: str = ""  # what the task's rule or the reward raised; the episode is aborted
     true_success: bool | None = None  # what the task's predicate says where a model decides
     success_known: bool = True  # False: a Gymnasium environment that does not say what success is
     ending: Ending = Ending.ABORTED
@@ -193,6 +195,8 @@ class ControlLoop:
         self.on_frame = on_frame
         self._period_s = 1.0 / task.spec.control_hz
         self._sequence, self._frozen = 0, Frozen()
+        self._pictures: dict[str, tuple[float, NDArray[np.uint8]]] = {}  # the last ones
+        self._raised: dict[str, str] = {}  # camera -> why it gave no picture in this tick
 
     def next_command(
         self, action: NDArray[np.float32], driver: Driver, state: RobotState
@@ -227,7 +231,7 @@ class ControlLoop:
     def observe(self) -> tuple[RobotState, Observation, str]:
         """Newest state, the observation built from it, and what in it is too old ("" = nothing)."""
         state = self.robot.read()
-        seen = {camera.name: camera.read() for camera in self.cameras}
+        seen = {camera.name: self._picture(camera) for camera in self.cameras}
         images = {name: image for name, (_, image) in seen.items()}
         new_s = {
             name: self._frozen.new_s(name, stamp_s, image, state.tcp_in_base)
@@ -235,16 +239,38 @@ class ControlLoop:
         }
         return state, self.task.observe(state, images), self._stale(state, new_s)
 
+    def _picture(self, camera: Camera) -> tuple[float, NDArray[np.uint8]]:
+        """A camera's newest picture; of one that raises the last, until that is too old."""
+        name = camera.name
+        try:
+            self._pictures[name] = camera.read()
+            self._raised.pop(name, None)
+        except Exception as error:  # a driver's own; before the first picture nothing has moved
+            if name not in self._pictures:
+                raise
+            if name not in self._raised:
+                log.warning("camera %s gives no picture", name, exc_info=error)
+            self._raised[name] = f" ({_words(error)})"
+        return self._pictures[name]
+
     def _stale(self, state: RobotState, new_s: Mapping[str, float]) -> str:
         now_s = self.clock.now_s()
         ages = [("the robot's state", now_s - state.stamp_s, MAX_STATE_AGE_S)]
-        ages += [(f"camera {n}", now_s - at_s, MAX_PICTURE_AGE_S) for n, at_s in new_s.items()]
+        raised = self._raised
+        ages += [
+            (f"camera {n}{raised.get(n, '')}", now_s - at_s, MAX_PICTURE_AGE_S)
+            for n, at_s in new_s.items()
+        ]
         old = [
             f"{name}, {age_s:.2f} s old" if age_s > 0.0 else f"{name}, {-age_s:.2f} s ahead"
             for name, age_s, limit_s in ages
             if not -MAX_AHEAD_S <= age_s <= limit_s
         ]
         return f"stale: {'; '.join(old)}" if old else ""
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 class _Episode:
@@ -339,7 +365,7 @@ class _Episode:
         self._missed = 0 if verdict is not None else self._missed + 1
         held = verdict is None or verdict.outcome is Outcome.HOLD
         self._held = self._held + 1 if held else 0
-        result = loop.reward.score(state, frame.observation)
+        result = self._judged(state, frame.observation)
         if self._said is not None:  # a person's word ends the episode, whatever the score says
             said = self._said
             result = replace(result, reward=float(said), success=said, terminated=True)
@@ -378,10 +404,22 @@ class _Episode:
         summary.outcome_steps[step.outcome] = summary.outcome_steps.get(step.outcome, 0) + 1
         if ending:
             summary.ending, summary.success = ending, bool(step.success)
-            summary.success_known = result.success is not None
+            summary.success_known = result.success is not None or bool(summary.unjudged)
             summary.true_success = result.truth
         loop.on_step(step)
         return ending is not None
+
+    def _judged(self, state: RobotState, observation: Observation) -> RewardResult:
+        """What the reward says of a moment; one that raises aborts the episode."""
+        try:
+            return self.loop.reward.score(state, observation)
+        except ConfigError:  # a setting is wrong in each episode: say so now
+            raise
+        except Exception as error:  # a task's rule may be anybody's code
+            log.error("the task's rule or the reward raised", exc_info=error)
+            self.summary.unjudged = f"the task's rule or the reward raised {_words(error)}"
+            self.summary.reason = self.summary.unjudged
+            return RewardResult(None, None, False)
 
     def _scores(self, step: Step, result: RewardResult) -> list[Label]:
         """Labels about the moment that a step led to: score, truth, progress, a person's word."""

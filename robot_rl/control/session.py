@@ -38,6 +38,7 @@ FEWEST = 5  # of them, where several arms share the window
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
 EXAM_SEED = 2_000_000
 FAILED_DEMOS = 25  # in a row: a poor operator succeeds now and then, with a broken reward nobody
+UNJUDGED = 3  # in a row: a rule that raises in each episode will not mend itself
 EXAM_AUTONOMY = 0.9  # share of recent episodes without help before an exam is worth its time
 REMEMBERED = ("next_exam", "practice_s", "mastered", "mastered_steps")
 
@@ -247,6 +248,7 @@ class Session:
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
         self.on_episode, self.figures, self._free_from = on_episode, figures, free_from
         self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
+        self._unjudged = 0  # episodes in a row whose rule or reward raised
         self.purpose = ""  # of the episode that runs, or ran last
         self._end_s = math.inf  # of practice, on the monotonic clock
 
@@ -261,7 +263,12 @@ class Session:
         return self.progress.mastered or self._others().mastered
 
     def episode(self, purpose: str, seed: int, *, deterministic: bool = False) -> EpisodeSummary:
-        """Reset and run one episode; a reset that fails is retried while `on_stuck` agrees."""
+        """Reset and run one episode; a reset that fails is retried while `on_stuck` agrees.
+
+        Raises:
+            RobotRLError: the task's rule or the reward raised in `UNJUDGED` episodes in a row, or a
+                start failed for good.
+        """
         plan = self.loop.task.sample_reset(np.random.default_rng((self.seed, seed)))
         self.progress.next_episode = max(self.progress.next_episode, self._free_from())
         start = EpisodeStart(
@@ -291,6 +298,14 @@ class Session:
                 raise error
         self.progress.next_episode += 1
         self._log(summary)
+        self._unjudged = self._unjudged + 1 if summary.unjudged else 0
+        if self._unjudged == UNJUDGED:
+            raise RobotRLError(
+                "no episode can be judged",
+                expected="a rule of success and a reward that answer in every moment",
+                got=f"{summary.unjudged}, in {UNJUDGED} episodes in a row",
+                fix="mend the task or the reward; the run goes on where it was (the log has more)",
+            )
         return summary
 
     def _await_policy(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ from robot_rl.types import Observation, Weights
 
 if TYPE_CHECKING:
     from robot_rl.policy.base.schedule import Planner
+
+log = logging.getLogger(__name__)
 
 
 class DrivingNet(Protocol):
@@ -76,8 +79,8 @@ class PolicyRuntime:
     `version` is -1 then. (A learner publishes its untrained policy as version 0.)
 
     A network may propose several steps at once; then they are carried out before it is asked again.
-    Weights that once propose an action that is not finite are frozen: the episode ends, and none
-    begins before others are loaded.
+    Weights that once propose an action that is not finite, or with which the network raises, are
+    frozen: the episode ends, and none begins before others are loaded.
 
     Args:
         algo: the config of the algorithm that made the weights.
@@ -98,6 +101,7 @@ class PolicyRuntime:
         self.weights: Weights | None = None  # the ones in use, for `save_policy`
         self._deterministic = False
         self.refused: NDArray[np.float32] | None = None  # the action that froze these weights
+        self._did = ""  # what froze them, in words
         if base is not None and isinstance(self._net, NoiseNet):
             base.choose = self._choose
 
@@ -131,7 +135,18 @@ class PolicyRuntime:
         """Why these weights drive no more, "" when they do: others have to come."""
         if self.refused is None:
             return ""
-        return f"weights {self._version} proposed an action that is not finite"
+        return f"weights {self._version} {self._did}"
+
+    def _freeze(self, action: NDArray[np.float32], did: str) -> None:
+        """These weights drive no more."""
+        self.refused, self._did = action, did
+
+    def _raised(self, error: Exception) -> NDArray[np.float32]:
+        """Freeze the weights; an action that no gate lets pass."""
+        log.error("the policy raised", exc_info=error)
+        nothing = np.full(self._spec.action.size, np.nan, np.float32)
+        self._freeze(nothing, f"raised {type(error).__name__}: {str(error)[:200]}")
+        return nothing
 
     def close(self) -> None:
         """Close the schedule of the base policy, if there is one."""
@@ -160,33 +175,48 @@ class PolicyRuntime:
         if self._version < 0:
             return np.zeros(self._spec.action.size, np.float32)
         if not self._plan:
-            proposed = self._net.act(
-                {k: observation[k][None] for k in self._net.observation_keys},
-                self._tensors,
-                deterministic=deterministic,
-                generator=self._generator,
-                gripper_epsilon=self._epsilon,
-            )[0].numpy()
-            self._plan.extend(proposed[None] if proposed.ndim == 1 else proposed)
+            try:
+                self._plan.extend(self._proposed(observation, deterministic))
+            except Exception as error:  # whatever torch raises: the loop goes on, and holds
+                return self._raised(error)
         action = self._plan.popleft()
         if not np.isfinite(action).all():
-            self.refused = action
+            self._freeze(action, "proposed an action that is not finite")
         return action
+
+    def _proposed(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
+        """Actions [h, A] of the next steps."""
+        proposed = self._net.act(
+            {k: observation[k][None] for k in self._net.observation_keys},
+            self._tensors,
+            deterministic=deterministic,
+            generator=self._generator,
+            gripper_epsilon=self._epsilon,
+        )[0].numpy()
+        return proposed[None] if proposed.ndim == 1 else proposed
 
     def _choose(self, observation: Observation) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Decision [d] and noise for the base's next chunk; noise of shape [0] = the base's own."""
         assert isinstance(self._net, NoiseNet) and self._base is not None
-        decision = None
         if self._version >= 0:
-            decision = self._net.decide(
-                {k: observation[k][None] for k in self._net.look_keys},
-                self._tensors,
-                deterministic=self._deterministic,
-                generator=self._generator,
-            )
+            try:
+                return self._chosen(self._net, self._base, observation)
+            except Exception as error:  # as in `act`
+                self._raised(error)
+        return np.zeros(self._net.decision_size, np.float32), np.zeros(0, np.float32)
+
+    def _chosen(
+        self, net: NoiseNet, base: Planner, observation: Observation
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        decision = net.decide(
+            {k: observation[k][None] for k in net.look_keys},
+            self._tensors,
+            deterministic=self._deterministic,
+            generator=self._generator,
+        )
         if decision is None:
-            return np.zeros(self._net.decision_size, np.float32), np.zeros(0, np.float32)
-        noise = self._net.noise(decision, self._base.base.spec.noise_shape or ())
+            return np.zeros(net.decision_size, np.float32), np.zeros(0, np.float32)
+        noise = net.noise(decision, base.base.spec.noise_shape or ())
         return decision[0].numpy(), noise[0].numpy()
 
 

@@ -10,6 +10,7 @@ import pytest
 from robot_rl.control.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS, ControlLoop
 from robot_rl.geometry import pose
 from robot_rl.ports import OperatorInput
+from robot_rl.reward.predicate import PredicateReward
 from robot_rl.store.labels import review
 from robot_rl.types import (
     Command,
@@ -289,3 +290,63 @@ def test_a_state_that_stands_still_ends_the_episode_and_none_begins_with_it() ->
     rows.clear()
     again = loop.run_episode(start())
     assert again.ending is Ending.STALE and again.steps == 0 and rows == []
+
+
+class Broken:
+    """A camera that raises for some seconds: its driver is gone, or a cable is loose."""
+
+    name = "front"
+
+    def __init__(self, loop: ControlLoop, from_s: float, to_s: float) -> None:
+        self._loop, self._from_s, self._to_s, self._count = loop, from_s, to_s, 0
+
+    def read(self) -> tuple[float, np.ndarray]:
+        now_s = self._loop.clock.now_s()
+        if self._from_s < now_s < self._to_s:
+            raise OSError("no such device")
+        self._count += 1
+        return now_s, np.full((4, 4, 3), self._count, np.uint8)
+
+
+def test_a_camera_that_raises_once_costs_nothing() -> None:
+    loop, _, _ = make_loop(action=unit())
+    loop.cameras = [Broken(loop, 0.45, 0.55)]
+    assert loop.run_episode(start()).ending is Ending.TRUNCATED
+
+
+def test_a_camera_that_goes_on_raising_ends_the_episode_as_stale_and_says_why() -> None:
+    loop, robot, rows = make_loop(action=unit())
+    loop.cameras = [Broken(loop, 0.45, np.inf)]
+    summary = loop.run_episode(start())
+    steps, _, _ = split(rows)
+    assert summary.ending is Ending.STALE and steps[-1].ending is Ending.STALE
+    assert "camera front (OSError: no such device), 0.20 s old" in summary.reason
+    commands = len(robot.applied)
+    rows.clear()
+    again = loop.run_episode(start())
+    assert again.ending is Ending.STALE and again.steps == 0 and rows == []
+    assert len(robot.applied) == commands  # nothing moves blindly
+
+
+@pytest.mark.parametrize("what", ["success", "failure", "progress"])
+def test_a_rule_that_raises_aborts_the_episode_in_words(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, robot, rows = make_loop(action=unit())
+    loop.reward = PredicateReward(loop.task, tells=True)
+    own = getattr(TASK, what)
+
+    def rule(_task: object, state: RobotState) -> object:
+        if state.stamp_s > 0.45:
+            raise ZeroDivisionError("float division by zero")
+        return own(state)
+
+    monkeypatch.setattr(type(TASK), what, rule)
+    summary = loop.run_episode(start())
+    steps, frames, _ = split(rows)
+    assert summary.ending is Ending.ABORTED and steps[-1].ending is Ending.ABORTED
+    assert (steps[-1].reward, steps[-1].success) == (None, None)
+    assert summary.reason == summary.unjudged and "ZeroDivisionError" in summary.reason
+    assert len(steps) == 5 and len(frames) == 6 and len(robot.applied) == 5
+    monkeypatch.undo()
+    assert loop.run_episode(start()).ending is Ending.TRUNCATED  # the loop goes on

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +22,10 @@ from robot_rl.control.session import (
     restore_progress,
 )
 from robot_rl.errors import RobotRLError
+from robot_rl.ports import RewardResult
 from robot_rl.run.parts import session_of
 from robot_rl.store.store import Store
-from robot_rl.types import Driver, Ending, EpisodeStart
+from robot_rl.types import Driver, Ending, EpisodeStart, Observation, RobotState
 from tests.support.fakes import TASK, make_loop
 from tests.support.session import TRAIN, Lines, experiment, make_session
 
@@ -227,3 +229,23 @@ def test_no_episode_begins_before_the_camera_is_back() -> None:
     assert session.episode("train", 1).steps > 0
     assert [s.id.episode for s in starts] == [0, 0, 0] and session.progress.next_episode == 1
     assert "camera front" in str(asked[0])
+
+
+def test_a_rule_that_raises_in_each_episode_ends_the_run_in_words() -> None:
+    session, starts, _ = make_session(succeeds=False, on_stuck=lambda _error: True)
+    loop: Any = session.loop
+    score = loop.reward.score
+    broken = [True, True, False, True, True, True]  # of each episode
+
+    def rule(state: RobotState, observation: Observation) -> RewardResult:
+        if broken[len(starts) - 1]:
+            raise KeyError("peg")
+        return score(state, observation)
+
+    loop.reward.score = rule
+    endings = [session.episode("train", i).ending for i in range(5)]
+    assert [e is Ending.ABORTED for e in endings] == broken[:5]
+    with pytest.raises(RobotRLError, match="no episode can be judged") as caught:
+        session.episode("train", 5)
+    assert "KeyError: 'peg'" in str(caught.value) and "3 episodes in a row" in str(caught.value)
+    assert session.progress.next_episode == 6  # and it is recorded, too

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.torch
+import torch
 
 from robot_rl.errors import LinkError, SpecError
 from robot_rl.learn.algos import HilSerlConfig
@@ -70,6 +71,21 @@ def test_weights_that_propose_nan_are_frozen_until_others_come() -> None:
     policy.load(weights(version=4))
     assert not policy.problem and not policy.ready() and policy.refused is None
     assert np.isfinite(policy.act(OBSERVATION, True)).all()
+
+
+def test_weights_with_which_the_network_raises_are_frozen_until_others_come(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = PolicyRuntime(ALGO, SPEC)
+    policy.load(weights(version=3))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(policy._net), "act", lambda *_a, **_k: torch.zeros(2) @ torch.zeros(3))
+        assert np.isnan(policy.act(OBSERVATION, True)).all()  # which no gate lets pass
+    assert policy.problem == policy.ready() and policy.refused is not None
+    assert policy.problem.startswith("weights 3 raised RuntimeError: ")
+    assert "the policy raised" in caplog.text
+    policy.load(weights(version=4))
+    assert not policy.ready() and np.isfinite(policy.act(OBSERVATION, True)).all()
 
 
 def test_exploration_noise_is_seeded() -> None:

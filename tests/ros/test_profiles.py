@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,13 +17,15 @@ import pytest
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 
-from robot_rl.ros import convert, topics
+from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher
+from robot_rl.types import Outcome, Verdict
 from tests.support.rehearsal import rehearsal
 from tests.support.ros import World, wait_for
 
 pytestmark = [pytest.mark.ros, pytest.mark.alone]
 
+STILL_M = 0.001
 PROFILES = [
     "ur5e_fzi",
     pytest.param("ur5e_forward", marks=pytest.mark.slow),
@@ -77,14 +79,17 @@ def arms(world: World, lease: str) -> None:
 
 
 @contextmanager
-def driven(world: World, lease: str) -> Iterator[None]:
-    """Somebody drives the arm meanwhile: to where it is, ten times a second and more."""
+def driven(world: World, lease: str, step_m: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
+    """Somebody drives the arm meanwhile, ten times a second and more, to where it is.
+
+    step_m: how far along x from there.
+    """
     arms(world, lease)
     done, sequence = threading.Event(), itertools.count(1)
 
     def drive() -> None:
         while not done.wait(0.05):
-            world.probe.send(world.probe.command(lease, next(sequence), 0.0))
+            world.probe.send(world.probe.command(lease, next(sequence), step_m()))
 
     thread = threading.Thread(target=drive)
     thread.start()
@@ -273,6 +278,49 @@ def test_a_gripper_of_a_position_controller_takes_values_in_its_own_unit(tmp_pat
         command = publisher(found.probe.node, topics.GRIPPER_COMMAND)
         for width_m in (0.02, 0.07):
             _hold_width(found, command, width_m)
+
+
+def test_a_gate_that_was_frozen_does_not_drive_a_stopped_controller(world: World) -> None:
+    """The arm stands: what passed would be learned as motion, and come when it is resumed."""
+    probe, pid = world.probe, world.supervisor.pids()["gate"]
+    arm_says(world, "")
+    begun_m = probe.tcp().position_m
+
+    def moved_m() -> float:
+        return float(probe.tcp().position_m[0] - begun_m[0])
+
+    def sway_m() -> float:
+        return float(np.clip(0.02 * np.sin(2.0 * time.monotonic()) - moved_m(), -0.01, 0.01))
+
+    def moves() -> bool:
+        report = probe.report()
+        if report is None or report.mode != "run":
+            arms(world, "frozen")  # a busy machine has had it stopped
+        return abs(moved_m()) > 0.004
+
+    with driven(world, "frozen", sway_m):
+        wait_for(moves, 40.0, lambda: f"it moves; {probe.report()}")
+        os.kill(pid, signal.SIGSTOP)
+        frozen_s = time.monotonic()
+        try:
+            wait_for(probe.stopped, 15.0, "the watchdog stops the controller")
+            time.sleep(max(0.0, frozen_s + 0.5 - time.monotonic()))
+        finally:
+            awake_s = time.monotonic()
+            os.kill(pid, signal.SIGCONT)
+        why = probe.wait_mode("protective_stop", 15.0).reason
+        assert why.startswith(("controller: stopped", "state: stale"))  # what it sees first
+        time.sleep(0.5)  # it comes to rest
+        where_m, asked = probe.tcp().position_m, len(probe.moves())
+        assert probe.call(topics.CONTROLLER_RESUME).success
+        wait_for(lambda: not probe.stopped(), 20.0, "the controller goes on")
+        wait_for(lambda: len(probe.moves()) > asked + 10, 15.0, "somebody goes on asking")
+        assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
+        probe.wait_mode("protective_stop")
+        heard = [(t, wire.decode_answer(m.data)) for t, m in list(probe.heard["gate/verdict"])]
+        since = [v for t, v in heard if t > awake_s and isinstance(v, Verdict)]
+        assert since and [v for v in since if v.outcome is not Outcome.HOLD] == []
+    arms(world, "after")
 
 
 def test_a_person_tares_where_the_driver_can(world: World) -> None:

@@ -54,7 +54,7 @@ def episode(
 # --- 33: the reward service fails ----------------------------------------------------------------
 
 FAILURES = ("500", "hang", "malformed", "429", "empty")
-TIMEOUT_S = 0.2  # of the client; what takes longer is the 10 s of a service that is too slow
+TIMEOUT_S = 0.5  # of the client; what takes longer is the 10 s of a service that is too slow
 TURNS = 60
 CLOSE = 0.1  # a label of progress may be off by this: a picture is sent as a JPEG
 
