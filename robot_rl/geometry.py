@@ -26,6 +26,10 @@ def pose(position_m: ArrayLike, quaternion_xyzw: ArrayLike = (0.0, 0.0, 0.0, 1.0
     return Pose(np.array(position_m, np.float64), q / math.sqrt(float(q @ q)))
 
 
+NOWHERE = pose((0.0, 0.0, 0.0))
+"""In the place of a TCP's pose where there is no arm."""
+
+
 def quat_multiply(a: F64, b: F64) -> F64:
     """Hamilton product a*b of xyzw quaternions [4]: rotate by b, then by a."""
     ax, ay, az, aw = a.tolist()

@@ -86,8 +86,8 @@ class Gate(Protocol):
 class OperatorInput:
     """What the person does now.
 
-    driving: the enabling device is held (hold-to-drive); action: float32 [6 or 7], units and frame
-    of `Spec.pose_action` (the control loop turns it into the run's own actions), used only while
+    driving: the enabling device is held (hold-to-drive); action: float32, units and frame of
+    `Spec.hand` (the control loop turns it into the run's own actions), used only while
     driving; driver: which kind of driving this is; success / abort: label
     buttons; stamp_s: when the device was read (its heartbeat); guided: the person pushes the arm
     itself, so what counts as their action is the motion that is measured.
@@ -147,7 +147,7 @@ class RewardResult:
     None when nobody gave a score. author: who exactly gave it; a model's name has its version.
     truth: where a model decides, what the task's own predicate says; recorded, not learned from;
     None when unknown. progress: how far the task really is, in [0, 1], as the simulator knows it;
-    recorded, and progress models are measured against it.
+    recorded, and progress models are measured against it. truncated: an environment's time is up.
     """
 
     reward: float | None
@@ -158,6 +158,7 @@ class RewardResult:
     author: str = ""
     truth: bool | None = None
     progress: float | None = None
+    truncated: bool = False
 
 
 @runtime_checkable

@@ -145,35 +145,50 @@ class JointActionSpec:
 class BoxActionSpec:
     """How a normalised action in [-1, 1]^A maps to any Box: entry i spans low[i] to high[i].
 
-    For environments without an arm of ours (`tasks.gym`); units are the environment's own.
+    For environments without an arm of ours (`tasks.gym`); units are the environment's own. With
+    `gripper` the last entry is one of three: -1 = its low end, 0 = the middle, +1 = its high end.
     """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
+    gripper: bool = False
 
     @property
     def motion(self) -> int:
-        """Number of entries that are motion: all."""
-        return len(self.low)
+        """Number of continuous entries; the gripper's, if there is one, comes last."""
+        return self.size - self.gripper
 
     @property
     def size(self) -> int:
         """Number of action entries A."""
-        return self.motion
-
-    @property
-    def gripper(self) -> bool:
-        """False: every entry is continuous."""
-        return False
+        return len(self.low)
 
     def gripper_width_m(self, action: NDArray[np.float32]) -> float | None:
-        """None: there is no gripper."""
+        """What the last entry commands, in the environment's units; None for "keep"."""
+        if not self.gripper or abs(float(action[-1])) < 0.5:
+            return None
+        return self.high[-1] if action[-1] > 0 else self.low[-1]
 
     def scaled(self, action: NDArray[np.float32]) -> NDArray[np.float64]:
         """Action [A] in [-1, 1] -> the environment's own units, within its bounds."""
         low, high = np.array(self.low), np.array(self.high)
-        share = (np.clip(np.asarray(action, np.float64), -1.0, 1.0) + 1.0) / 2.0
+        share = (self._chosen(np.asarray(action, np.float64)) + 1.0) / 2.0
         return low * (1.0 - share) + high * share
+
+    def action(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Inverse of `scaled`, for [..., A]: what lies outside of the bounds is clipped to them."""
+        low, high = np.array(self.low), np.array(self.high)
+        width = np.where(high > low, high - low, 1.0)  # an entry that cannot change: the low end
+        share = (np.asarray(values, np.float64) - low) / width
+        return self._chosen(2.0 * share - 1.0).astype(np.float32)
+
+    def _chosen(self, action: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Actions [..., A] within [-1, 1], the gripper's entry being one of -1, 0, 1."""
+        a = np.clip(action, -1.0, 1.0)
+        if self.gripper:
+            last = a[..., -1]
+            a[..., -1] = np.where(np.abs(last) < 0.5, 0.0, np.sign(last))
+        return a
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +221,12 @@ class Spec:
             got=str(self.action),
             fix="Gymnasium environments run with `robot-rl train task=gym runtime=lockstep` only",
         )
+
+    @property
+    def hand(self) -> ActionSpec | BoxActionSpec:
+        """What a person's action means: the `pose_action`, or the environment's own where there is
+        no arm."""
+        return self.action if isinstance(self.action, BoxActionSpec) else self.pose_action
 
     @property
     def state_slices(self) -> dict[str, slice]:
@@ -242,8 +263,10 @@ class Spec:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain nested dict (JSON-able), the form that is hashed, saved and sent."""
-        plain = asdict(self) | {"protocol": PROTOCOL_VERSION}
+        plain: dict[str, Any] = asdict(self) | {"protocol": PROTOCOL_VERSION}
         plain["observation"] = {k: asdict(v) for k, v in self.observation.items()}
+        if isinstance(self.action, BoxActionSpec) and not self.action.gripper:
+            del plain["action"]["gripper"]  # hashes stay what they were before there was one
         return json.loads(json.dumps(plain))
 
     @property
@@ -336,7 +359,7 @@ def _action_from(data: Mapping[str, Any]) -> ActionSpec | JointActionSpec | BoxA
         low, high = (tuple(map(_number, data[key])) for key in ("low", "high"))
         if len(low) != len(high):
             raise ValueError("low and high of other lengths")
-        return BoxActionSpec(low, high)
+        return BoxActionSpec(low, high, _a(bool, data.get("gripper", False)))
     if "joints" in data:
         joints = tuple(_a(str, name) for name in data["joints"])
         return JointActionSpec(joints, _number(data["joint_rad"]), _pose_action(data["hand"]))

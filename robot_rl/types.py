@@ -91,7 +91,8 @@ class Command:
     sequence: strictly increasing within a `lease`; lease: who may drive (one random word per actor
     process); gripper_width_m: None means "leave the gripper as it is". joint_target_rad: float64
     [J], in a run whose actions move the joints; then the TCP target is where they put the TCP,
-    which the gate computes itself. None = the target is the TCP's.
+    which the gate computes itself. None = the target is the TCP's. A Gymnasium environment has
+    neither: there it is the environment's own action [A], in its units (`control.gym_ports`).
     """
 
     sequence: int
@@ -105,13 +106,17 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The gate's answer to one request: what was really sent, and why if it differs."""
+    """The gate's answer to one request: what was really sent, and why if it differs.
+
+    taken: behind the gate, an environment let a person drive, and `command` is theirs.
+    """
 
     sequence: int
     outcome: Outcome
     reason: str
     command: Command  # the executed command; for HOLD the latched hold pose
     stamp_s: float
+    taken: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)

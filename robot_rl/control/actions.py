@@ -1,4 +1,4 @@
-"""From actions to commands and back: of the TCP, or of the joints.
+"""From actions to commands and back: of the TCP, of the joints, or of an environment.
 
 A run's actions move the TCP or the joints, and its spec says which. Whoever has a hand, a person
 with a device or a scripted expert, always moves the TCP. In a run of joint actions their action is
@@ -14,10 +14,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.geometry import pose, quat_conjugate, quat_multiply
+from robot_rl.geometry import NOWHERE, pose, quat_conjugate, quat_multiply
 from robot_rl.robots import Robot
 from robot_rl.robots.chain import Chain
-from robot_rl.spec import ActionSpec, JointActionSpec, Spec
+from robot_rl.spec import ActionSpec, BoxActionSpec, JointActionSpec, Spec
 from robot_rl.types import Command, Pose, RobotState
 
 F32 = NDArray[np.float32]
@@ -46,7 +46,7 @@ class Actions(Protocol):
         ...
 
     def of_hand(self, action: F32, state: RobotState) -> F32:
-        """What a hand's action (`Spec.pose_action`) is in this run's actions."""
+        """What a hand's action (`Spec.hand`) is in this run's actions."""
         ...
 
     def sent(self, command: Command, state: RobotState, gripper: float) -> F32:
@@ -59,11 +59,9 @@ class Actions(Protocol):
 
 
 def actions_of(spec: Spec, robot: Robot) -> Actions:
-    """The actions of a run.
-
-    Raises:
-        SpecError: the task's actions move no arm.
-    """
+    """The actions of a run."""
+    if isinstance(spec.action, BoxActionSpec):
+        return BoxActions(spec.action)
     if isinstance(spec.action, JointActionSpec):
         return JointActions(spec.action, robot)
     return TcpActions(spec.pose_action)
@@ -149,6 +147,34 @@ class JointActions:
         """The TCP moves from where it was measured as the arm's kinematics say."""
         here, there = map(self._chain.tcp_in_base, (state.joint_position_rad, joints_rad))
         return Target(_carried(state.tcp_in_base, here, there), joints_rad)
+
+
+class BoxActions:
+    """`control.actions.Actions` of an environment: a command holds the action in its own units."""
+
+    def __init__(self, spec: BoxActionSpec) -> None:
+        self._spec = spec
+
+    def target(self, action: F32, state: RobotState) -> Target:
+        """See `Actions`."""
+        return Target(NOWHERE, self._spec.scaled(action))
+
+    def towards(self, tcp_in_base: Pose, state: RobotState) -> Target:
+        """There is no TCP: nothing of ours leads an environment to a pose."""
+        raise NotImplementedError
+
+    def of_hand(self, action: F32, state: RobotState) -> F32:
+        """The same."""
+        return action
+
+    def sent(self, command: Command, state: RobotState, gripper: float) -> F32:
+        """See `Actions`."""
+        assert command.joint_target_rad is not None
+        return self._spec.action(command.joint_target_rad)
+
+    def measured(self, state: RobotState, after: RobotState, gripper: float) -> F32:
+        """Nobody can push an environment by hand."""
+        raise NotImplementedError
 
 
 def _carried(place: Pose, start: Pose, end: Pose) -> Pose:

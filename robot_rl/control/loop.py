@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from robot_rl.control.actions import Actions, Target, TcpActions
 from robot_rl.control.arbiter import Arbiter, Decision
+from robot_rl.errors import ConfigError
 from robot_rl.observe.frozen import Frozen
 from robot_rl.ports import (
     Camera,
@@ -280,6 +281,7 @@ class _Episode:
         self.summary = EpisodeSummary(start.id, start.purpose)
         self._events = self._segment = self._missed = self._held = 0
         self._driver: Driver | None = None
+        self._taken_behind = False  # whether a person drives through the environment itself
         self._stale = ""  # what in the newest observation is too old
         self._said: bool | None = None  # success or failure, by the person, in the newest tick
         self._executed: list[NDArray[np.float32]] = []
@@ -332,6 +334,8 @@ class _Episode:
             turns = np.diff(np.stack(self._executed)[:, :motion], 2, axis=0)
             summary.jerk = float(np.sqrt(np.square(turns).mean()))
         self._record_events(loop.arbiter.end_episode(), step)
+        if self._taken_behind:
+            self._record_events([_behind("release")], step)
         return summary
 
     def _act(self, state: RobotState, observation: Observation, step: int) -> _Pending:
@@ -366,7 +370,7 @@ class _Episode:
             said = self._said
             result = replace(result, reward=float(said), success=said, terminated=True)
             summary.reason = "operator: success" if self._said else "operator: failure"
-        driver = pending.decision.driver
+        driver = self._driven_by(pending, verdict, index)
         fault = self._fault(verdict) if driver is Driver.POLICY else ""
         if fault and not result.terminated:
             result = replace(result, reward=0.0, success=False, terminated=True)
@@ -400,6 +404,7 @@ class _Episode:
         summary.outcome_steps[step.outcome] = summary.outcome_steps.get(step.outcome, 0) + 1
         if ending:
             summary.ending, summary.success = ending, bool(step.success)
+            summary.success_known = result.success is not None or bool(summary.unjudged)
             summary.true_success = result.truth
         loop.on_step(step)
         return ending is not None
@@ -408,6 +413,8 @@ class _Episode:
         """What the reward says of a moment; one that raises aborts the episode."""
         try:
             return self.loop.reward.score(state, observation)
+        except ConfigError:  # a setting is wrong in each episode: say so now
+            raise
         except Exception as error:  # a task's rule may be anybody's code
             log.error("the task's rule or the reward raised", exc_info=error)
             self.summary.unjudged = f"the task's rule or the reward raised {_words(error)}"
@@ -461,7 +468,8 @@ class _Episode:
             return Ending.ABORTED
         if over:
             self.summary.reason = over
-        return Ending.TRUNCATED if over or index + 1 >= self.loop.task.max_steps else None
+        over = over or result.truncated or index + 1 >= self.loop.task.max_steps
+        return Ending.TRUNCATED if over else None
 
     def _fault(self, verdict: Verdict | None) -> str:
         """Why the gate ends the episode as the policy's failure; "" when it does not.
@@ -474,6 +482,17 @@ class _Episode:
         ticks = FAULTS.get(verdict.reason.partition(":")[0], math.inf)
         return verdict.reason if self._held >= ticks else ""
 
+    def _driven_by(self, pending: _Pending, verdict: Verdict | None, step: int) -> Driver:
+        """Who really drove. Behind the gate, an environment may have let a person drive."""
+        taken, driver = False, pending.decision.driver
+        if verdict is not None and verdict.taken:
+            taken, driver = True, verdict.command.driver
+            self.loop.policy.interrupt()
+        if taken != self._taken_behind:
+            self._taken_behind = taken
+            self._record_events([_behind("takeover" if taken else "release")], step)
+        return driver
+
     def _action(
         self, pending: _Pending, verdict: Verdict | None, after: RobotState
     ) -> NDArray[np.float32]:
@@ -485,7 +504,7 @@ class _Episode:
         asked, guided = pending.decision.action, pending.decision.guided
         if verdict is None:
             return np.zeros_like(asked)
-        if verdict.outcome is Outcome.PASS and not guided:
+        if verdict.outcome is Outcome.PASS and not (guided or verdict.taken):
             return asked
         loop, before = self.loop, pending.state
         moved = loop.task.spec.action.gripper and verdict.command.gripper_width_m is not None
@@ -501,3 +520,8 @@ class _Episode:
             stamp_ns = int(self.loop.clock.now_s() * 1e9)
             self.loop.record([Event(self.start.id, self._events, step, name, detail, stamp_ns)])
             self._events += 1
+
+
+def _behind(name: str) -> tuple[str, str]:
+    """Event of a person who drives behind the gate, through the environment itself."""
+    return name, "device=environment"

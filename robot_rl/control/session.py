@@ -79,7 +79,7 @@ class Metrics(Protocol):
 
 
 class SessionLoop(Protocol):
-    """What runs the episodes: `control.loop.ControlLoop`, or `control.gym_loop.GymLoop`."""
+    """What runs the episodes: `control.loop.ControlLoop`, or a wrapper around one."""
 
     @property
     def task(self) -> Any:
@@ -398,7 +398,8 @@ class Session:
         """Run evaluation episodes on held-out starts; nobody helps, nothing is learned from them.
 
         An aborted episode (a process was killed, a stop was pressed) says nothing about the policy:
-        it is run again, and stays in the store as aborted.
+        it is run again, and stays in the store as aborted. So is one in which a person drove, as
+        some Gymnasium environments let them at any time; it never counts as a success.
 
         Args:
             episodes: how many; None = until `decide` has come to a decision.
@@ -408,11 +409,12 @@ class Session:
         index = retries = 0
         while (episodes is None or index < episodes) and not self.stopping():
             summary = self.episode("eval", seed + index, deterministic=deterministic)
-            aborted = summary.ending in (Ending.ABORTED, Ending.STALE)
+            helped = summary.human_steps > 0
+            aborted = helped or summary.ending in (Ending.ABORTED, Ending.STALE)
             if aborted and retries < (episodes or EXAM_RETRIES):
                 retries += 1
                 continue
-            result.successes.append(summary.success)
+            result.successes.append(summary.success and not helped)
             result.cycle_times_s.append(round(summary.duration_s, 6))  # the clock's own rounding
             result.returns.append(summary.total_reward)
             result.success_known &= summary.success_known

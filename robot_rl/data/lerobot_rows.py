@@ -20,7 +20,7 @@ from robot_rl.data.lerobot_read import LeRobotDataset
 from robot_rl.data.names import image_keys
 from robot_rl.data.video import decode_still, resized
 from robot_rl.errors import SpecError, StoreError
-from robot_rl.spec import Spec
+from robot_rl.spec import BoxActionSpec, Spec
 from robot_rl.types import (
     Driver,
     Ending,
@@ -160,10 +160,18 @@ class EpisodeReader:
         values = columns[self._names[ACTION]]
         actions = values.reshape(len(values), -1).astype(np.float32)
         lowest, highest = actions.min(axis=0), actions.max(axis=0)
-        if not (np.abs(actions) <= RANGE).all():
+        spec, ours = self._spec.action, isinstance(self._dataset.identity.get("spec"), dict)
+        bounds = "in [-1, 1]"
+        good = np.abs(actions) <= RANGE
+        if isinstance(spec, BoxActionSpec) and not ours:  # whoever recorded it knows no [-1, 1]
+            bounds = "in the environment's units"
+            room = (RANGE - 1.0) * (np.array(spec.high) - spec.low)
+            good = (actions >= spec.low - room) & (actions <= spec.high + room)
+            actions = spec.action(actions)
+        if not good.all():
             raise SpecError(
                 f"the actions of episode {episode} are not those of '{self._spec.task}'",
-                expected=f"{self._spec.action.size} entries in [-1, 1]: {self._spec.action}",
+                expected=f"{spec.size} entries {bounds}: {spec}",
                 got=f"from {lowest.tolist()} to {highest.tolist()}",
                 fix="convert them to the action of the task first; see docs/data.md",
             )

@@ -125,19 +125,27 @@ class Handset:
     Args:
         action_size: A, 6 or 7 (with gripper).
         rest: where the sticks rest; see `calibration`.
+        motion: how many entries are motion; where there is no arm, the first so many axes.
 
     Raises:
-        ConfigError: the task's action is not that of an arm.
+        ConfigError: the task's action is not one that six axes and a gripper button can give.
     """
 
-    def __init__(self, config: HandsetConfig, action_size: int, rest: Rest | None = None) -> None:
-        if action_size not in (MOTION, MOTION + 1):
+    def __init__(
+        self,
+        config: HandsetConfig,
+        action_size: int,
+        rest: Rest | None = None,
+        motion: int = MOTION,
+    ) -> None:
+        if not 1 <= motion <= MOTION or action_size not in (motion, motion + 1):
             raise ConfigError(
                 "a hand cannot drive this task",
-                expected="6 action entries, or 7 with a gripper",
+                expected=f"at most {MOTION} action entries, or one more with a gripper",
                 got=f"{action_size} entries",
                 fix="use operator=scripted or operator=none",
             )
+        self._motion = motion
         rest = rest or Rest()
         self.config = config
         self._centre = np.array(rest.centre)
@@ -256,8 +264,8 @@ class Handset:
         if "clutch" in self.held:
             motion[:] = 0.0
         action = self._still.copy()
-        action[:MOTION] = motion
-        action[MOTION:] = self._gripper_entry()
+        action[: self._motion] = motion[: self._motion]
+        action[self._motion :] = self._gripper_entry()
         return action
 
     def _gripper_entry(self) -> float:

@@ -14,6 +14,7 @@ from robot_rl.operate.calibration import Rest
 from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import OperatorInput, Task
+from robot_rl.spec import BoxActionSpec
 from robot_rl.system.jumps import JUMP_S
 from robot_rl.types import HELPED, Driver, RobotState
 
@@ -156,10 +157,12 @@ class HeldDevice:
 def hand_on(
     task: Task, config: HandsetConfig, source: Source, name: str, rest: Rest | None = None
 ) -> HeldDevice:
-    """A held device that drives this task's arm, and leads it back.
+    """A held device that drives this task's arm, and leads it back; or drives an environment.
 
     Raises:
-        ConfigError: the task's action is not that of an arm.
+        ConfigError: see `Handset`.
     """
-    handset = Handset(config, task.spec.pose_action.size, rest)
-    return HeldDevice(handset, source, name, rewind=Rewind(task.spec.pose_action))
+    hand = task.spec.hand
+    handset = Handset(config, hand.size, rest, hand.motion)
+    rewind = None if isinstance(hand, BoxActionSpec) else Rewind(hand)
+    return HeldDevice(handset, source, name, rewind=rewind)

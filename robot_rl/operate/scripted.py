@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robot_rl.config.registry import register
+from robot_rl.errors import ConfigError
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import InputDevice, OperatorInput, Task
 from robot_rl.spec import BoxActionSpec
@@ -27,6 +28,12 @@ class NoOperatorConfig:
     def open(self, task: Task, node: object) -> InputDevice:
         """See `devices.OperatorConfig`."""
         return NoOperator(task)
+
+
+@register("operator", "environment")
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentOperatorConfig(NoOperatorConfig):
+    """The person drives through the environment itself, which says so (`control.gym_ports`)."""
 
 
 @register("operator", "scripted")
@@ -62,9 +69,7 @@ class NoOperator:
     """`InputDevice` that is never touched."""
 
     def __init__(self, task: Task) -> None:
-        action = task.spec.action  # a Gymnasium environment has no hand that moves an arm
-        hand = action if isinstance(action, BoxActionSpec) else task.spec.pose_action
-        self._still = np.zeros(hand.size, np.float32)
+        self._still = np.zeros(task.spec.hand.size, np.float32)
 
     def begin_episode(self, seed: int, purpose: str) -> None:
         """Nothing to forget."""
@@ -80,8 +85,16 @@ class ScriptedOperator:
     def __init__(self, config: ScriptedOperatorConfig, task: Task) -> None:
         self.config, self.task = config, task
         self._expert = task.expert(config.skill)
-        self._rewind = Rewind(task.spec.pose_action)
-        self._still = np.zeros(task.spec.pose_action.size, np.float32)
+        hand = task.spec.hand
+        self._rewind = None if isinstance(hand, BoxActionSpec) else Rewind(hand)
+        if self._rewind is None and config.recover_s > 0:
+            raise ConfigError(
+                f"'{task.name}' has no arm that could be led back the way it came",
+                expected="operator.recover_s=0",
+                got=f"operator.recover_s={config.recover_s:g}",
+                fix="leave operator.recover_s out",
+            )
+        self._still = np.zeros(hand.size, np.float32)
         self.begin_episode(0, "train")
 
     def begin_episode(self, seed: int, purpose: str) -> None:
@@ -90,7 +103,8 @@ class ScriptedOperator:
         self._purpose, self._driving_since_s = purpose, -1.0
         self._best_m, self._progress_s = np.inf, -1.0
         self._expert.reset(self._rng)
-        self._rewind.begin_episode()
+        if self._rewind:
+            self._rewind.begin_episode()
 
     def poll(self, state: RobotState) -> OperatorInput:
         """Drive throughout a demo; watch, take over, let go; keep off in evaluation."""
@@ -108,12 +122,13 @@ class ScriptedOperator:
             self._driving_since_s = state.stamp_s
             self._expert.reset(self._rng)
             return self._help(state, 0.0)
-        self._rewind.follow(state)
+        if self._rewind:
+            self._rewind.follow(state)
         return OperatorInput(False, self._still, stamp_s=state.stamp_s)
 
     def _help(self, state: RobotState, since_s: float) -> OperatorInput:
         """For `recover_s` lead the arm back the way it came, then drive forward."""
-        if since_s < self.config.recover_s:
+        if self._rewind and since_s < self.config.recover_s:
             action = self._rewind.back(state)
             return OperatorInput(True, action, Driver.RECOVERY, stamp_s=state.stamp_s)
         return self._drive(state, Driver.CORRECTION)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from robot_rl.control.gym_loop import GymRig
+from robot_rl.control.gym_ports import GymRig
 from robot_rl.control.session import EVAL_SEED, Session
 from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.operate.scripted import NoOperator

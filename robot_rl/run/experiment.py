@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 RUNTIMES = ("lockstep", "ros")
 SEVERAL = ("actors", "arm", "pace_hz")  # keys of several arms; left out where there is one
 ARM_SEEDS = 100_000  # between the draws of two arms: seeds of a study stay below
+ALONE = ("none", "scripted", "")
+GYM_OPERATORS = ("none", "scripted", "environment", "console", "gamepad", "spacemouse")
 BOX = "safety.obstacles.wall={centre_in_base_m: [0, 1, 0.5], size_m: [2, 0.1, 1]}"
 
 GROUPS = (
@@ -312,6 +314,8 @@ class Experiment:
         operator = self.config.get("operator") or {}
         alone = operator.get("name") in ("scripted", "none", None) or operator.get("with_script")
         gentle = {} if alone else GENTLE
+        if isinstance(self.task, GymTask):  # zero is the middle of its Box, not standing still
+            gentle = {"ramp_s": 0.0, "release_ramp_s": 0.0}
         return build(ArbiterConfig, gentle | (self.config.get("arbiter") or {}), "arbiter")
 
     @cached_property
@@ -397,6 +401,11 @@ class Experiment:
     @property
     def _has_real_graph(self) -> bool:
         return (self.config.get("ros") or {}).get("name") == "real"
+
+    @property
+    def has_person(self) -> bool:
+        """Whether a person may drive, for whom time must pass as on the wall."""
+        return (self.config.get("operator") or {}).get("name", "") not in ALONE
 
     def refuse_script_on_a_real_arm(self) -> None:
         """Raise `ConfigError` when a script would drive a real arm: a script sees only the task."""
@@ -659,23 +668,27 @@ def _check_gym(experiment: Experiment) -> None:
     """Refuse what an environment without a robot cannot do, and spaces that are not supported.
 
     Raises:
-        ConfigError: `experiment` asks for demonstrations, for a person, or for ROS 2.
+        ConfigError: `experiment` asks for ROS 2, for a device, or for demonstrations of nobody.
     """
-    operator = (experiment.config.get("operator") or {}).get("name")
-    asked = {
-        "operator": operator,
-        "train.demos": experiment.train.demos,
-        "runtime": experiment.runtime,
-    }
-    allowed = {"operator": "none", "train.demos": 0, "runtime": "lockstep"}
-    if asked != allowed:
+    operator = str((experiment.config.get("operator") or {}).get("name"))
+    if operator not in GYM_OPERATORS or experiment.runtime != "lockstep":
         raise ConfigError(
-            "a Gymnasium environment has no robot that a person or ROS 2 could drive",
-            expected=" ".join(f"{k}={v}" for k, v in allowed.items()),
-            got=" ".join(f"{k}={v}" for k, v in asked.items()),
+            "ROS 2, and devices that it brings, cannot drive a Gymnasium environment",
+            expected=f"runtime=lockstep operator={'|'.join(GYM_OPERATORS)}",
+            got=f"runtime={experiment.runtime} operator={operator}",
             fix="add what is expected, or start from experiment=gym task.env_id=...",
         )
+    if operator == "none" and experiment.train.demos:
+        raise ConfigError(
+            "nobody is there to record demonstrations",
+            expected="train.demos=0, or somebody who drives",
+            got=f"operator=none train.demos={experiment.train.demos}",
+            fix="operator=scripted (a registered expert), operator=environment (it lets a "
+            "person drive by itself), or a device, e.g. operator=gamepad: docs/gym.md",
+        )
     experiment.task.spec  # noqa: B018 - makes the environment: a wrong one ends here
+    if not experiment.has_person:  # an expert that nobody knows ends here, too
+        experiment.operator.open(experiment.task, None)
 
 
 def _check_joints(experiment: Experiment) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from robot_rl.control.gym_loop import GymRig
+    from robot_rl.control.gym_ports import GymRig
     from robot_rl.data.video import VideoWriter
     from robot_rl.run.lockstep import Rig
 

@@ -18,6 +18,7 @@ from robot_rl.store.dataset import Annotator, import_dataset
 from robot_rl.store.scenes import SCENES, SceneLog
 from robot_rl.store.store import Store
 from robot_rl.tasks.common import SimTask
+from robot_rl.tasks.gym import GymTask
 from robot_rl.types import EpisodeStart, Observation, Row
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def session_of(
         arms=max(1, len(experiment.actors)),
         seed=experiment.draws_seed,
         spec=experiment.spec,
-        limits_hash=experiment.limits.hash,
+        limits_hash="" if isinstance(loop.task, GymTask) else experiment.limits.hash,
         **hooks,
     )
 
@@ -123,8 +124,9 @@ def simulated_task(experiment: Experiment) -> Task:
 
 
 def scene_log(experiment: Experiment) -> SceneLog:
-    """The log of a run's scenes; it stays empty unless the run is simulated."""
-    return SceneLog(experiment.run_dir / SCENES if experiment.is_simulated else None)
+    """The log of a run's scenes; it stays empty unless the run is of a simulated arm."""
+    has_scene = experiment.is_simulated and not isinstance(experiment.task, GymTask)
+    return SceneLog(experiment.run_dir / SCENES if has_scene else None)
 
 
 def critic_of(run: Path) -> Any:

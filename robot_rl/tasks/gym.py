@@ -2,37 +2,90 @@
 
 Its observation becomes our tensors: the numbers, in the order of the space, form one float32
 "state" [S]; uint8 images [H, W, C] become entries "image/<key>". Actions in [-1, 1]^A are scaled to
-its Box. There is no robot, hence no gate and nobody who could take over (`control.gym_loop`).
+its Box. The control loop runs it as it runs an arm (`control.gym_ports`).
 
-Configuration never names code: an environment of another package is known by its id once a
-`robot_rl.plugins` entry point or `ROBOT_RL_PLUGINS` has imported that package (`config`).
+Configuration never names code: an environment of another package is known by its id, and a scripted
+expert by its name, once a `robot_rl.plugins` entry point or `ROBOT_RL_PLUGINS` has imported that
+package (`config`):
+
+    @register("expert", "lab/Push-v0")  # the environment's id, or any name: task.expert_name
+    @dataclass(frozen=True)
+    class Push:
+        def __call__(self, env): ...  # the environment -> an action of its action_space
+        def progress(self, env): ...  # optional: a `ports.TaskProgress`
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property, reduce
 from operator import getitem
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.registry import load_plugins, register
-from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.config.registry import load_plugins, register, resolve
+from robot_rl.errors import ConfigError, RobotRLError, SetupError, SpecError, did_you_mean
+from robot_rl.geometry import NOWHERE
+from robot_rl.ports import Expert, TaskProgress
 from robot_rl.spec import BoxActionSpec, Spec, TensorSpec
-from robot_rl.types import Observation
+from robot_rl.types import Observation, RobotState
 
 if TYPE_CHECKING:
     import gymnasium
     from gymnasium.spaces import Box
 
+log = logging.getLogger(__name__)
 
 SUCCESS_KEYS = ("is_success", "success", "succeed")  # Gymnasium-Robotics, MetaWorld, gym-hil
 MAX_CHANNELS = 4  # a longer last axis means that the image has its channels first
-DEFAULT_HZ = 10.0  # of an environment that does not say; only videos and cycle times depend on it
+DEFAULT_HZ = 10.0  # of an environment that does not say; a script's seconds, videos, cycle times
+TREMOR = 0.5  # action units: noise of a script with skill 0, as of a scripted hand (`tasks.hand`)
+UNKNOWN = TaskProgress(remaining_m=1.0, deviation_m=0.0)  # never nearer, never astray
+
+
+@dataclass(frozen=True, slots=True)
+class EnvState(RobotState):
+    """What an environment last said, in the place of an arm's state, whose own fields are empty.
+
+    reward: of the newest step; total_reward: of the episode so far. terminated, truncated, info:
+    as `step` returned them.
+    """
+
+    raw: Any = None
+    reward: float = 0.0
+    total_reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stamp_s: float, raw: Any, **said: Any) -> Self:
+        """A state without an arm; said: the other fields."""
+        none = np.zeros(0)
+        return cls(stamp_s, none, none, NOWHERE, np.zeros(6), np.zeros(6), 0.0, raw=raw, **said)
+
+
+class Script(Protocol):
+    """What a plugin registers under `expert`."""
+
+    def __call__(self, env: gymnasium.Env[Any, Any]) -> Any:
+        """An action of `env.action_space`."""
+        ...
+
+
+@runtime_checkable
+class TellsProgress(Protocol):
+    """A script that also says how far the task is; without it, "stuck" is a matter of time."""
+
+    def progress(self, env: gymnasium.Env[Any, Any]) -> TaskProgress:
+        """How much is left, and how far the policy has strayed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +121,9 @@ class GymTask:
     control_hz: float | None = None  # None = its render_fps, else DEFAULT_HZ
     success_key: str = ""  # key in the last info; "" = the first of SUCCESS_KEYS that is there
     success_return: float | None = None  # at least this return is a success, whatever info says
+    gripper: bool = False  # the last action entry is one of three: close, keep, open
+    expert_name: str = ""  # of a registered expert; "" = the one named like the environment
+    base_id: str = ""  # of the environment that `env_id` only wraps: its rows are of the same task
 
     def __post_init__(self) -> None:
         """Look the environment up; store its time limit in `max_steps`."""
@@ -94,7 +150,7 @@ class GymTask:
     @property
     def name(self) -> str:
         """Id of the environment; the name of the task in the store."""
-        return self.env_id
+        return self.base_id or self.env_id
 
     @cached_property
     def env(self) -> gymnasium.Env[Any, Any]:
@@ -145,12 +201,19 @@ class GymTask:
             state_layout=layout,
         )
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the environment makes pictures for people."""
+        return self.env_kwargs.get("render_mode") == "rgb_array"
+
     def sample_reset(self, rng: np.random.Generator) -> int:
         """Draw a start: the seed of the environment's `reset`."""
         return int(rng.integers(2**31))
 
-    def observe(self, raw: Any) -> Observation:
-        """The environment's observation as tensors of `spec`.
+    def observe(
+        self, state: EnvState, images: Mapping[str, NDArray[np.uint8]] | None = None
+    ) -> Observation:
+        """The environment's observation as tensors of `spec`; its pictures are part of it.
 
         Raises:
             SpecError: shapes or dtypes differ from its space, or a number is NaN or infinite.
@@ -158,7 +221,7 @@ class GymTask:
         observation: Observation = {}
         vectors: list[NDArray[np.float32]] = []
         for leaf in self._leaves:
-            value = reduce(getitem, leaf.path, raw)
+            value = reduce(getitem, leaf.path, state.raw)
             if leaf.is_image:
                 observation[leaf.name] = np.array(value)  # a copy: environments reuse buffers
             else:
@@ -168,25 +231,74 @@ class GymTask:
         self.spec.check(observation)
         return observation
 
-    def env_action(self, action: NDArray[np.float32]) -> NDArray[Any]:
-        """Action [A] in [-1, 1] -> what the environment's `step` takes."""
+    def step(self, values: NDArray[np.float64]) -> tuple[Any, Any, bool, bool, Mapping[str, Any]]:
+        """Carry out an action [A] in the environment's own units; returns what `step` returns."""
         space = self.env.action_space
-        return self._action.scaled(action).reshape(space.shape or ()).astype(space.dtype)
+        return self.env.step(values.reshape(space.shape or ()).astype(space.dtype))
 
-    def success(self, info: Mapping[str, Any], total_reward: float) -> bool | None:
+    def checked(self, action: Any, whose: str) -> NDArray[np.float64]:
+        """An action of somebody else's code, in the environment's own units, as [A].
+
+        Raises:
+            SpecError: another shape, or not a finite number.
+        """
+        space = self.env.action_space
+        with suppress(TypeError, ValueError):
+            values = np.asarray(action, np.float64)
+            if values.shape == space.shape and np.isfinite(values).all():
+                return values.ravel()
+        raise SpecError(
+            f"{whose} is no action of '{self.env_id}'",
+            expected=f"finite numbers of shape {list(space.shape or ())}, as in its action_space",
+            got=str(action)[:200],
+            fix="return an action in the environment's own units, like action_space.sample()",
+        )
+
+    @cached_property
+    def script(self) -> Script:
+        """The registered expert.
+
+        Raises:
+            ConfigError: there is none by that name.
+        """
+        name = self.expert_name or self.name
+        try:
+            return resolve("expert", {"name": name}, "task.expert_name")
+        except ConfigError as error:
+            raise ConfigError(
+                f"nobody knows a scripted expert for '{self.env_id}'",
+                expected=f'@register("expert", "{name}") in a package that is imported',
+                got=error.fix if self.expert_name else "no such name, and no task.expert_name",
+                fix="ROBOT_RL_PLUGINS=package robot-rl ...; docs/gym.md shows an expert",
+            ) from error
+
+    def expert(self, skill: float) -> Expert:
+        """The scripted expert, which drives through the environment. Raises like `script`."""
+        return GymExpert(self, skill)
+
+    def progress(self, state: RobotState) -> TaskProgress:
+        """What the script says, if it does; else nothing ever comes nearer."""
+        script = self.script
+        return script.progress(self.env) if isinstance(script, TellsProgress) else UNKNOWN
+
+    def success(
+        self, info: Mapping[str, Any], total_reward: float, *, over: bool = True
+    ) -> bool | None:
         """Whether an episode with this last `info` and return succeeded; None = nobody says.
 
         Without `success_return` and without a key in `info`, the reward threshold decides that the
         environment was registered with, if it has one.
 
         Raises:
-            ConfigError: `success_key` is given and `info` does not hold it.
+            ConfigError: `success_key` is given, and `info` does not hold it when all is `over`.
         """
         threshold = self.success_return
         if threshold is None:
             for key in (self.success_key,) if self.success_key else SUCCESS_KEYS:
                 if key in info:
                     return bool(info[key])
+            if self.success_key and not over:
+                return None
             if self.success_key:
                 raise ConfigError(
                     f"the last info of '{self.env_id}' does not say '{self.success_key}'",
@@ -228,8 +340,12 @@ class GymTask:
             raise self._unsupported("action", "a Box of floats", str(space), "TransformAction")
         if not space.is_bounded("both"):
             raise self._unsupported("action", "finite bounds", str(space), "TransformAction")
+        if self.gripper and int(np.prod(space.shape)) < 2:
+            raise self._unsupported(
+                "action", "another entry beside the gripper's", str(space), "TransformAction"
+            )
         low, high = (tuple(map(float, bound.ravel())) for bound in (space.low, space.high))
-        return BoxActionSpec(low, high)
+        return BoxActionSpec(low, high, self.gripper)
 
     def _unsupported(self, what: str, expected: str, got: str, wrapper: str) -> ConfigError:
         return ConfigError(
@@ -238,3 +354,49 @@ class GymTask:
             got=got,
             fix=f"register a wrapped one, e.g. in gymnasium.wrappers.{wrapper} (docs/gym.md)",
         )
+
+
+class GymExpert:
+    """A script as `ports.Expert`: its actions checked, in [-1, 1]; with less skill they tremble."""
+
+    def __init__(self, task: GymTask, skill: float) -> None:
+        if not 0.0 <= skill <= 1.0:
+            raise ValueError(f"skill must lie in [0, 1], got {skill}")
+        self._task, self._script = task, task.script
+        self._tremor, self._said = TREMOR * (1.0 - skill), False
+        self.reset(np.random.default_rng(0))
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """See `Expert`."""
+        self._rng = rng
+
+    def act(self, state: RobotState) -> NDArray[np.float32]:
+        """See `Expert`; what lies outside of the environment's bounds is clipped, and said once.
+
+        Raises:
+            SpecError: the script raises, or returns something else than an action.
+        """
+        task, action = self._task, self._task.spec.action
+        assert isinstance(action, BoxActionSpec)
+        whose = f"the expert {type(self._script).__name__}"
+        try:
+            answer = self._script(task.env)
+        except RobotRLError:
+            raise
+        except Exception as error:
+            raise SpecError(
+                f"{whose} raised {type(error).__name__}",
+                expected=f"an action of '{task.env_id}'",
+                got=str(error)[:200],
+                fix="look at the traceback above; call it once by hand after env.reset()",
+            ) from error
+        values = task.checked(answer, f"what {whose} returned")
+        over = np.maximum(np.subtract(action.low, values), np.subtract(values, action.high))
+        if over.max() > 1e-6 and not self._said:
+            self._said = True
+            log.warning("%s leaves the bounds of %s; it is clipped", whose, task.env_id)
+        asked = action.action(values)
+        if self._tremor:
+            motion = action.motion
+            asked[:motion] += self._rng.normal(0.0, self._tremor, motion).astype(np.float32)
+        return np.clip(asked, -1.0, 1.0).astype(np.float32)

@@ -25,7 +25,7 @@ from robot_rl.errors import RobotRLError
 from robot_rl.ports import RewardResult
 from robot_rl.run.parts import session_of
 from robot_rl.store.store import Store
-from robot_rl.types import Ending, EpisodeStart, Observation, RobotState
+from robot_rl.types import Driver, Ending, EpisodeStart, Observation, RobotState
 from tests.support.fakes import TASK, make_loop
 from tests.support.session import TRAIN, Lines, experiment, make_session
 
@@ -115,6 +115,22 @@ def test_the_time_budget_counts_practice_before_a_restart() -> None:
     session.progress.practice_s = TRAIN.max_minutes * 60 + 1
     session.practice()
     assert starts == []
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_an_evaluation_in_which_a_person_drove_is_run_again_and_is_no_success(always: bool) -> None:
+    session, starts, _ = make_session()
+    real = session.loop.run_episode
+
+    def run(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        summary = real(start, deterministic=deterministic)
+        if always or len(starts) == 1:
+            summary.driver_steps = {Driver.CORRECTION: 1}
+        return summary
+
+    session.loop.run_episode = run  # type: ignore[method-assign]
+    assert session.evaluate(2).successes == [not always] * 2
+    assert len(starts) == (4 if always else 3)
 
 
 def test_evaluation_repeats_what_was_aborted_and_counts_it_once() -> None:

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from robot_rl.control.gym_loop import GymLoop, GymRig
+from robot_rl.control.gym_ports import GymRig
 from robot_rl.errors import ConfigError, RobotRLError, SetupError, SpecError
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.spec import BoxActionSpec, spec_from_dict
 from robot_rl.store.store import Store
-from robot_rl.tasks.gym import GymTask
+from robot_rl.tasks.gym import EnvState, GymTask
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Row, Step
 from tests.support.fakes import FakePolicy
+from tests.support.gym import rig_of
 
 IMAGE = spaces.Box(0, 255, (8, 9, 3), np.uint8)
 SPACE = spaces.Dict(
@@ -97,7 +98,7 @@ def run(task: GymTask, action: list[float] | None = None) -> tuple[Any, list[Row
     """One episode with a constant action."""
     rows: list[Row] = []
     policy = FakePolicy(np.array(action or [0.0, 3.0], np.float32))
-    bench = GymRig(GymLoop(task, policy, record=rows.extend))
+    bench = rig_of(task, policy, record=rows.extend)
     header = EpisodeStart(EpisodeId("r", "a", 0), "train", task.name, task.spec.hash, "x", 0, 0)
     bench.reset(task.sample_reset(np.random.default_rng(0)), header)
     return bench.loop.run_episode(header), rows
@@ -112,8 +113,18 @@ def test_numbers_become_one_state_and_images_stay_images() -> None:
     assert task.spec.state_layout == (("arm/angle", 2, ""), ("force", 3, ""))
     assert (task.spec.control_hz, task.max_steps) == (20.0, 5)
     assert spec_from_dict(task.spec.as_dict()) == task.spec
-    observation = task.observe(task.env.reset(seed=1)[0])
+    observation = task.observe(EnvState.of(0.0, task.env.reset(seed=1)[0]))
     assert observation["state"].dtype == np.float32 and observation["state"][:2].tolist() == [0, 0]
+
+
+def test_a_wrapper_of_an_environment_has_the_spec_of_its_base() -> None:
+    base, wrapped = GymTask(env_id=register("Base")), register("Wrapped", say="is_success")
+    same = GymTask(env_id=wrapped, base_id=base.env_id)
+    assert same.spec == base.spec and same.spec.hash == base.spec.hash
+    assert same.name == base.name == "robot_rl_test/Base-v0"
+    assert GymTask(env_id=wrapped).spec.hash != base.spec.hash  # nobody says that they are the same
+    other = GymTask(env_id=wrapped, base_id=base.env_id, control_hz=5.0)
+    assert other.spec.hash != base.spec.hash
 
 
 def test_a_bare_box_is_the_state() -> None:
@@ -139,11 +150,13 @@ def test_the_time_limit_truncates_with_the_true_last_frame() -> None:
     steps = [row for row in rows if isinstance(row, Step)]
     frames = [row for row in rows if isinstance(row, Frame)]
     assert [step.ending for step in steps] == [None] * 4 + [Ending.TRUNCATED]
-    assert (summary.steps, summary.total_reward, summary.duration_s) == (5, 2.5, 0.25)
+    assert (summary.steps, summary.total_reward) == (5, 2.5)
+    assert summary.duration_s == pytest.approx(0.25)
     assert [frame.observation["state"][0] for frame in frames] == [0, 1, 2, 3, 4, 5]
     assert [frame.observation["image/front"].max() for frame in frames] == [0, 1, 2, 3, 4, 5]
     assert steps[-1].next_frame == frames[-1].frame == 5
-    assert isinstance(rows[0], EpisodeStart) and rows[0].limits_hash == ""  # nothing was gated
+    stamps_s = [frame.stamp_ns * 1e-9 for frame in frames]
+    assert stamps_s == pytest.approx([0.0, 0.05, 0.1, 0.15, 0.2, 0.25])
 
 
 def test_the_end_of_the_task_beats_the_time_limit_in_the_same_step() -> None:
@@ -217,8 +230,9 @@ def test_a_space_that_is_not_supported_is_refused(kwargs: dict[str, Any], messag
         (["task.env_id=Pendulm-v1"], "did you mean 'Pendulum-v1'"),
         (["task.env_id=os:Pendulum-v1"], "unknown environment"),
         (["task.env_kwargs.gravitas=1"], "gravitas"),
-        (["train.demos=5"], "expected: operator=none train.demos=0"),
-        (["operator=scripted"], "got:      operator=scripted"),
+        (["train.demos=5"], "got:      operator=none train.demos=5"),
+        (["operator=scripted"], '@register("expert", "Pendulum-v1")'),
+        (["operator=joy"], "operator=joy"),
         (["runtime=ros"], "runtime=ros"),
         (["task.control_hz=0"], "control_hz must be positive"),
         (["task.max_step=5"], "did you mean 'max_steps'"),
@@ -259,12 +273,12 @@ def test_pictures_need_a_render_mode_and_come_in_even_sizes() -> None:
 
     def bench(**kwargs: Any) -> GymRig:
         env_id = register("Picture")
-        return GymRig(GymLoop(GymTask(env_id=env_id, env_kwargs=kwargs), policy, record=list))
+        return rig_of(GymTask(env_id=env_id, env_kwargs=kwargs), policy, record=list)
 
     with pytest.raises(SetupError, match="render_mode=rgb_array"):
         bench().camera(480, 640)
     filmed = bench(render_mode="rgb_array")
-    filmed.loop.reset(0)
+    filmed.env.reset(0)
     assert filmed.camera(480, 640).render_video_frame().shape == (10, 12, 3)
 
 
@@ -278,15 +292,36 @@ def test_lockstep_picks_the_loop_by_the_task() -> None:
     assert isinstance(make_rig(Experiment.compose(["experiment=gym"]), policy, record=list), GymRig)
 
 
+@pytest.mark.parametrize(("operator", "paced"), [("none", False), ("environment", True)])
+def test_only_a_person_needs_the_wall_clock_and_nobody_a_ramp(operator: str, paced: bool) -> None:
+    env_id = register("Paced")
+    words = [
+        "experiment=gym",
+        f"task.env_id={env_id}",
+        "task.control_hz=50",
+        f"operator={operator}",
+    ]
+    experiment = Experiment.compose(words)
+    experiment.check()
+    assert experiment.arbiter.ramp_s == 0.0  # zero is the middle of a Box, not standing still
+    header = EpisodeStart(EpisodeId("r", "a", 0), "train", env_id, experiment.spec.hash, "", 0, 0)
+    slept: list[float] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("robot_rl.control.gym_ports.time.sleep", slept.append)
+        rig = make_rig(experiment, FakePolicy(np.zeros(2, np.float32)), record=list)
+        rig.reset(0, header)  # type: ignore[arg-type]
+        rig.loop.run_episode(header)
+    assert bool(slept) == paced
+
+
 def test_stopping_aborts() -> None:
     task = GymTask(env_id=register("Stop"))
     rows: list[Row] = []
-    loop = GymLoop(
-        task, FakePolicy(np.zeros(2, np.float32)), record=rows.extend, stopping=lambda: "operator"
-    )
-    loop.reset(0)
+    policy = FakePolicy(np.zeros(2, np.float32))
+    bench = rig_of(task, policy, record=rows.extend, stopping=lambda: "operator")
+    bench.env.reset(0)
     header = EpisodeStart(EpisodeId("r", "a", 0), "train", task.name, task.spec.hash, "", 0, 0)
-    summary = loop.run_episode(header)
+    summary = bench.loop.run_episode(header)
     assert (summary.ending, summary.reason, summary.steps) == (Ending.ABORTED, "operator", 1)
 
 

@@ -88,6 +88,21 @@ def test_box_actions_span_their_bounds_and_survive_the_wire() -> None:
     assert spec.hash != SPEC.hash
 
 
+def test_the_gripper_of_a_box_is_one_of_three_and_hashes_without_one_stay() -> None:
+    box = BoxActionSpec(low=(-2.0, 0.0), high=(2.0, 2.0), gripper=True)
+    assert (box.motion, box.size) == (1, 2)
+    for entry, value in ((-0.9, 0.0), (0.4, 1.0), (0.6, 2.0)):
+        action = np.array((0.5, entry), np.float32)
+        assert box.scaled(action).tolist() == [1.0, value]
+        assert box.gripper_width_m(action) == (None if value == 1.0 else value)
+    assert box.action(np.array((9.0, 1.9))).tolist() == [1.0, 1.0]
+    assert box.action(np.array((0.0, 0.8))).tolist() == [0.0, 0.0]
+    spec = dataclasses.replace(SPEC, action=box)
+    assert spec_from_dict(spec.as_dict()) == spec
+    plain = dataclasses.replace(SPEC, action=dataclasses.replace(box, gripper=False))
+    assert "gripper" not in plain.as_dict()["action"] and plain.hash != spec.hash
+
+
 def test_the_hash_of_an_arms_spec_is_what_it_was() -> None:
     assert SPEC.hash == "9d7b652ca0cd67a5"
 
