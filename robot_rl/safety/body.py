@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -45,7 +46,9 @@ class Body:
     Attributes:
         parts: names of the links: foot, link1 ..., hand.
         capsules: (link, start, end, radius); link 0 = foot, J + 1 = hand.
-        outer_m: half length plus radius of each.
+        middles: (link, middle of the axis) of each; outer_m: half its length plus the radius.
+        links: of each but the foot, the middle of its capsules' axes, and how far these reach
+            from it.
         pairs: those that must keep apart, whatever stands around; least_m: a lower bound of
             the distance of each pair, in all configurations.
         around_m: [capsule, joint], how far a point of the capsule's axis can be from the joint's
@@ -56,7 +59,10 @@ class Body:
     chain: Chain
     parts: tuple[str, ...]
     capsules: tuple[tuple[int, Vec3, Vec3, float], ...]
+    middles: tuple[tuple[int, Vec3], ...]
     outer_m: tuple[float, ...]
+    links: tuple[tuple[Vec3, float], ...]
+    links_of: tuple[int, ...]
     pairs: tuple[Couple, ...]
     least_m: tuple[float, ...]
     around_m: np.ndarray
@@ -66,16 +72,16 @@ class Body:
 class Watched(NamedTuple):
     """What one check looks at.
 
-    pairs: of capsules, with their `Body.apart_m`. boxed: capsules with boxes. The same by capsule,
-    because this is quicker: pairs_of: (one, ((other, sum of `Body.outer_m`) ...)) in the order of
-    `pairs`; boxes_of: (capsule, `Body.outer_m`, ((couple, box) ...)).
+    pairs: of capsules, with their `Body.apart_m`; of_pairs: (couple, its two capsules, the sum of
+    their `Body.outer_m`). boxed: capsules with boxes; boxes_of: the same by capsule, which is
+    quicker: (capsule, its link, `Body.outer_m`, ((couple, box) ...)).
     """
 
     pairs: tuple[Couple, ...]
     apart_m: np.ndarray
+    of_pairs: tuple[tuple[Couple, int, int, float], ...]
     boxed: tuple[Couple, ...]
-    pairs_of: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
-    boxes_of: tuple[tuple[int, float, tuple[tuple[Couple, Box], ...]], ...]
+    boxes_of: tuple[tuple[int, int, float, tuple[tuple[Couple, Box], ...]], ...]
 
 
 _INTRODUCED: dict[str, Body] = {}
@@ -122,7 +128,10 @@ def body_of(robot: Robot) -> Body:
         chain=chain,
         parts=parts,
         capsules=capsules,
+        middles=tuple((link, _middle((a, b))) for link, a, b, _ in capsules),
         outer_m=tuple(math.dist(a, b) / 2 + radius_m for _, a, b, radius_m in capsules),
+        links=tuple(_ball(capsules, link) for link in range(1, n + 2)),
+        links_of=tuple(links),
         pairs=tuple(pairs),
         least_m=tuple(_least(chain, capsules, ranges, p, apart_m[p.number]) for p in pairs),
         around_m=around_m * (joints < np.array(links)[:, None]),
@@ -143,18 +152,17 @@ def _watched(
     kept = [p for p in body.pairs if body.least_m[p.number] < margin_m]
     pairs = tuple(p._replace(number=i) for i, p in enumerate(kept))
     boxed = tuple(couple for box in boxes for couple in boxed_with(body, *box))
-    outer_m, numbers = body.outer_m, range(len(body.capsules))
-    pairs_of = [
-        (i, tuple((p.other, outer_m[i] + outer_m[p.other]) for p in pairs if p.one == i))
-        for i in numbers
-    ]
-    boxes_of = [(i, outer_m[i], tuple((c, c.box) for c in boxed if c.one == i)) for i in numbers]
+    outer_m = body.outer_m
+    boxes_of = (
+        (i, body.capsules[i][0], outer_m[i], tuple((c, c.box) for c in boxed if c.one == i))
+        for i in range(len(outer_m))
+    )
     return Watched(
-        pairs,
-        body.apart_m[[p.number for p in kept]],
-        boxed,
-        tuple(group for group in pairs_of if group[-1]),
-        tuple(group for group in boxes_of if group[-1]),
+        pairs=pairs,
+        apart_m=body.apart_m[[p.number for p in kept]],
+        of_pairs=tuple((p, p.one, p.other, outer_m[p.one] + outer_m[p.other]) for p in pairs),
+        boxed=boxed,
+        boxes_of=tuple(group for group in boxes_of if group[-1]),
     )
 
 
@@ -167,6 +175,19 @@ def boxed_with(
         for i, (link, _, _, radius_m) in enumerate(body.capsules)
         if link > 1 and body.parts[link] not in may_touch
     )
+
+
+def _middle(points: Sequence[Vec3]) -> Vec3:
+    """Of the box around some points."""
+    x, y, z = ((min(c) + max(c)) / 2 for c in zip(*points, strict=True))
+    return (x, y, z)
+
+
+def _ball(capsules: Sequence[tuple[int, Vec3, Vec3, float]], link: int) -> tuple[Vec3, float]:
+    """A point of a link, and how far the axes of its capsules reach from there."""
+    ends = [end for number, *axis, _ in capsules if number == link for end in axis]
+    middle = _middle(ends) if ends else (0.0, 0.0, 0.0)
+    return middle, max((math.dist(middle, end) for end in ends), default=0.0)
 
 
 def _around(chain: Chain, capsule: Capsule) -> list[float]:

@@ -135,54 +135,53 @@ def look_at(body: Body, q: Joints) -> Look:
 class Look:
     """The arm at joint angles `q` (rad); where a capsule is is computed when it is asked for."""
 
-    __slots__ = ("_at", "_axes", "_capsules", "q")
+    __slots__ = ("_at", "_axes", "_body", "q")
 
     def __init__(self, body: Body, q: Joints, at: list[Frame]) -> None:
-        self.q, self._at, self._capsules = q, at, body.capsules
+        self.q, self._at, self._body = q, at, body
         self._axes: list[Segment | None] = [None] * len(body.capsules)
 
     def axis(self, number: int) -> Segment:
         """The axis of a capsule in base (m)."""
         found = self._axes[number]
         if found is None:
-            link, start, end, _ = self._capsules[number]
+            link, start, end, _ = self._body.capsules[number]
             frame = self._at[link]
             found = self._axes[number] = (point(frame, start), point(frame, end))
         return found
 
-    # `point`, unrolled: it would be called 90 times for each command.
+    # `point`, unrolled: these are most of what a command costs.
 
-    def axes_and_middles(self) -> tuple[list[Segment], list[Vec3]]:
-        """Of every capsule, the axis in base (m) and its middle."""
-        axes: list[Segment] = []
-        middles: list[Vec3] = []
-        for link, (a, b, c), (d, e, f), _ in self._capsules:
-            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
-            r = p0 + a * x0 + b * y0 + c * z0
-            s = p1 + a * x1 + b * y1 + c * z1
-            t = p2 + a * x2 + b * y2 + c * z2
-            u = p0 + d * x0 + e * y0 + f * z0
-            v = p1 + d * x1 + e * y1 + f * z1
-            w = p2 + d * x2 + e * y2 + f * z2
-            axes.append(((r, s, t), (u, v, w)))
-            middles.append(((r + u) / 2, (s + v) / 2, (t + w) / 2))
-        self._axes[:] = axes
-        return axes, middles
+    def middles(self) -> list[Vec3]:
+        """The middle of every capsule's axis in base (m)."""
+        at = self._at
+        found: list[Vec3] = []
+        for link, (a, b, c) in self._body.middles:
+            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = at[link]
+            x, y = p0 + a * x0 + b * y0 + c * z0, p1 + a * x1 + b * y1 + c * z1
+            found.append((x, y, p2 + a * x2 + b * y2 + c * z2))
+        return found
 
-    def chords_m(self, axes: list[Segment]) -> list[float]:
-        """Of every capsule, how far the ends of its axis are from those elsewhere."""
-        found: list[float] = []
-        ways = zip(self._capsules, axes, strict=True)
-        for (link, (a, b, c), (d, e, f), _), ((r, s, t), (u, v, w)) in ways:
-            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
-            r -= p0 + a * x0 + b * y0 + c * z0  # noqa: PLW2901
-            s -= p1 + a * x1 + b * y1 + c * z1  # noqa: PLW2901
-            t -= p2 + a * x2 + b * y2 + c * z2  # noqa: PLW2901
-            u -= p0 + d * x0 + e * y0 + f * z0  # noqa: PLW2901
-            v -= p1 + d * x1 + e * y1 + f * z1  # noqa: PLW2901
-            w -= p2 + d * x2 + e * y2 + f * z2  # noqa: PLW2901
-            first, second = r * r + s * s + t * t, u * u + v * v + w * w
-            found.append(math.sqrt(first if first > second else second))
+    def moved_m(self, other: Look) -> list[float]:
+        """Of every link, how far its capsules' axes are at most from where they are elsewhere.
+
+        One point of the link and the turn about it: two attitudes of a frame differ by a matrix
+        that makes no vector longer than its Frobenius norm / sqrt(2) times (2 sin(angle / 2)).
+        """
+        found = [0.0]
+        ways = zip(self._at[1:], other._at[1:], self._body.links, strict=True)
+        for one, two, ((a, b, c), reach_m) in ways:
+            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = one
+            i0, i1, i2, j0, j1, j2, k0, k1, k2, q0, q1, q2 = two
+            i0, i1, i2 = i0 - x0, i1 - x1, i2 - x2
+            j0, j1, j2 = j0 - y0, j1 - y1, j2 - y2
+            k0, k1, k2 = k0 - z0, k1 - z1, k2 - z2
+            u = q0 - p0 + a * i0 + b * j0 + c * k0
+            v = q1 - p1 + a * i1 + b * j1 + c * k1
+            w = q2 - p2 + a * i2 + b * j2 + c * k2
+            turned = i0 * i0 + i1 * i1 + i2 * i2 + j0 * j0 + j1 * j1 + j2 * j2
+            turned += k0 * k0 + k1 * k1 + k2 * k2
+            found.append(math.sqrt(u * u + v * v + w * w) + math.sqrt(turned / 2) * reach_m)
         return found
 
     def distance_m(self, couple: Couple, enough_m: float = math.inf) -> float:
@@ -218,7 +217,6 @@ class Way:
             before += turn
         self._bulge_m: list[float] = (body.around_m @ weights).tolist()
         self._carried: Look | None = None
-        self._carried_m: list[float] = []
         if coast_rad:
             ways = zip(start.q, leg.joints_rad, coast_rad, strict=True)
             q = tuple([a + REACHED * (b - a) + coast for a, b, coast in ways])
@@ -245,12 +243,9 @@ class Way:
         found, carried = self._on_the_way(open_, margin_m), self._carried
         if found is None and carried is not None:
             for couple, here_m in open_:
-                i, k = couple.one, couple.other
-                way_m = self._carried_m[i] + (self._carried_m[k] if k >= 0 else 0.0)
-                if here_m - way_m < margin_m and self.goal.distance_m(couple, here_m) < here_m:
-                    there_m = carried.distance_m(couple, margin_m)
-                    if there_m < margin_m:
-                        return Near(there_m, couple)
+                there_m = carried.distance_m(couple, margin_m)
+                if there_m < margin_m and self.goal.distance_m(couple, here_m) < here_m:
+                    return Near(there_m, couple)
         return found
 
     def _on_the_way(self, open_: list[tuple[Couple, float]], margin_m: float) -> Near | None:
@@ -283,37 +278,33 @@ class Way:
 
         Judged by the spheres that hold the capsules first, which is quick.
         """
-        what, dist = self._what, math.dist
-        axes, middles = self._start.axes_and_middles()
-        chords_m = self.goal.chords_m(axes)
-        moved_m = [chord + bulge for chord, bulge in zip(chords_m, self._bulge_m, strict=True)]
+        what, start, dist = self._what, self._start, math.dist
+        middles, moved_m = start.middles(), start.moved_m(self.goal)
+        bulge_m = self._bulge_m
+        carried_m = moved_m if self._carried is None else start.moved_m(self._carried)
+        links = self._body.links_of
+        moved_m = [moved_m[i] + bulge for i, bulge in zip(links, bulge_m, strict=True)]
         if self._carried is not None:
-            self._carried_m = self._carried.chords_m(axes)
-            moved_m = list(map(max, moved_m, self._carried_m))
+            moved_m = [m if m > c else c for m, c in zip(moved_m, (carried_m[i] for i in links))]
         found: list[tuple[Couple, float]] = []
-        number = 0
-        for i, others in what.pairs_of:
-            middle, less_m = middles[i], moved_m[i] + margin_m
-            for k, both_m in others:
-                if dist(middle, middles[k]) - moved_m[k] - less_m < both_m:
-                    need_m = min(self._apart_m[number] + margin_m, moved_m[k] + less_m)
-                    if dist(middle, middles[k]) - need_m < both_m:
-                        couple = what.pairs[number]
-                        here_m = segment_segment(axes[i], axes[k]) - couple.radii_m
-                        if here_m < need_m:
-                            found.append((couple, here_m))
-                number += 1
-        for i, outer_m, boxed in what.boxes_of:
-            (x, y, z), need_m = middles[i], moved_m[i] + margin_m
+        for (pair, i, k, both_m), apart_m in zip(what.of_pairs, self._apart_m, strict=True):
+            off_m = dist(middles[i], middles[k]) - both_m - margin_m
+            if off_m < apart_m and off_m < moved_m[i] + moved_m[k]:
+                here_m = start.distance_m(pair)
+                if here_m < apart_m + margin_m:
+                    found.append((pair, here_m))
+        for i, link, outer_m, boxed in what.boxes_of:
+            x, y, z = middles[i]
+            need_m = moved_m[i] + margin_m
             far_m = outer_m + need_m
             for couple, (cx, cy, cz, half_x, half_y, half_z, cos, sin) in boxed:
                 if abs(z - cz) - half_z >= far_m:
                     continue  # most are far above the table
                 u, v = x - cx, y - cy
                 if abs(cos * u + sin * v) - half_x < far_m > abs(cos * v - sin * u) - half_y:
-                    here_m = segment_box(axes[i], couple.box, need_m + couple.radii_m)
-                    if here_m < need_m + couple.radii_m:
-                        found.append((couple, here_m - couple.radii_m))
+                    here_m = start.distance_m(couple, need_m)
+                    if here_m < need_m:
+                        found.append((couple, here_m))
         return found
 
     def _moved_m(self, couple: Couple, one: Look, other: Look, share: float) -> float:
