@@ -72,16 +72,17 @@ class Body:
 class Watched(NamedTuple):
     """What one check looks at.
 
-    pairs: of capsules, with their `Body.apart_m`; of_pairs: (couple, its two capsules, the sum of
-    their `Body.outer_m`). boxed: capsules with boxes; boxes_of: the same by capsule, which is
-    quicker: (capsule, its link, `Body.outer_m`, ((couple, box) ...)).
+    pairs: of capsules; of_pairs: (couple, its two capsules, the sum of their `Body.outer_m`).
+    boxed: capsules with boxes; boxes_of: the same by capsule, which is quicker: (capsule,
+    `Body.outer_m`, ((couple, box) ...)). slopes_m: `Body.around_m` and below it, to the right of
+    it, the `Body.apart_m` of the pairs; one product with both is quicker than two.
     """
 
     pairs: tuple[Couple, ...]
-    apart_m: np.ndarray
     of_pairs: tuple[tuple[Couple, int, int, float], ...]
     boxed: tuple[Couple, ...]
-    boxes_of: tuple[tuple[int, int, float, tuple[tuple[Couple, Box], ...]], ...]
+    boxes_of: tuple[tuple[int, float, tuple[tuple[Couple, Box], ...]], ...]
+    slopes_m: np.ndarray
 
 
 _INTRODUCED: dict[str, Body] = {}
@@ -154,15 +155,18 @@ def _watched(
     boxed = tuple(couple for box in boxes for couple in boxed_with(body, *box))
     outer_m = body.outer_m
     boxes_of = (
-        (i, body.capsules[i][0], outer_m[i], tuple((c, c.box) for c in boxed if c.one == i))
-        for i in range(len(outer_m))
+        (i, outer_m[i], tuple((c, c.box) for c in boxed if c.one == i)) for i in range(len(outer_m))
     )
+    around_m, apart_m = body.around_m, body.apart_m[[p.number for p in kept]]
+    (rows, joints), more = around_m.shape, len(pairs)
+    slopes_m = np.zeros((rows + more, 2 * joints))
+    slopes_m[:rows, :joints], slopes_m[rows:, joints:] = around_m, apart_m
     return Watched(
         pairs=pairs,
-        apart_m=body.apart_m[[p.number for p in kept]],
         of_pairs=tuple((p, p.one, p.other, outer_m[p.one] + outer_m[p.other]) for p in pairs),
         boxed=boxed,
         boxes_of=tuple(group for group in boxes_of if group[-1]),
+        slopes_m=slopes_m,
     )
 
 

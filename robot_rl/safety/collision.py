@@ -133,7 +133,10 @@ def look_at(body: Body, q: Joints) -> Look:
 
 
 class Look:
-    """The arm at joint angles `q` (rad); where a capsule is is computed when it is asked for."""
+    """The arm at joint angles `q` (rad); where a capsule is is computed when it is asked for.
+
+    `kinematics.point` is unrolled here, because these points are most of what a command costs.
+    """
 
     __slots__ = ("_at", "_axes", "_body", "q")
 
@@ -145,12 +148,20 @@ class Look:
         """The axis of a capsule in base (m)."""
         found = self._axes[number]
         if found is None:
-            link, start, end, _ = self._body.capsules[number]
-            frame = self._at[link]
-            found = self._axes[number] = (point(frame, start), point(frame, end))
+            link, (a, b, c), (d, e, f), _ = self._body.capsules[number]
+            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
+            start = (
+                p0 + a * x0 + b * y0 + c * z0,
+                p1 + a * x1 + b * y1 + c * z1,
+                p2 + a * x2 + b * y2 + c * z2,
+            )
+            end = (
+                p0 + d * x0 + e * y0 + f * z0,
+                p1 + d * x1 + e * y1 + f * z1,
+                p2 + d * x2 + e * y2 + f * z2,
+            )
+            found = self._axes[number] = (start, end)
         return found
-
-    # `point`, unrolled: these are most of what a command costs.
 
     def middles(self) -> list[Vec3]:
         """The middle of every capsule's axis in base (m)."""
@@ -215,14 +226,15 @@ class Way:
             turns.append(turn)
             weights.append((turn * (turn + 2 * before) + 2 * abs(bend)) / 8)
             before += turn
-        self._bulge_m: list[float] = (body.around_m @ weights).tolist()
         self._carried: Look | None = None
+        self._carried_m: list[float] = []
         if coast_rad:
             ways = zip(start.q, leg.joints_rad, coast_rad, strict=True)
             q = tuple([a + REACHED * (b - a) + coast for a, b, coast in ways])
             self._carried = Look(body, q, frames(body.chain, q))
             turns = [max(t, abs(b - a)) for t, a, b in zip(turns, start.q, q, strict=True)]
-        self._apart_m: list[float] = (what.apart_m @ turns).tolist()
+        both_m: list[float] = (what.slopes_m @ (weights + turns)).tolist()
+        self._bulge_m, self._apart_m = both_m[: len(body.outer_m)], both_m[len(body.outer_m) :]
 
     def too_near(self, margin_m: float) -> Near | None:
         """What comes nearer than the margin; None when nothing does.
@@ -243,9 +255,12 @@ class Way:
         found, carried = self._on_the_way(open_, margin_m), self._carried
         if found is None and carried is not None:
             for couple, here_m in open_:
-                there_m = carried.distance_m(couple, margin_m)
-                if there_m < margin_m and self.goal.distance_m(couple, here_m) < here_m:
-                    return Near(there_m, couple)
+                i, k = couple.one, couple.other
+                way_m = self._carried_m[i] + (self._carried_m[k] if k >= 0 else 0.0)
+                if here_m - way_m < margin_m and self.goal.distance_m(couple, here_m) < here_m:
+                    there_m = carried.distance_m(couple, margin_m)
+                    if there_m < margin_m:
+                        return Near(there_m, couple)
         return found
 
     def _on_the_way(self, open_: list[tuple[Couple, float]], margin_m: float) -> Near | None:
@@ -278,24 +293,22 @@ class Way:
 
         Judged by the spheres that hold the capsules first, which is quick.
         """
-        what, start, dist = self._what, self._start, math.dist
+        what, start, links, dist = self._what, self._start, self._body.links_of, math.dist
         middles, moved_m = start.middles(), start.moved_m(self.goal)
-        bulge_m = self._bulge_m
-        carried_m = moved_m if self._carried is None else start.moved_m(self._carried)
-        links = self._body.links_of
-        moved_m = [moved_m[i] + bulge for i, bulge in zip(links, bulge_m, strict=True)]
+        moved_m = [moved_m[i] + bulge for i, bulge in zip(links, self._bulge_m, strict=True)]
         if self._carried is not None:
-            moved_m = [m if m > c else c for m, c in zip(moved_m, (carried_m[i] for i in links))]
+            carried_m = start.moved_m(self._carried)
+            self._carried_m = [carried_m[i] for i in links]
+            moved_m = list(map(max, moved_m, self._carried_m))
         found: list[tuple[Couple, float]] = []
         for (pair, i, k, both_m), apart_m in zip(what.of_pairs, self._apart_m, strict=True):
             off_m = dist(middles[i], middles[k]) - both_m - margin_m
             if off_m < apart_m and off_m < moved_m[i] + moved_m[k]:
                 here_m = start.distance_m(pair)
-                if here_m < apart_m + margin_m:
+                if here_m < min(apart_m, moved_m[i] + moved_m[k]) + margin_m:
                     found.append((pair, here_m))
-        for i, link, outer_m, boxed in what.boxes_of:
-            x, y, z = middles[i]
-            need_m = moved_m[i] + margin_m
+        for i, outer_m, boxed in what.boxes_of:
+            (x, y, z), need_m = middles[i], moved_m[i] + margin_m
             far_m = outer_m + need_m
             for couple, (cx, cy, cz, half_x, half_y, half_z, cos, sin) in boxed:
                 if abs(z - cz) - half_z >= far_m:
