@@ -47,8 +47,8 @@ class Body:
         parts: names of the links: foot, link1 ..., hand.
         capsules: (link, start, end, radius); link 0 = foot, J + 1 = hand.
         middles: (link, middle of the axis) of each; outer_m: half its length plus the radius.
-        links: of each but the foot, the middle of its capsules' axes, and how far these reach
-            from it.
+        links: of each but the foot, the middle of its capsules' axes, how far these reach from
+            there, and the greatest of their `around_m`.
         pairs: those that must keep apart, whatever stands around; least_m: a lower bound of
             the distance of each pair, in all configurations.
         around_m: [capsule, joint], how far a point of the capsule's axis can be from the joint's
@@ -61,28 +61,26 @@ class Body:
     capsules: tuple[tuple[int, Vec3, Vec3, float], ...]
     middles: tuple[tuple[int, Vec3], ...]
     outer_m: tuple[float, ...]
-    links: tuple[tuple[Vec3, float], ...]
-    links_of: tuple[int, ...]
+    links: tuple[tuple[Vec3, float, float], ...]
     pairs: tuple[Couple, ...]
     least_m: tuple[float, ...]
-    around_m: np.ndarray
+    around_m: list[list[float]]
     apart_m: np.ndarray
 
 
 class Watched(NamedTuple):
     """What one check looks at.
 
-    pairs: of capsules; of_pairs: (couple, its two capsules, the sum of their `Body.outer_m`).
-    boxed: capsules with boxes; boxes_of: the same by capsule, which is quicker: (capsule,
-    `Body.outer_m`, ((couple, box) ...)). slopes_m: `Body.around_m` and below it, to the right of
-    it, the `Body.apart_m` of the pairs; one product with both is quicker than two.
+    pairs: of capsules, with their `Body.apart_m`; of_pairs: (couple, its two capsules, their links,
+    the sum of their `Body.outer_m`). boxed: capsules with boxes; boxes_of: the same by capsule,
+    which is quicker: (capsule, its link, `Body.outer_m`, ((couple, box) ...)).
     """
 
     pairs: tuple[Couple, ...]
-    of_pairs: tuple[tuple[Couple, int, int, float], ...]
+    apart_m: list[list[float]]
+    of_pairs: tuple[tuple[Couple, int, int, int, int, float], ...]
     boxed: tuple[Couple, ...]
-    boxes_of: tuple[tuple[int, float, tuple[tuple[Couple, Box], ...]], ...]
-    slopes_m: np.ndarray
+    boxes_of: tuple[tuple[int, int, float, tuple[tuple[Couple, Box], ...]], ...]
 
 
 _INTRODUCED: dict[str, Body] = {}
@@ -124,6 +122,7 @@ def body_of(robot: Robot) -> Body:
     for number, p in enumerate(pairs):
         between = (joints >= links[p.one]) & (joints < links[p.other])
         apart_m[number] = np.minimum(around_m[p.one], around_m[p.other]) * between
+    around_m = around_m * (joints < np.array(links)[:, None])
     ranges = [(j.range_rad[0] - BEYOND_RAD, j.range_rad[1] + BEYOND_RAD) for j in robot.joints]
     return Body(
         chain=chain,
@@ -131,11 +130,10 @@ def body_of(robot: Robot) -> Body:
         capsules=capsules,
         middles=tuple((link, _middle((a, b))) for link, a, b, _ in capsules),
         outer_m=tuple(math.dist(a, b) / 2 + radius_m for _, a, b, radius_m in capsules),
-        links=tuple(_ball(capsules, link) for link in range(1, n + 2)),
-        links_of=tuple(links),
+        links=tuple(_link(capsules, around_m, i) for i in range(1, n + 2)),
         pairs=tuple(pairs),
         least_m=tuple(_least(chain, capsules, ranges, p, apart_m[p.number]) for p in pairs),
-        around_m=around_m * (joints < np.array(links)[:, None]),
+        around_m=around_m.tolist(),
         apart_m=apart_m,
     )
 
@@ -153,20 +151,20 @@ def _watched(
     kept = [p for p in body.pairs if body.least_m[p.number] < margin_m]
     pairs = tuple(p._replace(number=i) for i, p in enumerate(kept))
     boxed = tuple(couple for box in boxes for couple in boxed_with(body, *box))
-    outer_m = body.outer_m
+    outer_m, links = body.outer_m, [link for link, _ in body.middles]
     boxes_of = (
-        (i, outer_m[i], tuple((c, c.box) for c in boxed if c.one == i)) for i in range(len(outer_m))
+        (i, links[i], outer_m[i], tuple((c, c.box) for c in boxed if c.one == i))
+        for i in range(len(links))
     )
-    around_m, apart_m = body.around_m, body.apart_m[[p.number for p in kept]]
-    (rows, joints), more = around_m.shape, len(pairs)
-    slopes_m = np.zeros((rows + more, 2 * joints))
-    slopes_m[:rows, :joints], slopes_m[rows:, joints:] = around_m, apart_m
     return Watched(
         pairs=pairs,
-        of_pairs=tuple((p, p.one, p.other, outer_m[p.one] + outer_m[p.other]) for p in pairs),
+        apart_m=[body.apart_m[p.number].tolist() for p in kept],
+        of_pairs=tuple(
+            (p, p.one, p.other, links[p.one], links[p.other], outer_m[p.one] + outer_m[p.other])
+            for p in pairs
+        ),
         boxed=boxed,
         boxes_of=tuple(group for group in boxes_of if group[-1]),
-        slopes_m=slopes_m,
     )
 
 
@@ -187,11 +185,16 @@ def _middle(points: Sequence[Vec3]) -> Vec3:
     return (x, y, z)
 
 
-def _ball(capsules: Sequence[tuple[int, Vec3, Vec3, float]], link: int) -> tuple[Vec3, float]:
-    """A point of a link, and how far the axes of its capsules reach from there."""
-    ends = [end for number, *axis, _ in capsules if number == link for end in axis]
-    middle = _middle(ends) if ends else (0.0, 0.0, 0.0)
-    return middle, max((math.dist(middle, end) for end in ends), default=0.0)
+def _link(
+    capsules: Sequence[tuple[int, Vec3, Vec3, float]], around_m: np.ndarray, link: int
+) -> tuple[Vec3, float, float]:
+    """`Body.links` of one."""
+    numbers = [i for i, (of, *_) in enumerate(capsules) if of == link]
+    if not numbers:
+        return (0.0, 0.0, 0.0), 0.0, 0.0
+    ends = [end for i in numbers for end in capsules[i][1:3]]
+    middle = _middle(ends)
+    return middle, max(math.dist(middle, end) for end in ends), float(around_m[numbers].max())
 
 
 def _around(chain: Chain, capsule: Capsule) -> list[float]:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import mul
 from typing import NamedTuple
 
 from robot_rl.errors import SafetyError
 from robot_rl.safety.body import Body, Couple, Watched, body_called, watched
 from robot_rl.safety.distance import Segment, segment_box, segment_segment
-from robot_rl.safety.kinematics import Frame, Leg, frames, point, predict
+from robot_rl.safety.kinematics import Frame, Leg, frames, predict
 from robot_rl.safety.limits import Limits, Vec3
 from robot_rl.safety.readings import ArmReading, Joints, Placement
 
@@ -104,7 +105,7 @@ def check(limits: Limits, reading: ArmReading, target: Placement, joints_rad: Jo
     if len(legs) > 1:
         margin_m += UNSURE_M
     start, coast_rad = Look(body, q, at), [COAST_S * speed for speed in reading.speeds_rad_s]
-    if not any(abs(turn) > SLOW_RAD for turn in coast_rad):
+    if max(map(abs, coast_rad), default=0.0) <= SLOW_RAD:
         coast_rad = []
     for leg in legs:
         way = Way(body, what, start, leg, coast_rad)
@@ -174,14 +175,14 @@ class Look:
         return found
 
     def moved_m(self, other: Look) -> list[float]:
-        """Of every link, how far its capsules' axes are at most from where they are elsewhere.
+        """Of every link but the foot, how far at most its capsules' axes are from those elsewhere.
 
-        One point of the link and the turn about it: two attitudes of a frame differ by a matrix
-        that makes no vector longer than its Frobenius norm / sqrt(2) times (2 sin(angle / 2)).
+        Its middle moves, and it turns about that. R' - R, with the singular values s, s and 0,
+        makes a vector s times as long at most; s is its Frobenius norm / sqrt(2).
         """
-        found = [0.0]
+        found: list[float] = []
         ways = zip(self._at[1:], other._at[1:], self._body.links, strict=True)
-        for one, two, ((a, b, c), reach_m) in ways:
+        for one, two, ((a, b, c), reach_m, _) in ways:
             x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = one
             i0, i1, i2, j0, j1, j2, k0, k1, k2, q0, q1, q2 = two
             i0, i1, i2 = i0 - x0, i1 - x1, i2 - x2
@@ -226,6 +227,7 @@ class Way:
             turns.append(turn)
             weights.append((turn * (turn + 2 * before) + 2 * abs(bend)) / 8)
             before += turn
+        self._weights = weights
         self._carried: Look | None = None
         self._carried_m: list[float] = []
         if coast_rad:
@@ -233,8 +235,15 @@ class Way:
             q = tuple([a + REACHED * (b - a) + coast for a, b, coast in ways])
             self._carried = Look(body, q, frames(body.chain, q))
             turns = [max(t, abs(b - a)) for t, a, b in zip(turns, start.q, q, strict=True)]
-        both_m: list[float] = (what.slopes_m @ (weights + turns)).tolist()
-        self._bulge_m, self._apart_m = both_m[: len(body.outer_m)], both_m[len(body.outer_m) :]
+        self._turns = turns
+
+    def _bulge_m(self, number: int) -> float:
+        """How far a capsule strays at most from the straight lines between both ends of the way."""
+        return sum(map(mul, self._body.around_m[number], self._weights))
+
+    def _apart_m(self, number: int) -> float:
+        """By how much the turns of the joints change the distance of a pair at most."""
+        return sum(map(mul, self._what.apart_m[number], self._turns))
 
     def too_near(self, margin_m: float) -> Near | None:
         """What comes nearer than the margin; None when nothing does.
@@ -254,9 +263,10 @@ class Way:
             return None
         found, carried = self._on_the_way(open_, margin_m), self._carried
         if found is None and carried is not None:
+            capsules, carried_m = self._body.capsules, self._carried_m
             for couple, here_m in open_:
                 i, k = couple.one, couple.other
-                way_m = self._carried_m[i] + (self._carried_m[k] if k >= 0 else 0.0)
+                way_m = carried_m[capsules[i][0]] + (carried_m[capsules[k][0]] if k >= 0 else 0.0)
                 if here_m - way_m < margin_m and self.goal.distance_m(couple, here_m) < here_m:
                     there_m = carried.distance_m(couple, margin_m)
                     if there_m < margin_m:
@@ -291,24 +301,23 @@ class Way:
     def _candidates(self, margin_m: float) -> list[tuple[Couple, float]]:
         """Those that could come nearer than the margin, with their distance at the start.
 
-        Judged by the spheres that hold the capsules first, which is quick.
+        Judged by the spheres that hold the capsules first, which is quick, and by how far a link
+        goes at most. That bound is no less than the one by which `_on_the_way` judges, so who is
+        dismissed here would pass there.
         """
-        what, start, links, dist = self._what, self._start, self._body.links_of, math.dist
-        middles, moved_m = start.middles(), start.moved_m(self.goal)
-        moved_m = [moved_m[i] + bulge for i, bulge in zip(links, self._bulge_m, strict=True)]
-        if self._carried is not None:
-            carried_m = start.moved_m(self._carried)
-            self._carried_m = [carried_m[i] for i in links]
-            moved_m = list(map(max, moved_m, self._carried_m))
+        what, start, dist = self._what, self._start, math.dist
+        middles, moved_m = start.middles(), self.links_moved_m()
         found: list[tuple[Couple, float]] = []
-        for (pair, i, k, both_m), apart_m in zip(what.of_pairs, self._apart_m, strict=True):
+        for pair, i, k, link, other, both_m in what.of_pairs:
             off_m = dist(middles[i], middles[k]) - both_m - margin_m
-            if off_m < apart_m and off_m < moved_m[i] + moved_m[k]:
-                here_m = start.distance_m(pair)
-                if here_m < min(apart_m, moved_m[i] + moved_m[k]) + margin_m:
-                    found.append((pair, here_m))
-        for i, outer_m, boxed in what.boxes_of:
-            (x, y, z), need_m = middles[i], moved_m[i] + margin_m
+            if off_m < moved_m[link] + moved_m[other]:
+                apart_m = self._apart_m(pair.number)
+                if off_m < apart_m:
+                    here_m = start.distance_m(pair)
+                    if here_m < min(apart_m, moved_m[link] + moved_m[other]) + margin_m:
+                        found.append((pair, here_m))
+        for i, link, outer_m, boxed in what.boxes_of:
+            (x, y, z), need_m = middles[i], moved_m[link] + margin_m
             far_m = outer_m + need_m
             for couple, (cx, cy, cz, half_x, half_y, half_z, cos, sin) in boxed:
                 if abs(z - cz) - half_z >= far_m:
@@ -320,14 +329,30 @@ class Way:
                         found.append((couple, here_m))
         return found
 
+    def links_moved_m(self) -> list[float]:
+        """Of every link, how far at most it goes from the start, or is carried.
+
+        No less than chord and bulge of its capsules: sum(around * weight) <= max(around) * sum.
+        """
+        start, before, found = self._start, 0.0, [0.0]
+        weights = (*self._weights, 0.0)  # the hand goes with the last joint
+        ways = zip(start.moved_m(self.goal), self._body.links, weights, strict=True)
+        for moved_m, (_, _, around_m), weight in ways:
+            before += weight
+            found.append(moved_m + around_m * before)
+        if self._carried is None:
+            return found
+        self._carried_m = [0.0, *start.moved_m(self._carried)]
+        return list(map(max, found, self._carried_m))
+
     def _moved_m(self, couple: Couple, one: Look, other: Look, share: float) -> float:
         """How far the two move at most against each other on a piece of the way."""
         i, k = couple.one, couple.other
-        moved_m = _chord_m(one.axis(i), other.axis(i)) + self._bulge_m[i] * share * share
+        moved_m = _chord_m(one.axis(i), other.axis(i)) + self._bulge_m(i) * share * share
         if k < 0:
             return moved_m
-        moved_m += _chord_m(one.axis(k), other.axis(k)) + self._bulge_m[k] * share * share
-        return min(moved_m, self._apart_m[couple.number] * share)
+        moved_m += _chord_m(one.axis(k), other.axis(k)) + self._bulge_m(k) * share * share
+        return min(moved_m, self._apart_m(couple.number) * share)
 
     def _nearer(self, couple: Couple, here_m: float) -> Near | None:
         """Of two inside the margin: where they come nearer to each other; None if nowhere."""

@@ -20,7 +20,6 @@ from robot_rl.safety.readings import Placement, Quat
 Frame = tuple[float, ...]
 """Twelve numbers: the axes x, y, z of a frame in base, then its origin (m)."""
 
-ZERO = 1e-15
 TOLERANCE = 1e-3  # m and rad: a prediction this close has converged
 ROUNDS = 4  # of the last correction; in a healthy pose none is needed
 BENT_RAD = 0.1  # a leg on which a joint departs further from a straight line is cut ...
@@ -46,14 +45,14 @@ class Chain(NamedTuple):
 def chain_of(robot: Robot) -> Chain:
     """Prepare the kinematics of `robot`: those of `robots.chain`, as plain floats."""
     arm, tcp_m = ArrayChain(robot), robot.gripper.tcp_m
-    hand = arm.tool.copy()
-    hand[:3, 3] -= tcp_m * hand[:3, 2]
-    return Chain(tuple(map(_frame, arm.places)), _frame(hand), tcp_m)
+    *axes, tcp = np.split(np.array(_frame(arm.tool)), 4)
+    hand = (*axes, tcp - tcp_m * axes[2])
+    joints = tuple(map(_frame, arm.places))
+    return Chain(joints, tuple(np.concatenate(hand).tolist()), tcp_m)
 
 
 def _frame(matrix: np.ndarray) -> Frame:
-    """The rounding of a quarter turn, 6e-17, is taken out: `frames` looks for zeros."""
-    return tuple(np.where(np.abs(matrix) < ZERO, 0.0, matrix)[:3].T.ravel().tolist())
+    return tuple(matrix[:3].T.ravel().tolist())
 
 
 def frames(chain: Chain, q: tuple[float, ...]) -> list[Frame]:
@@ -66,11 +65,8 @@ def frames(chain: Chain, q: tuple[float, ...]) -> list[Frame]:
         c, s = math.cos(angle), math.sin(angle)
         if a0 == 1.0:  # turned about x only, as nearly every joint is
             e0, e1, e2 = x0, x1, x2
-            if b1 == 0.0:  # ... by a quarter
-                f0, f1, f2, g0, g1, g2 = b2 * z0, b2 * z1, b2 * z2, c1 * y0, c1 * y1, c1 * y2
-            else:
-                f0, f1, f2 = b1 * y0 + b2 * z0, b1 * y1 + b2 * z1, b1 * y2 + b2 * z2
-                g0, g1, g2 = c1 * y0 + c2 * z0, c1 * y1 + c2 * z1, c1 * y2 + c2 * z2
+            f0, f1, f2 = b1 * y0 + b2 * z0, b1 * y1 + b2 * z1, b1 * y2 + b2 * z2
+            g0, g1, g2 = c1 * y0 + c2 * z0, c1 * y1 + c2 * z1, c1 * y2 + c2 * z2
         else:
             e0, e1, e2 = turned(at, (a0, a1, a2))
             f0, f1, f2 = turned(at, (b0, b1, b2))
@@ -90,10 +86,13 @@ def frames(chain: Chain, q: tuple[float, ...]) -> list[Frame]:
             p2 + x2 * d0 + y2 * d1 + z2 * d2,
         )
         found.append(at)
-    x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = at
-    a0, a1, a2, b0, b1, b2, c0, c1, c2, d0, d1, d2 = chain.hand
-    found.append(
-        (
+    h = chain.hand
+    if h[0] == 1.0:  # as it stands in the frame of the last joint
+        found.append((*at[:9], *point(at, h[9:])))
+    else:
+        x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = at
+        a0, a1, a2, b0, b1, b2, c0, c1, c2, d0, d1, d2 = h
+        at = (
             a0 * x0 + a1 * y0 + a2 * z0,
             a0 * x1 + a1 * y1 + a2 * z1,
             a0 * x2 + a1 * y2 + a2 * z2,
@@ -107,7 +106,7 @@ def frames(chain: Chain, q: tuple[float, ...]) -> list[Frame]:
             p1 + d0 * x1 + d1 * y1 + d2 * z1,
             p2 + d0 * x2 + d1 * y2 + d2 * z2,
         )
-    )
+        found.append(at)
     return found
 
 
@@ -248,7 +247,9 @@ def least_turns(chain: Chain, at: list[Frame], twist: tuple[float, ...]) -> list
     return [a * u + b * v + c * w + d * x + e * y + f * z for u, v, w, x, y, z in columns]
 
 
-def _solved(columns: list[tuple[float, ...]], twist: tuple[float, ...]) -> tuple[float, ...]:
+def _solved(  # noqa: PLR0915 - unrolled: six times six numbers are too few for numpy
+    columns: list[tuple[float, ...]], twist: tuple[float, ...]
+) -> tuple[float, ...]:
     """Solve (J J' + damping) f = twist [6] for J with these columns.
 
     J J' + damping = M is positive definite, so M = L D L' without exchange of rows (Cholesky). m20
