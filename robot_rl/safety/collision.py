@@ -275,12 +275,13 @@ class Way:
 
     def _on_the_way(self, open_: list[tuple[Couple, float]], margin_m: float) -> Near | None:
         """Of those, with their distance at the start, what comes nearer than the margin."""
-        pieces = [(0.0, self._start, 1.0, self.goal, open_)]
+        some = [(couple, d0, self._bounds_m(couple)) for couple, d0 in open_]
+        pieces = [(0.0, self._start, 1.0, self.goal, some)]
         while pieces:
             begin, one, end, other, some = pieces.pop()
-            left: list[tuple[Couple, float]] = []
-            for couple, d0 in some:
-                moved_m = self._moved_m(couple, one, other, end - begin)
+            left: list[tuple[Couple, float, tuple[float, float]]] = []
+            for couple, d0, bounds_m in some:
+                moved_m = _moved_m(couple, one, other, end - begin, bounds_m)
                 enough_m = 2 * margin_m + moved_m - d0
                 d1 = other.distance_m(couple, max(enough_m, margin_m))
                 if d1 < margin_m:
@@ -289,14 +290,21 @@ class Way:
                     continue
                 if moved_m <= 2 * FINEST_M:
                     return Near(min(d0, d1), couple)
-                left.append((couple, d0))
+                left.append((couple, d0, bounds_m))
             if left:
                 half = (begin + end) / 2
                 middle = self._at(half)
                 pieces.append((begin, one, half, middle, left))
-                halves = [(couple, middle.distance_m(couple)) for couple, _ in left]
+                halves = [(couple, middle.distance_m(couple), m) for couple, _, m in left]
                 pieces.append((half, middle, end, other, halves))
         return None
+
+    def _bounds_m(self, couple: Couple) -> tuple[float, float]:
+        """How far the two bulge from their chords, and move against each other, on the way."""
+        if couple.other < 0:
+            return self._bulge_m(couple.one), math.inf
+        bulge_m = self._bulge_m(couple.one) + self._bulge_m(couple.other)
+        return bulge_m, self._apart_m(couple.number)
 
     def _candidates(self, margin_m: float) -> list[tuple[Couple, float]]:
         """Those that could come nearer than the margin, with their distance at the start.
@@ -345,15 +353,6 @@ class Way:
         self._carried_m = [0.0, *start.moved_m(self._carried)]
         return list(map(max, found, self._carried_m))
 
-    def _moved_m(self, couple: Couple, one: Look, other: Look, share: float) -> float:
-        """How far the two move at most against each other on a piece of the way."""
-        i, k = couple.one, couple.other
-        moved_m = _chord_m(one.axis(i), other.axis(i)) + self._bulge_m(i) * share * share
-        if k < 0:
-            return moved_m
-        moved_m += _chord_m(one.axis(k), other.axis(k)) + self._bulge_m(k) * share * share
-        return min(moved_m, self._apart_m(couple.number) * share)
-
     def _nearer(self, couple: Couple, here_m: float) -> Near | None:
         """Of two inside the margin: where they come nearer to each other; None if nowhere."""
         distance_m = self.goal.distance_m(couple)
@@ -371,6 +370,17 @@ class Way:
         back = share * (1.0 - share)
         q = tuple([a + share * (b - a) - back * bend for a, b, bend in ways])
         return Look(self._body, q, frames(self._body.chain, q))
+
+
+def _moved_m(
+    couple: Couple, one: Look, other: Look, share: float, bounds_m: tuple[float, float]
+) -> float:
+    """How far the two move at most against each other on a piece of the way."""
+    i, k = couple.one, couple.other
+    moved_m = _chord_m(one.axis(i), other.axis(i))
+    if k >= 0:
+        moved_m += _chord_m(one.axis(k), other.axis(k))
+    return min(moved_m + bounds_m[0] * share * share, bounds_m[1] * share)
 
 
 def _chord_m(one: Segment, other: Segment) -> float:
