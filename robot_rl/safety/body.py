@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -45,7 +46,9 @@ class Body:
     Attributes:
         parts: names of the links: foot, link1 ..., hand.
         capsules: (link, start, end, radius); link 0 = foot, J + 1 = hand.
-        outer_m: half length plus radius of each.
+        middles: (link, middle of the axis) of each; outer_m: half its length plus the radius.
+        links: of each but the foot, the middle of its capsules' axes, how far these reach from
+            there, and the greatest of their `around_m`.
         pairs: those that must keep apart, whatever stands around; least_m: a lower bound of
             the distance of each pair, in all configurations.
         around_m: [capsule, joint], how far a point of the capsule's axis can be from the joint's
@@ -56,26 +59,28 @@ class Body:
     chain: Chain
     parts: tuple[str, ...]
     capsules: tuple[tuple[int, Vec3, Vec3, float], ...]
+    middles: tuple[tuple[int, Vec3], ...]
     outer_m: tuple[float, ...]
+    links: tuple[tuple[Vec3, float, float], ...]
     pairs: tuple[Couple, ...]
     least_m: tuple[float, ...]
-    around_m: np.ndarray
+    around_m: list[list[float]]
     apart_m: np.ndarray
 
 
 class Watched(NamedTuple):
     """What one check looks at.
 
-    pairs: of capsules, with their `Body.apart_m`. boxed: capsules with boxes. The same by capsule,
-    because this is quicker: pairs_of: (one, ((other, sum of `Body.outer_m`) ...)) in the order of
-    `pairs`; boxes_of: (capsule, `Body.outer_m`, ((couple, box) ...)).
+    pairs: of capsules, with their `Body.apart_m`; of_pairs: (couple, its two capsules, their links,
+    the sum of their `Body.outer_m`). boxed: capsules with boxes; boxes_of: the same by capsule,
+    which is quicker: (capsule, its link, `Body.outer_m`, ((couple, box) ...)).
     """
 
     pairs: tuple[Couple, ...]
-    apart_m: np.ndarray
+    apart_m: list[list[float]]
+    of_pairs: tuple[tuple[Couple, int, int, int, int, float], ...]
     boxed: tuple[Couple, ...]
-    pairs_of: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
-    boxes_of: tuple[tuple[int, float, tuple[tuple[Couple, Box], ...]], ...]
+    boxes_of: tuple[tuple[int, int, float, tuple[tuple[Couple, Box], ...]], ...]
 
 
 _INTRODUCED: dict[str, Body] = {}
@@ -117,15 +122,18 @@ def body_of(robot: Robot) -> Body:
     for number, p in enumerate(pairs):
         between = (joints >= links[p.one]) & (joints < links[p.other])
         apart_m[number] = np.minimum(around_m[p.one], around_m[p.other]) * between
+    around_m = around_m * (joints < np.array(links)[:, None])
     ranges = [(j.range_rad[0] - BEYOND_RAD, j.range_rad[1] + BEYOND_RAD) for j in robot.joints]
     return Body(
         chain=chain,
         parts=parts,
         capsules=capsules,
+        middles=tuple((link, _middle((a, b))) for link, a, b, _ in capsules),
         outer_m=tuple(math.dist(a, b) / 2 + radius_m for _, a, b, radius_m in capsules),
+        links=tuple(_link(capsules, around_m, i) for i in range(1, n + 2)),
         pairs=tuple(pairs),
         least_m=tuple(_least(chain, capsules, ranges, p, apart_m[p.number]) for p in pairs),
-        around_m=around_m * (joints < np.array(links)[:, None]),
+        around_m=around_m.tolist(),
         apart_m=apart_m,
     )
 
@@ -143,18 +151,20 @@ def _watched(
     kept = [p for p in body.pairs if body.least_m[p.number] < margin_m]
     pairs = tuple(p._replace(number=i) for i, p in enumerate(kept))
     boxed = tuple(couple for box in boxes for couple in boxed_with(body, *box))
-    outer_m, numbers = body.outer_m, range(len(body.capsules))
-    pairs_of = [
-        (i, tuple((p.other, outer_m[i] + outer_m[p.other]) for p in pairs if p.one == i))
-        for i in numbers
-    ]
-    boxes_of = [(i, outer_m[i], tuple((c, c.box) for c in boxed if c.one == i)) for i in numbers]
+    outer_m, links = body.outer_m, [link for link, _ in body.middles]
+    boxes_of = (
+        (i, links[i], outer_m[i], tuple((c, c.box) for c in boxed if c.one == i))
+        for i in range(len(links))
+    )
     return Watched(
-        pairs,
-        body.apart_m[[p.number for p in kept]],
-        boxed,
-        tuple(group for group in pairs_of if group[-1]),
-        tuple(group for group in boxes_of if group[-1]),
+        pairs=pairs,
+        apart_m=[body.apart_m[p.number].tolist() for p in kept],
+        of_pairs=tuple(
+            (p, p.one, p.other, links[p.one], links[p.other], outer_m[p.one] + outer_m[p.other])
+            for p in pairs
+        ),
+        boxed=boxed,
+        boxes_of=tuple(group for group in boxes_of if group[-1]),
     )
 
 
@@ -167,6 +177,24 @@ def boxed_with(
         for i, (link, _, _, radius_m) in enumerate(body.capsules)
         if link > 1 and body.parts[link] not in may_touch
     )
+
+
+def _middle(points: Sequence[Vec3]) -> Vec3:
+    """Of the box around some points."""
+    x, y, z = ((min(c) + max(c)) / 2 for c in zip(*points, strict=True))
+    return (x, y, z)
+
+
+def _link(
+    capsules: Sequence[tuple[int, Vec3, Vec3, float]], around_m: np.ndarray, link: int
+) -> tuple[Vec3, float, float]:
+    """`Body.links` of one."""
+    numbers = [i for i, (of, *_) in enumerate(capsules) if of == link]
+    if not numbers:
+        return (0.0, 0.0, 0.0), 0.0, 0.0
+    ends = [end for i in numbers for end in capsules[i][1:3]]
+    middle = _middle(ends)
+    return middle, max(math.dist(middle, end) for end in ends), float(around_m[numbers].max())
 
 
 def _around(chain: Chain, capsule: Capsule) -> list[float]:

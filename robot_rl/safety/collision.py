@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import mul
 from typing import NamedTuple
 
 from robot_rl.errors import SafetyError
 from robot_rl.safety.body import Body, Couple, Watched, body_called, watched
 from robot_rl.safety.distance import Segment, segment_box, segment_segment
-from robot_rl.safety.kinematics import Frame, Leg, frames, point, predict
+from robot_rl.safety.kinematics import Frame, Leg, frames, predict
 from robot_rl.safety.limits import Limits, Vec3
 from robot_rl.safety.readings import ArmReading, Joints, Placement
 
@@ -104,7 +105,7 @@ def check(limits: Limits, reading: ArmReading, target: Placement, joints_rad: Jo
     if len(legs) > 1:
         margin_m += UNSURE_M
     start, coast_rad = Look(body, q, at), [COAST_S * speed for speed in reading.speeds_rad_s]
-    if not any(abs(turn) > SLOW_RAD for turn in coast_rad):
+    if max(map(abs, coast_rad), default=0.0) <= SLOW_RAD:
         coast_rad = []
     for leg in legs:
         way = Way(body, what, start, leg, coast_rad)
@@ -133,56 +134,66 @@ def look_at(body: Body, q: Joints) -> Look:
 
 
 class Look:
-    """The arm at joint angles `q` (rad); where a capsule is is computed when it is asked for."""
+    """The arm at joint angles `q` (rad); where a capsule is is computed when it is asked for.
 
-    __slots__ = ("_at", "_axes", "_capsules", "q")
+    `kinematics.point` is unrolled here, because these points are most of what a command costs.
+    """
+
+    __slots__ = ("_at", "_axes", "_body", "q")
 
     def __init__(self, body: Body, q: Joints, at: list[Frame]) -> None:
-        self.q, self._at, self._capsules = q, at, body.capsules
+        self.q, self._at, self._body = q, at, body
         self._axes: list[Segment | None] = [None] * len(body.capsules)
 
     def axis(self, number: int) -> Segment:
         """The axis of a capsule in base (m)."""
         found = self._axes[number]
         if found is None:
-            link, start, end, _ = self._capsules[number]
-            frame = self._at[link]
-            found = self._axes[number] = (point(frame, start), point(frame, end))
+            link, (a, b, c), (d, e, f), _ = self._body.capsules[number]
+            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
+            start = (
+                p0 + a * x0 + b * y0 + c * z0,
+                p1 + a * x1 + b * y1 + c * z1,
+                p2 + a * x2 + b * y2 + c * z2,
+            )
+            end = (
+                p0 + d * x0 + e * y0 + f * z0,
+                p1 + d * x1 + e * y1 + f * z1,
+                p2 + d * x2 + e * y2 + f * z2,
+            )
+            found = self._axes[number] = (start, end)
         return found
 
-    # `point`, unrolled: it would be called 90 times for each command.
+    def middles(self) -> list[Vec3]:
+        """The middle of every capsule's axis in base (m)."""
+        at = self._at
+        found: list[Vec3] = []
+        for link, (a, b, c) in self._body.middles:
+            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = at[link]
+            x, y = p0 + a * x0 + b * y0 + c * z0, p1 + a * x1 + b * y1 + c * z1
+            found.append((x, y, p2 + a * x2 + b * y2 + c * z2))
+        return found
 
-    def axes_and_middles(self) -> tuple[list[Segment], list[Vec3]]:
-        """Of every capsule, the axis in base (m) and its middle."""
-        axes: list[Segment] = []
-        middles: list[Vec3] = []
-        for link, (a, b, c), (d, e, f), _ in self._capsules:
-            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
-            r = p0 + a * x0 + b * y0 + c * z0
-            s = p1 + a * x1 + b * y1 + c * z1
-            t = p2 + a * x2 + b * y2 + c * z2
-            u = p0 + d * x0 + e * y0 + f * z0
-            v = p1 + d * x1 + e * y1 + f * z1
-            w = p2 + d * x2 + e * y2 + f * z2
-            axes.append(((r, s, t), (u, v, w)))
-            middles.append(((r + u) / 2, (s + v) / 2, (t + w) / 2))
-        self._axes[:] = axes
-        return axes, middles
+    def moved_m(self, other: Look) -> list[float]:
+        """Of every link but the foot, how far at most its capsules' axes are from those elsewhere.
 
-    def chords_m(self, axes: list[Segment]) -> list[float]:
-        """Of every capsule, how far the ends of its axis are from those elsewhere."""
+        Its middle moves, and it turns about that. R' - R, with the singular values s, s and 0,
+        makes a vector s times as long at most; s is its Frobenius norm / sqrt(2).
+        """
         found: list[float] = []
-        ways = zip(self._capsules, axes, strict=True)
-        for (link, (a, b, c), (d, e, f), _), ((r, s, t), (u, v, w)) in ways:
-            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = self._at[link]
-            r -= p0 + a * x0 + b * y0 + c * z0  # noqa: PLW2901
-            s -= p1 + a * x1 + b * y1 + c * z1  # noqa: PLW2901
-            t -= p2 + a * x2 + b * y2 + c * z2  # noqa: PLW2901
-            u -= p0 + d * x0 + e * y0 + f * z0  # noqa: PLW2901
-            v -= p1 + d * x1 + e * y1 + f * z1  # noqa: PLW2901
-            w -= p2 + d * x2 + e * y2 + f * z2  # noqa: PLW2901
-            first, second = r * r + s * s + t * t, u * u + v * v + w * w
-            found.append(math.sqrt(first if first > second else second))
+        ways = zip(self._at[1:], other._at[1:], self._body.links, strict=True)
+        for one, two, ((a, b, c), reach_m, _) in ways:
+            x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = one
+            i0, i1, i2, j0, j1, j2, k0, k1, k2, q0, q1, q2 = two
+            i0, i1, i2 = i0 - x0, i1 - x1, i2 - x2
+            j0, j1, j2 = j0 - y0, j1 - y1, j2 - y2
+            k0, k1, k2 = k0 - z0, k1 - z1, k2 - z2
+            u = q0 - p0 + a * i0 + b * j0 + c * k0
+            v = q1 - p1 + a * i1 + b * j1 + c * k1
+            w = q2 - p2 + a * i2 + b * j2 + c * k2
+            turned = i0 * i0 + i1 * i1 + i2 * i2 + j0 * j0 + j1 * j1 + j2 * j2
+            turned += k0 * k0 + k1 * k1 + k2 * k2
+            found.append(math.sqrt(u * u + v * v + w * w) + math.sqrt(turned / 2) * reach_m)
         return found
 
     def distance_m(self, couple: Couple, enough_m: float = math.inf) -> float:
@@ -216,7 +227,7 @@ class Way:
             turns.append(turn)
             weights.append((turn * (turn + 2 * before) + 2 * abs(bend)) / 8)
             before += turn
-        self._bulge_m: list[float] = (body.around_m @ weights).tolist()
+        self._weights = weights
         self._carried: Look | None = None
         self._carried_m: list[float] = []
         if coast_rad:
@@ -224,7 +235,15 @@ class Way:
             q = tuple([a + REACHED * (b - a) + coast for a, b, coast in ways])
             self._carried = Look(body, q, frames(body.chain, q))
             turns = [max(t, abs(b - a)) for t, a, b in zip(turns, start.q, q, strict=True)]
-        self._apart_m: list[float] = (what.apart_m @ turns).tolist()
+        self._turns = turns
+
+    def _bulge_m(self, number: int) -> float:
+        """How far a capsule strays at most from the straight lines between both ends of the way."""
+        return sum(map(mul, self._body.around_m[number], self._weights))
+
+    def _apart_m(self, number: int) -> float:
+        """By how much the turns of the joints change the distance of a pair at most."""
+        return sum(map(mul, self._what.apart_m[number], self._turns))
 
     def too_near(self, margin_m: float) -> Near | None:
         """What comes nearer than the margin; None when nothing does.
@@ -244,9 +263,10 @@ class Way:
             return None
         found, carried = self._on_the_way(open_, margin_m), self._carried
         if found is None and carried is not None:
+            capsules, carried_m = self._body.capsules, self._carried_m
             for couple, here_m in open_:
                 i, k = couple.one, couple.other
-                way_m = self._carried_m[i] + (self._carried_m[k] if k >= 0 else 0.0)
+                way_m = carried_m[capsules[i][0]] + (carried_m[capsules[k][0]] if k >= 0 else 0.0)
                 if here_m - way_m < margin_m and self.goal.distance_m(couple, here_m) < here_m:
                     there_m = carried.distance_m(couple, margin_m)
                     if there_m < margin_m:
@@ -255,12 +275,13 @@ class Way:
 
     def _on_the_way(self, open_: list[tuple[Couple, float]], margin_m: float) -> Near | None:
         """Of those, with their distance at the start, what comes nearer than the margin."""
-        pieces = [(0.0, self._start, 1.0, self.goal, open_)]
+        some = [(couple, d0, self._bounds_m(couple)) for couple, d0 in open_]
+        pieces = [(0.0, self._start, 1.0, self.goal, some)]
         while pieces:
             begin, one, end, other, some = pieces.pop()
-            left: list[tuple[Couple, float]] = []
-            for couple, d0 in some:
-                moved_m = self._moved_m(couple, one, other, end - begin)
+            left: list[tuple[Couple, float, tuple[float, float]]] = []
+            for couple, d0, bounds_m in some:
+                moved_m = _moved_m(couple, one, other, end - begin, bounds_m)
                 enough_m = 2 * margin_m + moved_m - d0
                 d1 = other.distance_m(couple, max(enough_m, margin_m))
                 if d1 < margin_m:
@@ -269,61 +290,68 @@ class Way:
                     continue
                 if moved_m <= 2 * FINEST_M:
                     return Near(min(d0, d1), couple)
-                left.append((couple, d0))
+                left.append((couple, d0, bounds_m))
             if left:
                 half = (begin + end) / 2
                 middle = self._at(half)
                 pieces.append((begin, one, half, middle, left))
-                halves = [(couple, middle.distance_m(couple)) for couple, _ in left]
+                halves = [(couple, middle.distance_m(couple), m) for couple, _, m in left]
                 pieces.append((half, middle, end, other, halves))
         return None
+
+    def _bounds_m(self, couple: Couple) -> tuple[float, float]:
+        """How far the two bulge from their chords, and move against each other, on the way."""
+        if couple.other < 0:
+            return self._bulge_m(couple.one), math.inf
+        bulge_m = self._bulge_m(couple.one) + self._bulge_m(couple.other)
+        return bulge_m, self._apart_m(couple.number)
 
     def _candidates(self, margin_m: float) -> list[tuple[Couple, float]]:
         """Those that could come nearer than the margin, with their distance at the start.
 
-        Judged by the spheres that hold the capsules first, which is quick.
+        Judged by the spheres that hold the capsules first, which is quick, and by how far a link
+        goes at most. That bound is no less than the one by which `_on_the_way` judges, so who is
+        dismissed here would pass there.
         """
-        what, dist = self._what, math.dist
-        axes, middles = self._start.axes_and_middles()
-        chords_m = self.goal.chords_m(axes)
-        moved_m = [chord + bulge for chord, bulge in zip(chords_m, self._bulge_m, strict=True)]
-        if self._carried is not None:
-            self._carried_m = self._carried.chords_m(axes)
-            moved_m = list(map(max, moved_m, self._carried_m))
+        what, start, dist = self._what, self._start, math.dist
+        middles, moved_m = start.middles(), self.links_moved_m()
         found: list[tuple[Couple, float]] = []
-        number = 0
-        for i, others in what.pairs_of:
-            middle, less_m = middles[i], moved_m[i] + margin_m
-            for k, both_m in others:
-                if dist(middle, middles[k]) - moved_m[k] - less_m < both_m:
-                    need_m = min(self._apart_m[number] + margin_m, moved_m[k] + less_m)
-                    if dist(middle, middles[k]) - need_m < both_m:
-                        couple = what.pairs[number]
-                        here_m = segment_segment(axes[i], axes[k]) - couple.radii_m
-                        if here_m < need_m:
-                            found.append((couple, here_m))
-                number += 1
-        for i, outer_m, boxed in what.boxes_of:
-            (x, y, z), need_m = middles[i], moved_m[i] + margin_m
+        for pair, i, k, link, other, both_m in what.of_pairs:
+            off_m = dist(middles[i], middles[k]) - both_m - margin_m
+            if off_m < moved_m[link] + moved_m[other]:
+                apart_m = self._apart_m(pair.number)
+                if off_m < apart_m:
+                    here_m = start.distance_m(pair)
+                    if here_m < min(apart_m, moved_m[link] + moved_m[other]) + margin_m:
+                        found.append((pair, here_m))
+        for i, link, outer_m, boxed in what.boxes_of:
+            (x, y, z), need_m = middles[i], moved_m[link] + margin_m
             far_m = outer_m + need_m
             for couple, (cx, cy, cz, half_x, half_y, half_z, cos, sin) in boxed:
                 if abs(z - cz) - half_z >= far_m:
                     continue  # most are far above the table
                 u, v = x - cx, y - cy
                 if abs(cos * u + sin * v) - half_x < far_m > abs(cos * v - sin * u) - half_y:
-                    here_m = segment_box(axes[i], couple.box, need_m + couple.radii_m)
-                    if here_m < need_m + couple.radii_m:
-                        found.append((couple, here_m - couple.radii_m))
+                    here_m = start.distance_m(couple, need_m)
+                    if here_m < need_m:
+                        found.append((couple, here_m))
         return found
 
-    def _moved_m(self, couple: Couple, one: Look, other: Look, share: float) -> float:
-        """How far the two move at most against each other on a piece of the way."""
-        i, k = couple.one, couple.other
-        moved_m = _chord_m(one.axis(i), other.axis(i)) + self._bulge_m[i] * share * share
-        if k < 0:
-            return moved_m
-        moved_m += _chord_m(one.axis(k), other.axis(k)) + self._bulge_m[k] * share * share
-        return min(moved_m, self._apart_m[couple.number] * share)
+    def links_moved_m(self) -> list[float]:
+        """Of every link, how far at most it goes from the start, or is carried.
+
+        No less than chord and bulge of its capsules: sum(around * weight) <= max(around) * sum.
+        """
+        start, before, found = self._start, 0.0, [0.0]
+        weights = (*self._weights, 0.0)  # the hand goes with the last joint
+        ways = zip(start.moved_m(self.goal), self._body.links, weights, strict=True)
+        for moved_m, (_, _, around_m), weight in ways:
+            before += weight
+            found.append(moved_m + around_m * before)
+        if self._carried is None:
+            return found
+        self._carried_m = [0.0, *start.moved_m(self._carried)]
+        return list(map(max, found, self._carried_m))
 
     def _nearer(self, couple: Couple, here_m: float) -> Near | None:
         """Of two inside the margin: where they come nearer to each other; None if nowhere."""
@@ -342,6 +370,17 @@ class Way:
         back = share * (1.0 - share)
         q = tuple([a + share * (b - a) - back * bend for a, b, bend in ways])
         return Look(self._body, q, frames(self._body.chain, q))
+
+
+def _moved_m(
+    couple: Couple, one: Look, other: Look, share: float, bounds_m: tuple[float, float]
+) -> float:
+    """How far the two move at most against each other on a piece of the way."""
+    i, k = couple.one, couple.other
+    moved_m = _chord_m(one.axis(i), other.axis(i))
+    if k >= 0:
+        moved_m += _chord_m(one.axis(k), other.axis(k))
+    return min(moved_m + bounds_m[0] * share * share, bounds_m[1] * share)
 
 
 def _chord_m(one: Segment, other: Segment) -> float:

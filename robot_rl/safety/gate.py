@@ -191,8 +191,13 @@ def judge(
     if since_s < SOONEST * limits.period_s:
         reason = "speed: too soon after the last command"
         return gate, _held(gate, command, now_s, reason)
-    gate = _seen(limits, _silence(limits, gate, now_s), reading)._replace(
-        sequence=command.sequence, driver=command.driver, command_s=now_s
+    gate = _seen(
+        limits,
+        _silence(limits, gate, now_s),
+        reading,
+        sequence=command.sequence,
+        driver=command.driver,
+        command_s=now_s,
     )
     assert gate.target is not None  # armed
     dt_s = min(since_s, limits.command_timeout_s)
@@ -391,21 +396,26 @@ def _trusted(limits: Limits, state: RobotState | None, now_s: float) -> ArmReadi
     return read_state(limits, state)
 
 
-def _seen(limits: Limits, gate: GateState, reading: ArmReading) -> GateState:
-    """Remember the measured pose; let the joint ratchet follow a joint that comes back.
+def _seen(limits: Limits, gate: GateState, reading: ArmReading, **judged: Any) -> GateState:
+    """Remember the measured pose, and what was `judged`; let the joint ratchet follow back.
 
     When the arm has been pushed more than one step away from a held pose, that pose is given up:
     going back there would be a motion nobody asked for.
     """
     slack_rad = JOINT_SLACK * limits.joint_margin_rad
     depth_rad = min(gate.joint_depth_rad, max(reading.depth_rad, 0.0) + slack_rad)
-    seen, target = _there(limits, reading), gate.target
-    stays = target is not None and within_step(limits, target, reading.measured)
-    turned = zip(gate.target_rad, seen["measured_rad"], strict=False)
-    stays = stays and all(abs(a - b) <= limits.max_step_rad for a, b in turned)  # the elbow, too
-    if gate.mode is Mode.RUN or stays:
-        seen |= {"target": target, "target_rad": gate.target_rad}
-    return gate._replace(joint_depth_rad=depth_rad, **seen)
+    seen = _there(limits, reading)
+    if gate.mode is Mode.RUN or _stays(limits, gate, reading.measured, seen["measured_rad"]):
+        del seen["target"], seen["target_rad"]
+    return gate._replace(joint_depth_rad=depth_rad, **seen, **judged)
+
+
+def _stays(limits: Limits, gate: GateState, measured: Placement, measured_rad: Joints) -> bool:
+    """The held pose is within one step of the measured one, and the elbow as well."""
+    if gate.target is None or not within_step(limits, gate.target, measured):
+        return False
+    turned = zip(gate.target_rad, measured_rad, strict=False)
+    return all(abs(a - b) <= limits.max_step_rad for a, b in turned)
 
 
 def _halt(gate: GateState, request: Request, reason: str) -> GateState:

@@ -24,7 +24,7 @@ TOLERANCE = 1e-3  # m and rad: a prediction this close has converged
 ROUNDS = 4  # of the last correction; in a healthy pose none is needed
 BENT_RAD = 0.1  # a leg on which a joint departs further from a straight line is cut ...
 LEGS = 4  # ... into this many, and where that does not suffice the way is not known
-DAMPING = 1e-6 * np.eye(6)  # of the normal equations
+DAMPING = 1e-6  # of the normal equations
 SETTLED_RAD = 1e-3  # fewer than six joints do not come nearer in turn when they move less
 MOST_RAD = 0.8  # turn of one joint in one step; beyond, the arm stands next to a singular pose
 BASE: Frame = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)
@@ -90,8 +90,23 @@ def frames(chain: Chain, q: tuple[float, ...]) -> list[Frame]:
     if h[0] == 1.0:  # as it stands in the frame of the last joint
         found.append((*at[:9], *point(at, h[9:])))
     else:
-        x, y, z = turned(at, h[:3]), turned(at, h[3:6]), turned(at, h[6:9])
-        found.append((*x, *y, *z, *point(at, h[9:])))
+        x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = at
+        a0, a1, a2, b0, b1, b2, c0, c1, c2, d0, d1, d2 = h
+        at = (
+            a0 * x0 + a1 * y0 + a2 * z0,
+            a0 * x1 + a1 * y1 + a2 * z1,
+            a0 * x2 + a1 * y2 + a2 * z2,
+            b0 * x0 + b1 * y0 + b2 * z0,
+            b0 * x1 + b1 * y1 + b2 * z1,
+            b0 * x2 + b1 * y2 + b2 * z2,
+            c0 * x0 + c1 * y0 + c2 * z0,
+            c0 * x1 + c1 * y1 + c2 * z1,
+            c0 * x2 + c1 * y2 + c2 * z2,
+            p0 + d0 * x0 + d1 * y0 + d2 * z0,
+            p1 + d0 * x1 + d1 * y1 + d2 * z1,
+            p2 + d0 * x2 + d1 * y2 + d2 * z2,
+        )
+        found.append(at)
     return found
 
 
@@ -104,12 +119,17 @@ def tcp_at(chain: Chain, at: list[Frame]) -> Vec3:
 
 def jacobian(chain: Chain, at: list[Frame]) -> np.ndarray:
     """Geometric Jacobian of the TCP in base [6, J]: m/rad, then rad/rad."""
+    return np.array(_columns(chain, at)).T
+
+
+def _columns(chain: Chain, at: list[Frame]) -> list[tuple[float, ...]]:
+    """Of the Jacobian: by how much the tool moves and turns per radian of each joint."""
     px, py, pz = tcp_at(chain, at)
-    columns = []
+    columns: list[tuple[float, ...]] = []
     for _, _, _, _, _, _, ax, ay, az, ox, oy, oz in at[1:-1]:
         x, y, z = px - ox, py - oy, pz - oz
         columns.append((ay * z - az * y, az * x - ax * z, ax * y - ay * x, ax, ay, az))
-    return np.array(columns).T
+    return columns
 
 
 class Leg(NamedTuple):
@@ -144,18 +164,18 @@ def predict(
     """
     x0, y0, z0 = tcp_at(chain, at)
     (x1, y1, z1), (x2, y2, z2) = target.position, measured.position
-    hand = at[-1]
-    turn = axes(_between(measured.quaternion, target.quaternion))
+    way_x, way_y, way_z = x1 - x2, y1 - y2, z1 - z2
+    x, y, z, w = turn = _between(measured.quaternion, target.quaternion)
+    sine = 2 * abs(w) * math.sqrt(x * x + y * y + z * z)  # of the whole angle
+    share = 2 * w * (math.asin(min(sine, 1.0)) / sine if sine > 0.0 else 1.0)
+    twist = (way_x, way_y, way_z, share * x, share * y, share * z)
+    spin, hand = axes(turn), at[-1]
     goal: Frame = (
-        *turned(turn, hand[:3]),
-        *turned(turn, hand[3:6]),
-        *turned(turn, hand[6:9]),
-        *(x0 + x1 - x2, y0 + y1 - y2, z0 + z1 - z2),
+        *turned(spin, hand[:3]),
+        *turned(spin, hand[3:6]),
+        *turned(spin, hand[6:9]),
+        *(x0 + way_x, y0 + way_y, z0 + way_z),
     )
-    way_x, way_y, way_z, *sines = _left(chain, at, goal)
-    sine = math.hypot(*sines)
-    share = math.asin(min(sine, 1.0)) / sine if sine > 0.0 else 1.0
-    twist = (way_x, way_y, way_z, *[share * x for x in sines])
     legs = [_leg(chain, q, at, twist)]
     if not max(map(abs, legs[0].bend_rad)) <= BENT_RAD:
         piece, legs = tuple(part / LEGS for part in twist), []
@@ -216,11 +236,103 @@ def _left(chain: Chain, at: list[Frame], goal: Frame) -> tuple[float, ...]:
 
 
 def least_turns(chain: Chain, at: list[Frame], twist: tuple[float, ...]) -> list[float]:
-    """The least turns of the joints (rad) that move the tool by a small `twist` [6]."""
-    j = jacobian(chain, at)
-    if len(chain.joints) < 6:
-        return prioritised(j, np.array(twist)).tolist()
-    return (np.linalg.solve(j @ j.T + DAMPING, twist) @ j).tolist()
+    """The least turns of the joints (rad) that move the tool by a small `twist` [6].
+
+    With damped least squares: J' (J J' + damping)^-1 twist.
+    """
+    columns = _columns(chain, at)
+    if len(columns) < 6:
+        return prioritised(np.array(columns).T, np.array(twist)).tolist()
+    a, b, c, d, e, f = _solved(columns, twist)
+    return [a * u + b * v + c * w + d * x + e * y + f * z for u, v, w, x, y, z in columns]
+
+
+def _solved(  # noqa: PLR0915 - unrolled: six times six numbers are too few for numpy
+    columns: list[tuple[float, ...]], twist: tuple[float, ...]
+) -> tuple[float, ...]:
+    """Solve (J J' + damping) f = twist [6] for J with these columns.
+
+    J J' + damping = M is positive definite, so M = L D L' without exchange of rows (Cholesky). m20
+    is row 2, column 0 of M and, once the columns before are eliminated, of L D; l20 is that of L.
+    """
+    m00 = m11 = m22 = m33 = m44 = m55 = DAMPING
+    m10 = m20 = m30 = m40 = m50 = m21 = m31 = m41 = m51 = 0.0
+    m32 = m42 = m52 = m43 = m53 = m54 = 0.0
+    for a, b, c, d, e, f in columns:
+        m00 += a * a
+        m10 += b * a
+        m20 += c * a
+        m30 += d * a
+        m40 += e * a
+        m50 += f * a
+        m11 += b * b
+        m21 += c * b
+        m31 += d * b
+        m41 += e * b
+        m51 += f * b
+        m22 += c * c
+        m32 += d * c
+        m42 += e * c
+        m52 += f * c
+        m33 += d * d
+        m43 += e * d
+        m53 += f * d
+        m44 += e * e
+        m54 += f * e
+        m55 += f * f
+    l10, l20, l30, l40, l50 = m10 / m00, m20 / m00, m30 / m00, m40 / m00, m50 / m00
+    m11 -= l10 * m10
+    m21 -= l20 * m10
+    m31 -= l30 * m10
+    m41 -= l40 * m10
+    m51 -= l50 * m10
+    m22 -= l20 * m20
+    m32 -= l30 * m20
+    m42 -= l40 * m20
+    m52 -= l50 * m20
+    m33 -= l30 * m30
+    m43 -= l40 * m30
+    m53 -= l50 * m30
+    m44 -= l40 * m40
+    m54 -= l50 * m40
+    m55 -= l50 * m50
+    l21, l31, l41, l51 = m21 / m11, m31 / m11, m41 / m11, m51 / m11
+    m22 -= l21 * m21
+    m32 -= l31 * m21
+    m42 -= l41 * m21
+    m52 -= l51 * m21
+    m33 -= l31 * m31
+    m43 -= l41 * m31
+    m53 -= l51 * m31
+    m44 -= l41 * m41
+    m54 -= l51 * m41
+    m55 -= l51 * m51
+    l32, l42, l52 = m32 / m22, m42 / m22, m52 / m22
+    m33 -= l32 * m32
+    m43 -= l42 * m32
+    m53 -= l52 * m32
+    m44 -= l42 * m42
+    m54 -= l52 * m42
+    m55 -= l52 * m52
+    l43, l53 = m43 / m33, m53 / m33
+    m44 -= l43 * m43
+    m54 -= l53 * m43
+    m55 -= l53 * m53
+    l54 = m54 / m44
+    m55 -= l54 * m54
+    f0, f1, f2, f3, f4, f5 = twist
+    f1 -= l10 * f0
+    f2 -= l20 * f0 + l21 * f1
+    f3 -= l30 * f0 + l31 * f1 + l32 * f2
+    f4 -= l40 * f0 + l41 * f1 + l42 * f2 + l43 * f3
+    f5 -= l50 * f0 + l51 * f1 + l52 * f2 + l53 * f3 + l54 * f4
+    f5 /= m55
+    f4 = f4 / m44 - l54 * f5
+    f3 = f3 / m33 - l43 * f4 - l53 * f5
+    f2 = f2 / m22 - l32 * f3 - l42 * f4 - l52 * f5
+    f1 = f1 / m11 - l21 * f2 - l31 * f3 - l41 * f4 - l51 * f5
+    f0 = f0 / m00 - l10 * f1 - l20 * f2 - l30 * f3 - l40 * f4 - l50 * f5
+    return f0, f1, f2, f3, f4, f5
 
 
 def turned(frame: Frame, v: tuple[float, ...]) -> Vec3:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from robot_rl.bench.faults.gate_bench import GateBench
-from robot_rl.bench.gate import AROUND, at_rest, cell, commands, start
+from robot_rl.bench.gate import AROUND, at_rest, cell, commands, moving, start
 from robot_rl.config.registry import build
 from robot_rl.errors import ConfigError, SafetyError
 from robot_rl.robots import Fr3, Panda, Robot, Ur5e
@@ -21,7 +21,15 @@ from robot_rl.robots.chain import Chain
 from robot_rl.safety import collision
 from robot_rl.safety.body import body_of, introduce, watched
 from robot_rl.safety.distance import segment_box, segment_segment
-from robot_rl.safety.kinematics import Leg, chain_of, frames, jacobian, predict, tcp_at
+from robot_rl.safety.kinematics import (
+    Leg,
+    chain_of,
+    frames,
+    jacobian,
+    least_turns,
+    predict,
+    tcp_at,
+)
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.obstacles import TABLE, Obstacle
 from robot_rl.safety.readings import Placement, read_pose, read_state
@@ -142,6 +150,73 @@ def test_pairs_that_are_not_looked_at_cannot_meet(robot: Robot) -> None:
             if here_m > -pair.radii_m + 1e-6:  # the axes do not cross
                 change_m = abs(other.distance_m(pair) - here_m)
                 assert change_m <= slopes_m @ np.abs(nudge) + 1e-9, pair.names
+
+
+@each
+def test_no_capsule_goes_further_than_the_bound_of_its_link(robot: Robot) -> None:
+    """Between two configurations, and on the whole of a bent way from one to the other."""
+    rng, body = np.random.default_rng(9), body_of(robot)
+    what, tightest = watched(cell(robot)), math.inf
+    for _ in range(60):
+        q, turn, bend = drawn(robot, rng), *rng.normal(0.0, 0.1, (2, len(robot.joints)))
+        ways = [q + t * turn - t * (1 - t) * bend for t in np.linspace(0, 1, 9)]
+        start, *middles, goal = (collision.look_at(body, tuple(x.tolist())) for x in ways)
+        leg = Leg(goal.q, frames(body.chain, goal.q), bend.tolist())
+        most_m = collision.Way(body, what, start, leg).links_moved_m()
+        straight_m = start.moved_m(goal)
+        for i, (part, *_) in enumerate(body.capsules):
+            here = np.array(start.axis(i))
+            chord_m, *found_m = (
+                float(np.linalg.norm(np.array(look.axis(i)) - here, axis=1).max())
+                for look in (goal, *middles)
+            )
+            assert max(found_m) <= most_m[part] + 1e-9
+            if part > 0:
+                assert chord_m <= straight_m[part - 1] + 1e-9
+                tightest = min(tightest, straight_m[part - 1] - chord_m)
+    assert tightest < 1e-3, "a bound that is never nearly reached says little"
+
+
+@pytest.mark.parametrize("robot", [Fr3(), Ur5e()], ids=lambda r: r.name)
+def test_dismissing_the_far_ones_first_changes_no_verdict(
+    robot: Robot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against a check that looks at all couples, of commands to arms that move."""
+    limits, rng = cell(robot), np.random.default_rng(10)
+    dismiss, what, counts = collision.Way._candidates, watched(limits), [0, 0]
+    couples = (*what.pairs, *sorted(what.boxed, key=lambda couple: couple.one))
+
+    def look_at_all(way: collision.Way, margin_m: float) -> list[tuple[collision.Couple, float]]:
+        counts[0] += len(dismiss(way, margin_m))
+        counts[1] += len(couples)
+        return [(couple, way._start.distance_m(couple)) for couple in couples]
+
+    held = 0
+    for _ in range(150):
+        q = np.array(robot.home_rad) + rng.normal(0.0, 0.8, len(robot.joints))
+        q = np.clip(q, robot.joint_min_rad, robot.joint_max_rad)
+        state = moving(robot, limits, q, rng)
+        reading = read_state(limits, state)
+        assert reading is not None
+        target = read_pose(next(commands(limits, state, rng, 1)).tcp_target_in_base)
+        assert target is not None
+        found = collision.check(limits, reading, target)
+        with monkeypatch.context() as patch:
+            patch.setattr(collision.Way, "_candidates", look_at_all)
+            assert collision.check(limits, reading, target) == found
+        held += found.startswith("collision: ")
+    assert 20 < held < 130 and counts[0] < 0.2 * counts[1], (held, counts)
+
+
+@pytest.mark.parametrize("robot", [Fr3(), Ur5e()], ids=lambda r: r.name)
+def test_least_turns_are_those_of_damped_least_squares(robot: Robot) -> None:
+    rng, chain = np.random.default_rng(11), chain_of(robot)
+    for _ in range(50):
+        at = frames(chain, tuple(drawn(robot, rng).tolist()))
+        j, twist = jacobian(chain, at), rng.normal(0.0, 0.1, 6)
+        wanted = j.T @ np.linalg.solve(j @ j.T + 1e-6 * np.eye(6), twist)
+        found = least_turns(chain, at, tuple(twist.tolist()))
+        np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("robot", [Fr3(), Ur5e()], ids=lambda r: r.name)
