@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,23 +43,24 @@ BY_ENVIRONMENT = "a person drives through the environment"  # reason of such a s
 class EnvPorts:
     """`RobotPort`, `Clock`, `Gate` and `RewardSource` of a Gymnasium environment.
 
-    The clock starts at 0 in each episode; it is simulated, one control period per step.
+    The clock is simulated, one control period per step. It goes on from one episode to the next:
+    the stamps of a person's device must not lie ahead of it.
 
-    paced: a person may drive, so where they may, time passes as on the wall.
+    pause: lets wall time pass (seconds) where a person may drive; None = nobody can.
     """
 
     reason = ""
 
-    def __init__(self, task: GymTask, *, paced: bool = False) -> None:
-        self.task, self._paced, self._began_s = task, paced, 0.0
+    def __init__(self, task: GymTask, *, pause: Callable[[float], None] | None = None) -> None:
+        self.task, self._pause, self._began_s = task, pause, 0.0
         self._state = EnvState.of(0.0, None)
         self._purpose, self._now_s, self._warned = "", 0.0, False
         self._last: Verdict | None = None
 
     def reset(self, seed: int) -> None:
         """Start an episode; equal seeds give equal starts."""
-        self._now_s, self._began_s = 0.0, time.monotonic()
-        self._state = EnvState.of(0.0, self.task.env.reset(seed=seed)[0])
+        self._began_s = time.monotonic() - self._now_s
+        self._state = EnvState.of(self._now_s, self.task.env.reset(seed=seed)[0])
 
     def begin_episode(self, purpose: str) -> None:
         """See `ports.RewardSource`."""
@@ -70,16 +71,17 @@ class EnvPorts:
         return replace(self._state, stamp_s=self._now_s)
 
     def now_s(self) -> float:
-        """Simulated seconds since the episode began."""
+        """Simulated seconds."""
         return self._now_s
 
     def sleep_until_s(self, deadline_s: float) -> None:
         """Let the control period pass; the step was made when its command was judged."""
         self._now_s = max(self._now_s, deadline_s)
-        if self._paced and self._purpose in (*HELPED, "demo"):
+        if self._pause is not None and self._purpose in (*HELPED, "demo"):
             early_s = self._began_s + self._now_s - time.monotonic()
-            time.sleep(max(0.0, early_s))
-            self._began_s += max(0.0, -early_s)  # time that was lost is given up
+            if early_s > 0.0:
+                self._pause(early_s)
+            self._began_s = time.monotonic() - self._now_s  # time that was lost is given up
 
     def arm(self, lease: str) -> bool:
         """Granted: an environment needs no leave."""

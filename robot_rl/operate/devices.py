@@ -7,6 +7,7 @@ live where their libraries may be imported, and their configs beside them: `robo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -34,12 +35,17 @@ class AtPage(Protocol):
     at_page: bool
 
 
-WALL_CLOCK = object()
-"""In place of a node: a loop in this process that keeps to the wall clock (`control.gym_ports`)."""
+@dataclass(frozen=True, slots=True)
+class Here:
+    """In the place of a node: this process polls the device itself (`operate.pace`)."""
+
+    run_dir: Path
 
 
 def run_of(node: Any) -> Path:
     """Run folder of the operator's node."""
+    if isinstance(node, Here):
+        return node.run_dir
     return Path(str(node.get_parameter("run_dir").value))
 
 
@@ -48,8 +54,7 @@ def make_operator(config: object, task: Task, node: Any = None) -> InputDevice:
 
     Args:
         config: section `operator` of the experiment.
-        node: rclpy node of the process; None in lockstep, where no person can keep up; or
-            `WALL_CLOCK`.
+        node: rclpy node of the process, or `Here`; None in lockstep, where no person can keep up.
 
     Raises:
         RobotRLError: see `OperatorConfig.open`.

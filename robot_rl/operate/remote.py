@@ -23,6 +23,7 @@ from robot_rl.operate.handset import DeviceReading, HandsetConfig
 from robot_rl.operate.held import HeldDevice, hand_on
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import InputDevice, OperatorInput, Task
+from robot_rl.spec import ActionSpec
 from robot_rl.system import plain_json
 from robot_rl.system.jumps import JUMP_S
 from robot_rl.types import RobotState
@@ -167,6 +168,8 @@ class ConsoleConfig:
     def open(self, task: Task, node: Any) -> InputDevice:
         """See `devices.OperatorConfig`."""
         need_real_time("console", node)
-        source = Following(page_of(node), task.spec.pose_action, self.follow)
+        source, action = page_of(node), task.spec.hand
+        if isinstance(action, ActionSpec):
+            source = Following(source, action, self.follow)
         person = hand_on(task, self.handset, source, "console")
         return Either(person, ScriptedOperator(self.script, task)) if self.with_script else person

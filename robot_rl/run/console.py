@@ -24,6 +24,7 @@ from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
 from robot_rl.system import priority
 from robot_rl.system.supervised import orphaned, supervisor_pid
+from robot_rl.tasks.gym import GymTask
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +61,14 @@ def about(experiment: Experiment) -> dict[str, Any]:
     """
     task = experiment.task
     images = task.spec.cameras
+    drawn = task.is_drawn if isinstance(task, GymTask) else experiment.is_simulated
     shapes = {name: task.spec.observation[f"image/{name}"].shape for name in images}
     return {
         "task": task.name,
         "run": experiment.home.name,
         "arm": experiment.arm,
         "arms": list(experiment.actors),
-        "cameras": [*images, "video"] if experiment.is_simulated else images,
+        "cameras": [*images, "video"] if drawn else images,
         "seen": {name: [width, height] for name, (height, width, _) in shapes.items()},
         "control_hz": task.spec.control_hz,
     }

@@ -51,7 +51,7 @@ RUNTIMES = ("lockstep", "ros")
 SEVERAL = ("actors", "arm", "pace_hz")  # keys of several arms; left out where there is one
 ARM_SEEDS = 100_000  # between the draws of two arms: seeds of a study stay below
 ALONE = ("none", "scripted", "")
-GYM_OPERATORS = ("none", "scripted", "environment", "gamepad", "spacemouse")
+GYM_OPERATORS = ("none", "scripted", "environment", "console", "gamepad", "spacemouse")
 BOX = "safety.obstacles.wall={centre_in_base_m: [0, 1, 0.5], size_m: [2, 0.1, 1]}"
 
 GROUPS = (

@@ -7,6 +7,7 @@ same seed, same curve. The ports are those of the ROS runtime; only their implem
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.session import Session
 from robot_rl.errors import SetupError
 from robot_rl.learn.metrics import MetricSink
-from robot_rl.operate.devices import WALL_CLOCK, make_operator
-from robot_rl.ports import BringsSimulator, InputDevice, ResetPlan, SimulatedRobot
+from robot_rl.operate.devices import Here, make_operator
+from robot_rl.operate.pace import AtTheirPace
+from robot_rl.ports import BringsSimulator, HandDevice, InputDevice, ResetPlan, SimulatedRobot
 from robot_rl.robots import Robot
+from robot_rl.run.gym_view import shown
 from robot_rl.run.parts import scene_log, session_of, simulated_task
 from robot_rl.safety.local import LocalGate, WatchedClock
 from robot_rl.store.store import Store
@@ -85,17 +88,14 @@ def make_rig(
         ConfigError: the task can only be run on a real arm.
         SetupError: the simulation extra is not installed.
     """
-    task: Any = experiment.task
-    is_gym, node = isinstance(task, GymTask), None
-    if not is_gym:
-        task = simulated_task(experiment)
-    elif experiment.has_person:
-        node = WALL_CLOCK
+    is_gym = isinstance(experiment.task, GymTask)
+    task: Any = experiment.task if is_gym else simulated_task(experiment)
+    operator = operator or _operator_of(experiment, task)
     action = task.spec.action
     common: dict[str, Any] = {
         "task": task,
         "policy": policy,
-        "operator": operator or make_operator(experiment.operator, task, node),
+        "operator": operator,
         "arbiter": Arbiter(experiment.arbiter, action.size, motion=action.motion),
         "record": record,
         "lease": LEASE,
@@ -105,7 +105,8 @@ def make_rig(
         "actions": actions_of(task.spec, experiment.robot),
     }
     if is_gym:
-        env = EnvPorts(task, paced=experiment.has_person)
+        at_device = operator.pause if isinstance(operator, AtTheirPace) else time.sleep
+        env = EnvPorts(task, pause=at_device if experiment.has_person else None)
         loop = ControlLoop(robot=env, cameras=(), gate=env, clock=env, reward=env, **common)
         return GymRig(loop, env)
     robot = _simulate(task, experiment.robot)
@@ -119,6 +120,13 @@ def make_rig(
         **common,
     )
     return Rig(loop, robot, gate)
+
+
+def _operator_of(experiment: Experiment, task: Any) -> InputDevice:
+    """Who helps; an environment waits for a person with a device."""
+    waits = isinstance(experiment.task, GymTask) and experiment.has_person
+    device = make_operator(experiment.operator, task, Here(experiment.run_dir) if waits else None)
+    return AtTheirPace(device) if isinstance(device, HandDevice) else device
 
 
 def _simulate(task: Any, robot: Robot) -> SimulatedRobot:
@@ -153,15 +161,16 @@ def recorded_session(
     scenes, metrics = scene_log(experiment), MetricSink(experiment.run_dir / METRICS)
     rig = make_rig(experiment, policy, record=store.append, on_step=on_step, on_frame=scenes.saw)
     try:
-        yield session_of(
-            experiment,
-            rig.loop,
-            rig.reset,
-            metrics=metrics,
-            store=store,
-            before_episode=scenes.flush,
-            on_episode=on_episode,
-        )
+        with shown(rig.loop, experiment.run_dir):
+            yield session_of(
+                experiment,
+                rig.loop,
+                rig.reset,
+                metrics=metrics,
+                store=store,
+                before_episode=scenes.flush,
+                on_episode=on_episode,
+            )
     finally:
         scenes.flush()
         metrics.close()

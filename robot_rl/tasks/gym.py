@@ -201,6 +201,11 @@ class GymTask:
             state_layout=layout,
         )
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the environment makes pictures for people."""
+        return self.env_kwargs.get("render_mode") == "rgb_array"
+
     def sample_reset(self, rng: np.random.Generator) -> int:
         """Draw a start: the seed of the environment's `reset`."""
         return int(rng.integers(2**31))

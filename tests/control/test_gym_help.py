@@ -275,11 +275,11 @@ def test_an_action_of_more_entries_than_a_device_has_axes_is_refused() -> None:
 def test_where_a_person_may_drive_time_passes_as_on_the_wall(purpose: str, least_s: float) -> None:
     task = GymTask(env_id=register_point(), control_hz=100.0)
     slept: list[float] = []
-    rig = rig_of(task, FakePolicy(AWAY), record=list, paced=True)
     header = EpisodeStart(EpisodeId("r", "a", 0), purpose, task.name, task.spec.hash, "", 3, 0)
     with pytest.MonkeyPatch.context() as patched:
         sleep = time.sleep
         patched.setattr(time, "sleep", lambda s: (slept.append(s), sleep(s)))
+        rig = rig_of(task, FakePolicy(AWAY), record=list, paced=True)
         rig.reset(5, header)
         began_s = time.monotonic()
         assert rig.loop.run_episode(header).steps == 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -116,7 +117,7 @@ def rig_of(
     paced: bool = False,
 ) -> GymRig:
     """The control loop on an environment."""
-    env, action = EnvPorts(task, paced=paced), task.spec.hand
+    env, action = EnvPorts(task, pause=time.sleep if paced else None), task.spec.hand
     assert isinstance(action, BoxActionSpec)
     loop = ControlLoop(
         task=task,  # type: ignore[arg-type]

@@ -232,7 +232,7 @@ def test_a_space_that_is_not_supported_is_refused(kwargs: dict[str, Any], messag
         (["task.env_kwargs.gravitas=1"], "gravitas"),
         (["train.demos=5"], "got:      operator=none train.demos=5"),
         (["operator=scripted"], '@register("expert", "Pendulum-v1")'),
-        (["operator=console"], "operator=console"),
+        (["operator=joy"], "operator=joy"),
         (["runtime=ros"], "runtime=ros"),
         (["task.control_hz=0"], "control_hz must be positive"),
         (["task.max_step=5"], "did you mean 'max_steps'"),
@@ -304,11 +304,11 @@ def test_only_a_person_needs_the_wall_clock_and_nobody_a_ramp(operator: str, pac
     experiment = Experiment.compose(words)
     experiment.check()
     assert experiment.arbiter.ramp_s == 0.0  # zero is the middle of a Box, not standing still
-    rig = make_rig(experiment, FakePolicy(np.zeros(2, np.float32)), record=list)
     header = EpisodeStart(EpisodeId("r", "a", 0), "train", env_id, experiment.spec.hash, "", 0, 0)
     slept: list[float] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("robot_rl.control.gym_ports.time.sleep", slept.append)
+        rig = make_rig(experiment, FakePolicy(np.zeros(2, np.float32)), record=list)
         rig.reset(0, header)  # type: ignore[arg-type]
         rig.loop.run_episode(header)
     assert bool(slept) == paced
