@@ -39,6 +39,7 @@ from robot_rl.ros.diagnostics import NodeDiagnostics
 from robot_rl.ros.executor import Executor
 from robot_rl.ros.graph import CONTROL_PROFILE, EXIT_SETUP, PROFILE_VARIABLE
 from robot_rl.system import priority
+from robot_rl.system.log_thread import log_thread
 from robot_rl.system.supervised import orphaned, supervisor_pid
 
 log = logging.getLogger(__name__)
@@ -226,6 +227,11 @@ def run_node(
     `EXIT_SETUP` (a restart is no help).
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    with log_thread():
+        return _run_logged(key, body, args)
+
+
+def _run_logged(key: str, body: Callable[[Shell], int | None], args: Sequence[str] | None) -> int:
     try:
         with node_shell(key, args) as shell:
             log.info("%s up, pid %d", shell.node.get_fully_qualified_name(), os.getpid())

@@ -134,13 +134,13 @@ class Watchdog:
         """Somebody is silent, or has a rival: stop the controller until one call has succeeded."""
         self._starting = False
         if not self.tripped:
+            self._stands(True)  # now: the call may be carried out although its answer is lost
             self.tripped, self._silent = True, who
             self.trips += 1
             text = f"{why}: stopping the controller"
             log.error("%s", text)
             self._shell.diagnostics.warn(text)
             self._shell.diagnostics.set("trips", self.trips)
-            self._stands(True)  # now: the call may be carried out although its answer is lost
         if not self.stopped:
             response = self._stop.poll()
             if response is not None and Caller.succeeded(response):
