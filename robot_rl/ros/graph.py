@@ -28,10 +28,25 @@ MAX_DOMAIN = 232  # above, DDS runs out of UDP ports
 SAFE_DOMAINS = range(1, 101)  # above, they lie among the ports that Linux gives to anybody
 DOMAIN_PORT, DOMAIN_PORTS = 7400, 250  # where DDS listens: 250 ports for each domain
 PROFILE_VARIABLE = "FASTRTPS_DEFAULT_PROFILES_FILE"  # Jazzy's name; Kilted calls it FASTDDS_...
+RANGE_VARIABLE, MIDDLEWARE = "ROS_AUTOMATIC_DISCOVERY_RANGE", "rmw_fastrtps_cpp"
+PEERS_VARIABLE, BY_PROFILE, LOCALHOST = "ROS_STATIC_PEERS", "SYSTEM_DEFAULT", "LOCALHOST"
 DOUBLE_START = "driver/start"  # service of a double that starts its controller
 DOUBLE_CAMERA_HZ = 15.0  # of a double's cameras: without a GPU, drawing 640x480 takes 12 ms
 CONTROL_PROFILE = str(Path(__file__).with_name("fastdds_control.xml"))  # what nodes use unless told
 IMAGE_PROFILE = str(Path(__file__).with_name("fastdds.xml"))
+
+
+def is_local_by_profile(env: Mapping[str, str]) -> bool:
+    """Whether the Fast DDS profile that we ship keeps a node with this environment on this machine.
+
+    Then `ROS_AUTOMATIC_DISCOVERY_RANGE` must not say LOCALHOST: for that, rmw_fastrtps puts
+    transports of its own in the place of the profile's, shared memory among them, and after kill -9
+    of a reader a gate's `publish()` into the reader's shared memory can block for 2 s.
+    """
+    chosen = env.get(RANGE_VARIABLE, LOCALHOST).upper()
+    ours = env.get(PROFILE_VARIABLE, CONTROL_PROFILE) in (CONTROL_PROFILE, IMAGE_PROFILE)
+    fast_dds = env.get("RMW_IMPLEMENTATION", MIDDLEWARE) == MIDDLEWARE
+    return ours and fast_dds and chosen in (LOCALHOST, BY_PROFILE) and not env.get(PEERS_VARIABLE)
 
 
 NO_DRIVER = ArmDriver()  # of a vendor: names as our own

@@ -37,7 +37,15 @@ from robot_rl.errors import ConfigError, RobotRLError, SafetyError, SetupError, 
 from robot_rl.ros import parameters
 from robot_rl.ros.diagnostics import NodeDiagnostics
 from robot_rl.ros.executor import Executor
-from robot_rl.ros.graph import CONTROL_PROFILE, EXIT_SETUP, PROFILE_VARIABLE
+from robot_rl.ros.graph import (
+    BY_PROFILE,
+    CONTROL_PROFILE,
+    EXIT_SETUP,
+    LOCALHOST,
+    PROFILE_VARIABLE,
+    RANGE_VARIABLE,
+    is_local_by_profile,
+)
 from robot_rl.system import priority
 from robot_rl.system.log_thread import log_thread
 from robot_rl.system.supervised import orphaned, supervisor_pid
@@ -49,8 +57,10 @@ SWITCH_INTERVAL_S = 0.0005  # measured: JointState p99 7.6 -> 3.2 ms beside a bu
 
 def prepare_environment(profile: str = CONTROL_PROFILE) -> None:
     """Loopback discovery and the shipped Fast DDS profile, unless somebody chose otherwise."""
-    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     os.environ.setdefault(PROFILE_VARIABLE, profile)
+    if is_local_by_profile(os.environ):
+        os.environ[RANGE_VARIABLE] = BY_PROFILE
+    os.environ.setdefault(RANGE_VARIABLE, LOCALHOST)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 

@@ -25,13 +25,17 @@ import yaml
 
 from robot_rl.errors import SetupError
 from robot_rl.ros.graph import (
+    BY_PROFILE,
     CONTROL_PROFILE,
     EXIT_SETUP,
     IMAGE_PROFILE,
+    LOCALHOST,
     MAX_DOMAIN,
     PROFILE_VARIABLE,
+    RANGE_VARIABLE,
     Graph,
     NodeSpec,
+    is_local_by_profile,
     module_of,
     ros_arguments,
     stop_order,
@@ -44,7 +48,7 @@ GRACE_S = 15.0  # from the last request to end until a kill: a quiet machine tak
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.2, 5.0
 HEALTHY_S = 10.0  # up this long: the back-off starts from its minimum again
 MAX_RESTARTS = 20  # in a row without ever being healthy: a broken node, not a bad moment
-CHOSEN_BY_PERSON = ("ROS_AUTOMATIC_DISCOVERY_RANGE", PROFILE_VARIABLE)  # if set: kept
+CHOSEN_BY_PERSON = (RANGE_VARIABLE, PROFILE_VARIABLE)  # if set: kept
 BOOTSTRAP_GUARD = "_ROS_WHEELS_BOOTSTRAP_COMPLETE"  # see `environment`
 
 
@@ -84,13 +88,14 @@ def node_environment(spec: NodeSpec, given: Mapping[str, str]) -> dict[str, str]
     What a person has chosen (`CHOSEN_BY_PERSON`) is kept.
     """
     needed = {
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        RANGE_VARIABLE: BY_PROFILE if is_local_by_profile(given) else LOCALHOST,
         PROFILE_VARIABLE: CONTROL_PROFILE,
         "OMP_NUM_THREADS": "1",  # five processes share the cores; their matrices are tiny
         "PYTHONUNBUFFERED": "1",  # a killed process still leaves its last log lines
         **spec.env,
     }
     own = (None, CONTROL_PROFILE, IMAGE_PROFILE)  # a node above us may have set these by itself
+    own += (LOCALHOST, BY_PROFILE) if is_local_by_profile(given) else ()
     kept = {k for k in CHOSEN_BY_PERSON if given.get(k) not in own}
     return {k: v for k, v in needed.items() if k not in kept}
 

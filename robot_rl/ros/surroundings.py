@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from robot_rl.ros.graph import CONTROL_PROFILE, IMAGE_PROFILE, PROFILE_VARIABLE, SAFE_DOMAINS
+from robot_rl.ros.graph import (
+    CONTROL_PROFILE,
+    IMAGE_PROFILE,
+    MIDDLEWARE,
+    PEERS_VARIABLE,
+    PROFILE_VARIABLE,
+    RANGE_VARIABLE,
+    SAFE_DOMAINS,
+    is_local_by_profile,
+)
 from robot_rl.system.machine import Checked
-
-RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
-PEERS = "ROS_STATIC_PEERS"
-MIDDLEWARE = "rmw_fastrtps_cpp"
 
 
 def domain(domain_id: int, env: Mapping[str, str]) -> Checked:
@@ -38,22 +43,23 @@ def domain(domain_id: int, env: Mapping[str, str]) -> Checked:
 
 def discovery(domain_id: int, env: Mapping[str, str]) -> Checked:
     """Who else can be in the graph: whoever is, may publish targets to the arm."""
-    found, peers = env.get(RANGE, "LOCALHOST").upper(), env.get(PEERS, "")
-    keep = f"unset {RANGE} {PEERS}: this machine only"
+    found, peers = env.get(RANGE_VARIABLE, "LOCALHOST").upper(), env.get(PEERS_VARIABLE, "")
+    keep = f"unset {RANGE_VARIABLE} {PEERS_VARIABLE}: this machine only"
     if found == "OFF" and not peers:
-        return "fail", f"{RANGE}=OFF: no node finds another", keep
-    if found == "LOCALHOST" and not peers:
+        return "fail", f"{RANGE_VARIABLE}=OFF: no node finds another", keep
+    if is_local_by_profile(env) or (found == "LOCALHOST" and not peers):
         return "ok", "this machine only", ""
     if found in ("LOCALHOST", "OFF"):
         return "warn", f"this machine and {peers}: programs there may publish targets, too", keep
     if domain_id == 0:
         return (
             "fail",
-            f"{RANGE}={found} in domain 0: any ROS 2 program of the network may move the arm",
+            f"{RANGE_VARIABLE}={found} in domain 0: any ROS 2 program of the network may move the "
+            "arm",
             f"{keep}; or a domain that is yours alone (ros.domain_id)",
         )
-    text = f"{RANGE}={found}: programs of the network in domain {domain_id} may move the arm"
-    return "warn", text, keep
+    which = f"{RANGE_VARIABLE}={found}: programs of the network in domain {domain_id}"
+    return "warn", f"{which} may move the arm", keep
 
 
 def dds_profile(env: Mapping[str, str]) -> Checked:

@@ -11,7 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robot_rl.ros.graph import CONTROL_PROFILE, IMAGE_PROFILE, PROFILE_VARIABLE
+from robot_rl.ros.graph import (
+    CONTROL_PROFILE,
+    IMAGE_PROFILE,
+    PROFILE_VARIABLE,
+    RANGE_VARIABLE,
+    NodeSpec,
+)
+from robot_rl.ros.supervise import node_environment
 from tests.support.ros import new_domain
 
 pytestmark = [pytest.mark.ros, pytest.mark.alone]
@@ -156,3 +163,27 @@ def test_profiles_are_xml_that_names_both_transports() -> None:
     assert "<segment_size>16777216</segment_size>" in images and "127.0.0.1" in images
     for text in (control, images):  # an announcement later than the lease makes peers come and go
         assert "<leaseAnnouncement><sec>0</sec>" in text and "<leaseDuration><sec>3</sec>" in text
+
+
+MAPPED = """
+import sys
+from pathlib import Path
+from robot_rl.ros.runtime import visitor
+
+with visitor("probe", int(sys.argv[1])) as node:
+    maps = Path("/proc/self/maps").read_text()
+    sys.stdout.write(f"{maps.count('/dev/shm/fastrtps')}")
+"""
+
+
+@pytest.mark.parametrize("shell", [{}, {RANGE_VARIABLE: "LOCALHOST"}], ids=["plain", "localhost"])
+def test_a_control_node_as_we_start_it_has_no_shared_memory(shell: dict[str, str]) -> None:
+    """A reader that is killed can hold up who writes into its shared memory for 2 s."""
+    env = {k: v for k, v in os.environ.items() if k not in (RANGE_VARIABLE, PROFILE_VARIABLE)}
+    env |= shell
+    env |= node_environment(NodeSpec("probe", "gate"), env)
+    done = subprocess.run(
+        [sys.executable, "-c", MAPPED, str(new_domain())],
+        env=env, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout == "0"
