@@ -233,10 +233,7 @@ class ControlLoop:
         state = self.robot.read()
         seen = {camera.name: self._picture(camera) for camera in self.cameras}
         images = {name: image for name, (_, image) in seen.items()}
-        new_s = {
-            name: self._frozen.new_s(name, stamp_s, image, state.tcp_in_base)
-            for name, (stamp_s, image) in seen.items()
-        }
+        new_s = {n: self._frozen.new_s(n, *seen[n], state.tcp_in_base) for n in seen}
         return state, self.task.observe(state, images), self._stale(state, new_s)
 
     def _picture(self, camera: Camera) -> tuple[float, NDArray[np.uint8]]:
@@ -250,16 +247,14 @@ class ControlLoop:
                 raise
             if name not in self._raised:
                 log.warning("camera %s gives no picture", name, exc_info=error)
-            self._raised[name] = f" ({_words(error)})"
+            self._raised[name] = f" ({error!r:.200})"
         return self._pictures[name]
 
     def _stale(self, state: RobotState, new_s: Mapping[str, float]) -> str:
-        now_s = self.clock.now_s()
+        now_s, why = self.clock.now_s(), self._raised.get
         ages = [("the robot's state", now_s - state.stamp_s, MAX_STATE_AGE_S)]
-        raised = self._raised
         ages += [
-            (f"camera {n}{raised.get(n, '')}", now_s - at_s, MAX_PICTURE_AGE_S)
-            for n, at_s in new_s.items()
+            (f"camera {n}{why(n, '')}", now_s - s, MAX_PICTURE_AGE_S) for n, s in new_s.items()
         ]
         old = [
             f"{name}, {age_s:.2f} s old" if age_s > 0.0 else f"{name}, {-age_s:.2f} s ahead"
@@ -267,10 +262,6 @@ class ControlLoop:
             if not -MAX_AHEAD_S <= age_s <= limit_s
         ]
         return f"stale: {'; '.join(old)}" if old else ""
-
-
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 class _Episode:
@@ -417,8 +408,8 @@ class _Episode:
             raise
         except Exception as error:  # a task's rule may be anybody's code
             log.error("the task's rule or the reward raised", exc_info=error)
-            self.summary.unjudged = f"the task's rule or the reward raised {_words(error)}"
-            self.summary.reason = self.summary.unjudged
+            self.summary.reason = f"the task's rule or the reward raised {error!r:.200}"
+            self.summary.unjudged = self.summary.reason
             return RewardResult(None, None, False)
 
     def _scores(self, step: Step, result: RewardResult) -> list[Label]:

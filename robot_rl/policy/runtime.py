@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robot_rl.config.run_folder import POLICY
-from robot_rl.errors import CheckpointError, LinkError, SpecError
+from robot_rl.errors import CheckpointError, ConfigError, LinkError, SpecError
 from robot_rl.nets.noise import NoiseNet
 from robot_rl.nets.tensor_file import read_tensors
 from robot_rl.spec import Spec
@@ -177,6 +177,8 @@ class PolicyRuntime:
         if not self._plan:
             try:
                 self._plan.extend(self._proposed(observation, deterministic))
+            except ConfigError:  # wrong from the beginning, and says how to mend it
+                raise
             except Exception as error:  # whatever torch raises: the loop goes on, and holds
                 return self._raised(error)
         action = self._plan.popleft()
@@ -201,7 +203,9 @@ class PolicyRuntime:
         if self._version >= 0:
             try:
                 return self._chosen(self._net, self._base, observation)
-            except Exception as error:  # as in `act`
+            except ConfigError:  # as in `act`
+                raise
+            except Exception as error:
                 self._raised(error)
         return np.zeros(self._net.decision_size, np.float32), np.zeros(0, np.float32)
 

@@ -94,8 +94,12 @@ def test_an_open_list_leaves_the_question_of_the_reset_whole(page: Any, robot: A
     until(page.locator("#ask").is_visible)
     page.locator("#ready-line").click()
     until(lambda: len(lines(page)) == 8)
-    card, go = page.locator("#ask").bounding_box(), page.locator("#ready").bounding_box()
-    assert go["y"] + go["height"] <= card["y"] + card["height"]
+
+    def below(name: str) -> float:
+        box = page.locator(name).bounding_box()
+        return box["y"] + box["height"]
+
+    until(lambda: below("#ready") <= below("#ask"))  # the list has scrolled to its end
 
 
 def test_what_fails_comes_first_with_its_fix(page: Any, robot: Any) -> None:

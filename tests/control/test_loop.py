@@ -320,7 +320,7 @@ def test_a_camera_that_goes_on_raising_ends_the_episode_as_stale_and_says_why() 
     summary = loop.run_episode(start())
     steps, _, _ = split(rows)
     assert summary.ending is Ending.STALE and steps[-1].ending is Ending.STALE
-    assert "camera front (OSError: no such device), 0.20 s old" in summary.reason
+    assert "camera front (OSError('no such device')), 0.20 s old" in summary.reason
     commands = len(robot.applied)
     rows.clear()
     again = loop.run_episode(start())

@@ -247,5 +247,5 @@ def test_a_rule_that_raises_in_each_episode_ends_the_run_in_words() -> None:
     assert [e is Ending.ABORTED for e in endings] == broken[:5]
     with pytest.raises(RobotRLError, match="no episode can be judged") as caught:
         session.episode("train", 5)
-    assert "KeyError: 'peg'" in str(caught.value) and "3 episodes in a row" in str(caught.value)
+    assert "KeyError('peg')" in str(caught.value) and "3 episodes in a row" in str(caught.value)
     assert session.progress.next_episode == 6  # and it is recorded, too

@@ -125,8 +125,9 @@ def test_a_demonstration_waits_for_the_person_and_keeps_to_the_wall_clock(tmp_pa
     assert "no gate" in person.refusal
 
 
+@pytest.mark.alone  # or practice is over before the person is there
 def test_the_person_corrects_the_policy_in_practice(tmp_path: Path) -> None:
-    small = ("algo.hidden=[16,16]", "algo.batch_size=16", "train.max_env_steps=60")
+    small = ("algo.hidden=[16,16]", "algo.batch_size=16", "train.max_env_steps=200")
     few = ("train.eval_episodes=1", "train.stochastic_eval_episodes=0", "train.video=false")
     experiment = at_the_page(tmp_path / "t", "train.demos=0", *small, *few)
     with PersonAtThePage(experiment):

@@ -114,7 +114,7 @@ def test_a_disk_that_refuses_costs_a_line_in_the_log(
 
 @pytest.mark.parametrize("is_simulated", [True, False])
 def test_a_simulated_run_keeps_its_scenes(tmp_path: Path, is_simulated: bool) -> None:
-    run: Any = SimpleNamespace(is_simulated=is_simulated, run_dir=tmp_path)
+    run: Any = SimpleNamespace(is_simulated=is_simulated, run_dir=tmp_path, task=None)
     scenes = scene_log(run)
     scenes.saw(frame(0, 0), state_at(0.1))
     scenes.flush()
