@@ -127,6 +127,49 @@ def fault(world: World) -> Iterator[Any]:
     world.probe.node.destroy_client(client)
 
 
+def test_a_gate_that_was_frozen_does_not_drive_a_stopped_controller(world: World) -> None:
+    """The arm stands: what passed would be learned as motion, and come when it is resumed."""
+    probe, pid = world.probe, world.supervisor.pids()["gate"]
+    arm_says(world, "")
+    begun_m = probe.tcp().position_m
+
+    def moved_m() -> float:
+        return float(probe.tcp().position_m[0] - begun_m[0])
+
+    def sway_m() -> float:
+        return float(np.clip(0.02 * np.sin(2.0 * time.monotonic()) - moved_m(), -0.01, 0.01))
+
+    def moves() -> bool:
+        report = probe.report()
+        if report is None or report.mode != "run":
+            arms(world, "frozen")  # a busy machine has had it stopped
+        return abs(moved_m()) > 0.004
+
+    with driven(world, "frozen", sway_m):
+        wait_for(moves, 40.0, lambda: f"it moves; {probe.report()}")
+        os.kill(pid, signal.SIGSTOP)
+        frozen_s = time.monotonic()
+        try:
+            wait_for(probe.stopped, 15.0, "the watchdog stops the controller")
+            time.sleep(max(0.0, frozen_s + 0.5 - time.monotonic()))
+        finally:
+            awake_s = time.monotonic()
+            os.kill(pid, signal.SIGCONT)
+        why = probe.wait_mode("protective_stop", 15.0).reason
+        assert why.startswith(("controller: stopped", "state: stale"))  # what it sees first
+        time.sleep(0.5)  # it comes to rest
+        where_m, asked = probe.tcp().position_m, len(probe.moves())
+        assert probe.call(topics.CONTROLLER_RESUME).success
+        wait_for(lambda: not probe.stopped(), 20.0, "the controller goes on")
+        wait_for(lambda: len(probe.moves()) > asked + 10, 15.0, "somebody goes on asking")
+        assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
+        probe.wait_mode("protective_stop")
+        heard = [(t, wire.decode_answer(m.data)) for t, m in list(probe.heard["gate/verdict"])]
+        since = [v for t, v in heard if t > awake_s and isinstance(v, Verdict)]
+        assert since and [v for v in since if v.outcome is not Outcome.HOLD] == []
+    arms(world, "after")
+
+
 def test_it_arms_and_moves(world: World) -> None:
     arms(world, "first")
     probe = world.probe
@@ -278,49 +321,6 @@ def test_a_gripper_of_a_position_controller_takes_values_in_its_own_unit(tmp_pat
         command = publisher(found.probe.node, topics.GRIPPER_COMMAND)
         for width_m in (0.02, 0.07):
             _hold_width(found, command, width_m)
-
-
-def test_a_gate_that_was_frozen_does_not_drive_a_stopped_controller(world: World) -> None:
-    """The arm stands: what passed would be learned as motion, and come when it is resumed."""
-    probe, pid = world.probe, world.supervisor.pids()["gate"]
-    arm_says(world, "")
-    begun_m = probe.tcp().position_m
-
-    def moved_m() -> float:
-        return float(probe.tcp().position_m[0] - begun_m[0])
-
-    def sway_m() -> float:
-        return float(np.clip(0.02 * np.sin(2.0 * time.monotonic()) - moved_m(), -0.01, 0.01))
-
-    def moves() -> bool:
-        report = probe.report()
-        if report is None or report.mode != "run":
-            arms(world, "frozen")  # a busy machine has had it stopped
-        return abs(moved_m()) > 0.004
-
-    with driven(world, "frozen", sway_m):
-        wait_for(moves, 40.0, lambda: f"it moves; {probe.report()}")
-        os.kill(pid, signal.SIGSTOP)
-        frozen_s = time.monotonic()
-        try:
-            wait_for(probe.stopped, 15.0, "the watchdog stops the controller")
-            time.sleep(max(0.0, frozen_s + 0.5 - time.monotonic()))
-        finally:
-            awake_s = time.monotonic()
-            os.kill(pid, signal.SIGCONT)
-        why = probe.wait_mode("protective_stop", 15.0).reason
-        assert why.startswith(("controller: stopped", "state: stale"))  # what it sees first
-        time.sleep(0.5)  # it comes to rest
-        where_m, asked = probe.tcp().position_m, len(probe.moves())
-        assert probe.call(topics.CONTROLLER_RESUME).success
-        wait_for(lambda: not probe.stopped(), 20.0, "the controller goes on")
-        wait_for(lambda: len(probe.moves()) > asked + 10, 15.0, "somebody goes on asking")
-        assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
-        probe.wait_mode("protective_stop")
-        heard = [(t, wire.decode_answer(m.data)) for t, m in list(probe.heard["gate/verdict"])]
-        since = [v for t, v in heard if t > awake_s and isinstance(v, Verdict)]
-        assert since and [v for v in since if v.outcome is not Outcome.HOLD] == []
-    arms(world, "after")
 
 
 def test_a_person_tares_where_the_driver_can(world: World) -> None:
