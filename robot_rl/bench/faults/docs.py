@@ -26,7 +26,7 @@ def markdown(facts: Mapping[str, Any]) -> str:
     """The generated part of the page."""
     machine, git = facts.get("machine", {}), facts.get("git", {})
     commit = str(git.get("commit", ""))[:7] or "unknown"
-    commands = said(facts["commands"])
+    commands = ", then ".join(f"`{command}`" for command in facts["commands"])
     lines = [
         f"**{facts['faults'][MET]} of {len(facts['cases'])} promises kept**, at commit {commit}, "
         f"on {machine.get('cores', '?')} cores ({machine.get('cpu', 'unknown')}): {commands}.",
@@ -43,14 +43,6 @@ def markdown(facts: Mapping[str, Any]) -> str:
         )
     lines += ["", *notes] if notes else []
     return "\n".join(lines)
-
-
-def said(commands: Sequence[str]) -> str:
-    """The commands that made the table; many for single cases are told as one."""
-    first, *rest = commands
-    if len(rest) > 2 and all("--full" in command for command in rest):
-        return f"`{first}`, then with `--full` for some cases at a time ({len(rest)} runs)"
-    return ", then ".join(f"`{command}`" for command in commands)
 
 
 def _row(case: Mapping[str, Any]) -> list[str]:
