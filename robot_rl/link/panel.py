@@ -95,8 +95,13 @@ class ControlSender:
         self._socket.close()
 
 
-def picture_answer(rgb: NDArray[np.uint8], number: int, age_s: float) -> Answer:
-    """A picture [H, W, 3] RGB as the console takes it; `checksum` is of the raw pixels."""
+def picture_answer(rgb: NDArray[np.uint8], number: int, after: object, age_s: float) -> Answer:
+    """A picture [H, W, 3] RGB as the console takes it; none when it has the newest, `after`.
+
+    `checksum` is of the raw pixels.
+    """
+    if number == after:
+        return {"number": number}, b""
     import cv2  # the rest of the link does not need it
 
     bgr = cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR)

@@ -201,9 +201,7 @@ class ViewNode:
         if camera is None:
             raise LinkError(f"no camera '{name}'", expected=", ".join(self._cameras), got=name)
         number, seen_s, rgb = camera.newest()
-        if number == after:
-            return {"number": number}, b""
-        return picture_answer(rgb, number, time.monotonic() - seen_s)
+        return picture_answer(rgb, number, after, time.monotonic() - seen_s)
 
     def _command(self, verb: str) -> dict[str, Any]:
         """Call a service and wait for its answer: what follows must not overtake a stop."""

@@ -92,9 +92,7 @@ class GymView:
         if name not in self._newest:
             raise LinkError(f"no picture of '{name}' yet", expected=", ".join(self._newest))
         number, seen_s, rgb = self._newest[name]
-        if number == after:
-            return {"number": number}, b""
-        return picture_answer(rgb, number, time.monotonic() - seen_s)
+        return picture_answer(rgb, number, after, time.monotonic() - seen_s)
 
 
 @contextmanager

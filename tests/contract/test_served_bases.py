@@ -403,12 +403,12 @@ def test_a_server_that_hangs_is_given_up_in_time(server: Any) -> None:
     if isinstance(server, Own):
         pytest.skip("it has no delay to set; the socket's time-out is the same code")
     base = client(server, timeout_s=0.3)
-    server.delay_s = 2.0
+    server.delay_s = 3.0
     began_s = time.monotonic()
     with pytest.raises(LinkError):
         base.sample(OBSERVATION)
-    assert time.monotonic() - began_s < 1.8
-    time.sleep(2.0)  # its late answer
+    assert time.monotonic() - began_s < 2.8
+    time.sleep(3.0)  # its late answer
     server.delay_s = 0.0
     np.testing.assert_allclose(base.sample(OBSERVATION), OURS, rtol=1e-6)
 

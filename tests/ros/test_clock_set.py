@@ -27,7 +27,7 @@ def test_a_sleep_ends_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, set
         began_s = time.monotonic()
         threading.Timer(0.1, lambda: ahead.__setitem__(0, set_s)).start()
         clock.sleep_until_s(clock.now_s() + 5.0)
-        assert time.monotonic() - began_s < 1.0
+        assert time.monotonic() - began_s < 3.0
         began_s = time.monotonic()  # and then deadlines mean what they say
         clock.sleep_until_s(clock.now_s() + 0.3)
-        assert 0.25 < time.monotonic() - began_s < 1.0
+        assert 0.25 < time.monotonic() - began_s < 3.0

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from robot_rl.run import sim_actor
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.learner import DEMONSTRATED, MASTERED, turn
 from robot_rl.run.sim_actor import PacedClock
@@ -50,17 +51,33 @@ class Simulated:
         self.now = max(self.now, deadline_s)
 
 
-def test_a_paced_clock_keeps_the_pace_and_never_runs_after_lost_time() -> None:
+class Wall:
+    """Wall time that passes only when somebody sleeps or works."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, duration_s: float) -> None:
+        self.now += duration_s
+
+
+def test_a_paced_clock_keeps_the_pace_and_never_runs_after_lost_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wall = Wall()
+    monkeypatch.setattr(sim_actor, "time", wall)
     clock = PacedClock(Simulated(), 0.1, 100.0, lambda: "")
-    began_s = time.monotonic()
     for tick in range(1, 21):
+        wall.now += 0.004  # the step itself: its time is part of the period
         clock.sleep_until_s(0.1 * tick)
-    assert 0.18 < time.monotonic() - began_s < 0.4
-    time.sleep(0.2)  # whoever uses the clock was busy for 20 periods
-    began_s = time.monotonic()
+    assert wall.now == pytest.approx(1000.2)
+    wall.now += 0.2  # whoever uses the clock was busy for 20 periods
     for tick in range(21, 31):
         clock.sleep_until_s(0.1 * tick)
-    assert time.monotonic() - began_s > 0.07
+    assert wall.now == pytest.approx(1000.49)  # ten periods more, of which the first is lost
 
 
 def test_an_unpaced_clock_waits_only_for_who_must_keep_up() -> None:

@@ -68,7 +68,7 @@ class RobotSide:
         rgb = np.zeros((height, width, 3), np.uint8)
         shade = 0 if self.frozen else self._number * 5
         rgb[..., 0], rgb[..., 1] = np.arange(width) * 255 // width, shade % 255
-        return picture_answer(rgb, self._number, 0.01)
+        return picture_answer(rgb, self._number, None, 0.01)
 
     def _accept(self, name: str, on: bool) -> dict[str, Any]:
         """As the arm node does with its list."""

@@ -252,9 +252,8 @@ def _view(run_dir: str, cameras: Mapping[str, float]) -> None:
             return VIEW, b""
         since_s = time.monotonic() - cameras[question["camera"]]
         number = int(since_s * PICTURE_HZ)
-        if number == question["after"]:
-            return {"number": number}, b""
-        return picture_answer(ring[number % RING], number, since_s - number / PICTURE_HZ)
+        age_s = since_s - number / PICTURE_HZ
+        return picture_answer(ring[number % RING], number, question["after"], age_s)
 
     while True:
         server.serve(answer, 1.0)
