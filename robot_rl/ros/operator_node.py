@@ -32,6 +32,7 @@ LOOK_S = 0.1  # run time; how often the person looks at the gate's lamp
 CALL_S = 1.0  # wall; an unanswered service call is given up
 RELEASE_S, AGAIN_S = 0.2, 0.5  # run time; for how long the person lets go, and how often
 NEWS_S = 0.001  # wall; how long to wait at a time for news of a device
+SET_S = 0.1  # run time; a reading's moment moves by more than this only when the clock is set
 GATE_ALIVE_S = 0.5  # wall; the gate is alive while its heartbeat is no older than this
 
 
@@ -118,6 +119,7 @@ class OperatorNode:
         self._clock = RosClock(shell, "operator")
         self._hold = Caller(shell.node, topics.GATE_HOLD.name, CALL_S)
         self._heard_s = 0.0  # stamp of the reading that was last passed on
+        self._made_s = 0.0  # when it was made, as it was passed on
         self._driving = False  # whether that reading drove
 
     def _listen(self) -> None:
@@ -138,7 +140,7 @@ class OperatorNode:
             self._person.read()
         state = self._reader.read()
         away = self._person is not None and self._person.hands_off
-        value, age_s = OperatorInput(False, self._still), 0.0
+        value, age_s, again = OperatorInput(False, self._still), 0.0, False
         said = self._device.poll(state) if state is not None else value
         if self._hand is not None and "hold" in self._hand.held:
             self._hold.poll()  # the pad's own button; in a reset, too, and repeated while held
@@ -147,11 +149,16 @@ class OperatorNode:
             older_s = self._heard_s - value.stamp_s  # much older: the clock was set back
             if self._driving and not value.driving and 0.0 <= older_s < JUMP_S:
                 return  # nobody let go: the device is gone
+            again = value.stamp_s == self._heard_s
             self._heard_s, age_s = value.stamp_s, max(state.stamp_s - value.stamp_s, 0.0)
         self._tell()
         self._driving = value.driving
-        value = replace(value, stamp_s=self._clock.now_s() - age_s)
-        self._joy.publish(convert.joy_to(value, self._call.call))
+        made_s = self._clock.now_s() - age_s
+        # One reading is of one moment, however old the state is beside which it is seen again:
+        # told a few milliseconds older, it would make the gate hold before its time.
+        if not (again and abs(made_s - self._made_s) < SET_S):
+            self._made_s = made_s
+        self._joy.publish(convert.joy_to(replace(value, stamp_s=self._made_s), self._call.call))
 
     def _tell(self) -> None:
         """Publish why the device does not drive, and whether a person is at the device."""

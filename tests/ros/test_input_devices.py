@@ -6,6 +6,7 @@ import array
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -306,6 +307,35 @@ def test_the_age_of_a_reading_goes_out_with_it(polled: Any) -> None:
     says(polled, True, 1.0 - 0.25)
     age_s = polled.shell.now_s() - from_stamp(polled.sent[0].header.stamp)
     assert 0.25 <= age_s < 2.0
+
+
+def test_a_reading_that_is_seen_again_is_of_the_same_moment(
+    polled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a state that is some milliseconds older or newer it would seem older than it is."""
+    from robot_rl.ros.convert import from_stamp
+
+    now_s, beside = [100.0], SimpleNamespace(s=100.0)
+    monkeypatch.setattr(polled.node._clock, "now_s", lambda: now_s[0])
+    arm = polled.node._reader.read()
+    monkeypatch.setattr(
+        polled.node, "_reader", SimpleNamespace(read=lambda: replace(arm, stamp_s=beside.s))
+    )
+
+    def told(stamp_s: float) -> float:
+        assert says(polled, True, stamp_s) == 1
+        return from_stamp(polled.sent[0].header.stamp)
+
+    assert told(99.98) == pytest.approx(99.98)
+    now_s[0], beside.s = 100.02, 99.99  # a state that is 30 ms old
+    assert told(99.98) == pytest.approx(99.98)
+    now_s[0], beside.s = 100.04, 100.04
+    assert told(99.98) == pytest.approx(99.98)
+    assert told(100.03) == pytest.approx(100.03)
+    now_s[0], beside.s = 3700.0, 3700.0  # all clocks are set; the reading is one of before
+    assert told(100.03) == pytest.approx(100.03)
+    now_s[0], beside.s = 3700.02, 3700.02
+    assert told(3700.01) == pytest.approx(3700.01)
 
 
 def test_an_operator_that_cannot_be_opened_ends_the_node_with_the_reason(

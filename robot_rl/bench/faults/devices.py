@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600.0
 STEP_S = 0.02  # of a device, and of the gate's watchdogs on the bench
+LATEST_S, GRAIN_S = 0.08, 0.001  # between two readings of a device that jitters; and of a sleep
+SEEN_S = 0.1  # wall; until a hold has been told
 TRIAL_S = 0.4  # how long something is stuck
 BATCH = 100  # commands between two looks at the time
 TAKE_S = 0.05  # wall; what the server passes on has arrived: it queues next to nothing
@@ -91,31 +94,52 @@ def unplugged(context: Context) -> Measured:
 
 
 def jitter(context: Context) -> Measured:
-    """Heartbeats 10 to 90 ms apart: an hour at the gate's rules, and some time in the graph."""
+    """An hour at the gate's rules, heartbeats 10 to 90 ms apart; some time in the graph, 10 to 80.
+
+    The gate waits for 90 ms, and what a message costs on its way through the graph is part of that.
+    """
     from robot_rl.bench.faults.pad import Pad
 
     world, rng = context.world(), context.rng
     assert isinstance(world, ArmWorld)
     graph_s, holds = context.seconds(60.0, 2.0), 0
     with (
-        Pad(world, lambda: float(rng.uniform(0.01, 0.08))) as pad,
+        uncollected(),
+        Pad(world, lambda: float(rng.uniform(0.01, LATEST_S))) as pad,
         Actor(world, "jitter", Driver.CORRECTION) as actor,
     ):
         actor.until_moving(pad)
         begun_s = time.monotonic()
         time.sleep(graph_s)
         holds = world.stopwatch.holds(begun_s)
+        sent = [(at_s, silent_s) for at_s, silent_s in pad.silences if at_s > begun_s]
+    # a thread that wakes too late breaks the promise itself: that is counted beside
+    late = [(at_s - silent_s, at_s) for at_s, silent_s in sent if silent_s > LATEST_S + GRAIN_S]
+    mine = sum(any(a < at_s < b + SEEN_S for a, b in late) for at_s in holds)
     hours, false = 0.0, 0
     for _ in context.trials(36, at_least=1):
         false += _bench_holds(rng, HOUR_S / 36)
         hours += 1.0 / 36
     return Measured.of(
         Figure("false holds per hour", false / hours, "1/h"),
-        Figure("false holds in the graph", holds, ""),
+        Figure("false holds in the graph", len(holds) - mine, ""),
         Figure("time in the graph", graph_s, "s"),
+        Figure("readings later than 80 ms", len(late), ""),
+        Figure("holds beside those", mine, ""),
         n=round(hours * HOUR_S / 0.05),
         note=f"{60 * hours:.0f} minutes of simulated time",
     )
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage is collected: here that takes 0.2 s, in which a device of ours would be silent."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _bench_holds(rng: np.random.Generator, seconds: float) -> int:
@@ -300,7 +324,7 @@ CASES = (
         number=10,
         name="jitter",
         title="control heartbeat jitters by 80 ms",
-        injection="readings of the device 10 to 90 ms apart",
+        injection="readings of the device 10 to 90 ms apart at the gate, 10 to 80 ms in the graph",
         promise="no false hold",
         limits=(
             Limit("false holds per hour", "1/h", at_most=1.0),

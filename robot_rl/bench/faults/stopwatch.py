@@ -164,10 +164,12 @@ class Stopwatch:
             found = None if running else found or at_s
         return found
 
-    def holds(self, after_s: float) -> int:
-        """How often the gate left RUN after a moment; it ran then."""
-        modes = [wire.decode_report(m.data).mode for _, m in self.since(topics.GATE_STATE, after_s)]
-        return sum(a == "run" and b != "run" for a, b in pairwise(["run", *modes]))
+    def holds(self, after_s: float) -> list[float]:
+        """When the gate left RUN after a moment; it ran then."""
+        told = [(after_s, "run")]
+        told += [(at_s, wire.decode_report(message.data).mode)
+                 for at_s, message in self.since(topics.GATE_STATE, after_s)]  # fmt: skip
+        return [at_s for (_, was), (at_s, is_) in pairwise(told) if was == "run" != is_]
 
     def forget(self) -> None:
         """Drop what was recorded: a table runs for long."""
