@@ -20,6 +20,7 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.run.learner import DEMONSTRATED, MASTERED, turn
 from robot_rl.run.sim_actor import PacedClock
 from robot_rl.store.store import Store
+from tests.support.clock import ManualClock
 
 REPO = Path(__file__).resolve().parents[2]
 SMALL = [
@@ -36,19 +37,6 @@ SMALL = [
     "train.stochastic_eval_episodes=1",
     "train.video=false",
 ]
-
-
-class Simulated:
-    """A simulator's clock that steps at once."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def now_s(self) -> float:
-        return self.now
-
-    def sleep_until_s(self, deadline_s: float) -> None:
-        self.now = max(self.now, deadline_s)
 
 
 class Wall:
@@ -69,7 +57,7 @@ def test_a_paced_clock_keeps_the_pace_and_never_runs_after_lost_time(
 ) -> None:
     wall = Wall()
     monkeypatch.setattr(sim_actor, "time", wall)
-    clock = PacedClock(Simulated(), 0.1, 100.0, lambda: "")
+    clock = PacedClock(ManualClock(), 0.1, 100.0, lambda: "")
     for tick in range(1, 21):
         wall.now += 0.004  # the step itself: its time is part of the period
         clock.sleep_until_s(0.1 * tick)
@@ -83,7 +71,7 @@ def test_a_paced_clock_keeps_the_pace_and_never_runs_after_lost_time(
 def test_an_unpaced_clock_waits_only_for_who_must_keep_up() -> None:
     stop: list[str] = []
     answers = iter([False, False, True])
-    clock = PacedClock(Simulated(), 0.1, 0.0, lambda: stop[0] if stop else "")
+    clock = PacedClock(ManualClock(), 0.1, 0.0, lambda: stop[0] if stop else "")
     clock.wait_for("learner", lambda: next(answers, True))
     clock.sleep_until_s(0.1)
     assert next(answers, None) is None and clock.now_s() == 0.1

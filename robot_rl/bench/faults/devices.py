@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,7 @@ def jitter(context: Context) -> Measured:
 
     world, rng = context.world(), context.rng
     assert isinstance(world, ArmWorld)
-    graph_s, holds = context.seconds(60.0, 2.0), 0
+    graph_s = context.seconds(60.0, 2.0)
     with (
         uncollected(),
         Pad(world, lambda: float(rng.uniform(0.01, LATEST_S))) as pad,
@@ -112,9 +113,9 @@ def jitter(context: Context) -> Measured:
         begun_s = time.monotonic()
         time.sleep(graph_s)
         holds = world.stopwatch.holds(begun_s)
-        sent = [(at_s, silent_s) for at_s, silent_s in pad.silences if at_s > begun_s]
+        silences = list(pairwise(pad.sent_s))
     # a thread that wakes too late breaks the promise itself: that is counted beside
-    late = [(at_s - silent_s, at_s) for at_s, silent_s in sent if silent_s > LATEST_S + GRAIN_S]
+    late = [(a, b) for a, b in silences if b > begun_s and b - a > LATEST_S + GRAIN_S]
     mine = sum(any(a < at_s < b + SEEN_S for a, b in late) for at_s in holds)
     hours, false = 0.0, 0
     for _ in context.trials(36, at_least=1):

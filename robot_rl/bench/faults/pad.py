@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -34,14 +33,13 @@ class Pad:
     """Publishes its state in a thread until it is unplugged.
 
     pause_s: seconds until the next message; it is asked each time.
-    silences: of every message, when it was sent, and how long after the one before it (s).
+    sent_s: when each message was sent (monotonic).
     """
 
     def __init__(self, world: ArmWorld, pause_s: Callable[[], float] = lambda: PERIOD_S) -> None:
         self._world, self._pause_s = world, pause_s
         self.held = self._gone = False
-        self.silences: list[tuple[float, float]] = []
-        self._said_s = math.inf
+        self.sent_s: list[float] = []
         self._done = threading.Event()
         self._joy = publisher(world.person.node, JOY)
         self._episodes = publisher(world.person.node, topics.OPERATOR_EPISODE)
@@ -57,9 +55,7 @@ class Pad:
                 self._joy.publish(
                     message_type(JOY.type)(axes=axes, buttons=array.array("i", buttons))
                 )
-                now_s = time.monotonic()
-                self.silences.append((now_s, now_s - self._said_s))
-                self._said_s = now_s
+                self.sent_s.append(time.monotonic())
             due_s = max(due_s + self._pause_s(), time.monotonic())
             time.sleep(max(due_s - time.monotonic(), 0.0))
 
