@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from robot_rl.errors import SetupError
+from robot_rl.errors import ConfigError, SetupError, did_you_mean
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.cpu import keep_freed_memory
@@ -39,6 +39,9 @@ CASES = {
     "critics_10": HilSerlConfig(critics=10, target_subset=2),
     "critics_2_float32": HilSerlConfig(precision="float32"),
     "critics_2_hidden_128": HilSerlConfig(hidden=(128, 128)),
+    "critics_10_hidden_128": HilSerlConfig(  # `algo=hil_serl_state`
+        critics=10, target_subset=2, hidden=(128, 128), batch_size=128
+    ),
 }
 # at least the arithmetic of LeRobot's default encoder, which is frozen, too
 _FROZEN: dict[str, Any] = {"channels": (64, 128, 256), "latent": 256, "frozen": True}
@@ -55,18 +58,31 @@ COMPARED = ("critics_2", "critics_10", "cameras_128_frozen")  # with a peer, see
 
 
 def bench(
-    seconds: float, threads: int = 1, peer_python: str = "", compiled: bool = False
+    seconds: float,
+    *,
+    threads: int = 1,
+    peer_python: str = "",
+    compiled: bool = False,
+    device: str = "cpu",
+    only: str = "",
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, float]:
     """Measure each case for about `seconds`; returns figure -> number.
 
     threads: of torch; 1 is how the learner runs beside simulator, gate and actor. peer_python: an
     interpreter with LeRobot in it, measured in the same run on the same shapes. compiled: with
-    `learner.compile`.
+    `learner.compile`. device: of the learner. only: names of cases, "" = all of them. progress:
+    told (cases done, cases).
 
     Cases as in `CASES`, each with updates_per_s (gradient steps, sampling included), sample_ms (one
-    batch), floor_updates_per_s (nothing but the matrix products, at the rate of one 256-cube) and
-    of_floor; `act_ms`; bytes_per_step in the replay, with cameras also per raw byte of its frames.
+    batch), on a CPU floor_updates_per_s (nothing but the matrix products, at the rate of one
+    256-cube) and of_floor; `act_ms`; bytes_per_step in the replay, with cameras also per raw byte
+    of its frames.
+
+    Raises:
+        ConfigError: there is no case of that name, or a peer is to be measured with some cases.
     """
+    state_cases, camera_cases = _chosen(only, bool(peer_python))
     torch.set_num_threads(threads)
     keep_freed_memory()
     spec = made_up_spec()
@@ -74,15 +90,18 @@ def bench(
     replay.ingest(made_up_rows(spec))
     figures: dict[str, float] = {"torch_threads": float(torch.get_num_threads())}
     rates = {bf16: matmul_flops_per_s(bf16) for bf16 in (False, True)}
-    for name, config in CASES.items():
-        algo = config.make(spec, 0)
+    cases = len(state_cases) + len(camera_cases)
+    for done, (name, config) in enumerate(state_cases.items()):
+        progress(done, cases)
+        algo = config.make(spec, 0, device)
         figures |= {
             f"{name}/{k}": v
             for k, v in _case(algo, replay, rates[config.bf16()], seconds, compiled).items()
         }
-    for name, (config, pixels) in CAMERA_CASES.items():
+    for done, (name, (config, pixels)) in enumerate(camera_cases.items(), len(state_cases)):
+        progress(done, cases)
         spec = made_up_spec(CAMERAS, pixels)
-        algo = config.make(spec, 0)
+        algo = config.make(spec, 0, device)
         digest = algo.net.digest(algo.actor_state())
         replay = Replay(spec, CAMERA_EPISODES * EPISODE_STEPS, digest=digest)
         replay.ingest(made_up_rows(spec, CAMERA_EPISODES))
@@ -96,13 +115,39 @@ def bench(
         figures[f"{name}/bytes_per_step"] = float(replay.bytes_per_step)
         figures[f"{name}/bytes_per_raw_byte"] = replay.bytes_per_step / raw
         figures[f"{name}/encoder_mflops_per_step"] = _encoder_flops(algo)[0] / 1e6
-    algo = CASES["critics_2"].make(made_up_spec(), 0)
+    progress(cases, cases)
+    algo = CASES["critics_2"].make(made_up_spec(), 0, device)
     state = {"state": np.zeros((1, STATE_SIZE), np.float32)}
     figures["act_ms"] = 1e3 * _period_s(lambda: algo.act(state, False), min(seconds, 1.0))
     figures["replay/state_bytes_per_step"] = float(Replay(made_up_spec(), 1).bytes_per_step)
     figures["matmul_float32_gflops"] = rates[False] / 1e9
     figures["matmul_bfloat16_gflops"] = rates[True] / 1e9
     return figures | (peer(peer_python, figures, seconds) if peer_python else {})
+
+
+def _chosen(
+    only: str, beside_a_peer: bool
+) -> tuple[dict[str, HilSerlConfig], dict[str, tuple[HilSerlConfig, int]]]:
+    """Return the cases without and with cameras that are wanted."""
+    names = [x for x in only.split(",") if x]
+    for name in names:
+        if name not in CASES and name not in CAMERA_CASES:
+            raise ConfigError(
+                f"bench learner has no case '{name}'",
+                expected=", ".join((*CASES, *CAMERA_CASES)),
+                got=name,
+                fix=did_you_mean(name, (*CASES, *CAMERA_CASES)),
+            )
+    if names and beside_a_peer:
+        raise ConfigError(
+            "a peer is measured beside all cases",
+            expected="--peer-python without --only",
+            got=f"--only {only}",
+            fix="leave out one of the two",
+        )
+    wanted = names or [*CASES, *CAMERA_CASES]
+    state, cameras = ({k: v for k, v in x.items() if k in wanted} for x in (CASES, CAMERA_CASES))
+    return state, cameras  # type: ignore[return-value]
 
 
 def peer(python: str, ours: Mapping[str, float], seconds: float) -> dict[str, float]:
@@ -176,7 +221,8 @@ def _encoder_flops(algo: HilSerl) -> tuple[float, float]:
     encoder = algo.net.encoder
     if encoder is None:
         return 0.0, 0.0
-    images = {k: torch.zeros((1, *algo.spec.observation[k].shape)).byte() for k in encoder.keys}
+    shapes = {k: (1, *algo.spec.observation[k].shape) for k in encoder.keys}
+    images = {k: torch.zeros(v, dtype=torch.uint8, device=algo.device) for k, v in shapes.items()}
     with torch.no_grad(), FlopCounterMode(display=False) as forward:
         encoder(images, algo.actor["encoder"])
     with FlopCounterMode(display=False) as both:  # knows that nobody asks for d loss / d image
@@ -204,15 +250,14 @@ def _case(
     def sample(batch_size: int, demo_fraction: float) -> Batch:
         return replay.sample(batch_size, demo_fraction, rng)
 
-    rate = algo.steps_per_update / _period_s(lambda: algo.update(sample), seconds)
+    update_s = _gpu_period_s if algo.device.type == "cuda" else _period_s
+    rate = algo.steps_per_update / update_s(lambda: algo.update(sample), seconds)
     draw = 1e3 * _period_s(lambda: sample(algo.batch_size, 0.5), min(seconds, 0.5))
+    figures = {"updates_per_s": rate, "sample_ms": draw}
+    if algo.device.type != "cpu":  # there so small products do not bound anything
+        return figures
     floor = flops_per_s / flops_per_update(algo)
-    return {
-        "updates_per_s": rate,
-        "sample_ms": draw,
-        "floor_updates_per_s": floor,
-        "of_floor": rate / floor,
-    }
+    return figures | {"floor_updates_per_s": floor, "of_floor": rate / floor}
 
 
 def _products(sizes: tuple[int, ...]) -> tuple[int, int]:
@@ -231,6 +276,19 @@ def _period_s(work: Callable[[], object], seconds: float) -> float:
         work()
         times.append(time.perf_counter() - began)
     return float(np.median(times))
+
+
+def _gpu_period_s(work: Callable[[], object], seconds: float) -> float:
+    """Mean time of one call over about `seconds`, with the GPU idle before and after."""
+    for _ in range(WARM_UP):
+        work()
+    torch.cuda.synchronize()
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        work()
+        count += 1
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) / count
 
 
 def made_up_spec(cameras: int = 0, pixels: int = 0) -> Spec:

@@ -105,6 +105,18 @@ def test_benchmark_reports_every_case_beside_its_floor(monkeypatch: pytest.Monke
         assert figures[f"{name}/bytes_per_raw_byte"] < 1.1  # each frame once, as uint8
 
 
+def test_benchmark_of_some_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "WARM_UP", 1)
+    told = list[tuple[int, int]]()
+    figures = bench.bench(0.01, only="critics_10", progress=lambda *x: told.append(x))
+    assert {k.split("/")[0] for k in figures if "updates_per_s" in k} == {"critics_10"}
+    assert told == [(0, 1), (1, 1)]
+    with pytest.raises(ConfigError, match="critics_1"):
+        bench.bench(0.01, only="critics_1")
+    with pytest.raises(ConfigError, match="peer"):
+        bench.bench(0.01, only="critics_2", peer_python="python3")
+
+
 def test_flops_of_the_smallest_case_by_hand() -> None:
     config = algos.HilSerlConfig(hidden=(2,), critics=1, target_subset=1, batch_size=1)
     spec = bench.made_up_spec()  # 30 states, 6 actions; first = 36*2, rest = 2; 30*2, 2*12

@@ -191,6 +191,20 @@ def test_non_finite_gradient_is_skipped_and_counted() -> None:
     assert int(metrics["optimizer/bad_in_a_row"]) == 0
 
 
+def test_weight_decay_shrinks_the_critics_alone_and_only_in_steps_that_count() -> None:
+    config = replace(SMALL, learning_rate=1e-4, critic_weight_decay=1000.0)  # a tenth in each step
+    plain, decayed = learner(replace(config, critic_weight_decay=0.0)), learner(config)
+    before = decayed.critic.detach().clone()
+    for algo in (plain, decayed):
+        algo.update(Fixed(6, reward=math.nan))
+    assert torch.equal(decayed.critic, before)  # a skipped step is skipped whole
+    plain.critic_step(plain.transitions(Fixed(6)(32, 0.5)))
+    decayed.critic_step(decayed.transitions(Fixed(6)(32, 0.5)))
+    # AdamW: the step of Adam, and a share of the parameters themselves (arXiv 1711.05101, line 12)
+    assert torch.allclose(decayed.critic, plain.critic - 0.1 * before, atol=1e-6)
+    assert torch.equal(decayed.actor["policy"], plain.actor["policy"])
+
+
 @pytest.mark.parametrize("gripper", [False, True])
 def test_loaded_state_continues_bit_for_bit(gripper: bool) -> None:
     config = replace(SMALL, critics=4)
@@ -266,6 +280,8 @@ def test_behaviour_cloning_learns_the_mapping() -> None:
         {"demo_fraction": 1.5},
         {"precision": "float16"},
         {"value_range": [1.0, 0.0]},
+        {"critic_weight_decay": -0.1},
+        {"critic_weight_decay": 1e4},
     ],
 )
 def test_nonsense_configuration_is_refused(bad: dict[str, object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from robot_rl.errors import CheckpointError, ConfigError, RobotRLError, StoreError
 from robot_rl.learn import ranks
 from robot_rl.learn.algos import HilSerlConfig
+from robot_rl.learn.algos.base import Trained
 from robot_rl.learn.checkpoint import CheckpointFolder, read_checkpoint
 from robot_rl.learn.learner import Learner, LearnerConfig
 from robot_rl.learn.metrics import MetricSink
@@ -97,6 +99,38 @@ def test_practice_pays_for_its_updates_while_there_is_nothing_to_pre_train_on(
     demonstrate(store, env, 1)
     learner.ingest()
     assert learner.updates_due() == 1000  # none of them was used up
+
+
+@pytest.mark.parametrize(
+    ("settings", "compiler", "compiled_before"),
+    [
+        ({"compile_after_updates": 20}, "g++", [False, False, True]),
+        ({"compile_after_updates": 20}, "no-such-compiler", [False, False, False]),
+        ({"compile_after_updates": 0}, "g++", [False, False, False]),
+        ({"compile": True}, "g++", [True, True, True]),
+    ],
+)
+def test_a_long_run_is_compiled_by_itself_where_there_is_a_compiler(
+    *,
+    settings: dict[str, Any],
+    compiler: str,
+    compiled_before: list[bool],
+    store: FakeStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled = list[str]()
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name == "g++" else None)
+    monkeypatch.setattr(Trained, "compile", lambda self: compiled.append(type(self).__name__))
+    learner = make(store, tmp_path, replace(CONFIG, **settings))
+    learner.ingest()
+    seen = list[bool]()
+    for _ in range(3):
+        learner.update(10)
+        seen.append(bool(compiled))
+    assert seen == compiled_before
+    assert len(compiled) <= 1
 
 
 def test_resume_is_exact_to_the_bit(store: FakeStore, tmp_path: Path) -> None:

@@ -88,8 +88,7 @@ class ActorCritic(Agent):
         """Return y [B], the critics' target for (s, a), by the lowest of a random subset in s'."""
         config, slow = self.config, self.slow["critic"]
         if config.target_subset < config.critics:
-            order = torch.randperm(config.critics, generator=self.generator)
-            slow = slow[order[: config.target_subset].to(self.device)]
+            slow = slow[self._order(config.critics)[: config.target_subset]]
         value = self.q(batch.then, batch.next_action, slow).amin(0)
         return self.possible(batch, batch.reward + batch.discount * batch.mask * value)
 

@@ -22,7 +22,7 @@ from robot_rl.learn.replay import Batch, View
 from robot_rl.learn.transitions import Moment, Transitions
 from robot_rl.nets import heads
 from robot_rl.nets.actor import ActorNet
-from robot_rl.nets.cpu import has_native_bf16
+from robot_rl.nets.cpu import bf16_is_faster
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.values import HlGauss, Numbers, Values
@@ -44,6 +44,7 @@ class ActorCriticConfig:
     n_step: int = 1  # DrQ-v2 and ResFiT: 3; ends at a change of driver
     tau: float = 0.005
     policy_tau: float = 1.0  # how fast the policy that drives follows the newest; 1 = at once
+    critic_weight_decay: float = 0.0  # of AdamW; of all that the critics' loss trains
     learning_rate: float = 3e-4
     actor_learning_rate: float | None = None  # None = learning_rate; ResFiT's is 100 times smaller
     batch_size: int = 256
@@ -72,6 +73,8 @@ class ActorCriticConfig:
         rates = (self.learning_rate, self.actor_learning_rate or self.learning_rate)
         if min(*rates, self.temperature_init, self.std_init) <= 0.0:
             raise ValueError("learning rates, temperature_init and std_init must be positive")
+        if not 0.0 <= self.critic_weight_decay * self.learning_rate < 1.0:
+            raise ValueError("critic_weight_decay must lie in [0, 1 / learning_rate)")
         if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
             raise ValueError(f"value_range must be (low, high), got {self.value_range}")
         if self.value_bins and (self.value_bins < 2 or self.value_range is None):
@@ -82,12 +85,12 @@ class ActorCriticConfig:
     def bf16(self, device: str = "cpu", images: bool = False) -> bool:
         """Whether matrix products run in bfloat16 on a kind of device of this machine.
 
-        auto: on a GPU, and on a CPU that has it in hardware for layers of `BF16_WIDTH` or images.
+        auto: on a GPU, and on a CPU where it is faster, for layers of `BF16_WIDTH` or images.
         Converting back and forth costs narrow layers more than it saves (policy_decorator, layers
         of 128, batches of 128, a CPU with AMX: 255 updates/s in bfloat16, 316 in float32).
         """
         wide = images or max(self.hidden) >= BF16_WIDTH
-        faster = device == "cuda" or (has_native_bf16() and wide)
+        faster = device == "cuda" or (wide and bf16_is_faster())
         return self.precision == "bfloat16" or (self.precision == "auto" and faster)
 
     @property
@@ -157,7 +160,8 @@ class Agent(Trained[ActorNet]):
         policy = {"policy": self.actor["policy"], "temperature": self.temperature}
         for tensor in (*self.critics.values(), *policy.values()):
             tensor.requires_grad_()
-        self.critic_optimizer = Adam(self.critics, config.learning_rate)
+        decay = config.critic_weight_decay
+        self.critic_optimizer = Adam(self.critics, config.learning_rate, decay)
         self.actor_optimizer = Adam(policy, config.actor_learning_rate or config.learning_rate)
 
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
@@ -282,5 +286,4 @@ class Agent(Trained[ActorNet]):
         mean, log_std = self.net.distribution(features, self.actor["policy"])
         if count > 1:
             mean, log_std = (x.repeat_interleave(count, 0) for x in (mean, log_std))
-        noise = torch.randn(mean.shape, generator=self.generator)
-        return heads.sample(mean, log_std, noise.to(self.device))
+        return heads.sample(mean, log_std, self._normal(mean.shape))

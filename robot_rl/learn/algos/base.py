@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
@@ -179,14 +179,21 @@ class Trained(ABC, Generic[NetT]):
     def compile(self) -> None:
         """Fuse the arithmetic of the losses (`torch.compile`): half a minute, once.
 
-        The mathematics is the same, the rounding is not. Random draws are not compiled.
+        On a GPU the fused kernels are replayed as CUDA graphs. The mathematics is the same, the
+        rounding is not. Random draws are not compiled.
 
         Raises:
             SetupError: there is no compiler.
         """
         need_compiler(self.device)
+        graphs = self.device.type == "cuda"
+        mode = "reduce-overhead" if graphs else None
         for name in self.losses:
-            setattr(self, name, torch.compile(getattr(self, name), dynamic=False))
+            setattr(self, name, torch.compile(getattr(self, name), dynamic=False, mode=mode))
+        for name in ("_normal", "_order"):
+            setattr(self, name, torch.compiler.disable(getattr(self, name)))
+        if graphs:
+            setattr(self, "update", _replayed(self.update))  # noqa: B010 a method is no attribute to pyright
 
     def actor_state(self) -> dict[str, Tensor]:
         """Policy, gripper head, encoder and scaling: what travels to the robot."""
@@ -222,6 +229,18 @@ class Trained(ABC, Generic[NetT]):
         own = {k: v for k, v in self._tensors().items() if not k.endswith(COUNTERS)}
         shared = {k: v for k, v in own.items() if k.startswith("actor/") or k in state}
         copy_tensors(shared, {k: v for k, v in state.items() if k in own or k.startswith("actor/")})
+
+    def _normal(self, shape: Sequence[int]) -> Tensor:
+        """Draw standard normal numbers on the CPU, so that a seed means the same on any device."""
+        return torch.randn(shape, generator=self.generator).to(self.device)
+
+    def _order(self, count: int) -> Tensor:
+        """Draw a random order of 0 .. count - 1, as `_normal` does."""
+        return torch.randperm(count, generator=self.generator).to(self.device)
+
+    @abstractmethod
+    def update(self, sample: Sampler) -> dict[str, Tensor]:
+        """As in `Algorithm`."""
 
     @abstractmethod
     def _tensors(self) -> dict[str, Tensor]:
@@ -259,3 +278,15 @@ class Trained(ABC, Generic[NetT]):
 
     def _tensor(self, column: NDArray) -> Tensor:
         return torch.from_numpy(column).to(self.device)
+
+
+def _replayed(
+    update: Callable[[Sampler], dict[str, Tensor]],
+) -> Callable[[Sampler], dict[str, Tensor]]:
+    """Return an update whose CUDA graphs may write over what the one before returned."""
+
+    def step(sample: Sampler) -> dict[str, Tensor]:
+        torch.compiler.cudagraph_mark_step_begin()
+        return {k: v.clone() for k, v in update(sample).items()}
+
+    return step

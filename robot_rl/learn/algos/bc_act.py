@@ -75,7 +75,7 @@ class BcAct(ChunkCloning[ActNet]):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Distance of the proposed chunk from the person's, plus beta times the divergence of z."""
         mean, log_std = self.net.style(features, self.helpers["posterior"], chunk, valid)
-        draw = torch.randn(mean.shape, generator=self.generator).to(self.device)
+        draw = self._normal(mean.shape)
         said = self.net.decode(features, mean + draw * log_std.exp(), self.actor["chunk"])
         there = valid.unsqueeze(-1).expand_as(chunk)
         error = ((said - chunk).abs() * there).sum() / there.sum().clamp_min(1)

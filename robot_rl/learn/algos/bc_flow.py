@@ -63,13 +63,13 @@ class BcFlow(ChunkCloning[FlowNet]):
         self, features: Tensor, chunk: Tensor, valid: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """How far the velocity is from the straight line from noise to the person's chunk."""
-        noise = torch.randn(chunk.shape, generator=self.generator).to(self.device)
+        noise = self._normal(chunk.shape)
         t = torch.rand(len(chunk), generator=self.generator).to(self.device)
         velocity, extra = self.actor["velocity"], torch.zeros((), device=self.device)
         condition = features
         if self.net.bottleneck is not None:
             mean, log_std = self.net.code(features, self.actor)
-            draw = torch.randn(mean.shape, generator=self.generator).to(self.device)
+            draw = self._normal(mean.shape)
             condition = mean + draw * log_std.exp()
             extra = self.config.latent_weight * heads.divergence(mean, log_std).mean()
         loss = self.net.loss(condition, velocity, chunk=chunk, valid=valid, noise=noise, t=t)

@@ -74,8 +74,7 @@ class Chunked(ActorCritic):
         """Chunks [B, h A] as carried out; beyond their end, actions of other rows."""
         assert batch.chunk is not None and batch.valid is not None
         chunk, valid = self._tensor(batch.chunk), self._tensor(batch.valid).unsqueeze(-1)
-        other = torch.randperm(len(chunk), generator=self.generator).to(self.device)
-        return torch.where(valid, chunk, chunk[other]).flatten(1)
+        return torch.where(valid, chunk, chunk[self._order(len(chunk))]).flatten(1)
 
     def weight(self, batch: Batch) -> Tensor:
         """1 for whole chunks, and for those that end with the episode; 0 for the others."""

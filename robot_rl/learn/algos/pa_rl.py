@@ -104,7 +104,7 @@ class PaRl(Qc):
         chunk = torch.zeros(shape, device=self.device)
         chunk[:, : net.chunk] = target
         valid = (torch.arange(flow.chunk, device=self.device) < net.chunk).expand(shape[:2])
-        noise = torch.randn(shape, generator=self.generator).to(self.device)
+        noise = self._normal(shape)
         t = torch.rand(len(target), generator=self.generator).to(self.device)
         condition, student = now.base["condition"], self.student
         assert student is not None

@@ -53,9 +53,9 @@ class Td3(HilSerl):
         """Return a' [B, pose]: the policy's mean plus clipped noise."""
         config = self.config
         mean, _ = self.net.distribution(moment.features, self.actor["policy"])
-        noise = torch.randn(mean.shape, generator=self.generator) * config.target_noise
+        noise = self._normal(mean.shape) * config.target_noise
         noise = noise.clamp(-config.target_noise_clip, config.target_noise_clip)
-        decision = (torch.tanh(mean) + noise.to(self.device)).clamp(-1.0, 1.0)
+        decision = (torch.tanh(mean) + noise).clamp(-1.0, 1.0)
         return self.net.compose(decision, moment.base, self.actor)
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
