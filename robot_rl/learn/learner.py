@@ -35,6 +35,7 @@ from robot_rl.errors import CheckpointError, RobotRLError, SetupError, StoreErro
 from robot_rl.learn import ranks
 from robot_rl.learn.algos.base import AlgorithmConfig
 from robot_rl.learn.checkpoint import Checkpoint, CheckpointFolder
+from robot_rl.learn.compiling import Compiling
 from robot_rl.learn.diagnostics import (
     PROBE_ROWS,
     Diagnostics,
@@ -52,7 +53,7 @@ from robot_rl.learn.replay.tail import tail_of
 from robot_rl.learn.room import Room
 from robot_rl.learn.scaling import Scaling
 from robot_rl.learn.versions import Kept, Versions
-from robot_rl.nets.cpu import keep_freed_memory, need_compiler
+from robot_rl.nets.cpu import keep_freed_memory
 from robot_rl.ports import Clock
 from robot_rl.reward.assembly import Assembly
 from robot_rl.spec import Spec
@@ -125,16 +126,11 @@ class LearnerConfig:
         """Check ranges."""
         if self.utd <= 0.0 or self.max_backlog < 1 or self.capacity < 1:
             raise ValueError("utd, max_backlog and capacity must be positive")
-        counts = (self.min_steps, self.pretrain_updates, self.checkpoint_updates)
-        if min(*counts, self.compile_after_updates) < 0:
-            raise ValueError(
-                "min_steps, pretrain_updates, checkpoint_updates, compile_after_updates must be "
-                "at least 0"
-            )
+        counts = (self.pretrain_updates, self.checkpoint_updates, self.compile_after_updates)
+        if min(self.min_steps, self.publish_period_s, *counts) < 0:
+            raise ValueError("min_steps, publish_period_s, ..._updates must not be negative")
         if not 0.0 <= self.recent_fraction <= 1.0 or self.recent_steps < 1:
             raise ValueError("recent_fraction must lie in [0, 1], recent_steps be at least 1")
-        if self.publish_period_s < 0.0:
-            raise ValueError(f"publish_period_s must not be negative, got {self.publish_period_s}")
         if self.frames not in PLACES:
             raise ValueError(f"frames must be one of {PLACES}, got {self.frames!r}")
         if min(self.keep_checkpoints, self.log_updates, self.threads) < 1:
@@ -194,9 +190,7 @@ class Learner:
         keep_freed_memory()
         self.config, self.spec, self.store = config, spec, store
         self.algo = algo.make(spec, seed, config.resolved_device)
-        self._compiled = config.compile
-        if config.compile:
-            self.algo.compile()
+        self._compiling = Compiling(self.algo, config.compile, config.compile_after_updates)
         view = replace(
             self.algo.view,
             recent_fraction=config.recent_fraction,
@@ -309,7 +303,7 @@ class Learner:
         """
         began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0
         metrics: dict[str, Tensor] = {}
-        self._compile_if_due()
+        self._compiling.if_due(self.updates)
         self._scaling.fit_if_due(self.algo, self.replay, self._mirror, self.updates)
         for left in reversed(range(max(count // per_update, 1))):
             self._more = left > 0
@@ -336,27 +330,6 @@ class Learner:
         if every and self.updates - self._saved_updates >= every:
             self.save_or_warn()
         return done
-
-    def _compile_if_due(self) -> None:
-        """Compile the losses once that pays, if there is a compiler: the robot goes on meanwhile.
-
-        By a count of updates, not by a time, so that runs with equal seeds stay equal. With
-        cameras on a CPU, where the convolutions take nearly all of the time, it never pays.
-        """
-        algo, after = self.algo, self.config.compile_after_updates
-        if self._compiled or not after or self.updates < after:
-            return
-        self._compiled = True
-        if algo.device.type == "cpu" and algo.net.encoder is not None:
-            return
-        try:
-            need_compiler(algo.device)
-        except SetupError as error:
-            log.info("the learner goes on without torch.compile: %s", error)
-            return
-        log.info("compiling the losses after %d updates; this takes half a minute", self.updates)
-        torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs as before
-        algo.compile()
 
     def weights(self) -> Weights:
         """Return the newest published weights. New ones get the next version, and hold no NaN."""

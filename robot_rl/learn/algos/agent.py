@@ -73,7 +73,7 @@ class ActorCriticConfig:
         rates = (self.learning_rate, self.actor_learning_rate or self.learning_rate)
         if min(*rates, self.temperature_init, self.std_init) <= 0.0:
             raise ValueError("learning rates, temperature_init and std_init must be positive")
-        if not 0.0 <= self.critic_weight_decay * self.learning_rate < 1.0:
+        if not 0.0 <= self.critic_weight_decay * rates[0] < 1.0:
             raise ValueError("critic_weight_decay must lie in [0, 1 / learning_rate)")
         if self.value_range is not None and self.value_range[0] >= self.value_range[1]:
             raise ValueError(f"value_range must be (low, high), got {self.value_range}")
@@ -85,9 +85,8 @@ class ActorCriticConfig:
     def bf16(self, device: str = "cpu", images: bool = False) -> bool:
         """Whether matrix products run in bfloat16 on a kind of device of this machine.
 
-        auto: on a GPU, and on a CPU where it is faster, for layers of `BF16_WIDTH` or images.
-        Converting back and forth costs narrow layers more than it saves (policy_decorator, layers
-        of 128, batches of 128, a CPU with AMX: 255 updates/s in bfloat16, 316 in float32).
+        auto: on a GPU; on a CPU that is faster so, for layers of `BF16_WIDTH` or images: narrow
+        layers lose more by conversions than they save (docs/design.md has figures).
         """
         wide = images or max(self.hidden) >= BF16_WIDTH
         faster = device == "cuda" or (wide and bf16_is_faster())
@@ -160,8 +159,7 @@ class Agent(Trained[ActorNet]):
         policy = {"policy": self.actor["policy"], "temperature": self.temperature}
         for tensor in (*self.critics.values(), *policy.values()):
             tensor.requires_grad_()
-        decay = config.critic_weight_decay
-        self.critic_optimizer = Adam(self.critics, config.learning_rate, decay)
+        self.critic_optimizer = Adam(self.critics, config.learning_rate, config.critic_weight_decay)
         self.actor_optimizer = Adam(policy, config.actor_learning_rate or config.learning_rate)
 
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
