@@ -46,12 +46,10 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def train_with_dashboard(
-    experiment: Experiment, *, report: bool = True, ray: str | None = None
-) -> dict[str, Any]:
-    """Train with the dashboard on, print the outcome and return the figures.
+def train_with_dashboard(experiment: Experiment, *, ray: str | None = None) -> dict[str, Any]:
+    """Train with the dashboard on, print the outcome and return the figures; ray: see `train`.
 
-    report: write report.html at the end, and regularly while the run goes on; ray: see `train`.
+    report.html is written regularly while the run goes on, and at the end.
     """
     from robot_rl.report.dashboard import Dashboard
     from robot_rl.report.live import Live
@@ -59,19 +57,17 @@ def train_with_dashboard(
     train = engine("robot_rl.run.train:train")
     say(f"run folder  {experiment.run_dir}")
     drawn = experiment.is_simulated and not experiment.actors  # the scenes are in their folders
-    live = Live(experiment.run_dir, experiment.mirror if drawn else None) if report else None
+    live = Live(experiment.run_dir, experiment.mirror if drawn else None)
     title = f"{experiment.name} ({experiment.runtime}, seed {experiment.seed})"
     with inviting(experiment), Dashboard(title) as board:
 
         def watch(stats: dict[str, Any]) -> None:
             board.update(stats)
-            if live is not None:
-                live.update(stats)
+            live.update(stats)
 
         result = train(experiment, watch, **({} if ray is None else {"ray": ray}))
     say(summary(result))
-    if live is not None:
-        say(f"report      {live.write()}")
+    say(f"report      {live.write()}")
     return result
 
 

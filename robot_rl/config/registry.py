@@ -45,9 +45,20 @@ here: a process imports those of a group when it first needs one of the group's 
 
 
 def register(group: str, name: str) -> Callable[[type[T]], type[T]]:
-    """Class decorator: make a dataclass selectable as `group=name`."""
+    """Class decorator: make a dataclass selectable as `group=name`.
+
+    Raises:
+        ConfigError: the class is no dataclass.
+    """
 
     def add(cls: type[T]) -> type[T]:
+        if not dataclasses.is_dataclass(cls):
+            raise ConfigError(
+                f"{cls.__name__} cannot be chosen as {group}={name}",
+                expected="a dataclass: its fields are what a configuration may say",
+                got="a class without @dataclass",
+                fix="write @dataclass(frozen=True) below @register(...)",
+            )
         REGISTRY.setdefault(group, {})[name] = cls
         return cls
 

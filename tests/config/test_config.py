@@ -92,6 +92,12 @@ def test_resolve_picks_by_name_and_hints_at_the_nearest() -> None:
         del REGISTRY["fruit"]
 
 
+def test_what_is_registered_is_a_dataclass() -> None:
+    with pytest.raises(ConfigError, match="Plain cannot be chosen as fruit=plain") as caught:
+        register("fruit", "plain")(type("Plain", (), {}))
+    assert "@dataclass" in caught.value.fix
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_loads_and_every_key_in_it_is_known(name: str) -> None:
     experiment = Experiment.compose([f"experiment={name}"])
