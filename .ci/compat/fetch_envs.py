@@ -1,7 +1,8 @@
-"""Gymnasium-Robotics' Fetch tasks with reward 1 for success and 0 otherwise: sparse/FetchPickAndPlace-v0.
+"""Gymnasium-Robotics' Fetch tasks with a 0/1 reward: sparse/FetchPickAndPlace-v0.
 
-`ROBOT_RL_PLUGINS=fetch_envs` imports it. The original pays -1 in every step without success and goes
-on after success; here success ends the episode. It steps at 25 Hz; an action holds for two steps.
+`ROBOT_RL_PLUGINS=fetch_envs` imports it. The original pays -1 in every step without success and
+goes on after success; here success pays 1 and ends the episode. It steps at 25 Hz; an action holds
+for two steps.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from robot_rl.config.registry import register
 gymnasium.register_envs(gymnasium_robotics)
 
 HOLD = 2
-ABOVE_M, NEAR_M = 0.06, 0.01
+ABOVE_M, NEAR_M = np.array([0.0, 0.0, 0.06]), 0.01
 GAIN = 8.0  # action units per metre; one unit moves the gripper by 0.05 m at most
 OPEN, CLOSE = 1.0, -1.0
 
@@ -62,7 +63,7 @@ class PickAndPlace:
         if held:
             return _action(goal - thing, CLOSE)
         if np.linalg.norm(to_thing[:2]) > NEAR_M:  # first above it
-            return _action(to_thing + [0.0, 0.0, ABOVE_M], OPEN)
+            return _action(to_thing + ABOVE_M, OPEN)
         if np.linalg.norm(to_thing) > NEAR_M:
             return _action(to_thing, OPEN)
         return _action(to_thing, CLOSE)

@@ -1,9 +1,9 @@
 """MetaWorld's tasks with a sparse reward, at 10 Hz: metaworld/peg-insert-side-v3, ...
 
-`ROBOT_RL_PLUGINS=metaworld_envs` imports it. MetaWorld steps at 80 Hz and pays a shaped reward; here
-an action holds for 8 of its steps, the reward is 1 for success and 0 otherwise, success ends the
-episode, and `reset(seed)` decides where things lie. The fourth entry of the action, the effort of
-the gripper, stays a number. The experts are MetaWorld's own scripted policies.
+`ROBOT_RL_PLUGINS=metaworld_envs` imports it. MetaWorld steps at 80 Hz and pays a shaped reward;
+here an action holds for 8 of its steps, the reward is 1 for success and 0 otherwise, success ends
+the episode, and `reset(seed)` decides where things lie. The fourth entry of the action, the effort
+of the gripper, stays a number. The experts are MetaWorld's own scripted policies.
 """
 
 from __future__ import annotations

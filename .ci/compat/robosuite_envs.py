@@ -1,6 +1,7 @@
 """robosuite's tasks as Gymnasium environments: robosuite/Lift-v0, Stack-v0, Door-v0, ...
 
-sparse/Lift-v0 pays 1 for success and nothing else, holds an action for two steps, and has an expert.
+sparse/Lift-v0 pays 1 for success and nothing else, holds an action for two steps, and has an
+expert.
 
 `ROBOT_RL_PLUGINS=robosuite_envs` imports it. robosuite's own GymWrapper reports its time limit as
 the end of the task, draws starts from a generator that `reset(seed)` does not reach, and cannot be
@@ -21,7 +22,7 @@ from robot_rl.config.registry import register
 
 TASKS = ("Lift", "Stack", "Door", "NutAssemblyRound", "PickPlaceCan")
 HZ = 20
-NEAR_M = 0.01
+ABOVE_M, NEAR_M = np.array([0.0, 0.0, 0.06]), 0.01
 GAIN = 10.0  # action units per metre; one unit moves the hand by 0.05 m
 
 
@@ -95,7 +96,7 @@ class Lift:
         if near and seen["robot0_gripper_qpos"][0] < 0.03:  # of 0.04 m: half the width when open
             return _action(np.array([0.0, 0.0, 0.05]), 1.0)
         if np.linalg.norm(to_cube[:2]) > NEAR_M:
-            return _action(to_cube + [0.0, 0.0, 0.06], -1.0)
+            return _action(to_cube + ABOVE_M, -1.0)
         if to_cube[2] < -NEAR_M:
             return _action(to_cube, -1.0)
         return _action(to_cube, 1.0)
