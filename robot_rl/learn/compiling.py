@@ -29,9 +29,12 @@ class Compiling:
         if now:
             algo.compile()
 
-    def if_due(self, updates: int) -> None:
-        """Compile once that many updates are done, if there is a compiler."""
-        if not self._waits or updates < self._after:
+    def if_due(self, updates: int, lockstep: bool) -> None:
+        """Compile once that many updates are done, if there is a compiler.
+
+        In lockstep only: elsewhere control loop and gate need the CPU while it is compiled.
+        """
+        if not (self._waits and lockstep) or updates < self._after:
             return
         self._waits = False
         try:

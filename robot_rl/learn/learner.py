@@ -118,7 +118,7 @@ class LearnerConfig:
     log_updates: int = 200  # gradient steps between metric lines
     device: str = "auto"  # cpu | cuda | cuda:1 | auto: a GPU where there is one
     compile: bool = False  # torch.compile at once; needs a C++ compiler, on a GPU nothing more
-    compile_after_updates: int = 30_000  # by itself, in a run so long that it pays; 0 = never
+    compile_after_updates: int = 30_000  # in lockstep by itself, when it has paid; 0 = never
     threads: int = 1  # torch threads; the other cores belong to simulator, gate and actor
     tensorboard: bool = False
 
@@ -303,7 +303,7 @@ class Learner:
         """
         began, per_update, done = time.perf_counter(), self.algo.steps_per_update, 0
         metrics: dict[str, Tensor] = {}
-        self._compiling.if_due(self.updates)
+        self._compiling.if_due(self.updates, lockstep=not self.publish_period_s)
         self._scaling.fit_if_due(self.algo, self.replay, self._mirror, self.updates)
         for left in reversed(range(max(count // per_update, 1))):
             self._more = left > 0

@@ -107,6 +107,7 @@ def test_practice_pays_for_its_updates_while_there_is_nothing_to_pre_train_on(
         ({"compile_after_updates": 20}, "g++", [False, False, True]),
         ({"compile_after_updates": 20}, "no-such-compiler", [False, False, False]),
         ({"compile_after_updates": 0}, "g++", [False, False, False]),
+        ({"compile_after_updates": 20, "publish_period_s": 1.0}, "g++", [False, False, False]),
         ({"compile": True}, "g++", [True, True, True]),
     ],
 )
