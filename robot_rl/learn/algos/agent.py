@@ -110,7 +110,7 @@ class ActorCriticConfig:
 class SmallSparse:
     """Defaults for a small state and a sparse reward of 0 or 1, tuned on peg_insert.
 
-    The same values as in `configs/algo/hil_serl_state.yaml`, for every head on a base policy.
+    As `configs/algo/hil_serl_state.yaml`, for heads on a base policy; not tried: decay of critics.
     """
 
     hidden: tuple[int, ...] = (128, 128)
