@@ -30,10 +30,8 @@ class MetaWorldEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.metadata = {"render_modes": [], "render_fps": HZ}
         self._env = ALL_V3_ENVIRONMENTS_GOAL_OBSERVABLE[f"{task}-goal-observable"](seed=0)
         self._env._freeze_rand_vec, self._env.seeded_rand_vec = False, True
-        bounds = [
-            np.full(39, x, np.float32) for x in (-10.0, 10.0)
-        ]  # metres; theirs move with the task
-        self.observation_space = gymnasium.spaces.Box(*bounds)
+        # metres; the bounds that MetaWorld gives move with the task
+        self.observation_space = gymnasium.spaces.Box(-10.0, 10.0, (39,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
         self._script = ENV_POLICY_MAP[task]()
         self._seen = np.zeros(39)

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.bench.choice import some_of
+from robot_rl.errors import ConfigError, SetupError
 from robot_rl.learn.algos.hil_serl import HilSerl, HilSerlConfig
 from robot_rl.learn.replay import Batch, Replay
 from robot_rl.nets.cpu import keep_freed_memory
@@ -82,7 +83,16 @@ def bench(
     Raises:
         ConfigError: there is no case of that name, or a peer is to be measured with some cases.
     """
-    state_cases, camera_cases = _chosen(only, bool(peer_python))
+    if only and peer_python:
+        raise ConfigError(
+            "a peer is measured beside all cases",
+            expected="--peer-python without --only",
+            got=f"--only {only}",
+            fix="leave out one of the two",
+        )
+    chosen = some_of(only, [*CASES, *CAMERA_CASES], "case")
+    state_cases = {k: v for k, v in CASES.items() if k in chosen}
+    camera_cases = {k: v for k, v in CAMERA_CASES.items() if k in chosen}
     torch.set_num_threads(threads)
     keep_freed_memory()
     spec = made_up_spec()
@@ -123,31 +133,6 @@ def bench(
     figures["matmul_float32_gflops"] = rates[False] / 1e9
     figures["matmul_bfloat16_gflops"] = rates[True] / 1e9
     return figures | (peer(peer_python, figures, seconds) if peer_python else {})
-
-
-def _chosen(
-    only: str, beside_a_peer: bool
-) -> tuple[dict[str, HilSerlConfig], dict[str, tuple[HilSerlConfig, int]]]:
-    """Return the cases without and with cameras that are wanted."""
-    names = [x for x in only.split(",") if x]
-    for name in names:
-        if name not in CASES and name not in CAMERA_CASES:
-            raise ConfigError(
-                f"bench learner has no case '{name}'",
-                expected=", ".join((*CASES, *CAMERA_CASES)),
-                got=name,
-                fix=did_you_mean(name, (*CASES, *CAMERA_CASES)),
-            )
-    if names and beside_a_peer:
-        raise ConfigError(
-            "a peer is measured beside all cases",
-            expected="--peer-python without --only",
-            got=f"--only {only}",
-            fix="leave out one of the two",
-        )
-    wanted = names or [*CASES, *CAMERA_CASES]
-    state, cameras = ({k: v for k, v in x.items() if k in wanted} for x in (CASES, CAMERA_CASES))
-    return state, cameras  # type: ignore[return-value]
 
 
 def peer(python: str, ours: Mapping[str, float], seconds: float) -> dict[str, float]:

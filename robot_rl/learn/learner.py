@@ -128,7 +128,7 @@ class LearnerConfig:
             raise ValueError("utd, max_backlog and capacity must be positive")
         counts = (self.pretrain_updates, self.checkpoint_updates, self.compile_after_updates)
         if min(self.min_steps, self.publish_period_s, *counts) < 0:
-            raise ValueError("min_steps, publish_period_s, ..._updates must not be negative")
+            raise ValueError("min_steps, publish_period_s and counts of updates must be >= 0")
         if not 0.0 <= self.recent_fraction <= 1.0 or self.recent_steps < 1:
             raise ValueError("recent_fraction must lie in [0, 1], recent_steps be at least 1")
         if self.frames not in PLACES:

@@ -102,8 +102,7 @@ class Dsrl(Steer):
     def blind(self, count: int) -> Tensor:
         """Draw decisions as the base draws its noise, clipped."""
         shape = (count, self.net.decision_size)
-        drawn = torch.randn(shape, generator=self.generator) / self.config.reach
-        return drawn.clamp(-1.0, 1.0).to(self.device)
+        return (self._normal(shape) / self.config.reach).clamp(-1.0, 1.0)
 
     @torch.no_grad()
     def _try_noise(self, sample: Sampler) -> Tensor:
