@@ -1,8 +1,7 @@
 """Make a store from a LeRobotDataset, so that a user's own demonstrations can be learned from.
 
-`train.dataset=FOLDER` then takes the store like that of another run. Whatever can be known before
-the first row is checked first: rate, shapes, names, meaning of the actions. The store gets its
-final name when it is complete; until then a repeated command goes on where it was.
+Whatever can be known before the first row is checked first: rate, shapes, names, meaning of the
+actions.
 """
 
 from __future__ import annotations
@@ -15,23 +14,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config.run_folder import STORE
 from robot_rl.data import lerobot_format as fmt
-from robot_rl.data.folder import Progress, as_json, silent, write_file
+from robot_rl.data.folder import Progress, silent
+from robot_rl.data.import_store import write_import
 from robot_rl.data.lerobot_read import LeRobotDataset
 from robot_rl.data.lerobot_rows import ACTION, EpisodeReader, ImportOptions
 from robot_rl.data.names import action_names, image_keys, state_names
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.spec import Spec, diff
-from robot_rl.store.dataset import find_store
-from robot_rl.store.store import Store
-from robot_rl.types import EpisodeId
 
 log = logging.getLogger(__name__)
-
-ACTOR = "import"  # in place of an actor's name
-UNFINISHED = "import.unfinished.sqlite"
-SUMMARY = "import.json"
 
 
 def import_lerobot(
@@ -53,18 +45,10 @@ def import_lerobot(
     check(dataset, spec, names, options.ignore_names)
     digest = hashlib.sha256((source / fmt.INFO).read_bytes()).hexdigest()[:16]
     mark = {"info": digest, "names": names, "success": options.success}
-    count = len(dataset.lengths)
-    figures = {"episodes": count, "steps": sum(dataset.lengths)}
-    if not _is_complete(out, mark):
-        reader = EpisodeReader(dataset, spec, names, options)
-        with _begin(out, spec, mark) as store:
-            for number in range(count):
-                id_ = EpisodeId(out.resolve().name, ACTOR, number)
-                if store.ending(id_) is None:
-                    store.append(reader.rows(id_, number))
-                progress(number + 1, count)
-        (out / UNFINISHED).replace(out / STORE)
-    write_file(out / SUMMARY, as_json({"source": str(source)} | mark | figures))
+    figures = {"episodes": len(dataset.lengths), "steps": sum(dataset.lengths)}
+    reader = EpisodeReader(dataset, spec, names, options)
+    said = {"source": str(source), **figures}
+    write_import(out, spec, reader.rows, mark=mark, figures=said, progress=progress)
     return figures
 
 
@@ -182,34 +166,4 @@ def _require_known(word: str, known: Iterable[str], what: str) -> None:
             expected="--map FEATURE=ENTRY, e.g. observation.images.wrist=image/wrist",
             got=word,
             fix=did_you_mean(word, known),
-        )
-
-
-def _is_complete(out: Path, mark: Mapping[str, Any]) -> bool:
-    """Whether this import was finished here. Raises `ConfigError` if `out` holds something else."""
-    other = find_store(out)
-    if other is None:
-        return False
-    with Store(other) as store:
-        _require_same(other, store.meta(ACTOR), mark)
-    return True
-
-
-def _begin(out: Path, spec: Spec, mark: Mapping[str, Any]) -> Store:
-    """The unfinished store, new or as an interruption left it."""
-    path = out / UNFINISHED
-    store = Store(path, spec=spec)
-    if store.last_seq():
-        _require_same(path, store.meta(ACTOR), mark)
-    store.set_meta(ACTOR, dict(mark))
-    return store
-
-
-def _require_same(path: Path, before: Any, mark: Mapping[str, Any]) -> None:
-    if before != mark:
-        raise ConfigError(
-            f"{path.parent} holds something else",
-            expected="an empty folder, or the same import, which goes on",
-            got="another import" if before else "the store of a run",
-            fix="choose another run_dir=...",
         )

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.data import lerobot_format as fmt
+from robot_rl.data.import_store import own_actions
 from robot_rl.data.lerobot_read import LeRobotDataset
 from robot_rl.data.names import image_keys
 from robot_rl.data.video import decode_still, resized
-from robot_rl.errors import SpecError, StoreError
-from robot_rl.spec import BoxActionSpec, Spec
+from robot_rl.errors import StoreError
+from robot_rl.spec import Spec
 from robot_rl.types import (
     Driver,
     Ending,
@@ -36,7 +37,6 @@ from robot_rl.types import (
 Word = TypeVar("Word", bound=StrEnum)
 
 ACTION = "action"
-RANGE = 1.0 + 1e-4  # of an action, with room for rounding to float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +65,14 @@ class EpisodeReader:
         vectors = [names[key] for key in names if key not in self._images]
         self._columns = [*dict.fromkeys([*vectors, *known, "frame_index"])]
 
-    def rows(self, id_: EpisodeId, number: int) -> list[Row]:
-        """Header, N + 1 frames and N steps of episode `number`.
+    def rows(self, id_: EpisodeId) -> list[Row]:
+        """Header, N + 1 frames and N steps of an episode, by its number.
 
         Raises:
             SpecError: an action outside [-1, 1].
             StoreError: the dataset is damaged.
         """
+        number = id_.episode
         columns = self._dataset.columns(number, self._columns)
         kept = self._dataset.last(number) or {}
         frames = self._frames(id_, number, columns)
@@ -157,25 +158,8 @@ class EpisodeReader:
 
     def _actions(self, columns: Mapping[str, Any], episode: int) -> NDArray[np.float32]:
         """[N, A] in [-1, 1]."""
-        values = columns[self._names[ACTION]]
-        actions = values.reshape(len(values), -1).astype(np.float32)
-        lowest, highest = actions.min(axis=0), actions.max(axis=0)
-        spec, ours = self._spec.action, isinstance(self._dataset.identity.get("spec"), dict)
-        bounds = "in [-1, 1]"
-        good = np.abs(actions) <= RANGE
-        if isinstance(spec, BoxActionSpec) and not ours:  # whoever recorded it knows no [-1, 1]
-            bounds = "in the environment's units"
-            room = (RANGE - 1.0) * (np.array(spec.high) - spec.low)
-            good = (actions >= spec.low - room) & (actions <= spec.high + room)
-            actions = spec.action(actions)
-        if not good.all():
-            raise SpecError(
-                f"the actions of episode {episode} are not those of '{self._spec.task}'",
-                expected=f"{spec.size} entries {bounds}: {spec}",
-                got=f"from {lowest.tolist()} to {highest.tolist()}",
-                fix="convert them to the action of the task first; see docs/data.md",
-            )
-        return actions
+        ours = isinstance(self._dataset.identity.get("spec"), dict)
+        return own_actions(self._spec, columns[self._names[ACTION]], episode, ours=ours)
 
     def _rewards(self, columns: Mapping[str, Any], count: int) -> list[float | None]:
         """One per step; None = unlabelled."""

@@ -206,6 +206,10 @@ class GymTask:
         """Whether the environment makes pictures for people."""
         return self.env_kwargs.get("render_mode") == "rgb_array"
 
+    def parts(self) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
+        """Of each part of the environment's observation the keys that lead to it, and its shape."""
+        return ((leaf.path, leaf.box.shape) for leaf in self._leaves)
+
     def sample_reset(self, rng: np.random.Generator) -> int:
         """Draw a start: the seed of the environment's `reset`."""
         return int(rng.integers(2**31))

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from robot_rl.config.run_folder import STORE
 from robot_rl.data.episodes import choose
-from robot_rl.data.lerobot_import import STORE, import_lerobot
+from robot_rl.data.lerobot_import import import_lerobot
 from robot_rl.data.lerobot_rows import ImportOptions
 from robot_rl.data.lerobot_write import WriteOptions, write_lerobot
 from robot_rl.data.video import encode_still

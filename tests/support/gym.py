@@ -102,7 +102,7 @@ class ToGoal:
 
 def register_point(env_id: str = POINT, **kwargs: Any) -> str:
     """Register `Point`; returns its id. Leave Gymnasium's registry as it was afterwards."""
-    gymnasium.register(env_id, Point, max_episode_steps=30, kwargs=kwargs)
+    gymnasium.register(env_id, f"{__name__}:Point", max_episode_steps=30, kwargs=kwargs)
     return env_id
 
 
