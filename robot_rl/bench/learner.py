@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.profiler import ProfilerActivity
+from torch.profiler import profile as torch_profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from robot_rl.bench.choice import some_of
@@ -32,6 +34,8 @@ STATE_SIZE = 30  # what the state tasks observe
 EPISODES, EPISODE_STEPS = 100, 50
 CAMERA_EPISODES = 20  # 100 MB of frames at 128 pixels
 WARM_UP = 5  # first calls fill caches and allocate
+PROFILED = 50  # updates
+NAMED = 8  # operations that a profile names
 
 STATE = TensorSpec((STATE_SIZE,), "float32")
 CAMERAS = 2
@@ -66,14 +70,15 @@ def bench(
     compiled: bool = False,
     device: str = "cpu",
     only: str = "",
+    profile: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, float]:
     """Measure each case for about `seconds`; returns figure -> number.
 
     threads: of torch; 1 is how the learner runs beside simulator, gate and actor. peer_python: an
     interpreter with LeRobot in it, measured in the same run on the same shapes. compiled: with
-    `learner.compile`. device: of the learner. only: names of cases, "" = all of them. progress:
-    told (cases done, cases).
+    `learner.compile`. device: of the learner. only: names of cases, "" = all of them. profile: also
+    which operations the time of an update goes to, on a CPU. progress: told (cases done, cases).
 
     Cases as in `CASES`, each with updates_per_s (gradient steps, sampling included), sample_ms (one
     batch), on a CPU floor_updates_per_s (nothing but the matrix products, at the rate of one
@@ -101,13 +106,12 @@ def bench(
     figures: dict[str, float] = {"torch_threads": float(torch.get_num_threads())}
     rates = {bf16: matmul_flops_per_s(bf16) for bf16 in (False, True)}
     cases = len(state_cases) + len(camera_cases)
+    how = {"seconds": seconds, "compiled": compiled, "profile": profile}
     for done, (name, config) in enumerate(state_cases.items()):
         progress(done, cases)
         algo = config.make(spec, 0, device)
-        figures |= {
-            f"{name}/{k}": v
-            for k, v in _case(algo, replay, rates[config.bf16()], seconds, compiled).items()
-        }
+        found = _case(algo, replay, rates[config.bf16()], **how)
+        figures |= {f"{name}/{k}": v for k, v in found.items()}
     for done, (name, (config, pixels)) in enumerate(camera_cases.items(), len(state_cases)):
         progress(done, cases)
         spec = made_up_spec(CAMERAS, pixels)
@@ -115,12 +119,8 @@ def bench(
         digest = algo.net.digest(algo.actor_state())
         replay = Replay(spec, CAMERA_EPISODES * EPISODE_STEPS, digest=digest)
         replay.ingest(made_up_rows(spec, CAMERA_EPISODES))
-        figures |= {
-            f"{name}/{k}": v
-            for k, v in _case(
-                algo, replay, rates[config.bf16(images=True)], seconds, compiled
-            ).items()
-        }
+        found = _case(algo, replay, rates[config.bf16(images=True)], **how)
+        figures |= {f"{name}/{k}": v for k, v in found.items()}
         raw = CAMERAS * pixels * pixels * 3
         figures[f"{name}/bytes_per_step"] = float(replay.bytes_per_step)
         figures[f"{name}/bytes_per_raw_byte"] = replay.bytes_per_step / raw
@@ -226,7 +226,13 @@ def matmul_flops_per_s(bf16: bool) -> float:
 
 
 def _case(
-    algo: HilSerl, replay: Replay, flops_per_s: float, seconds: float, compiled: bool
+    algo: HilSerl,
+    replay: Replay,
+    flops_per_s: float,
+    *,
+    seconds: float,
+    compiled: bool,
+    profile: bool,
 ) -> dict[str, float]:
     rng = np.random.default_rng(0)
     if compiled:
@@ -242,7 +248,26 @@ def _case(
     if algo.device.type != "cpu":  # there so small products do not bound anything
         return figures
     floor = flops_per_s / flops_per_update(algo)
-    return figures | {"floor_updates_per_s": floor, "of_floor": rate / floor}
+    figures |= {"floor_updates_per_s": floor, "of_floor": rate / floor}
+    return figures | (_profile(lambda: algo.update(sample)) if profile else {})
+
+
+def _profile(update: Callable[[], object]) -> dict[str, float]:
+    """Shares of an update's time: of the operations that take most of it, of all others, of Python.
+
+    "python" is what no operation accounts for: the interpreter, the drawing of a batch, and the
+    profiler itself, which makes this share somewhat larger than it is.
+    """
+    with torch_profile(activities=[ProfilerActivity.CPU]) as profiler:
+        began = time.perf_counter()
+        for _ in range(PROFILED):
+            update()
+        took_us = 1e6 * (time.perf_counter() - began)
+    spent = {e.key.removeprefix("aten::"): e.self_cpu_time_total for e in profiler.key_averages()}
+    named = sorted(spent, key=lambda key: -spent[key])[:NAMED]
+    shares = {f"profile/{key}": spent[key] / took_us for key in named}
+    shares["profile/other operations"] = sum(spent[k] for k in spent.keys() - named) / took_us
+    return shares | {"profile/python": 1.0 - sum(shares.values())}
 
 
 def _products(sizes: tuple[int, ...]) -> tuple[int, int]:

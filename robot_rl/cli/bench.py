@@ -40,6 +40,7 @@ robot-rl bench env
 robot-rl bench learner --seconds 20 --json learner.json
 robot-rl bench learner --threads 2 --compile --peer-python ~/lerobot/bin/python
 robot-rl bench learner --device cuda --compile           on a GPU, with CUDA graphs
+robot-rl bench learner --only cameras_64 --profile       what an update's time goes to
 robot-rl bench store --steps 1000000                     some minutes, 1 GB of disk
 robot-rl bench gate --seconds 20                         20 s for each of two arms
 robot-rl bench reward --frames 2000
@@ -63,6 +64,9 @@ def run(argv: Sequence[str]) -> int:
         "--peer-python", default="", metavar="PYTHON", help="learner: a Python that has LeRobot"
     )
     parser.add_argument("--compile", action="store_true", help="learner: with torch.compile")
+    parser.add_argument(
+        "--profile", action="store_true", help="learner: also what the time of an update goes to"
+    )
     parser.add_argument(
         "--device", default="cpu", metavar="cpu|cuda", help="learner: where it computes (cpu)"
     )
@@ -116,6 +120,7 @@ def run(argv: Sequence[str]) -> int:
             "compiled": args.compile,
             "device": args.device,
             "only": args.only,
+            "profile": args.profile,
         },
         "store": {"steps": args.steps},
         "ik": {"only": args.only},
