@@ -202,9 +202,10 @@ class Look:
         A lower bound of the distance will do when it is at least `enough_m`.
         """
         one, other, box, radii_m, _, _ = couple
+        axis = self._axes[one] or self.axis(one)
         if other < 0:
-            return segment_box(self.axis(one), box, enough_m + radii_m) - radii_m
-        return segment_segment(self.axis(one), self.axis(other)) - radii_m
+            return segment_box(axis, box, enough_m + radii_m) - radii_m
+        return segment_segment(axis, self._axes[other] or self.axis(other)) - radii_m
 
 
 class Way:
@@ -282,6 +283,8 @@ class Way:
             left: list[tuple[Couple, float, tuple[float, float]]] = []
             for couple, d0, bounds_m in some:
                 moved_m = _moved_m(couple, one, other, end - begin, bounds_m)
+                if d0 >= margin_m + moved_m:
+                    continue  # which saves the distance at the end
                 enough_m = 2 * margin_m + moved_m - d0
                 d1 = other.distance_m(couple, max(enough_m, margin_m))
                 if d1 < margin_m:

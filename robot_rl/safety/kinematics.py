@@ -58,55 +58,38 @@ def _frame(matrix: np.ndarray) -> Frame:
 def frames(chain: Chain, q: tuple[float, ...]) -> list[Frame]:
     """Base, the frame behind each joint at angles `q` (rad), and the hand: number of joints + 2."""
     found = [BASE]
-    at = BASE
-    for fixed, angle in zip(chain.joints, q, strict=True):
-        x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = at
-        a0, a1, a2, b0, b1, b2, c0, c1, c2, d0, d1, d2 = fixed
+    e0, e1, e2, f0, f1, f2, z0, z1, z2, p0, p1, p2 = chain.joints[0]
+    for angle, fixed in zip(q, (*chain.joints[1:], chain.hand), strict=True):
         c, s = math.cos(angle), math.sin(angle)
+        x0, x1, x2 = c * e0 + s * f0, c * e1 + s * f1, c * e2 + s * f2
+        y0, y1, y2 = c * f0 - s * e0, c * f1 - s * e1, c * f2 - s * e2
+        found.append((x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2))
+        # the next frame, before its own joint turns it
+        a0, a1, a2, b0, b1, b2, c0, c1, c2, d0, d1, d2 = fixed
+        p0 += d0 * x0 + d1 * y0 + d2 * z0
+        p1 += d0 * x1 + d1 * y1 + d2 * z1
+        p2 += d0 * x2 + d1 * y2 + d2 * z2
         if a0 == 1.0:  # turned about x only, as nearly every joint is
             e0, e1, e2 = x0, x1, x2
             f0, f1, f2 = b1 * y0 + b2 * z0, b1 * y1 + b2 * z1, b1 * y2 + b2 * z2
-            g0, g1, g2 = c1 * y0 + c2 * z0, c1 * y1 + c2 * z1, c1 * y2 + c2 * z2
+            z0, z1, z2 = c1 * y0 + c2 * z0, c1 * y1 + c2 * z1, c1 * y2 + c2 * z2
         else:
-            e0, e1, e2 = turned(at, (a0, a1, a2))
-            f0, f1, f2 = turned(at, (b0, b1, b2))
-            g0, g1, g2 = turned(at, (c0, c1, c2))
-        at = (
-            c * e0 + s * f0,
-            c * e1 + s * f1,
-            c * e2 + s * f2,
-            c * f0 - s * e0,
-            c * f1 - s * e1,
-            c * f2 - s * e2,
-            g0,
-            g1,
-            g2,
-            p0 + x0 * d0 + y0 * d1 + z0 * d2,
-            p1 + x1 * d0 + y1 * d1 + z1 * d2,
-            p2 + x2 * d0 + y2 * d1 + z2 * d2,
-        )
-        found.append(at)
-    h = chain.hand
-    if h[0] == 1.0:  # as it stands in the frame of the last joint
-        found.append((*at[:9], *point(at, h[9:])))
-    else:
-        x0, x1, x2, y0, y1, y2, z0, z1, z2, p0, p1, p2 = at
-        a0, a1, a2, b0, b1, b2, c0, c1, c2, d0, d1, d2 = h
-        at = (
-            a0 * x0 + a1 * y0 + a2 * z0,
-            a0 * x1 + a1 * y1 + a2 * z1,
-            a0 * x2 + a1 * y2 + a2 * z2,
-            b0 * x0 + b1 * y0 + b2 * z0,
-            b0 * x1 + b1 * y1 + b2 * z1,
-            b0 * x2 + b1 * y2 + b2 * z2,
-            c0 * x0 + c1 * y0 + c2 * z0,
-            c0 * x1 + c1 * y1 + c2 * z1,
-            c0 * x2 + c1 * y2 + c2 * z2,
-            p0 + d0 * x0 + d1 * y0 + d2 * z0,
-            p1 + d0 * x1 + d1 * y1 + d2 * z1,
-            p2 + d0 * x2 + d1 * y2 + d2 * z2,
-        )
-        found.append(at)
+            e0, f0, z0 = (
+                a0 * x0 + a1 * y0 + a2 * z0,
+                b0 * x0 + b1 * y0 + b2 * z0,
+                c0 * x0 + c1 * y0 + c2 * z0,
+            )
+            e1, f1, z1 = (
+                a0 * x1 + a1 * y1 + a2 * z1,
+                b0 * x1 + b1 * y1 + b2 * z1,
+                c0 * x1 + c1 * y1 + c2 * z1,
+            )
+            e2, f2, z2 = (
+                a0 * x2 + a1 * y2 + a2 * z2,
+                b0 * x2 + b1 * y2 + b2 * z2,
+                c0 * x2 + c1 * y2 + c2 * z2,
+            )
+    found.append((e0, e1, e2, f0, f1, f2, z0, z1, z2, p0, p1, p2))
     return found
 
 

@@ -77,7 +77,7 @@ def test_distances_agree_with_brute_force() -> None:
         outside = np.maximum(np.abs(v) - np.array(box.size_m) / 2, 0)
         brute = float(np.linalg.norm(outside, axis=1).min())
         found = segment_box((tuple(a), tuple(b)), box.box)
-        assert brute - 0.01 <= found <= brute + 1e-6
+        assert brute - 0.01 <= found <= brute + 1e-9
 
 
 @each
