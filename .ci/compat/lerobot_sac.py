@@ -23,6 +23,8 @@ Deviations from LeRobot:
 - Not LeRobot's code, but written after it: the order of the steps and the making of the optimisers
   (`rl/learner.py` needs its robots and gRPC), and the scaling (one line).
 - Actions are in [-1, 1] already, and stay as they are.
+- A discrete gripper pays for a command that reverses the one before, as in `hil_serl`; in LeRobot
+  for one that reverses the measured width. It was run on made-up data only.
 """
 
 from __future__ import annotations
