@@ -61,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
     def on_cluster() -> AbstractContextManager[Jobs]:
         return engine("robot_rl.run.on_ray:jobs_on")(args.ray, args.jobs)
 
-    with nullcontext(LocalJobs()) if args.ray is None else on_cluster() as where:
+    with nullcontext(LocalJobs(args.jobs)) if args.ray is None else on_cluster() as where:
         figures = study(
             args.task,
             names=names,

@@ -119,7 +119,7 @@ class LearnerConfig:
     device: str = "auto"  # cpu | cuda | cuda:1 | auto: a GPU where there is one
     compile: bool = False  # torch.compile at once; needs a C++ compiler, on a GPU nothing more
     compile_after_updates: int = 30_000  # in lockstep by itself, when it has paid; 0 = never
-    threads: int = 1  # torch threads; the other cores belong to simulator, gate and actor
+    threads: int = 0  # of torch; 0: one, as simulator, gate and actor need cores; in lockstep two
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
@@ -133,8 +133,8 @@ class LearnerConfig:
             raise ValueError("recent_fraction must lie in [0, 1], recent_steps be at least 1")
         if self.frames not in PLACES:
             raise ValueError(f"frames must be one of {PLACES}, got {self.frames!r}")
-        if min(self.keep_checkpoints, self.log_updates, self.threads) < 1:
-            raise ValueError("keep_checkpoints, log_updates and threads must be at least 1")
+        if min(self.keep_checkpoints, self.log_updates) < 1 or self.threads < 0:
+            raise ValueError("keep_checkpoints and log_updates must be >= 1, threads >= 0")
 
     @property
     def resolved_device(self) -> str:
@@ -186,7 +186,7 @@ class Learner:
         trouble: Callable[[], str] = lambda: "",
         clock: Clock | None = None,
     ) -> None:
-        torch.set_num_threads(config.threads)
+        torch.set_num_threads(config.threads or 1)
         keep_freed_memory()
         self.config, self.spec, self.store = config, spec, store
         self.algo = algo.make(spec, seed, config.resolved_device)
@@ -273,9 +273,7 @@ class Learner:
         if self._pretrains:
             return self._pretrain_left if self.may_pretrain else 0
         practised = self.env_steps >= max(self.config.min_steps, 1)
-        if not practised or not self.replay.can_sample:
-            return 0
-        return int(self._credit)
+        return int(self._credit) if practised and self.replay.can_sample else 0
 
     @property
     def _pretrains(self) -> bool:

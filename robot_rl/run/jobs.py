@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,9 +29,18 @@ class Jobs(Protocol):
 
 
 class LocalJobs:
-    """Subprocesses of this one."""
+    """Subprocesses of this one, which share its cores.
+
+    at_once: how many run beside each other.
+    """
+
+    def __init__(self, at_once: int = 1) -> None:
+        threads = max(1, len(os.sched_getaffinity(0)) // at_once)
+        self._env = {"OMP_NUM_THREADS": str(threads)} | os.environ
 
     def start(self, words: Sequence[str], folder: Path, needs: Sequence[Path] = ()) -> Job:
         """See `Jobs.start`; every folder is where the command line says."""
         with folder.with_suffix(".log").open("wb") as output:
-            return subprocess.Popen(list(words), stdout=output, stderr=subprocess.STDOUT)
+            return subprocess.Popen(
+                list(words), stdout=output, stderr=subprocess.STDOUT, env=self._env
+            )

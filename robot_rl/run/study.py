@@ -233,7 +233,7 @@ def study(
             _refuse_other_settings(run_folder(folder, name, seed), words[4:])
         else:
             todo.append((name, seed))
-    where = where or LocalJobs()
+    where = where or LocalJobs(jobs)
     running: list[tuple[Job, str, int, float]] = []
     folder.mkdir(parents=True, exist_ok=True)
 

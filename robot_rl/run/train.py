@@ -12,6 +12,7 @@ from robot_rl.config.run_folder import STORE
 from robot_rl.control.session import ACTOR, EVAL_SEED, Session
 from robot_rl.errors import ConfigError
 from robot_rl.learn.learner import Learner
+from robot_rl.nets.cpu import take_cores
 from robot_rl.policy.runtime import PolicyRuntime, save_policy
 from robot_rl.run.evaluate import record_video
 from robot_rl.run.evaluations import write_eval
@@ -76,6 +77,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         take_dataset(experiment, store, policy)
         learner = learner_of(experiment, store, trouble)
         learner.publish_period_s = 0.0  # publish whenever something was learned: deterministic
+        take_cores(experiment.learner.threads)
         learner.load()
         student = _Student(learner, policy)
         with recorded_session(

@@ -36,3 +36,16 @@ def test_emulated_bfloat16_is_not_even_measured(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
     monkeypatch.setattr(torch, "bmm", None)
     assert not cpu.bf16_is_faster()
+
+
+@pytest.mark.parametrize(("threads", "cores", "taken"), [(0, 8, 2), (0, 1, 1), (3, 8, 3)])
+def test_in_lockstep_the_learner_takes_two_cores(
+    threads: int, cores: int, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "THREADS", cores)
+    before = torch.get_num_threads()
+    try:
+        cpu.take_cores(threads)
+        assert torch.get_num_threads() == taken
+    finally:
+        torch.set_num_threads(before)
