@@ -210,6 +210,7 @@ def node_shell(key: str, args: Sequence[str] | None = None) -> Iterator[Shell]:
     """Start ROS and one node of kind `key`; on the way out everything is taken down in order."""
     prepare_environment()
     priority.prefer(key)  # before the middleware starts its threads
+    priority.keep_apart(key)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # before init: a start-up can be cut short, too
         signal.signal(number, lambda *_: stop.set())

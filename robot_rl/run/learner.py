@@ -26,6 +26,7 @@ from robot_rl.run.experiment import Experiment, TrainConfig
 from robot_rl.run.pairing import listening
 from robot_rl.run.parts import learner_of
 from robot_rl.store.store import Store
+from robot_rl.system import priority
 from robot_rl.system.audit import audit_into
 from robot_rl.system.supervised import exit_code, orphaned, supervisor_pid
 
@@ -50,6 +51,7 @@ def run(run_dir: Path) -> None:
     supervisor = supervisor_pid() or os.getppid()
     audit_into(run_dir)
     experiment = Experiment.load(run_dir)
+    priority.keep_apart(priority.LEARNER, experiment.learner.threads)
     spec = experiment.spec
     ranks.join()
     try:

@@ -48,3 +48,32 @@ def test_asking_whether_it_is_allowed_changes_nothing() -> None:
     before = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
     priority.allowed()
     assert (os.sched_getscheduler(0), os.sched_getparam(0).sched_priority) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "cores", "kept"),
+    [
+        ("learner", 0, [0, 1], [1]),
+        ("learner", 1, [2, 3, 4, 5], [4, 5]),
+        ("learner", 3, [2, 3, 4, 5], [3, 4, 5]),
+        ("learner", 8, [0, 1], [0, 1]),
+        ("gate", 1, [0, 1], [0]),
+        ("actor", 1, [2, 3, 4], [2]),
+        ("learner", 1, [3], None),
+        ("gate", 1, [3], None),
+        ("console", 1, [0, 1], None),  # it compresses pictures
+        ("sim", 1, [0, 1], None),
+    ],
+)
+def test_the_learner_is_not_interrupted_by_who_has_deadlines(
+    name: str,
+    threads: int,
+    cores: list[int],
+    kept: list[int] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[list[int]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cores))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, some: given.append(list(some)))
+    priority.keep_apart(name, threads)
+    assert given == ([kept] if kept else [])
