@@ -32,9 +32,9 @@ def prefer(name: str) -> bool:
 
 
 def keep_apart(name: str, threads: int = 1) -> None:
-    """Give what has deadlines one half of the cores, and the learner the other.
+    """Give the learner one half of the cores, and what must not wait for it the other.
 
-    A node with real-time priority that wakes up interrupts whoever runs on its core, although
+    The simulator, which works in turn with the others, may run on all of them. A node with real-time priority that wakes up interrupts whoever runs on its core, although
     another core is idle. Measured on two cores: a learner among the nodes was interrupted 1,400
     times a second and waited for a third of the time. On a core of its own it did twice the
     updates.
@@ -47,7 +47,7 @@ def keep_apart(name: str, threads: int = 1) -> None:
     half = len(cores) // 2
     if name == LEARNER and half:
         os.sched_setaffinity(0, cores[-max(len(cores) - half, threads) :])
-    elif PRIORITIES.get(name, 0) > PRIORITIES["console"] and half:
+    elif name in (*PRIORITIES, "view") and half:
         os.sched_setaffinity(0, cores[:half])
 
 

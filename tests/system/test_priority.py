@@ -61,7 +61,7 @@ def test_asking_whether_it_is_allowed_changes_nothing() -> None:
         ("actor", 1, [2, 3, 4], [2]),
         ("learner", 1, [3], None),
         ("gate", 1, [3], None),
-        ("console", 1, [0, 1], None),  # it compresses pictures
+        ("view", 1, [0, 1], [0]),
         ("sim", 1, [0, 1], None),
     ],
 )
