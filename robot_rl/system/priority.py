@@ -34,10 +34,10 @@ def prefer(name: str) -> bool:
 def keep_apart(name: str, threads: int = 1) -> None:
     """Give the learner one half of the cores, and what must not wait for it the other.
 
-    The simulator, which works in turn with the others, may run on all of them. A node with real-time priority that wakes up interrupts whoever runs on its core, although
-    another core is idle. Measured on two cores: a learner among the nodes was interrupted 1,400
-    times a second and waited for a third of the time. On a core of its own it did twice the
-    updates.
+    The simulator, which works in turn with the others, may run on all of them. A node with
+    real-time priority that wakes up interrupts whoever runs on its core, although another core is
+    idle. Measured on two cores: a learner among the nodes was interrupted 1,400 times a second and
+    waited for a third of the time. On a core of its own it did twice the updates.
 
     threads: that the learner computes with; it gets at least as many cores, if there are.
     """
