@@ -38,6 +38,7 @@ from robot_rl.run.pairing import link_state
 from robot_rl.run.pooled import pool
 from robot_rl.run.preflight import keep_findings, refuse_unready
 from robot_rl.system.files import Tail
+from robot_rl.system.priority import APART
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -147,14 +148,15 @@ def system_of(
     that override its `ros` section.
     """
     run_dir = experiment.run_dir.resolve()
-    graph = graph_of(experiment, **given)
+    graph, apart = graph_of(experiment, **given), False
     if learner and not experiment.link.paired:
         ros = dataclasses.replace(experiment.ros, **given)
         released = isinstance(ros, SimGraphConfig) and ros.real_time_factor == 0.0
+        apart = released  # who keeps real time needs whichever core is free
         graph = (learner_spec(run_dir, released=released), *graph)
     if console and with_console(experiment):
         graph = (*graph, console_spec(run_dir))
-    return graph
+    return tuple(dataclasses.replace(s, env={**s.env, **APART}) for s in graph) if apart else graph
 
 
 class Beside(Protocol):

@@ -51,8 +51,7 @@ def run(run_dir: Path) -> None:
     supervisor = supervisor_pid() or os.getppid()
     audit_into(run_dir)
     experiment = Experiment.load(run_dir)
-    if supervisor_pid():  # nodes run beside it
-        priority.keep_apart(priority.LEARNER, experiment.learner.threads)
+    priority.keep_apart(priority.LEARNER, experiment.learner.threads)
     spec = experiment.spec
     ranks.join()
     try:

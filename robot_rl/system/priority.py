@@ -19,6 +19,7 @@ TASKS = Path("/proc/self/task")  # of the threads of this process
 PRIORITIES = {"gate": 40, "watchdog": 40, "ik": 40, "operator": 30, "actor": 30, "console": 20}
 """Process -> real-time priority, below a kernel's own threads (50)."""
 LEARNER = "learner"
+APART = {"ROBOT_RL_APART": "1"}  # in the environment of processes that share the cores
 
 
 def prefer(name: str) -> bool:
@@ -32,16 +33,17 @@ def prefer(name: str) -> bool:
 
 
 def keep_apart(name: str, threads: int = 1) -> None:
-    """Give the learner one half of the cores, and what must not wait for it the other.
+    """Give the learner one half of the cores, and its nodes the other, where `APART` says so.
 
-    The simulator, which works in turn with the others, may run on all of them. A node with
-    real-time priority that wakes up interrupts whoever runs on its core, although another core is
-    idle. Measured on two cores: a learner among the nodes was interrupted 1,400 times a second and
-    waited for a third of the time. On a core of its own it did twice the updates.
+    That is in released time, in which nobody can be late. The simulator, which works in turn with
+    the others, may run on all cores. A node with real-time priority that wakes up interrupts
+    whoever runs on its core, although another is idle. Measured on two cores: a learner among the
+    nodes was interrupted 1,400 times a second and waited for a third of the time. On a core of its
+    own it did twice the updates.
 
     threads: that the learner computes with; it gets at least as many cores, if there are.
     """
-    if not LINUX:
+    if not LINUX or not APART.items() <= os.environ.items():
         return
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2

@@ -73,7 +73,10 @@ def test_the_learner_is_not_interrupted_by_who_has_deadlines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given: list[list[int]] = []
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cores))
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, some: given.append(list(some)))
+    monkeypatch.delenv("ROBOT_RL_APART", raising=False)
+    priority.keep_apart(name, threads)  # in real time: whichever core is free
+    monkeypatch.setenv("ROBOT_RL_APART", "1")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cores))
     priority.keep_apart(name, threads)
     assert given == ([kept] if kept else [])
