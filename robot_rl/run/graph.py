@@ -148,15 +148,16 @@ def system_of(
     that override its `ros` section.
     """
     run_dir = experiment.run_dir.resolve()
-    graph, apart = graph_of(experiment, **given), False
+    graph, released = graph_of(experiment, **given), False
     if learner and not experiment.link.paired:
         ros = dataclasses.replace(experiment.ros, **given)
         released = isinstance(ros, SimGraphConfig) and ros.real_time_factor == 0.0
-        apart = released  # who keeps real time needs whichever core is free
         graph = (learner_spec(run_dir, released=released), *graph)
     if console and with_console(experiment):
         graph = (*graph, console_spec(run_dir))
-    return tuple(dataclasses.replace(s, env={**s.env, **APART}) for s in graph) if apart else graph
+    if not released:  # who keeps real time needs whichever core is free
+        return graph
+    return tuple(dataclasses.replace(s, env={**s.env, **APART}) for s in graph)
 
 
 class Beside(Protocol):
