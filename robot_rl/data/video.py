@@ -74,6 +74,7 @@ class VideoWriter:
         os.environ.setdefault("SVT_LOG", "1")  # errors only: the encoder greets on stderr
         options = {"g": str(GOP), "crf": str(crf), **OPTIONS[codec]}
         self.count = 0
+        self._written = 0
         self._bytes = io.BytesIO()
         self._container = av.open(self._bytes, "w", format="mp4")
         self._stream: Any = self._container.add_stream(ENCODERS[codec], fps, options=options)
@@ -98,14 +99,37 @@ class VideoWriter:
         frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
         frame.pts = self.count
         frame.time_base = 1 / self._stream.codec_context.framerate
-        self._container.mux(self._stream.encode(frame))
+        self._write(self._stream.encode(frame))
         self.count += 1
 
     def close(self) -> bytes:
-        """Finish, and return the mp4 file."""
-        self._container.mux(self._stream.encode())
+        """Finish, and return the mp4 file.
+
+        Raises:
+            StoreError: the encoder gave back other pictures than it was given.
+        """
+        self._write(self._stream.encode())
         self._container.close()
+        if self._written != self.count:
+            raise StoreError(
+                "the video encoder lost pictures",
+                expected=f"{self.count} pictures",
+                got=f"{self._written}",
+                fix="repeat the command, or try --codec h264",
+            )
         return self._bytes.getvalue()
+
+    def _write(self, packets: list[av.Packet]) -> None:
+        """Write what the encoder has ready, at times of our own.
+
+        Pictures come out in the order in which they went in, so the time of each is known. The
+        threads of SVT-AV1 once, on a busy machine, gave one that no mp4 file accepts.
+        """
+        for packet in packets:
+            packet.pts = packet.dts = self._written
+            packet.duration = 1
+            self._container.mux(packet)
+            self._written += 1
 
 
 def read_video(

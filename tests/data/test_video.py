@@ -48,6 +48,41 @@ def test_any_stretch_of_a_video_gives_its_own_pictures(
             assert abs(image.mean() - expected.mean()) < 2.5, "the neighbour is 6 away"
 
 
+@pytest.mark.parametrize("wrong", [{"dts": 0}, {"pts": 7, "dts": 9}])
+def test_wrong_times_from_the_encoder_do_not_matter(tmp_path: Path, wrong: dict[str, int]) -> None:
+    writer = VideoWriter(16, 24, 1, "h264")
+    encoder = writer._stream
+
+    class Careless:
+        def __getattr__(self, name: str) -> object:
+            return getattr(encoder, name)
+
+        def encode(self, *frame: object) -> list[object]:
+            packets = encoder.encode(*frame)
+            for packet in packets:
+                for name, value in wrong.items():
+                    setattr(packet, name, value)
+            return packets
+
+    writer._stream = Careless()
+    images = colours(10)
+    for image in images:
+        writer.add(image)
+    path = tmp_path / "v.mp4"
+    path.write_bytes(writer.close())
+    found = read_video(path, 0.0, 10, 1)
+    assert all(abs(a.mean() - b.mean()) < 12 for a, b in zip(found, images, strict=True))
+
+
+def test_a_video_that_lacks_a_picture_is_not_written() -> None:
+    writer = VideoWriter(16, 24, 10, "h264")
+    for image in colours(3):
+        writer.add(image)
+    writer.count += 1
+    with pytest.raises(StoreError, match="lost pictures"):
+        writer.close()
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     path = write(tmp_path / "v.mp4", colours(10))
     with pytest.raises(StoreError, match="4 of 9 pictures from 0"):
