@@ -244,8 +244,9 @@ class _Camera(nn.Module):
 
     def look(self, image: Tensor) -> Tensor:
         """uint8 [B, H, W, C] -> tokens [B, depth, places]."""
-        x = image.permute(0, 3, 1, 2)  # a view: NHWC memory is what channels_last means
-        return self.trunk(x.to(self.dtype).mul_(2.0 / 255.0).sub_(1.0)).flatten(2)
+        x = image.permute(0, 3, 1, 2).to(self.dtype)  # NHWC memory is what channels_last means
+        torch.add(x.new_full((), -1.0), x, alpha=2.0 / 255.0, out=x)  # in one pass
+        return self.trunk(x).flatten(2)
 
     def forward(self, image: Tensor) -> Tensor:
         """uint8 [B, H, W, C], or tokens -> [B, latent]."""
@@ -253,6 +254,7 @@ class _Camera(nn.Module):
         x = x.detach() if self.frozen else x
         x = x.float() if x.dtype is torch.float16 else x  # as kept in the replay
         maps = self.maps.view(x.shape[1], -1, x.shape[2])
-        pooled = torch.bmm(x.transpose(0, 1), maps.transpose(1, 2))  # [depth, B, embeddings]
+        x = x.transpose(0, 1).contiguous()  # else the product copies it in many small pieces
+        pooled = torch.bmm(x, maps.transpose(1, 2))  # [depth, B, embeddings]
         pooled = pooled.permute(1, 0, 2).flatten(1) * x.shape[2] ** -0.5
         return torch.tanh(self.norm(self.linear(pooled).float()))
