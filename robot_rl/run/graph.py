@@ -38,7 +38,7 @@ from robot_rl.run.pairing import link_state
 from robot_rl.run.pooled import pool
 from robot_rl.run.preflight import keep_findings, refuse_unready
 from robot_rl.system.files import Tail
-from robot_rl.system.priority import APART
+from robot_rl.system.priority import APART, Cores
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -304,6 +304,7 @@ def run(
     remote = _Remote(experiment, watch) if experiment.link.paired else None
     files = [run_dir / LEARNER_METRICS, *(arm.run_dir / METRICS for arm in experiment.arms)]
     tails = [Tail(path, new_only=True) for path in files]
+    cores = Cores({s.label: s.name for s in graph if APART.items() <= s.env.items()})
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
         while left:
             for death in (*supervisor.poll(), *beside.poll()):
@@ -315,6 +316,7 @@ def run(
                     watch(line)
             if remote is not None:
                 remote.look()
+            cores.look(supervisor.pids())
             link = _tell(link_file(run_dir), link)
             time.sleep(POLL_S)
 

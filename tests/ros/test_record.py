@@ -11,7 +11,7 @@ from robot_rl.run.record import record
 from robot_rl.store.store import Store
 from tests.support.ros import new_domain
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.alone]  # beside others it takes seven times as long
 
 
 def test_demonstrations_are_recorded_and_a_second_call_has_nothing_to_do(tmp_path: Path) -> None:

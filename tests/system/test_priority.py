@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +86,47 @@ def test_the_learner_is_not_interrupted_by_who_has_deadlines(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cores))
     priority.keep_apart(name, threads)
     assert given == ([kept] if kept else [])
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+    """A learner that computes, and a gate with a second thread; label -> pid."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is one core")
+    monkeypatch.setattr(priority, "LOOK_S", 0.2)
+    computes = "while True: pass"
+    two = "import threading; threading.Timer(60, print).start(); print(flush=True); input()"
+    learner = subprocess.Popen([sys.executable, "-c", computes])
+    gate = subprocess.Popen(
+        [sys.executable, "-c", two], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert gate.stdout is not None and gate.stdout.readline()
+    yield {"learner": learner.pid, "left-gate": gate.pid}
+    for process in (learner, gate):
+        process.kill()
+        process.communicate()
+
+
+def test_nodes_have_all_cores_while_the_learner_rests(processes: dict[str, int]) -> None:
+    everywhere = os.sched_getaffinity(0)
+    half = set(sorted(everywhere)[: len(everywhere) // 2])
+    learner, gate = processes["learner"], processes["left-gate"]
+    threads = [int(task.name) for task in Path(f"/proc/{gate}/task").iterdir()]
+    assert len(threads) == 2
+    cores = priority.Cores({"learner": "learner", "left-gate": "gate", "gone": "actor"})
+
+    def look() -> list[set[int]]:
+        time.sleep(1.5 * priority.LOOK_S)
+        cores.look(processes)
+        return [os.sched_getaffinity(thread) for thread in threads]
+
+    assert look() == [half] * 2
+    os.kill(learner, signal.SIGSTOP)  # it computes nothing
+    look()
+    assert look() == [everywhere] * 2
+    os.kill(learner, signal.SIGCONT)
+    look()
+    assert look() == [half] * 2
+    assert os.sched_getaffinity(learner) == everywhere  # its half is its own affair
+    del processes["learner"]  # it is being started again
+    assert look() == [everywhere] * 2
