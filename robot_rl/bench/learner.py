@@ -54,7 +54,12 @@ CAMERA_CASES = {
     "cameras_128": (HilSerlConfig(), 128),  # what LeRobot and HIL-SERL use, at their batch of 256
     "cameras_128_frozen": (HilSerlConfig(encoder=EncoderConfig(**_FROZEN)), 128),
     "cameras_128_cached": (HilSerlConfig(encoder=EncoderConfig(**_FROZEN, shift_px=0)), 128),
-    "cameras_64": (HilSerlConfig(hidden=(128, 128), batch_size=128), 64),  # what learns on a CPU
+    "cameras_64": (  # `algo=hil_serl_pixels`
+        HilSerlConfig(
+            hidden=(128, 128), batch_size=128, encoder=EncoderConfig(channels=(16, 32, 64))
+        ),
+        64,
+    ),
 }
 """name -> (config, pixels of each of two square cameras)"""
 
