@@ -74,7 +74,7 @@ def test_the_actor_says_what_is_missing_and_waits_for_a_persons_word(waiting: Wa
     thread.join(0.5)
     assert thread.is_alive()  # nobody has said anything
     assert waiting.probe.call(topics.ACTOR_READY).success
-    thread.join(15.0)
+    thread.join(3.0)
     assert not thread.is_alive() and waiting.error is None
     wait_for(lambda: waiting.asked[-1] == "", 15.0, "the question is taken back")
     assert not waiting.probe.call(topics.ACTOR_READY).success  # one word, one start
@@ -83,7 +83,7 @@ def test_the_actor_says_what_is_missing_and_waits_for_a_persons_word(waiting: Wa
 def test_a_run_that_ends_does_not_wait_for_anybody(waiting: Waiting) -> None:
     thread = waiting.begin()
     waiting.shell.stop()
-    thread.join(15.0)
+    thread.join(3.0)
     assert not thread.is_alive() and waiting.error is not None
 
 
@@ -91,7 +91,7 @@ def test_a_task_may_say_itself_what_is_to_be_prepared(waiting: Waiting) -> None:
     thread = waiting.begin(replace(PLAN, ask="the nut back on its bolt"))
     assert waiting.asked[-1] == "the nut back on its bolt\nhands out of the way"
     assert waiting.probe.call(topics.ACTOR_READY).success
-    thread.join(15.0)
+    thread.join(3.0)
     assert not thread.is_alive() and waiting.error is None
 
 

@@ -107,6 +107,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
         process.communicate()
 
 
+@pytest.mark.alone  # beside others a learner may look as if it rested
 def test_nodes_have_all_cores_while_the_learner_rests(processes: dict[str, int]) -> None:
     everywhere = os.sched_getaffinity(0)
     half = set(sorted(everywhere)[: len(everywhere) // 2])
