@@ -37,6 +37,8 @@ EXTRAS = {
     "fastapi": "console",
     "uvicorn": "console",
     "ray": "fleet",
+    "pxr": "usd",
+    "ovphysx": "physx",
 }
 """Import name -> the extra of this project that installs the package."""
 

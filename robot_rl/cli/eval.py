@@ -15,6 +15,9 @@ Measure the newest policy of a run on held-out starts, unaided: success with its
 interval and cycle time, deterministic and stochastic. Adds the evaluation to eval.json, which shows
 the largest of the newest policy and keeps all of them; writes eval.mp4, and the report again.
 
+With --engine physx, the same starts in PhysX 5, the engine of Isaac Sim, in place of MuJoCo: does
+the policy survive another physics? (docs/isaac.md)
+
 With --on robot, measure one or more policies on the arm. They drive in random order, and nobody is
 told which one drives until the end; each start is used by all of them, with a picture to restore
 the scene. Writes comparison.json and comparison.html: success with intervals, the difference of
@@ -25,6 +28,7 @@ robot-rl eval runs/peg_insert/20260101-120000-s0
 robot-rl eval runs/peg_insert/20260101-120000-s0 --episodes 200 --json eval.json
 robot-rl eval runs/peg_insert/20260101-120000-s0 --no-video --seed 2000000   (other starts)
 robot-rl eval runs/peg_insert/20260101-120000-s0 --simulated   (a real arm's run)
+robot-rl eval runs/lift/20260101-120000-s0 --engine physx --episodes 50
 robot-rl eval RUN1 RUN2 --on robot robot=ur5e_fzi --episodes 20
 robot-rl eval RUN1 RUN2 --on robot robot=ur5e_fzi double=true  a rehearsal on the double
 """
@@ -50,6 +54,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--simulated", action="store_true", help="in simulation, although a real arm was trained"
     )
+    parser.add_argument("--engine", metavar="NAME", help="physics: mujoco (default) or physx")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of --on robot")
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="your YAML files")
     args = parser.read(argv)
@@ -60,6 +65,8 @@ def run(argv: Sequence[str]) -> int:
     runs = [existing_run(Path(word)) for word in args.words if "=" not in word]
     words = [word for word in args.words if "=" in word]
     if args.on == "robot":
+        if args.engine:
+            parser.error("--engine is for simulation; on an arm the physics is given")
         if not runs:
             parser.error("the following arguments are required: RUN")
         return _on_robot(runs, words, args)
@@ -72,6 +79,7 @@ def run(argv: Sequence[str]) -> int:
         **({} if args.seed is None else {"seed": args.seed}),
         video=not args.no_video,
         simulated=args.simulated,
+        **({} if args.engine is None else {"engine": args.engine}),
     )
     from robot_rl.report.report import write_report
 

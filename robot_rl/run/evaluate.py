@@ -18,7 +18,7 @@ from robot_rl.policy.runtime import load_policy
 from robot_rl.run.evaluations import write_eval
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
-from robot_rl.run.lockstep import Rig, make_rig
+from robot_rl.run.lockstep import ENGINES, Rig, make_rig
 from robot_rl.run.parts import Discard, forget, policy_of, session_of
 from robot_rl.types import Step
 
@@ -28,7 +28,10 @@ VIDEO_EPISODES = 3
 
 
 def make_eval_session(
-    experiment: Experiment, run_dir: Path, hooks: dict[str, Any] | None = None
+    experiment: Experiment,
+    run_dir: Path,
+    hooks: dict[str, Any] | None = None,
+    engine: str = ENGINES[0],
 ) -> tuple[Session, Rig | GymRig]:
     """A lockstep session over the run's saved policy, with nobody at the controls.
 
@@ -38,7 +41,10 @@ def make_eval_session(
     task = experiment.task
     policy = policy_of(experiment)
     policy.load(load_policy(run_dir, experiment.spec))
-    rig = make_rig(experiment, policy, record=forget, operator=NoOperator(task), **(hooks or {}))
+    alone = NoOperator(task)
+    rig = make_rig(
+        experiment, policy, record=forget, operator=alone, engine=engine, **(hooks or {})
+    )
     session = session_of(experiment, rig.loop, rig.reset, metrics=Discard())
     return session, rig
 
@@ -50,6 +56,7 @@ def evaluate(
     seed: int = EVAL_SEED,
     video: bool = True,
     simulated: bool = False,
+    engine: str = ENGINES[0],
 ) -> dict[str, Any]:
     """Deterministic and stochastic success with Wilson intervals; returns what eval.json holds now.
 
@@ -57,11 +64,13 @@ def evaluate(
     (`run.evaluations`; the one just made is the last of `evaluations`), and eval.mp4.
 
     seed: of the first start; the others follow. simulated: the policy of a real arm is to be
-    measured in the simulation of its task.
+    measured in the simulation of its task. engine: one of `ENGINES`.
 
     Raises:
         CheckpointError: the run has no usable policy.
-        ConfigError: the run is a real arm's, and a simulation was not asked for.
+        ConfigError: the run is a real arm's, and a simulation was not asked for; or the engine
+            cannot build its scene.
+        SetupError: the engine is not installed.
     """
     experiment = Experiment.load(run_dir)
     if experiment.is_real and not simulated:
@@ -72,7 +81,7 @@ def evaluate(
             fix="add --on robot to measure it there, or "
             "--simulated to measure the policy in the simulation of its task",
         )
-    session, _ = make_eval_session(experiment, run_dir)
+    session, _ = make_eval_session(experiment, run_dir, engine=engine)
     result = write_eval(
         run_dir,
         {
@@ -80,10 +89,10 @@ def evaluate(
             "stochastic": session.evaluate(episodes, seed, deterministic=False).as_dict(),
             "seed": seed,
             "weights_version": session.loop.policy.version,
-            "evaluated_in": "lockstep",
+            "evaluated_in": "lockstep" if engine == ENGINES[0] else engine,
         },
     )
-    if video:
+    if video and engine == ENGINES[0]:  # eval.mp4 shows what eval.json does
         record_video(run_dir, experiment)
     return result
 

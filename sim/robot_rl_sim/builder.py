@@ -25,6 +25,9 @@ PAD_FRICTION = 1.0  # rubber on plastic
 TICK_S = 0.010  # period of the target filter and of the wrench filter
 TARGET_BODY = "impedance_target"
 DRIVE_RAD_S = 60.0  # a joint lags 33 ms; for servoj of a UR, 30 to 100 ms are told
+GRIPPER_GAINS = 2000.0, 20.0  # N/m and Ns/m of width: the force limit is reached at 35 mm
+FINGER_GAINS = 2.0 * GRIPPER_GAINS[0], 2.0 * GRIPPER_GAINS[1]
+"""Of each finger by itself, when both move alike: the width is twice a finger's way."""
 SHAPES = {
     "box": mujoco.mjtGeom.mjGEOM_BOX,
     "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
@@ -234,15 +237,21 @@ def _add_drives(spec: mujoco.MjSpec, robot: Robot) -> None:
         )
 
 
-def _tune_drives(model: mujoco.MjModel, robot: Robot) -> None:
-    """Critical damping at `DRIVE_RAD_S` with each joint's inertia where all of them are 0.
+def drive_gains(model: mujoco.MjModel, robot: Robot) -> list[tuple[float, float]]:
+    """Stiffness (Nm/rad) and damping (Nms/rad) of each joint's drive.
 
-    The joint follows a steady motion 2 / `DRIVE_RAD_S` late; torque = k (goal - q) - d qdot.
+    Critical damping at `DRIVE_RAD_S` with each joint's inertia where all of them are 0. The joint
+    follows a steady motion 2 / `DRIVE_RAD_S` late; torque = k (goal - q) - d qdot.
     """
-    for joint in robot.joints:
-        number = model.actuator(drive(joint.name)).id
-        inertia = float(model.dof_M0[model.joint(joint.name).dofadr[0]])
-        stiffness, damping = inertia * DRIVE_RAD_S**2, 2.0 * inertia * DRIVE_RAD_S
+    inertia = [float(model.dof_M0[model.joint(name).dofadr[0]]) for name in robot.joint_names]
+    return [(i * DRIVE_RAD_S**2, 2.0 * i * DRIVE_RAD_S) for i in inertia]
+
+
+def _tune_drives(model: mujoco.MjModel, robot: Robot) -> None:
+    for name, (stiffness, damping) in zip(
+        robot.joint_names, drive_gains(model, robot), strict=True
+    ):
+        number = model.actuator(drive(name)).id
         model.actuator_gainprm[number, 0] = stiffness
         model.actuator_biasprm[number, :3] = 0.0, -stiffness, -damping
 
@@ -291,7 +300,7 @@ def _add_gripper(spec: mujoco.MjSpec, gripper: Gripper) -> None:
         name2=gripper.fingers[1],
     )
     mirror.data = np.eye(len(mirror.data))[1]  # finger 2 = 0 + 1 * finger 1
-    gain = 2000.0  # N/m of width: the force limit is reached 35 mm from the goal
+    gain, damping = GRIPPER_GAINS
     spec.add_actuator(
         name="gripper",
         trntype=mujoco.mjtTrn.mjTRN_TENDON,
@@ -299,7 +308,7 @@ def _add_gripper(spec: mujoco.MjSpec, gripper: Gripper) -> None:
         gaintype=mujoco.mjtGain.mjGAIN_FIXED,
         gainprm=(gain, *np.zeros(9)),
         biastype=mujoco.mjtBias.mjBIAS_AFFINE,
-        biasprm=(0.0, -gain, -20.0, *np.zeros(7)),
+        biasprm=(0.0, -gain, -damping, *np.zeros(7)),
         ctrllimited=True,
         ctrlrange=(0.0, gripper.stroke_m),
         forcelimited=True,

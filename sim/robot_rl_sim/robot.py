@@ -319,11 +319,15 @@ class MujocoRobot:
             if phase == 0:
                 self._tick()
             count = min(self._substeps - phase, step - self._steps)
-            mujoco.mj_step(self.model, self.data, nstep=count)
+            self._step(count)
             self._steps += count
             if self._steps % self._substeps == 0:
                 self._filter_wrench()
         self._refresh()
+
+    def _step(self, count: int) -> None:
+        """Go on by `count` physics steps, all within one tick."""
+        mujoco.mj_step(self.model, self.data, nstep=count)
 
     def _set_goal(self, goal: Pose) -> None:
         """Remember where the filtered target goes, the short way round."""
@@ -367,12 +371,16 @@ class MujocoRobot:
         felt = np.linalg.solve(jacobian @ jacobian.T, jacobian @ torque)
         self.data.qfrc_applied[: self._joints] = torque - jacobian.T @ felt
 
+    def _touches(self) -> F64:
+        """Force, torque and place [samples, 9] of what the hand does to the world, in the world."""
+        return self._contacts
+
     def _filter_wrench(self) -> None:
         """Low-pass the contact wrench of the last `TICK_S`, moved from where it acts to the TCP.
 
         It takes the mean over the physics steps, not the last one: an impact lasts one step.
         """
-        samples = self._contacts
+        samples = self._touches()
         if not samples[:, :3].any():
             if self._touched:
                 self._wrench *= 1.0 - self._wrench_alpha

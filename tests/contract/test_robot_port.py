@@ -1,6 +1,9 @@
-"""MujocoRobot keeps the promises of `RobotPort` and `Clock`."""
+"""The simulated arms keep the promises of `RobotPort` and `Clock`, whichever engine moves them."""
 
 from __future__ import annotations
+
+import importlib.util
+import itertools
 
 import numpy as np
 import pytest
@@ -9,15 +12,20 @@ from robot_rl.config.registry import resolve
 from robot_rl.geometry import compose, pose
 from robot_rl.ports import Clock, RobotPort
 from robot_rl.types import Command, Driver, Pose
+from robot_rl_sim.physx import PhysxRobot
 from robot_rl_sim.robot import MujocoRobot
 
 TASKS = ("peg_insert", "lift", "pick_insert", "reach")
+ENGINES = {"mujoco": MujocoRobot, "physx": PhysxRobot}
 
 
-@pytest.fixture(params=TASKS)
+@pytest.fixture(params=[*itertools.product(ENGINES, TASKS)], ids="-".join)
 def robot(request: pytest.FixtureRequest) -> MujocoRobot:
     """A fresh robot, never reset: ports must work from the first moment."""
-    return MujocoRobot(resolve("task", {"name": request.param}))
+    engine, task = request.param
+    if engine == "physx" and importlib.util.find_spec("ovphysx") is None:
+        pytest.skip("PhysX is not installed: .ci/physx runs these")
+    return ENGINES[engine](resolve("task", {"name": task}))
 
 
 def raised(tcp: Pose, by_m: float) -> Pose:

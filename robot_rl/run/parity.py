@@ -1,0 +1,96 @@
+"""One scene in several engines: written as USD, and compared in numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.errors import ConfigError
+from robot_rl.run.parts import simulated_task
+from robot_rl.tasks.common import SimTask
+
+if TYPE_CHECKING:
+    from robot_rl.run.experiment import Experiment
+
+
+def scene_of(experiment: Experiment) -> SimTask:
+    """The experiment's task, one whose scene other engines can build.
+
+    Raises:
+        ConfigError: it has no scene, or a simulator of its own.
+    """
+    task = simulated_task(experiment)
+    if isinstance(task, SimTask):
+        return task
+    raise ConfigError(
+        f"task '{task.name}' has a simulator of its own, and no scene",
+        expected="a task of robot_rl.tasks, or your own robot_rl.tasks.common.SimTask",
+        got=type(task).__name__,
+        fix="docs/tasks.md shows how a task describes its scene",
+    )
+
+
+def write_usd(experiment: Experiment, path: Path) -> Path:
+    """Write the scene at the start of an episode, with the cameras as they are calibrated.
+
+    Raises:
+        ConfigError: there is no scene, or the name does not end with one of USD's endings.
+        SetupError: OpenUSD is not installed.
+    """
+    if path.suffix not in (".usda", ".usdc", ".usd"):
+        raise ConfigError(
+            f"'{path.name}' is not the name of a USD file",
+            expected="NAME.usda (text), NAME.usdc (binary) or NAME.usd",
+            got=path.suffix or "no ending",
+            fix=f"--out {path.stem or 'stage'}.usda",
+        )
+    from robot_rl_sim.usd import write_stage
+
+    task = scene_of(experiment)
+    write_stage(task, experiment.robot, path, experiment.seed, experiment.cameras)
+    return path
+
+
+def measure(experiment: Experiment, engine: str = "") -> dict[str, Any]:
+    """Compare the scene as USD with the one in MuJoCo.
+
+    Args:
+        engine: "physx" asks that engine, too, and lets the arm move; "" reads the stage only.
+
+    Returns:
+        task, robot, engine, passed, checks (name, difference, gate, unit, note, passed), and
+        traces (name, unit, time_s, mujoco, physx).
+
+    Raises:
+        ConfigError: there is no scene, or an engine that there is not.
+        SetupError: OpenUSD or the engine is not installed.
+    """
+    from robot_rl_sim.parity import static_checks
+
+    task, robot = scene_of(experiment), experiment.robot
+    checks, traces = static_checks(task, robot), []
+    if engine:
+        if engine != "physx":
+            raise ConfigError(
+                f"nothing can be compared with the engine '{engine}'",
+                expected="physx, or no --engine: the stage alone",
+                got=engine,
+                fix="--engine physx",
+            )
+        from robot_rl_sim.parity_physx import engine_checks
+
+        measured = engine_checks(task, robot)
+        checks += measured.checks
+        traces = measured.traces
+    return {
+        "task": task.name,
+        "robot": robot.name,
+        "engine": engine,
+        "passed": all(check.passed for check in checks),
+        "checks": [_plain(check) | {"passed": check.passed} for check in checks],
+        "traces": [_plain(trace) for trace in traces],
+    }
+
+
+def _plain(thing: Any) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in thing.__dataclass_fields__}

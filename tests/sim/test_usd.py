@@ -1,0 +1,349 @@
+"""The USD stage of a scene: what each engine reads in it, and that it is MuJoCo's scene."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pxr import Gf, Usd, UsdGeom, UsdPhysics, UsdShade, UsdValidation
+
+from robot_rl.cli.main import main
+from robot_rl.config.registry import resolve
+from robot_rl.errors import SetupError
+from robot_rl.observe.cameras import CameraConfig
+from robot_rl.robots import Robot
+from robot_rl.tasks.common import SimTask
+from robot_rl_sim.builder import drive_gains
+from robot_rl_sim.parity import stage_checks, static_checks
+from robot_rl_sim.robot import MujocoRobot
+from robot_rl_sim.usd import JOINTS, ROBOT, body_path, build_stage, optics, usd_name, write_stage
+
+TASKS = ("reach", "peg_insert", "lift", "pick_insert")
+ROBOTS = ("fr3", "ur5e")
+
+
+class Scene:
+    """A scene at the start of an episode, in MuJoCo and as a stage."""
+
+    def __init__(self, task: str = "lift", robot: str = "fr3", **cameras: CameraConfig) -> None:
+        self.robot: Robot = resolve("robot", {"name": robot})
+        self.task: SimTask = resolve("task", {"name": task}).with_robot(self.robot)
+        simulated = MujocoRobot(self.task, self.robot)
+        simulated.reset(self.task.sample_reset(np.random.default_rng(3)))
+        self.model, self.data = simulated.model, simulated.data
+        self.stage = build_stage(self.task, self.robot, self.model, self.data, cameras)
+
+    def attribute(self, path: str, name: str) -> Any:
+        return self.stage.GetPrimAtPath(path).GetAttribute(name).Get()
+
+
+@pytest.fixture(scope="module")
+def lift() -> Scene:
+    return Scene()
+
+
+def joint_paths(scene: Scene) -> list[tuple[str, str]]:
+    """(path, joint's name) of the arm's joints."""
+    return [(f"{JOINTS}/{name}", name) for name in scene.robot.joint_names]
+
+
+# --- the whole scene ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("task", "robot"), [*itertools.product(TASKS, ROBOTS)])
+def test_masses_joints_kinematics_and_dynamics_are_those_of_mujoco(task: str, robot: str) -> None:
+    scene = resolve("robot", {"name": robot})
+    checks = static_checks(resolve("task", {"name": task}).with_robot(scene), scene)
+    assert [check for check in checks if not check.passed] == []
+    assert len(checks) == 12
+
+
+@pytest.mark.parametrize(("task", "robot"), [*itertools.product(TASKS, ROBOTS)])
+def test_openusd_finds_nothing_wrong(task: str, robot: str) -> None:
+    validators = UsdValidation.ValidationRegistry().GetOrLoadAllValidators()
+    errors = UsdValidation.ValidationContext(validators).Validate(Scene(task, robot).stage)
+    assert [error.GetMessage() for error in errors] == []
+
+
+def test_everything_stands_where_mujoco_has_it(lift: Scene) -> None:
+    cache = UsdGeom.XformCache()
+    for number in range(1, lift.model.nbody):
+        prim = lift.stage.GetPrimAtPath(body_path(lift.model, lift.robot, number))
+        if not prim:
+            continue  # the target of the impedance is no thing
+        place = cache.GetLocalToWorldTransform(prim)
+        assert np.allclose(place.ExtractTranslation(), lift.data.xpos[number], atol=1e-9)
+        turn = np.array(place.ExtractRotationMatrix()).T  # Gf has row vectors
+        assert np.allclose(turn, lift.data.xmat[number].reshape(3, 3), atol=1e-9)
+
+
+def test_a_file_opens_again_with_its_cube(tmp_path: Path) -> None:
+    robot = resolve("robot", {"name": "fr3"})
+    task = resolve("task", {"name": "lift"}).with_robot(robot)
+    for ending in ("usda", "usdc"):
+        write_stage(task, robot, tmp_path / f"stage.{ending}", seed=1)
+        stage = Usd.Stage.Open(str(tmp_path / f"stage.{ending}"))
+        assert stage.GetDefaultPrim().GetPath() == "/World"
+        assert UsdGeom.GetStageMetersPerUnit(stage) == 1.0
+        assert UsdGeom.GetStageUpAxis(stage) == UsdGeom.Tokens.z
+        cube = UsdGeom.XformCache().GetLocalToWorldTransform(
+            stage.GetPrimAtPath("/World/parts/cube")
+        )
+        want = task.sample_reset(np.random.default_rng(1)).objects["cube"].position_m
+        assert np.allclose(cube.ExtractTranslation(), want)
+
+
+# --- the traps between engines --------------------------------------------------------------------
+
+
+def test_gains_are_per_degree_and_include_the_joints_own_damping(lift: Scene) -> None:
+    gains = drive_gains(lift.model, lift.robot)
+    for (path, name), (stiffness, damping) in zip(joint_paths(lift), gains, strict=True):
+        own = float(lift.model.dof_damping[lift.model.joint(name).dofadr[0]])
+        assert own > 0.0
+        read = lift.attribute(path, "drive:angular:physics:stiffness")
+        assert read == pytest.approx(stiffness * math.pi / 180.0)
+        read = lift.attribute(path, "drive:angular:physics:damping")
+        assert read == pytest.approx((damping + own) * math.pi / 180.0)
+
+
+def test_armature_and_velocity_are_written_for_every_engine(lift: Scene) -> None:
+    for (path, name), joint in zip(joint_paths(lift), lift.robot.joints, strict=True):
+        prim = lift.stage.GetPrimAtPath(path)
+        armature = float(lift.model.dof_armature[lift.model.joint(name).dofadr[0]])
+        for spelling in ("physxJointAxis:angular", "physxJoint", "newton"):
+            assert lift.attribute(path, f"{spelling}:armature") == pytest.approx(armature)
+        speed = math.degrees(joint.velocity_rad_s)
+        for spelling in (
+            "physxJointAxis:angular:maxJointVelocity",
+            "physxJoint:maxJointVelocity",
+            "newton:velocityLimit",
+        ):
+            assert lift.attribute(path, spelling) == pytest.approx(speed)
+        schemas = set(prim.GetMetadata("apiSchemas").GetAppliedItems())
+        assert {"PhysxJointAxisAPI:angular", "PhysxJointAPI", "NewtonJointAPI"} <= schemas
+
+
+def test_the_root_is_above_the_links_and_the_foot_is_held_by_the_world(lift: Scene) -> None:
+    roots = [p for p in lift.stage.Traverse() if p.HasAPI(UsdPhysics.ArticulationRootAPI)]
+    assert [str(p.GetPath()) for p in roots] == [ROBOT]
+    assert not roots[0].HasAPI(UsdPhysics.RigidBodyAPI)
+    foot = UsdPhysics.Joint(lift.stage.GetPrimAtPath(f"{JOINTS}/fr3_link0_fixed"))
+    assert foot.GetBody0Rel().GetTargets() == []
+    assert [str(t) for t in foot.GetBody1Rel().GetTargets()] == [f"{ROBOT}/fr3_link0"]
+
+
+def test_no_link_is_inside_another(lift: Scene) -> None:
+    bodies = [p for p in lift.stage.Traverse() if p.HasAPI(UsdPhysics.RigidBodyAPI)]
+    assert len(bodies) == 12  # foot, seven links, hand, two fingers, cube
+    for body in bodies:
+        parent = body.GetParent()
+        while parent:
+            assert not parent.HasAPI(UsdPhysics.RigidBodyAPI)
+            parent = parent.GetParent()
+
+
+def test_bodies_are_not_damped_and_only_the_arm_is_weightless(lift: Scene) -> None:
+    for prim in lift.stage.Traverse():
+        if not prim.HasAPI(UsdPhysics.RigidBodyAPI):
+            continue
+        path = str(prim.GetPath())
+        assert lift.attribute(path, "physxRigidBody:linearDamping") == 0.0
+        assert lift.attribute(path, "physxRigidBody:angularDamping") == 0.0
+        arm = path.startswith(ROBOT)
+        assert lift.attribute(path, "physxRigidBody:disableGravity") is arm
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_collides_has_friction_and_the_greater_of_two_counts(task: str) -> None:
+    scene = Scene(task)
+    solid = [p for p in scene.stage.Traverse() if p.HasAPI(UsdPhysics.CollisionAPI)]
+    assert len(solid) == int((scene.model.geom_contype != 0).sum())
+    for prim in solid:
+        surface, _ = UsdShade.MaterialBindingAPI(prim).ComputeBoundMaterial("physics")
+        friction = UsdPhysics.MaterialAPI(surface.GetPrim())
+        geom = scene.model.geom(prim.GetName())
+        assert friction.GetStaticFrictionAttr().Get() == pytest.approx(geom.friction[0])
+        assert friction.GetDynamicFrictionAttr().Get() == pytest.approx(geom.friction[0])
+        combine = surface.GetPrim().GetAttribute("physxMaterial:frictionCombineMode").Get()
+        assert combine == "max"
+
+
+def test_a_fixture_is_kinematic_and_a_marker_is_only_seen() -> None:
+    insert, reach = Scene("peg_insert"), Scene("reach")  # a prim ends with its stage
+    assert insert.attribute("/World/parts/hole", "physics:kinematicEnabled") is True
+    target = reach.stage.GetPrimAtPath("/World/parts/target")
+    assert target and not target.HasAPI(UsdPhysics.RigidBodyAPI)
+
+
+def test_a_camera_sees_through_its_principal_point() -> None:
+    """Points of the scene fall on the pixels that OpenCV's pinhole says."""
+    k = (600.0, 590.0, 333.0, 229.0)
+    config = CameraConfig(
+        width=640, height=480, k=k, mount="beside", pose=(0.9, 0.0, 0.4, 1.0, 0.0, 0.0, 0.0)
+    )
+    scene = Scene("lift", front=config)
+    prim = scene.stage.GetPrimAtPath("/World/room/camera_front")
+    camera = UsdGeom.Camera(prim).GetCamera()
+    view = camera.frustum.ComputeViewMatrix() * camera.frustum.ComputeProjectionMatrix()
+    to_camera = camera.transform.GetInverse()
+    fx, fy, cx, cy = k
+    for local in ((0.0, 0.0, -0.5), (0.1, 0.05, -0.6), (-0.2, 0.1, -0.8)):
+        point = camera.transform.Transform(Gf.Vec3d(*local))
+        x, y, z = to_camera.Transform(point)
+        pinhole = (fx * x / -z + cx, fy * -y / -z + cy)
+        u, v, _ = view.Transform(point)
+        assert ((u + 1) / 2 * 640, (1 - v) / 2 * 480) == pytest.approx(pinhole, abs=1e-3)
+    lens = "omni:lensdistortion"
+    assert prim.GetAttribute(f"{lens}:model").Get() == "opencvPinhole"
+    read = [prim.GetAttribute(f"{lens}:opencvPinhole:{n}").Get() for n in ("fx", "fy", "cx", "cy")]
+    assert read == pytest.approx(k)
+    assert tuple(prim.GetAttribute(f"{lens}:opencvPinhole:imageSize").Get()) == (640, 480)
+
+
+def test_a_camera_without_calibration_is_that_of_the_picture(lift: Scene) -> None:
+    prim = lift.stage.GetPrimAtPath(f"{ROBOT}/hand/camera_wrist")
+    camera = UsdGeom.Camera(prim).GetCamera()
+    tall = camera.verticalAperture / camera.focalLength
+    fovy = float(lift.model.cam("wrist").fovy[0])
+    assert math.degrees(2 * math.atan(tall / 2)) == pytest.approx(fovy, rel=1e-6)
+    assert (camera.horizontalApertureOffset, camera.verticalApertureOffset) == (0.0, 0.0)
+
+
+def test_pixels_that_are_not_square_have_one_focal_length() -> None:
+    found = optics((100, 200), (50.0, 25.0, 100.0, 50.0))
+    wide, tall = found.aperture
+    assert wide / found.focal == pytest.approx(200 / 50.0)
+    assert tall / found.focal == pytest.approx(100 / 25.0)
+
+
+def test_names_that_usd_does_not_know_are_spelt_otherwise() -> None:
+    assert usd_name("arm-joint.1") == "arm_joint_1"
+    assert usd_name("fr3_joint1") == "fr3_joint1"
+
+
+# --- a stage that is wrong is found ---------------------------------------------------------------
+
+WRONG = {
+    "gains of the drives": (f"{JOINTS}/fr3_joint1", "drive:angular:physics:stiffness", 57.3),
+    "mass": (f"{ROBOT}/fr3_link3", "physics:mass", 1.01),
+    "joint ranges": (f"{JOINTS}/fr3_joint2", "physics:upperLimit", 1.001),
+    "armature, three spellings": (f"{JOINTS}/fr3_joint4", "newton:armature", 2.0),
+    "torque limits": (f"{JOINTS}/fr3_joint5", "drive:angular:physics:maxForce", 1.1),
+    "inertia": (f"{ROBOT}/fr3_link2", "physics:diagonalInertia", 1.1),
+    "centre of mass": (f"{ROBOT}/fr3_link4", "physics:centerOfMass", 1.1),
+    "kinematics, place": (f"{JOINTS}/fr3_joint3", "physics:localPos0", 1.01),
+}
+
+
+@pytest.mark.parametrize("gate", WRONG)
+def test_a_wrong_number_misses_its_gate(gate: str) -> None:
+    scene = Scene()
+    path, name, factor = WRONG[gate]
+    attribute = scene.stage.GetPrimAtPath(path).GetAttribute(name)
+    attribute.Set(attribute.Get() * factor)
+    checks = {c.name: c for c in stage_checks(scene.stage, scene.model, scene.robot)}
+    assert not checks[gate].passed
+
+
+def test_a_link_that_is_missing_is_found() -> None:
+    scene = Scene()
+    scene.stage.GetPrimAtPath(f"{ROBOT}/finger2").RemoveAPI(UsdPhysics.RigidBodyAPI)
+    checks = {c.name: c for c in stage_checks(scene.stage, scene.model, scene.robot)}
+    assert "finger2" in checks["links"].note and not checks["links"].passed
+
+
+# --- the verbs ------------------------------------------------------------------------------------
+
+
+def test_usd_writes_the_start_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / "stage.usda"
+    assert main(["usd", "lift_pixels", "robot=ur5e", "seed=5", "--out", str(out)]) == 0
+    assert str(out) in capsys.readouterr().out
+    stage = Usd.Stage.Open(str(out))
+    assert stage.GetPrimAtPath(f"{ROBOT}/ur5e_link0")
+    image = stage.GetPrimAtPath(f"{ROBOT}/hand/camera_wrist")
+    size = image.GetAttribute("omni:lensdistortion:opencvPinhole:imageSize").Get()
+    assert tuple(size) == (64, 64)  # what the policy sees
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["usd", "lift", "--out", "stage.obj"], "not the name of a USD file"),
+        (["usd", "gym"], "has no simulated arm"),
+        (["usd", "lifd"], "did you mean 'lift'"),
+        (["parity", "lift", "reach"], "one scene at a time"),
+        (["parity", "lift", "--engine", "bullet"], "'bullet'"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_parity_tells_every_gate_and_writes_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, figures = tmp_path / "parity.html", tmp_path / "parity.json"
+    assert main(["parity", "reach", "--out", str(out), "--json", str(figures)]) == 0
+    said = capsys.readouterr().out
+    assert "ok    mass matrix" in said and "FAIL" not in said
+    page = out.read_text()
+    assert "torques of gravity" in page and "all gates met" in page
+    assert '"passed": true' in figures.read_text()
+
+
+def test_without_openusd_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene("reach")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pxr"]:
+        monkeypatch.setitem(sys.modules, name, None)  # `import` then raises
+    with pytest.raises(SetupError) as error:
+        build_stage(scene.task, scene.robot, scene.model, scene.data)
+    assert "robot-rl[usd]" in error.value.fix
+
+
+def test_a_part_that_moves_in_a_fixture_has_its_joint() -> None:
+    from robot_rl.ports import ResetPlan
+    from robot_rl.tasks import ReachTask
+    from robot_rl.tasks.common import Joint, Part, Primitive, upright
+
+    rail = upright(np.array((0.5, 0.1, 0.05)), yaw_rad=0.4)
+    slide = Joint("slide", mount="rail", low=0.0, high=0.1, axis=(0.0, 1.0, 0.0), damping=2.0)
+    cube = Primitive("box", (0.02, 0.02, 0.02))
+
+    class Drawer(ReachTask):
+        def parts(self) -> tuple[Part, ...]:
+            cart = Part("cart", "jointed", (cube,), mass_kg=0.5, joint=slide)
+            return (cart, Part("rail", "fixture", (cube,)), *super().parts())
+
+        def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
+            plan = super().sample_reset(rng)
+            cart = slide.part_in_base(rail, 0.03)
+            return replace(plan, objects=plan.objects | {"rail": rail, "cart": cart})
+
+    task = Drawer()
+    simulated = MujocoRobot(task)
+    simulated.reset(task.sample_reset(np.random.default_rng(0)))
+    stage = build_stage(task, simulated.robot, simulated.model, simulated.data)
+    joint = UsdPhysics.PrismaticJoint(stage.GetPrimAtPath("/World/parts/cart/cart_joint"))
+    assert [str(t) for t in joint.GetBody0Rel().GetTargets()] == ["/World/parts/rail"]
+    assert joint.GetUpperLimitAttr().Get() == pytest.approx(0.1)
+    damping = joint.GetPrim().GetAttribute("drive:linear:physics:damping").Get()
+    assert damping == pytest.approx(2.0)
+
+    from robot_rl.errors import ConfigError
+    from robot_rl_sim.physx import PhysxRobot
+
+    with pytest.raises(ConfigError, match="cart"):
+        PhysxRobot(task)
