@@ -16,7 +16,8 @@ interval and cycle time, deterministic and stochastic. Adds the evaluation to ev
 the largest of the newest policy and keeps all of them; writes eval.mp4, and the report again.
 
 With --engine physx, the same starts in PhysX 5, the engine of Isaac Sim, in place of MuJoCo: does
-the policy survive another physics? (docs/isaac.md)
+the policy survive another physics? With task.randomize=PRESET or task.ranges={...}, in a scene that
+differs from the one it learned in (docs/isaac.md).
 
 With --on robot, measure one or more policies on the arm. They drive in random order, and nobody is
 told which one drives until the end; each start is used by all of them, with a picture to restore
@@ -29,6 +30,7 @@ robot-rl eval runs/peg_insert/20260101-120000-s0 --episodes 200 --json eval.json
 robot-rl eval runs/peg_insert/20260101-120000-s0 --no-video --seed 2000000   (other starts)
 robot-rl eval runs/peg_insert/20260101-120000-s0 --simulated   (a real arm's run)
 robot-rl eval runs/lift/20260101-120000-s0 --engine physx --episodes 50
+robot-rl eval runs/lift/20260101-120000-s0 task.randomize=real 'task.ranges={friction: [0.5, 0.5]}'
 robot-rl eval RUN1 RUN2 --on robot robot=ur5e_fzi --episodes 20
 robot-rl eval RUN1 RUN2 --on robot robot=ur5e_fzi double=true  a rehearsal on the double
 """
@@ -39,9 +41,7 @@ FIRST_SEED = 1_000_000  # `control.session.EVAL_SEED`, whose module takes a seco
 def run(argv: Sequence[str]) -> int:
     """Evaluate the policy, print the figures and return 0."""
     parser = Parser("eval", TEXT, EXAMPLES).with_json()
-    parser.add_argument(
-        "words", nargs="+", metavar="RUN", help="run folders; with --on robot also key=value"
-    )
+    parser.add_argument("words", nargs="+", metavar="RUN", help="run folders, and key=value")
     parser.add_argument("--on", choices=PLACES, default="sim", help="where (default: sim)")
     parser.add_argument(
         "--episodes",
@@ -70,8 +70,8 @@ def run(argv: Sequence[str]) -> int:
         if not runs:
             parser.error("the following arguments are required: RUN")
         return _on_robot(runs, words, args)
-    if len(runs) != 1 or words:
-        parser.error("in simulation: one RUN and no key=value; several runs need --on robot")
+    if len(runs) != 1:
+        parser.error("in simulation: one RUN; several runs need --on robot")
     evaluate = engine("robot_rl.run.evaluate:evaluate")
     result = evaluate(
         runs[0],
@@ -80,6 +80,7 @@ def run(argv: Sequence[str]) -> int:
         video=not args.no_video,
         simulated=args.simulated,
         **({} if args.engine is None else {"engine": args.engine}),
+        **({"scene": words} if words else {}),
     )
     from robot_rl.report.report import write_report
 

@@ -24,6 +24,7 @@ PREFLIGHT = "preflight.json"  # what was found of an arm's driver before the sta
 PLAN = "plan.json"  # what a deployment or a comparison is to do
 DEPLOYMENT = "deploy.json"  # what a deployment has come to
 COMPARISON = "comparison.json"  # what a comparison has come to; written when it has ended
+DRAWS = "draws.jsonl"  # what was drawn for each episode of a randomised task, in lockstep
 SCENE_PICTURES = "scene"  # folder: pictures by which a person restores a scene
 
 

@@ -19,6 +19,7 @@ in system time, no /clock, and the names that the driver uses.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -279,6 +280,8 @@ class SimNode:
             self.robot.place_objects(plan)
         except RobotRLError as error:
             raise LinkError(error.summary, expected=error.expected, got=error.got) from error
+        if self.robot.randomizer is not None:
+            log.info("drawn: %s", json.dumps(self.robot.randomizer.drawn))
         return f"placed {', '.join(plan.objects) or 'nothing'}"
 
     def _plan(self, seed: int) -> ResetPlan:

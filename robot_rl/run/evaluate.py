@@ -6,13 +6,16 @@ Runs in lockstep whatever runtime trained the policy: the same task, gate and lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from robot_rl.config.yaml_file import parse_yaml
 from robot_rl.control.gym_ports import GymRig
 from robot_rl.control.session import EVAL_SEED, Session
-from robot_rl.errors import ConfigError, RobotRLError
+from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.policy.runtime import load_policy
 from robot_rl.run.evaluations import write_eval
@@ -25,6 +28,7 @@ from robot_rl.types import Step
 log = logging.getLogger(__name__)
 
 VIDEO_EPISODES = 3
+SCENE = ("task.randomize", "task.ranges")
 
 
 def make_eval_session(
@@ -57,6 +61,7 @@ def evaluate(
     video: bool = True,
     simulated: bool = False,
     engine: str = ENGINES[0],
+    scene: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Deterministic and stochastic success with Wilson intervals; returns what eval.json holds now.
 
@@ -64,12 +69,13 @@ def evaluate(
     (`run.evaluations`; the one just made is the last of `evaluations`), and eval.mp4.
 
     seed: of the first start; the others follow. simulated: the policy of a real arm is to be
-    measured in the simulation of its task. engine: one of `ENGINES`.
+    measured in the simulation of its task. engine: one of `ENGINES`. scene: `task.randomize=...`
+    and `task.ranges=...` in the place of the run's own.
 
     Raises:
         CheckpointError: the run has no usable policy.
-        ConfigError: the run is a real arm's, and a simulation was not asked for; or the engine
-            cannot build its scene.
+        ConfigError: the run is a real arm's, and a simulation was not asked for; the engine cannot
+            build its scene; or something else than the scene is to be changed.
         SetupError: the engine is not installed.
     """
     experiment = Experiment.load(run_dir)
@@ -81,7 +87,8 @@ def evaluate(
             fix="add --on robot to measure it there, or "
             "--simulated to measure the policy in the simulation of its task",
         )
-    session, _ = make_eval_session(experiment, run_dir, engine=engine)
+    other = [*([engine] if engine != ENGINES[0] else []), *scene]
+    session, _ = make_eval_session(in_scene(experiment, scene), run_dir, engine=engine)
     result = write_eval(
         run_dir,
         {
@@ -89,12 +96,44 @@ def evaluate(
             "stochastic": session.evaluate(episodes, seed, deterministic=False).as_dict(),
             "seed": seed,
             "weights_version": session.loop.policy.version,
-            "evaluated_in": "lockstep" if engine == ENGINES[0] else engine,
+            "evaluated_in": " ".join(other) or "lockstep",
         },
     )
-    if video and engine == ENGINES[0]:  # eval.mp4 shows what eval.json does
+    if video and not other:  # eval.mp4 shows what eval.json does
         record_video(run_dir, experiment)
     return result
+
+
+def in_scene(experiment: Experiment, words: Sequence[str]) -> Experiment:
+    """The experiment with `task.randomize` and `task.ranges` as some words say.
+
+    Raises:
+        ConfigError: another key, or a value that the task refuses.
+    """
+    changed: dict[str, Any] = {}
+    for word in words:
+        key, _, text = word.partition("=")
+        if key not in SCENE:
+            raise ConfigError(
+                f"an evaluation cannot change '{key}'",
+                expected=f"one of: {', '.join(SCENE)}; all else is the run's",
+                got=word,
+                fix=did_you_mean(key, SCENE),
+            )
+        try:
+            changed[key.partition(".")[2]] = parse_yaml(text, key)
+        except yaml.YAMLError as error:
+            raise ConfigError(
+                f"{key} cannot be read",
+                expected="task.randomize=real or 'task.ranges={friction: [0.5, 0.5]}'",
+                got=word,
+                fix="put the word in quotes, with a blank after each colon",
+            ) from error
+    if not changed:
+        return experiment
+    config = dict(experiment.config)
+    config["task"] = dict(config.get("task") or {}) | changed
+    return Experiment.from_dict(config | {"run_dir": str(experiment.run_dir)})
 
 
 def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | None:

@@ -2,8 +2,8 @@
 
 The evaluation that is shown has its figures at the top, `deterministic` and `stochastic`; all of
 them, oldest first, are under `evaluations` with seed, time, weights and place. Two episodes that
-were tried in passing do not take the place of a hundred, and figures of another physics engine do
-not take the place of those of the one that was learned in.
+were tried in passing do not take the place of a hundred, and figures of another physics engine, or of a
+scene with other ranges, do not take the place of those of the one that was learned in.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from robot_rl.config.run_folder import EVALUATION, read_facts
 from robot_rl.system.files import replace_json
 
 PARTS = ("deterministic", "stochastic")
-SECOND = ("physx",)
-"""Engines in which policies are measured, not taught."""
+HOME = ("lockstep", "ros", "", None)
+"""`evaluated_in` where a policy meets the scene that it learned in; else that says what differs."""
 OF_EACH = (*PARTS, "seed", "weights_version", "evaluated_in")
 
 
@@ -47,15 +47,15 @@ def with_evaluation(
     """Content of eval.json when `result` comes to what was there `before`.
 
     Shown is the evaluation with the most episodes of the weights that were evaluated last, among
-    equals the newest; one of a `SECOND` engine only where there is no other. A file of an older
-    version has one evaluation.
+    equals the newest; one of another engine or scene only where there is no other. A file of an
+    older version has one evaluation.
     """
     known = before.get("evaluations")
     if known is None:
         known = [_one(before, "")] if PARTS[0] in before else []
     evaluations = [*known, _one(result, now)]
     of_these = [e for e in evaluations if e["weights_version"] == result["weights_version"]]
-    at_home = [e for e in of_these if e["evaluated_in"] not in SECOND]
+    at_home = [e for e in of_these if e["evaluated_in"] in HOME]
     shown = max(reversed(at_home or of_these), key=_size)
     return {**before, **result, **shown, "evaluations": evaluations}
 

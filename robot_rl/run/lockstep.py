@@ -6,14 +6,16 @@ same seed, same curve. The ports are those of the ROS runtime; only their implem
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.config.run_folder import METRICS
+from robot_rl.config.run_folder import DRAWS, METRICS
 from robot_rl.control.actions import actions_of
 from robot_rl.control.arbiter import Arbiter
 from robot_rl.control.gym_ports import EnvPorts, GymRig
@@ -43,15 +45,24 @@ ENGINES = ("mujoco", "physx")
 
 @dataclass(slots=True)
 class Rig:
-    """A lockstep rig: the loop, with simulator and gate."""
+    """A lockstep rig: the loop, with simulator and gate.
+
+    draws: file that keeps what is drawn for each episode of a randomised task.
+    """
 
     loop: ControlLoop
     robot: SimulatedRobot
     gate: LocalGate
+    draws: Path | None = None
 
     def reset(self, plan: ResetPlan, start: EpisodeStart) -> None:
         """Teleport robot and objects to the start, then arm the gate."""
         self.robot.reset(plan)
+        randomizer = getattr(self.robot, "randomizer", None)
+        if randomizer is not None and self.draws is not None:
+            which = {"run": start.id.run, "episode": start.id.episode, "purpose": start.purpose}
+            with self.draws.open("a") as file:
+                file.write(json.dumps(which | {"seed": start.seed} | randomizer.drawn) + "\n")
         self.gate.reset()
         self.gate.arm(LEASE)
 
@@ -126,7 +137,7 @@ def make_rig(
         reward=experiment.reward.open(task),
         **common,
     )
-    return Rig(loop, robot, gate)
+    return Rig(loop, robot, gate, experiment.run_dir / DRAWS)
 
 
 def _operator_of(experiment: Experiment, task: Any) -> InputDevice:

@@ -30,6 +30,7 @@ from robot_rl.geometry import (
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
 from robot_rl.spec import ActionSpec, JointActionSpec, Spec, TensorSpec
+from robot_rl.tasks.randomize import Range, ranges_of
 from robot_rl.types import Observation, Pose, RobotState
 
 TOOL_DOWN_XYZW = np.array((1.0, 0.0, 0.0, 0.0))
@@ -214,6 +215,8 @@ class SimTask(ABC):
     impedance: ImpedanceConfig = field(default_factory=ImpedanceConfig)
     gripper_open_m: float = 0.08  # of the robot (`with_robot`): what the action "open" asks for
     joints: dict[str, float] = field(default_factory=dict[str, float])  # its joints -> home (rad)
+    randomize: str = "none"  # what differs between episodes: none | light | real
+    ranges: dict[str, Range] = field(default_factory=dict[str, Range])  # ... and by how much
 
     @property
     @abstractmethod
@@ -284,6 +287,7 @@ class SimTask(ABC):
             words = "; ".join(f"{word}: {meaning}" for word, meaning in ACTIONS.items())
             hint = did_you_mean(self.action, ACTIONS)
             raise ValueError(f"action must be one of {words}; got {self.action!r} ({hint})")
+        ranges_of(self.randomize, self.ranges)
         if not 0.0 < self.joint_rad <= 0.5:
             raise ValueError(f"joint_rad must lie in (0, 0.5], got {self.joint_rad}")
         if min(self.max_steps, *self._picture_size) < 1:
@@ -334,6 +338,11 @@ class SimTask(ABC):
                 fix="task.with_robot(robot)",
             )
         return JointActionSpec(tuple(self.joints), self.joint_rad, hand)
+
+    @property
+    def drawn_ranges(self) -> dict[str, Range]:
+        """What differs between episodes in simulation (`tasks.randomize`); {} = nothing."""
+        return ranges_of(self.randomize, self.ranges)
 
     @property
     def moves_joints(self) -> bool:

@@ -23,6 +23,7 @@ from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
 from robot_rl_sim.arm import HAND
 from robot_rl_sim.builder import build_model
+from robot_rl_sim.randomize import Randomizer
 
 ROOM = 0.95  # share of the picture that `VideoCamera.step_back` fills
 
@@ -34,6 +35,7 @@ class Simulated(Protocol):
     robot: Robot
     model: mujoco.MjModel
     data: mujoco.MjData
+    randomizer: Randomizer | None
 
     def now_s(self) -> float:
         """Simulated seconds."""
@@ -63,6 +65,7 @@ class SceneCopy:
         self._source = source
         self.task, self.robot, self.model = source.task, source.robot, source.model
         self.data = mujoco.MjData(source.model)
+        self.randomizer: Randomizer | None = None  # it is the arm's; pictures are not spoilt here
         self._now_s = 0.0
         self.renew()
 
@@ -134,9 +137,12 @@ class MujocoCamera:
     def read(self) -> tuple[float, NDArray[np.uint8]]:
         """(stamp_s, RGB uint8 [H, W, 3]) of the scene as it is now."""
         robot, renderer = self._robot, _opened(self._renderer)
-        mujoco.mj_camlight(robot.model, robot.data)  # the kinematics are up to date, cameras not
-        renderer.update_scene(robot.data, camera=self.name)
-        return robot.now_s(), renderer.render()
+        spoilt_by = robot.randomizer if self.name in robot.task.images else None
+        data = robot.data if spoilt_by is None else spoilt_by.seen(robot.now_s(), robot.data)
+        mujoco.mj_camlight(robot.model, data)  # the kinematics are up to date, cameras not
+        renderer.update_scene(data, camera=self.name)
+        rgb = renderer.render()
+        return robot.now_s(), rgb if spoilt_by is None else spoilt_by.picture(rgb)
 
     def close(self) -> None:
         """Free the OpenGL context; must be called, destructors come too late."""

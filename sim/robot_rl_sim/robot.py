@@ -26,6 +26,7 @@ from robot_rl.types import Command, Pose, RobotState
 from robot_rl_sim.arm import HAND
 from robot_rl_sim.builder import TARGET_BODY, TICK_S, build_model, drive
 from robot_rl_sim.kinematics import wxyz, xyzw
+from robot_rl_sim.randomize import Randomizer
 
 POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
 POSTURE_NM_RAD = 10.0
@@ -54,10 +55,12 @@ class MujocoRobot:
     joint_control: each joint has a drive instead of the impedance at the TCP; in a task whose
     actions move the joints, always. `apply` then takes joint targets, which the drives follow with
     the lag of the node `ik`, or commands the gripper only. `drive_joints` is the arm's own joint
-    controller; a snapshot does not hold the motion that it goes on with.
+    controller; a snapshot does not hold the motion that it goes on with, nor commands and pictures
+    that a randomised task delays.
 
     Attributes:
         task, robot: what is simulated.
+        randomizer: what differs in this episode, if the task says so (`tasks.randomize`).
         model, data: MuJoCo's, for cameras and tests; change them through the methods only.
     """
 
@@ -110,11 +113,14 @@ class MujocoRobot:
         self._wrench = np.zeros(6)  # in base, about the TCP, filtered
         self._touched = False
         self._gripper_goal_m = task.gripper_start_m
+        self.randomizer: Randomizer | None = None  # not before somebody resets
         middle = (np.array(task.workspace_min_m) + np.array(task.workspace_max_m)) / 2
         self._chain = Chain(self.robot)
         self._posture_rad = self._chain.solve(tool_down(middle), np.array(self.robot.home_rad))
         self._place_arm(self._posture_rad)
         self.place_objects(task.sample_reset(np.random.default_rng(0)))
+        if task.drawn_ranges:
+            self.randomizer = Randomizer(self.model, task, self.robot)
 
     # --- ports -----------------------------------------------------------------------------------
 
@@ -123,7 +129,7 @@ class MujocoRobot:
         data = self.data
         tcp = self._tcp_in_base()
         to_tcp = data.site_xmat[self._tcp].reshape(3, 3)
-        return RobotState(
+        state = RobotState(
             stamp_s=self.now_s(),
             joint_position_rad=data.qpos[: self._joints].copy(),
             joint_velocity_rad_s=data.qvel[: self._joints].copy(),
@@ -133,6 +139,7 @@ class MujocoRobot:
             gripper_width_m=self.gripper_width_m,
             objects={name: self._body_in_base(i) for name, i in self._bodies.items()},
         )
+        return state if self.randomizer is None else self.randomizer.sense(state, self._jacobian)
 
     def apply(self, command: Command) -> None:
         """Set the goal of the impedance controller, or of the drives; filters move towards it.
@@ -140,6 +147,13 @@ class MujocoRobot:
         With fewer than six joints the goal becomes what they can reach of it (`robots.chain`):
         springs that pull at the tool in a direction in which it cannot turn would move the TCP.
         """
+        if self.randomizer is None:
+            self._obey(command)
+            self._grip(command.gripper_width_m)
+        else:
+            self.randomizer.order(command, self.now_s())
+
+    def _obey(self, command: Command) -> None:
         goal = command.tcp_target_in_base
         if self._drives is not None:
             if command.joint_target_rad is not None:
@@ -147,10 +161,10 @@ class MujocoRobot:
         elif self._joints < 6:
             goal = self._chain.nearest(goal, self.data.qpos[: self._joints].copy())
         self._set_goal(goal)
-        if command.gripper_width_m is not None and self._gripper is not None:
-            self._gripper_goal_m = float(
-                np.clip(command.gripper_width_m, 0.0, self.robot.gripper.stroke_m)
-            )
+
+    def _grip(self, width_m: float | None) -> None:
+        if width_m is not None and self._gripper is not None:
+            self._gripper_goal_m = float(np.clip(width_m, 0.0, self.robot.gripper.stroke_m))
 
     def drive_joints(self, goal_rad: F64 | None, velocity_rad_s: F64 | None = None) -> None:
         """Set the goal of each joint's drive [J], and the velocity with which it goes on by itself.
@@ -224,6 +238,8 @@ class MujocoRobot:
         Raises:
             RobotRLError: the plan names an object that the scene does not have.
         """
+        if self.randomizer is not None:
+            self.randomizer.renew(plan)
         unknown = set(plan.objects) - set(self._bodies)
         if unknown:
             raise RobotRLError(
@@ -337,6 +353,12 @@ class MujocoRobot:
     def _tick(self) -> None:
         """Move the filtered target towards the goal, the gripper towards its own."""
         data = self.data
+        if self.randomizer is not None:
+            command, width_m = self.randomizer.due(self.now_s())
+            if command is not None:
+                self._obey(command)
+            self._grip(width_m)
+            self.randomizer.remember(self.now_s(), data)
         position, quat = self._target_pose  # views into MuJoCo's memory
         position += self._alpha * (self._goal_position - position)
         quat += self._alpha * (self._goal_wxyz - quat)  # MuJoCo normalises what it reads

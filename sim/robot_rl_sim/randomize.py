@@ -1,0 +1,197 @@
+"""`tasks.randomize` applied to a MuJoCo scene: to model, commands, sensors and pictures."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import cv2
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_multiply
+from robot_rl.ports import ResetPlan
+from robot_rl.robots import Robot
+from robot_rl.tasks.common import SimTask
+from robot_rl.tasks.randomize import Range, draw, seed_of
+from robot_rl.types import Command, Pose, RobotState
+from robot_rl_sim.kinematics import wxyz, xyzw
+
+F64 = NDArray[np.float64]
+ARM_M = 0.02  # noise and bias of torques, as a length times those of forces
+FRAME_S = 1.0 / 30.0  # of a camera: how much older a picture is when one was lost
+HISTORY_S = 0.3  # how far back pictures can be drawn
+CHANGED = (
+    *("geom_size", "geom_pos", "geom_rbound", "geom_aabb", "geom_friction"),
+    *("body_mass", "body_inertia", "dof_damping", "dof_armature"),
+    *("actuator_gainprm", "actuator_biasprm", "actuator_forcerange"),
+    *("cam_pos", "cam_quat", "cam_fovy", "light_dir", "light_diffuse", "mat_rgba"),
+)
+
+
+class Randomizer:
+    """The draws of one scene.
+
+    Attributes:
+        drawn: name -> value, of the episode that goes on.
+    """
+
+    def __init__(self, model: mujoco.MjModel, task: SimTask, robot: Robot) -> None:
+        self._model, self._task, self._robot = model, task, robot
+        self._ranges: dict[str, Range] = task.drawn_ranges
+        self._nominal: dict[str, NDArray] = {}
+        self.drawn: dict[str, float] = {}
+        self._rng = np.random.default_rng(0)
+        self._orders: deque[tuple[float, Command]] = deque()
+        self._grips: deque[tuple[float, float]] = deque()
+        self._past: deque[tuple[float, F64, F64, F64]] = deque()
+        self._scratch: mujoco.MjData | None = None
+
+    def renew(self, plan: ResetPlan) -> None:
+        """Draw anew, for an episode that begins with `plan`, and change the model."""
+        if not self._nominal:  # not before: a calibration may move cameras after the scene is made
+            self._nominal = {name: getattr(self._model, name).copy() for name in CHANGED}
+        self.drawn = draw(self._ranges, plan, self._task.images)
+        self._rng = np.random.default_rng(seed_of(plan))
+        for kept in (self._orders, self._grips, self._past):
+            kept.clear()
+        for name, nominal in self._nominal.items():
+            getattr(self._model, name)[:] = nominal
+        self._change_physics()
+        self._change_looks()
+        mujoco.mj_setConst(self._model, mujoco.MjData(self._model))  # what follows from masses
+
+    def _factor(self, name: str) -> float:
+        return self.drawn.get(name, 1.0)
+
+    def _amount(self, name: str) -> float:
+        return self.drawn.get(name, 0.0)
+
+    def _axes(self, name: str, axes: str = "xyz", whose: str = "") -> F64:
+        return np.array([self.drawn.get(f"{name}_{axis}{whose}", 0.0) for axis in axes])
+
+    # --- the model -------------------------------------------------------------------------------
+
+    def _change_physics(self) -> None:
+        model, task = self._model, self._task
+        for part in task.parts():
+            body = model.body(part.name).id
+            if part.role in ("free", "held"):
+                model.body_mass[body] *= self._factor("object_mass")
+                model.body_inertia[body] *= self._factor("object_mass")
+            if part.role == "free":
+                geoms = np.flatnonzero(model.geom_bodyid == body)
+                for name in ("geom_size", "geom_pos", "geom_rbound", "geom_aabb"):
+                    getattr(model, name)[geoms] *= self._factor("object_size")
+        model.geom_friction[:, 0] *= self._factor("friction")
+        joints = [int(model.joint(name).dofadr[0]) for name in self._robot.joint_names]
+        model.dof_damping[joints] *= self._factor("joint_damping")
+        model.dof_armature[joints] *= self._factor("armature")
+        for number in range(model.nu):
+            if model.actuator(number).name != "gripper":
+                for name in ("gainprm", "biasprm", "forcerange"):
+                    getattr(model, f"actuator_{name}")[number] *= self._factor("gains")
+
+    def _change_looks(self) -> None:
+        model = self._model
+        for camera in self._task.images:
+            number, whose = model.cam(camera).id, f"/{camera}"
+            model.cam_pos[number] += self._axes("camera_place_m", whose=whose)
+            turn = quat_from_rotvec(self._axes("camera_turn_rad", whose=whose))
+            model.cam_quat[number] = wxyz(quat_multiply(xyzw(model.cam_quat[number]), turn))
+            slope = np.tan(np.radians(model.cam_fovy[number]) / 2)
+            slope /= self._factor(f"camera_focal{whose}")
+            model.cam_fovy[number] = np.degrees(2 * np.arctan(slope))
+        lean = np.append(self._axes("light_turn_rad", "xy"), 0.0)
+        for number in range(model.nlight):
+            leaning = pose((0.0, 0.0, 0.0), quat_from_rotvec(lean))
+            model.light_dir[number] = compose(leaning, pose(model.light_dir[number])).position_m
+            model.light_diffuse[number] *= self._factor("light")
+        most = self._amount("colour")
+        if most:
+            change = self._rng.uniform(-most, most, (model.nmat, 3))
+            model.mat_rgba[:, :3] = np.clip(model.mat_rgba[:, :3] + change, 0.0, 1.0)
+
+    # --- commands, sensors, pictures -------------------------------------------------------------
+
+    def order(self, command: Command, now_s: float) -> None:
+        """Keep a command that will act later; `due` gives it back. None overtakes another."""
+        due_s = now_s + self._amount("action_delay_s")
+        due_s += self._rng.uniform() * self._amount("action_jitter_s")
+        if self._orders:
+            due_s = max(due_s, self._orders[-1][0])
+        self._orders.append((due_s, replace(command, gripper_width_m=None)))
+        if command.gripper_width_m is not None:
+            grip_s = due_s + self._amount("gripper_latency_s")
+            self._grips.append((grip_s, command.gripper_width_m))
+
+    def due(self, now_s: float) -> tuple[Command | None, float | None]:
+        """The newest command, and the newest gripper width, whose time has come."""
+        command, width_m = None, None
+        while self._orders and self._orders[0][0] <= now_s + 1e-9:
+            _, command = self._orders.popleft()
+        while self._grips and self._grips[0][0] <= now_s + 1e-9:
+            _, width_m = self._grips.popleft()
+        return command, width_m
+
+    def sense(self, state: RobotState, jacobian: F64) -> RobotState:
+        """The state as the sensors of the episode tell it; objects stay where they are."""
+        noise_rad, noise_n = self._amount("encoder_noise_rad"), self._amount("wrench_noise_n")
+        bias_n = self._axes("wrench_bias_n")
+        if noise_rad:
+            off = self._rng.normal(0.0, noise_rad, len(state.joint_position_rad))
+            moved = jacobian[:, : len(off)] @ off
+            tcp = state.tcp_in_base
+            turned = quat_multiply(quat_from_rotvec(moved[3:]), tcp.quaternion_xyzw)
+            state = replace(
+                state,
+                joint_position_rad=state.joint_position_rad + off,
+                tcp_in_base=Pose(tcp.position_m + moved[:3], turned),
+            )
+        if noise_n or bias_n.any():
+            off = np.repeat((1.0, ARM_M), 3) * np.tile(bias_n, 2)
+            off += np.repeat((1.0, ARM_M), 3) * self._rng.normal(0.0, 1.0, 6) * noise_n
+            state = replace(state, wrench_in_tcp=state.wrench_in_tcp + off)
+        return state
+
+    def remember(self, now_s: float, data: mujoco.MjData) -> None:
+        """Keep where everything is, for pictures that come late."""
+        if not self._is_late:
+            return
+        self._past.append((now_s, data.qpos.copy(), data.mocap_pos.copy(), data.mocap_quat.copy()))
+        while self._past[0][0] < now_s - HISTORY_S:
+            self._past.popleft()
+
+    @property
+    def _is_late(self) -> bool:
+        return self._amount("image_delay_s") > 0.0 or self._amount("dropped_frames") > 0.0
+
+    def seen(self, now_s: float, data: mujoco.MjData) -> mujoco.MjData:
+        """The scene that a picture of now shows."""
+        if not self._is_late or not self._past:
+            return data
+        lost = self._rng.uniform() < self._amount("dropped_frames")
+        shown_s = now_s - self._amount("image_delay_s") - FRAME_S * lost
+        _, qpos, position, quaternion = min(self._past, key=lambda entry: abs(entry[0] - shown_s))
+        scratch = self._scratch = self._scratch or mujoco.MjData(self._model)
+        scratch.qpos[:], scratch.mocap_pos[:], scratch.mocap_quat[:] = qpos, position, quaternion
+        mujoco.mj_kinematics(self._model, scratch)
+        return scratch
+
+    def picture(self, rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """A picture as the camera of the episode takes it."""
+        brightness, noise = self._factor("brightness"), self._amount("image_noise")
+        if brightness != 1.0 or noise:
+            bright = rgb.astype(np.float32) * brightness
+            if noise:
+                bright += self._rng.normal(0.0, noise, rgb.shape).astype(np.float32)
+            rgb = np.clip(np.round(bright), 0.0, 255.0).astype(np.uint8)
+        loss = round(self._amount("jpeg_loss"))
+        if loss:
+            quality = [cv2.IMWRITE_JPEG_QUALITY, 100 - loss]
+            _, packed = cv2.imencode(".jpg", rgb[..., ::-1], quality)
+            found = cv2.imdecode(packed, cv2.IMREAD_COLOR)
+            assert found is not None, "what was packed here unpacks here"
+            rgb = np.ascontiguousarray(found[..., ::-1], dtype=np.uint8)
+        return rgb
