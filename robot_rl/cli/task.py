@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.cli.common import Parser, engine, run_one_of, say
+from robot_rl.cli.common import Parser, engine, experiment_from, run_one_of, say
+from robot_rl.cli.parity import words_of
 from robot_rl.errors import ConfigError, SetupError
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ DIR/experiment/NAME.yaml; `teach` does the same, but start, goal and box are whe
 (guide it by hand, or jog it; nothing here moves it). Each question is an option, too: with --yes
 nobody is asked, and what is not given has its default. Poses are of the TCP in the robot's base:
 'x y z', 'x y z yaw' (fingers down) or 'x y z qx qy qz qw'; several stand between semicolons.
-`box` computes the box of a task from the demonstrations of a run. Nothing is ever overwritten,
-except by `box --write`: the two lines of the box.
+`box` computes the box of a task from the demonstrations of a run. `draws` shows what a task with
+task.randomize looks like: a sheet of pictures, one for each start. No configuration is ever
+overwritten, except by `box --write`: the two lines of the box.
 """
 EXAMPLES = """
 robot-rl task new my_insert
@@ -29,13 +31,14 @@ robot-rl task new my_insert --starts '0.5 0 0.2' --goal '0.5 0 0.05' --robot ur5
 robot-rl task new my_insert --from-poses poses.yaml      starts, goal, corners: [[x, y, z], ...]
 robot-rl task teach my_insert --robot ur5e               beside the robot's driver
 robot-rl task box my_insert --from runs/my_insert/RUN --margin 0.02 --write
+robot-rl task draws lift_pixels task.randomize=real --out draws.png
 """
 WHERE = ("domain_id", "namespace", "topic")  # options of `teach`
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one of the three; return 0 when the file is written, or the box is printed."""
-    verbs = {"new": _new, "teach": _teach, "box": _box}
+    """Run one of the four; return 0 when the file is written, or the box is printed."""
+    verbs = {"new": _new, "teach": _teach, "box": _box, "draws": _draws}
     return run_one_of(verbs, argv, Parser("task", TEXT, EXAMPLES), " NAME")
 
 
@@ -178,4 +181,21 @@ def _box(argv: Sequence[str]) -> int:
     box = engine("robot_rl.run.task_box:box_from")
     run_dir = existing_run(args.run)
     box(args.name, run_dir, args.margin, args.config_dir, write=args.write, tell=say)
+    return 0
+
+
+def _draws(argv: Sequence[str]) -> int:
+    parser = Parser("task draws", TEXT, EXAMPLES).with_overrides()
+    parser.add_argument("--count", type=int, default=16, metavar="N", help="of starts (16)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("draws.png"), metavar="FILE", help="(draws.png)"
+    )
+    args = parser.read(argv)
+    if not 1 <= args.count <= 400:
+        parser.error("--count must lie between 1 and 400")
+    args.overrides = words_of(args.overrides, args.config_dir)
+    experiment = experiment_from(args, only=("task", "robot"))
+    if experiment is not None:
+        picture = engine("robot_rl.run.draws:draw_picture")(experiment, args.out, args.count)
+        say(f"picture  {picture}")
     return 0

@@ -2,8 +2,8 @@
 
 The evaluation that is shown has its figures at the top, `deterministic` and `stochastic`; all of
 them, oldest first, are under `evaluations` with seed, time, weights and place. Two episodes that
-were tried in passing do not take the place of a hundred, and figures of another physics engine, or of a
-scene with other ranges, do not take the place of those of the one that was learned in.
+were tried in passing do not take the place of a hundred, and figures of another physics engine or
+another scene do not take the place of those of the one that was learned in.
 """
 
 from __future__ import annotations

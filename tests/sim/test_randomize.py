@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import mujoco
 import numpy as np
 import pytest
@@ -111,6 +112,16 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, Any], told: str) -> No
     with pytest.raises(ConfigError) as error:
         resolve("task", {"name": "lift", **fields})
     assert told in f"{error.value}"
+
+
+def test_the_guide_has_every_quantity_with_its_ranges() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "isaac.md").read_text()
+    for name, quantity in QUANTITIES.items():
+        light, real = (f"{low:g} to {high:g}" for low, high in (quantity.light, quantity.real))
+        row = (
+            f"| `{name}` | {quantity.text} | {quantity.kind}, {quantity.when} | {light} | {real} |"
+        )
+        assert row in guide, row
 
 
 # --- what it changes ------------------------------------------------------------------------------
@@ -376,3 +387,30 @@ def test_masses_that_a_model_shares_are_put_back() -> None:
     for name in ("body_mass", "geom_friction", "dof_armature", "actuator_biasprm", "cam_pos"):
         assert np.array_equal(getattr(robot.model, name), getattr(fresh, name)), name
     assert isinstance(fresh, mujoco.MjModel)
+
+
+# --- pictures of the draws ------------------------------------------------------------------------
+
+
+@pytest.mark.gl
+@pytest.mark.parametrize(("count", "size"), [(16, (68 * 4 - 4, 132 * 4 - 4)), (1, (64, 128))])
+def test_a_sheet_shows_every_start(count: int, size: tuple[int, int], tmp_path: Path) -> None:
+    out = tmp_path / "new" / "draws.png"
+    words = ["task", "draws", "lift_pixels", "task.randomize=real", "--count", str(count)]
+    assert main([*words, "--out", str(out)]) == 0
+    assert cv2.imread(str(out)).shape == (*size, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["lift"], "no cameras"),
+        (["lift_pixels", "--out", "draws.gif"], "not the name of a picture"),
+        (["lift_pixels", "--count", "0"], "between 1 and 400"),
+    ],
+)
+def test_a_sheet_that_cannot_be_made(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["task", "draws", *words]) == 2
+    assert told in capsys.readouterr().err
