@@ -46,6 +46,7 @@ VERBS = {
     "doctor": "check this machine and say how to fix what is missing",
     "verify": "is a run as it was written? every row, checkpoint and policy, by checksums",
     "check": "load every experiment and explain it",
+    "identify": "fit the simulated scene to a recorded run: delay, gains, damping",
     "usd": "write a task's scene as a USD stage, for Isaac Sim and Isaac Lab",
     "parity": "is a task's scene the same in another physics engine?",
     "faults": "break every part of the system and measure what it does then",

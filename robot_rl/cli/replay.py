@@ -20,12 +20,14 @@ replay departs from the recording. Nothing is written into the run.
 
 An episode that was recorded in lockstep is replayed exactly. The replay of an episode of a real
 arm, or of the ROS 2 graph, departs from the recording; how far shows what the simulator does not
-model. Exit code 1: an episode ended otherwise than recorded.
+model. With task.ranges={...} it is played in another scene, for example with the delay that
+`robot-rl identify` found. Exit code 1: an episode ended otherwise than recorded.
 """
 EXAMPLES = """
 robot-rl replay runs/peg_insert/20260101-120000-s0                  the newest episode
 robot-rl replay RUN --episode 3,7 --video both.mp4
 robot-rl replay RUN --all --json replay.json
+robot-rl replay RUN --all 'task.ranges={action_delay_s: [0.06, 0.06]}'
 """
 FAR_MM = 5.0  # a start that is further away than this from the recorded one is reported
 
@@ -33,6 +35,7 @@ FAR_MM = 5.0  # a start that is further away than this from the recorded one is 
 def run(argv: Sequence[str]) -> int:
     """Replay the episodes; return 0 when every one ends as it was recorded, else 1."""
     parser = Parser("replay", TEXT, EXAMPLES).with_run().with_json()
+    parser.add_argument("scene", nargs="*", metavar="key=value", help="task.randomize, task.ranges")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--episode", default="", metavar="N[,N]", help="default: the newest")
     which.add_argument("--all", action="store_true", help="all episodes that have ended")
@@ -55,6 +58,7 @@ def run(argv: Sequence[str]) -> int:
             actor=args.actor,
             video=args.video,
             progress=progress,
+            scene=args.scene,
         )
     write_json(args.json, {"episodes": [one.as_dict() for one in replayed]})
     for one in replayed:

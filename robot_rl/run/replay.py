@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
+from robot_rl.run.evaluate import in_scene
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
 from robot_rl.run.lockstep import Rig, make_rig
@@ -126,6 +127,7 @@ def replay(
     actor: str = "",
     video: Path | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
+    scene: Sequence[str] = (),
 ) -> list[Replayed]:
     """Play episodes of a run again.
 
@@ -136,6 +138,7 @@ def replay(
         actor: whose episodes, where a store holds those of several robots; "" = any.
         video: an mp4 (H.264) to write, all episodes one after the other.
         progress: called with (steps done, steps in all).
+        scene: `task.randomize=...` and `task.ranges=...` in the place of the run's own.
 
     Raises:
         ConfigError: not a run, its task has no simulated arm, or no such episode.
@@ -143,7 +146,7 @@ def replay(
             has gaps.
         SetupError: the simulator, or OpenGL for the video, is missing.
     """
-    experiment = Experiment.load(run_dir)
+    experiment = in_scene(Experiment.load(run_dir), scene)
     task: Any = simulated_task(experiment)
     with open_store(_store_of(run_dir)) as store:
         _check_spec(store, experiment.spec)

@@ -34,12 +34,13 @@ class Randomizer:
     """The draws of one scene.
 
     Attributes:
+        ranges: quantity -> range, from the next episode on.
         drawn: name -> value, of the episode that goes on.
     """
 
     def __init__(self, model: mujoco.MjModel, task: SimTask, robot: Robot) -> None:
         self._model, self._task, self._robot = model, task, robot
-        self._ranges: dict[str, Range] = task.drawn_ranges
+        self.ranges: dict[str, Range] = task.drawn_ranges
         self._nominal: dict[str, NDArray] = {}
         self.drawn: dict[str, float] = {}
         self._rng = np.random.default_rng(0)
@@ -52,7 +53,7 @@ class Randomizer:
         """Draw anew, for an episode that begins with `plan`, and change the model."""
         if not self._nominal:  # not before: a calibration may move cameras after the scene is made
             self._nominal = {name: getattr(self._model, name).copy() for name in CHANGED}
-        self.drawn = draw(self._ranges, plan, self._task.images)
+        self.drawn = draw(self.ranges, plan, self._task.images)
         self._rng = np.random.default_rng(seed_of(plan))
         for kept in (self._orders, self._grips, self._past):
             kept.clear()

@@ -8,7 +8,7 @@ steps, so advancing in one go or in pieces gives bit-identical results.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -231,6 +231,11 @@ class MujocoRobot:
             self.data.qpos[self._joints : self._joints + 2] = plan.gripper_width_m / 2
             self.data.ctrl[self._gripper] = plan.gripper_width_m
         self.place_objects(plan)
+
+    def vary(self, ranges: Mapping[str, tuple[float, float]]) -> None:
+        """Let these ranges hold in the place of the task's (`tasks.randomize`), from `reset` on."""
+        self.randomizer = self.randomizer or Randomizer(self.model, self.task, self.robot)
+        self.randomizer.ranges = dict(ranges)
 
     def place_objects(self, plan: ResetPlan) -> None:
         """Move objects and held part only; the arm stays where it is (the ROS sim node's reset).

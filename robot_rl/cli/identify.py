@@ -1,0 +1,57 @@
+"""`robot-rl identify`: fit the simulated scene to a recorded run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
+
+TEXT = """
+Find what the simulated arm has to be like for a recorded run to come out of it: the delay of
+commands, and factors on the controller's gains, the joints' damping, the motors' inertia, friction
+and the masses of parts. Recorded episodes are played again and again, through the gate, and the
+observations compared (docs/isaac.md). The run is only read. With --out the result is a task of your
+own: a twin of the recorded arm, to train and to evaluate in.
+"""
+EXAMPLES = """
+robot-rl identify runs/peg_insert/20260101-120000-s0
+robot-rl identify RUN --fit action_delay_s,gains,friction --seconds 30
+robot-rl identify RUN --out my_configs/task/my_twin.yaml
+robot-rl train experiment=peg_insert task=my_twin --config-dir my_configs runtime=lockstep
+robot-rl replay RUN --all 'task.ranges={action_delay_s: [0.06, 0.06]}'     the gap that is left
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Fit, and print what was found; return 0."""
+    parser = Parser("identify", TEXT, EXAMPLES).with_run().with_json()
+    parser.add_argument("--fit", default="", metavar="NAME[,NAME]", help="which quantities")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, metavar="S", help="of recorded motion (60)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="write a task")
+    args = parser.read(argv)
+    if not 5.0 <= args.seconds <= 3600.0:
+        parser.error("--seconds must lie between 5 and 3600")
+    if args.out is not None and args.out.suffix != ".yaml":
+        parser.error(f"--out writes a .yaml file, not {args.out.name}")
+    run_dir = existing_run(args.run)
+    names = [word for word in args.fit.split(",") if word]
+    chosen = {"quantities": names} if names else {}
+    identify = engine("robot_rl.run.identify:identify")
+    result = identify(run_dir, seconds=args.seconds, tell=say, **chosen)
+    say(f"\n{result.episodes} episodes, {result.seconds:.0f} s")
+    for one in result.found:
+        say(f"{one.name:<16} {one.value:<8.4g} (95 % interval {one.low:.4g} to {one.high:.4g})")
+    say(f"observations are off by {result.before:.2g} before and {result.after:.2g} after (RMSE)")
+    if not math.isnan(result.rmse_after_m):
+        before_mm, after_mm = 1000 * result.rmse_before_m, 1000 * result.rmse_after_m
+        say(f"the position is off by {before_mm:.2f} mm before and {after_mm:.2f} mm after")
+    ranges = ", ".join(f"{name}: {ends}" for name, ends in result.ranges().items())
+    say(f"'task.ranges={{{ranges}}}'")
+    if args.out is not None:
+        say(f"task    {engine('robot_rl.run.identify:write_twin')(run_dir, result, args.out)}")
+    write_json(args.json, {"ranges": result.ranges(), "before": result.before} | result.as_dict())
+    return 0
