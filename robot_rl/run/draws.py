@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from robot_rl.errors import ConfigError
-from robot_rl.run.parity import scene_of
+from robot_rl.run.scene import scene_of
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment

@@ -10,12 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from robot_rl.config.yaml_file import parse_yaml
 from robot_rl.control.gym_ports import GymRig
 from robot_rl.control.session import EVAL_SEED, Session
-from robot_rl.errors import ConfigError, RobotRLError, did_you_mean
+from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.policy.runtime import load_policy
 from robot_rl.run.evaluations import write_eval
@@ -23,12 +20,12 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
 from robot_rl.run.lockstep import ENGINES, Rig, make_rig
 from robot_rl.run.parts import Discard, forget, policy_of, session_of
+from robot_rl.run.scene import in_scene
 from robot_rl.types import Step
 
 log = logging.getLogger(__name__)
 
 VIDEO_EPISODES = 3
-SCENE = ("task.randomize", "task.ranges")
 
 
 def make_eval_session(
@@ -102,38 +99,6 @@ def evaluate(
     if video and not other:  # eval.mp4 shows what eval.json does
         record_video(run_dir, experiment)
     return result
-
-
-def in_scene(experiment: Experiment, words: Sequence[str]) -> Experiment:
-    """The experiment with `task.randomize` and `task.ranges` as some words say.
-
-    Raises:
-        ConfigError: another key, or a value that the task refuses.
-    """
-    changed: dict[str, Any] = {}
-    for word in words:
-        key, _, text = word.partition("=")
-        if key not in SCENE:
-            raise ConfigError(
-                f"an evaluation cannot change '{key}'",
-                expected=f"one of: {', '.join(SCENE)}; all else is the run's",
-                got=word,
-                fix=did_you_mean(key, SCENE),
-            )
-        try:
-            changed[key.partition(".")[2]] = parse_yaml(text, key)
-        except yaml.YAMLError as error:
-            raise ConfigError(
-                f"{key} cannot be read",
-                expected="task.randomize=real or 'task.ranges={friction: [0.5, 0.5]}'",
-                got=word,
-                fix="put the word in quotes, with a blank after each colon",
-            ) from error
-    if not changed:
-        return experiment
-    config = dict(experiment.config)
-    config["task"] = dict(config.get("task") or {}) | changed
-    return Experiment.from_dict(config | {"run_dir": str(experiment.run_dir)})
 
 
 def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | None:

@@ -24,9 +24,9 @@ from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import Rig, make_rig
-from robot_rl.run.parity import scene_of
 from robot_rl.run.parts import Still, forget
 from robot_rl.run.replay import STORES, Recording, choose, read
+from robot_rl.run.scene import scene_of
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.tasks.randomize import QUANTITIES, Range
 

@@ -6,28 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.errors import ConfigError
-from robot_rl.run.parts import simulated_task
-from robot_rl.tasks.common import SimTask
+from robot_rl.run.scene import scene_of
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
-
-
-def scene_of(experiment: Experiment) -> SimTask:
-    """The experiment's task, one whose scene other engines can build.
-
-    Raises:
-        ConfigError: it has no scene, or a simulator of its own.
-    """
-    task = simulated_task(experiment)
-    if isinstance(task, SimTask):
-        return task
-    raise ConfigError(
-        f"task '{task.name}' has a simulator of its own, and no scene",
-        expected="a task of robot_rl.tasks, or your own robot_rl.tasks.common.SimTask",
-        got=type(task).__name__,
-        fix="docs/tasks.md shows how a task describes its scene",
-    )
 
 
 def write_usd(experiment: Experiment, path: Path) -> Path:

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
-from robot_rl.run.evaluate import in_scene
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
 from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import Still, forget, simulated_task
+from robot_rl.run.scene import in_scene
 from robot_rl.spec import IMAGE, Spec, diff
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.store.store import Store

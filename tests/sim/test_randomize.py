@@ -367,8 +367,8 @@ def test_a_run_keeps_its_draws_and_another_scene_can_be_asked_for(tmp_path: Path
 def test_an_evaluation_changes_the_scene_only(
     word: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from robot_rl.run.evaluate import in_scene
     from robot_rl.run.experiment import Experiment
+    from robot_rl.run.scene import in_scene
 
     experiment = Experiment.compose(["experiment=reach", f"run_dir={tmp_path}"])
     with pytest.raises(ConfigError) as error:
