@@ -10,7 +10,7 @@ from typing import Any
 from robot_rl.report import svg
 from robot_rl.report.document import document, write
 
-STYLE = ".no{color:var(--bad)}td.bar{min-width:8em}"
+STYLE = ".no{color:var(--bad)}th{text-align:left}td,th{padding-right:1em}"
 
 
 def write_page(path: Path, result: Mapping[str, Any]) -> Path:
@@ -69,8 +69,9 @@ def _curves(result: Mapping[str, Any]) -> str:
             x_label="seconds",
         )
         cards += (
-            f'<section class="card"><h3>{escape(trace["name"])}<span class="now">'
-            f'<span class="accent">MuJoCo</span> <span class="human">PhysX</span> '
-            f'{escape(trace["unit"])}</span></h3><div class="plot">{chart}</div></section>'
+            f'<section class="card"><h3>{escape(trace["name"])}, {escape(trace["unit"])}</h3>'
+            f'<div class="plot">{chart}</div></section>'
         )
-    return f'<h2>Motion</h2><div class="grid3">{cards}</div>' if cards else ""
+    legend = '<span style="color:var(--accent)">MuJoCo</span> and '
+    legend += '<span style="color:var(--human)">PhysX</span>'
+    return f'<h2>Motion: {legend}</h2><div class="grid3">{cards}</div>' if cards else ""

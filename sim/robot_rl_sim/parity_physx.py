@@ -199,7 +199,8 @@ def _contacts(task: SimTask, robot: Robot, found: Measured) -> None:
 
 
 def _told(one: F64, other: F64) -> str:
-    return f"{1000 * one[-1, 0]:.1f} mm in MuJoCo, {1000 * other[-1, 0]:.1f} mm in PhysX"
+    here, there = 1000 * abs(one[-1, 0]), 1000 * abs(other[-1, 0])
+    return f"{here:.1f} mm in MuJoCo, {there:.1f} mm in PhysX"
 
 
 def _drop(
