@@ -196,15 +196,20 @@ def _beside(target: Mapping[str, Any] | None) -> str:
 
 
 def _env(seconds: float) -> Mapping[str, Any]:
-    """Lockstep speed of the demo's task."""
+    """Lockstep speed of the demo's task, and what a randomised scene costs."""
     from robot_rl.run.experiment import Experiment
 
     bench = engine("robot_rl.bench.env:bench_env")
-    task = Experiment.compose(["experiment=peg_insert"]).task
     figures: dict[str, Any] = {}
-    for name, images in (("state", False), ("two_images", True)):
-        result = bench(task, images, seconds)
-        figures |= {f"{name}/{key}": value for key, value in result.items()}
+    for name, images in (("state", "[]"), ("two_images", "[wrist,front]")):
+        for preset in ("none", "light"):
+            words = [f"task.images={images}", f"task.randomize={preset}", "task.image_size=128"]
+            task: Any = Experiment.compose(["experiment=peg_insert", *words]).task
+            case = name if preset == "none" else f"{name}_{preset}"
+            result = bench(task, bool(task.images), seconds)
+            figures |= {f"{case}/{key}": value for key, value in result.items()}
+        speed = "env_steps_per_cpu_s"
+        figures[f"{name}/light_vs_none"] = figures[f"{case}/{speed}"] / figures[f"{name}/{speed}"]
     return figures
 
 

@@ -82,7 +82,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     ),
     "brightness": Q("factor", "reset", (0.95, 1.05), (0.8, 1.2), text="of pictures"),
     "image_noise": Q("amount", "step", (0.0, 2.0), (0.0, 6.0), text="grey levels"),
-    "jpeg_loss": Q("amount", "reset", (0.0, 5.0), (0.0, 40.0), text="100 - quality; 0 = none"),
+    "jpeg_loss": Q("amount", "reset", (0.0, 0.0), (0.0, 40.0), text="100 - quality; 0 = none"),
     "image_delay_s": Q("amount", "reset", (0.0, 0.03), (0.03, 0.1), text="age of a picture"),
     "dropped_frames": Q("amount", "step", (0.0, 0.0), (0.0, 0.02), text="share, each 33 ms older"),
 }

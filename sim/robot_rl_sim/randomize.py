@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import cv2
 import mujoco
@@ -19,7 +21,7 @@ from robot_rl.types import Command, Pose, RobotState
 from robot_rl_sim.kinematics import wxyz, xyzw
 
 F64 = NDArray[np.float64]
-ARM_M = 0.02  # noise and bias of torques, as a length times those of forces
+WRENCH = np.repeat((1.0, 0.02), 3)  # noise and bias of torques: 20 mm times those of forces
 FRAME_S = 1.0 / 30.0  # of a camera: how much older a picture is when one was lost
 HISTORY_S = 0.3  # how far back pictures can be drawn
 CHANGED = (
@@ -28,6 +30,11 @@ CHANGED = (
     *("actuator_gainprm", "actuator_biasprm", "actuator_forcerange"),
     *("cam_pos", "cam_quat", "cam_fovy", "light_dir", "light_diffuse", "mat_rgba"),
 )
+
+
+@cache
+def _grain_of_film() -> NDArray[np.float32]:
+    return np.random.default_rng(0).standard_normal(1 << 20, np.float32)
 
 
 class Randomizer:
@@ -44,6 +51,7 @@ class Randomizer:
         self._nominal: dict[str, NDArray] = {}
         self.drawn: dict[str, float] = {}
         self._rng = np.random.default_rng(0)
+        self._bias = np.zeros(6)
         self._orders: deque[tuple[float, Command]] = deque()
         self._grips: deque[tuple[float, float]] = deque()
         self._past: deque[tuple[float, F64, F64, F64]] = deque()
@@ -55,6 +63,7 @@ class Randomizer:
             self._nominal = {name: getattr(self._model, name).copy() for name in CHANGED}
         self.drawn = draw(self.ranges, plan, self._task.images)
         self._rng = np.random.default_rng(seed_of(plan))
+        self._bias = WRENCH * np.tile(self._axes("wrench_bias_n"), 2)
         for kept in (self._orders, self._grips, self._past):
             kept.clear()
         for name, nominal in self._nominal.items():
@@ -139,22 +148,28 @@ class Randomizer:
     def sense(self, state: RobotState, jacobian: F64) -> RobotState:
         """The state as the sensors of the episode tell it; objects stay where they are."""
         noise_rad, noise_n = self._amount("encoder_noise_rad"), self._amount("wrench_noise_n")
-        bias_n = self._axes("wrench_bias_n")
+        changed: dict[str, Any] = {}
         if noise_rad:
-            off = self._rng.normal(0.0, noise_rad, len(state.joint_position_rad))
+            off = noise_rad * self._rng.standard_normal(len(state.joint_position_rad))
             moved = jacobian[:, : len(off)] @ off
             tcp = state.tcp_in_base
-            turned = quat_multiply(quat_from_rotvec(moved[3:]), tcp.quaternion_xyzw)
-            state = replace(
-                state,
-                joint_position_rad=state.joint_position_rad + off,
-                tcp_in_base=Pose(tcp.position_m + moved[:3], turned),
+            changed["joint_position_rad"] = state.joint_position_rad + off
+            changed["tcp_in_base"] = Pose(
+                tcp.position_m + moved[:3],
+                quat_multiply(quat_from_rotvec(moved[3:]), tcp.quaternion_xyzw),
             )
-        if noise_n or bias_n.any():
-            off = np.repeat((1.0, ARM_M), 3) * np.tile(bias_n, 2)
-            off += np.repeat((1.0, ARM_M), 3) * self._rng.normal(0.0, 1.0, 6) * noise_n
-            state = replace(state, wrench_in_tcp=state.wrench_in_tcp + off)
-        return state
+        if noise_n or self._bias.any():
+            noise = WRENCH * (noise_n * self._rng.standard_normal(6))
+            changed["wrench_in_tcp"] = state.wrench_in_tcp + self._bias + noise
+        return replace(state, **changed) if changed else state
+
+    def _grain(self, count: int) -> NDArray[np.float32]:
+        """Normal noise: a random piece of what was drawn once, or drawing would take 1 ms."""
+        grain = _grain_of_film()
+        if count >= len(grain):
+            return self._rng.standard_normal(count, np.float32)
+        begin = int(self._rng.integers(len(grain) - count))
+        return grain[begin : begin + count]
 
     def remember(self, now_s: float, data: mujoco.MjData) -> None:
         """Keep where everything is, for pictures that come late."""
@@ -166,7 +181,8 @@ class Randomizer:
 
     @property
     def _is_late(self) -> bool:
-        return self._amount("image_delay_s") > 0.0 or self._amount("dropped_frames") > 0.0
+        late = self._amount("image_delay_s") > 0.0 or self._amount("dropped_frames") > 0.0
+        return late and bool(self._task.images)
 
     def seen(self, now_s: float, data: mujoco.MjData) -> mujoco.MjData:
         """The scene that a picture of now shows."""
@@ -184,10 +200,9 @@ class Randomizer:
         """A picture as the camera of the episode takes it."""
         brightness, noise = self._factor("brightness"), self._amount("image_noise")
         if brightness != 1.0 or noise:
-            bright = rgb.astype(np.float32) * brightness
-            if noise:
-                bright += self._rng.normal(0.0, noise, rgb.shape).astype(np.float32)
-            rgb = np.clip(np.round(bright), 0.0, 255.0).astype(np.uint8)
+            bright = np.multiply(rgb, brightness, dtype=np.float32)
+            bright += 0.5 + noise * self._grain(rgb.size).reshape(rgb.shape)  # 0.5: rounds
+            rgb = np.clip(bright, 0.0, 255.0, out=bright).astype(np.uint8)
         loss = round(self._amount("jpeg_loss"))
         if loss:
             quality = [cv2.IMWRITE_JPEG_QUALITY, 100 - loss]
