@@ -74,7 +74,7 @@ def _scene(
 
 
 def _at_home(simulated: MujocoRobot, robot: Robot) -> MujocoRobot:
-    """With the arm at its home pose, far from everything that it could touch."""
+    """With the arm at its home pose."""
     simulated.data.qpos[: len(robot.joints)] = robot.home_rad
     mujoco.mj_forward(simulated.model, simulated.data)
     return simulated
@@ -116,7 +116,7 @@ def _static(task: SimTask, robot: Robot) -> list[Check]:
 
 def _swing(task: SimTask, robot: Robot, found: Measured) -> None:
     """All joints follow a sine with their drives, MuJoCo's in one engine, the stage's in PhysX."""
-    simulated, other = (_at_home(_scene(task, robot), robot) for _ in range(2))
+    simulated, other = (_at_home(_scene(task, robot, _untouched), robot) for _ in range(2))
     model = simulated.model
     world = World(task, robot, model, other.data, driven=True)
     home = np.array(robot.home_rad)
@@ -289,6 +289,11 @@ def _tilted(angle_rad: float, friction: float) -> Callable[[mujoco.MjModel], Non
     return change
 
 
+def _untouched(model: mujoco.MjModel) -> None:
+    """Nothing collides: an arm whose home is stretched out would meet the table."""
+    model.geom_contype[:] = model.geom_conaffinity[:] = 0
+
+
 def _with_gravity(model: mujoco.MjModel) -> None:
     model.body_gravcomp[:] = 0.0
 
@@ -296,5 +301,6 @@ def _with_gravity(model: mujoco.MjModel) -> None:
 def _limp(model: mujoco.MjModel) -> None:
     """No compensation of gravity, no drives; joints keep their own damping."""
     _with_gravity(model)
+    _untouched(model)
     model.actuator_gainprm[:] = 0.0
     model.actuator_biasprm[:] = 0.0

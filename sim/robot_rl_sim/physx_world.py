@@ -65,7 +65,7 @@ class World:
     ) -> None:
         self._model, self._data, self._robot = model, data, robot
         self._physx = engine()
-        for other in _open:
+        for other in [*_open]:
             other.close()
         self._stage = self._attach(task)
         self.closed, self._bindings = False, []
@@ -123,15 +123,17 @@ class World:
         poses = self.bind("RIGID_BODY_POSE", path)
         return _Free(model, name, poses, self.bind("RIGID_BODY_VELOCITY", path))
 
-    def _feel(self) -> _Touch:
-        """Of hand, fingers and held part against all others that can be touched."""
+    def _feel(self) -> _Touch | None:
+        """Of hand, fingers and held part against what they can touch; None = there is nothing."""
         model = self._model
         hand = model.body(HAND).id
         solid = [number for number in range(1, model.nbody) if _collides(model, number)]
         arm = model.body_rootid[hand]
         own = [n for n in solid if n >= hand and model.body_rootid[n] == arm]
         others = [self._path(n) for n in solid if n not in own]
-        others.append(f"{ROOM}/table_top")
+        others += [f"{ROOM}/table_top"] if model.geom("table_top").contype[0] else []
+        if not own or not others:
+            return None
         with _quiet():
             binding = self._physx.create_contact_binding(
                 sensor_patterns=[self._path(n) for n in own],
@@ -189,7 +191,7 @@ class World:
         data.qpos[self._qpos], data.qvel[self._dofs] = self._q[0], self._v[0]
         for free in self._free:
             free.read(data)
-        return self._touch.read()
+        return np.zeros(9) if self._touch is None else self._touch.read()
 
     def refresh(self) -> None:
         """Bring the links to where the joints have been put, without a step."""

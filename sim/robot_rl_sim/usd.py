@@ -18,6 +18,7 @@ Conventions that USD and the engines do not share with MuJoCo, each held by a te
 * the articulation's root is the prim above the links: on the foot itself the base would float;
 * damping of bodies in the air is 0.05 unless it is said to be 0; two frictions are averaged unless
   the greater is asked for, as MuJoCo takes it;
+* a body without mass, as a tool may be, has a very small one;
 * gravity is compensated by the robot's controller, so its links have none.
 """
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 WORLD, ROBOT = "/World", "/World/robot"
 JOINTS, PARTS, ROOM = f"{ROBOT}/joints", f"{WORLD}/parts", f"{WORLD}/room"
 LOOKS, SURFACES = f"{WORLD}/looks", f"{WORLD}/surfaces"
+LEAST_KG, LEAST_KG_M2 = 1e-6, 1e-9  # 0 means "not said", and PhysX then fills the shapes with water
 CONTACT_M = 0.002  # contacts are looked for within this: a step at 0.5 m/s is 1 mm long
 ITERATIONS = 32  # of PhysX's solver, for positions: a peg in a tight hole touches in many places
 APERTURE = (
@@ -265,9 +267,10 @@ class _Writer:
             body.CreateKinematicEnabledAttr(True)
             return
         mass = UsdPhysics.MassAPI.Apply(prim)
-        mass.CreateMassAttr(float(model.body_mass[number]))
+        inertia = np.maximum(model.body_inertia[number], LEAST_KG_M2)
+        mass.CreateMassAttr(max(float(model.body_mass[number]), LEAST_KG))
         mass.CreateCenterOfMassAttr(Gf.Vec3f(*model.body_ipos[number].tolist()))
-        mass.CreateDiagonalInertiaAttr(Gf.Vec3f(*model.body_inertia[number].tolist()))
+        mass.CreateDiagonalInertiaAttr(Gf.Vec3f(*inertia.tolist()))
         mass.CreatePrincipalAxesAttr(_quatf(model.body_iquat[number]))
         prim.AddAppliedSchema("PhysxRigidBodyAPI")
         _set(prim, "physxRigidBody:disableGravity", "Bool", bool(model.body_gravcomp[number] == 1))

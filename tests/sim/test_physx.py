@@ -20,11 +20,13 @@ from robot_rl.run import lockstep
 from robot_rl.run.evaluations import with_evaluation
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate, WatchedClock
+from robot_rl.tasks import ReachTask
 from robot_rl.tasks.common import SimTask, tool_down
 from robot_rl.types import Command, Driver
 from robot_rl_sim import physx_world
 from robot_rl_sim.physx import PhysxRobot
 from robot_rl_sim.robot import MujocoRobot
+from tests.robots.test_urdf import ARMS, arm_of
 
 TASKS = ("reach", "peg_insert", "lift", "pick_insert")
 ROBOTS = ("fr3", "ur5e")
@@ -67,6 +69,16 @@ def test_every_gate_is_met(task: str, robot: str) -> None:
     assert ("the peg rests in the hole" in names) == (task == "peg_insert")
     assert ("a part slides down a slope" in names) == (task in ("lift", "pick_insert"))
     assert all(len(t.time_s) == len(t.mujoco) == len(t.physx) for t in measured.traces)
+
+
+@needs_physx
+@pytest.mark.parametrize("arm", [name for name in ARMS if name != "so101"])
+def test_every_gate_is_met_by_an_arm_from_a_urdf(arm: str) -> None:
+    from robot_rl_sim.parity_physx import engine_checks
+
+    robot = arm_of(arm)
+    measured = engine_checks(ReachTask().with_robot(robot), robot)
+    assert [check for check in measured.checks if not check.passed] == []
 
 
 @needs_physx

@@ -18,11 +18,13 @@ from robot_rl.config.registry import resolve
 from robot_rl.errors import SetupError
 from robot_rl.observe.cameras import CameraConfig
 from robot_rl.robots import Robot
+from robot_rl.tasks import ReachTask
 from robot_rl.tasks.common import SimTask
 from robot_rl_sim.builder import drive_gains
 from robot_rl_sim.parity import stage_checks, static_checks
 from robot_rl_sim.robot import MujocoRobot
 from robot_rl_sim.usd import JOINTS, ROBOT, body_path, build_stage, optics, usd_name, write_stage
+from tests.robots.test_urdf import ARMS, arm_of
 
 TASKS = ("reach", "peg_insert", "lift", "pick_insert")
 ROBOTS = ("fr3", "ur5e")
@@ -97,6 +99,25 @@ def test_a_file_opens_again_with_its_cube(tmp_path: Path) -> None:
         )
         want = task.sample_reset(np.random.default_rng(1)).objects["cube"].position_m
         assert np.allclose(cube.ExtractTranslation(), want)
+
+
+@pytest.mark.parametrize("arm", [name for name in ARMS if name != "so101"])
+def test_an_arm_from_a_urdf_has_its_stage(arm: str) -> None:
+    """Six of the seven: the SO-101 does not reach the box of this task."""
+    robot = arm_of(arm)
+    checks = static_checks(ReachTask().with_robot(robot), robot)
+    assert [check for check in checks if not check.passed] == []
+
+
+def test_a_tool_without_mass_is_not_filled_with_water() -> None:
+    robot = arm_of("ur10e")
+    task = ReachTask().with_robot(robot)
+    simulated = MujocoRobot(task, robot)
+    assert simulated.model.body("hand").mass[0] == 0.0
+    stage = build_stage(task, robot, simulated.model, simulated.data)
+    hand = UsdPhysics.MassAPI(stage.GetPrimAtPath(f"{ROBOT}/hand"))
+    assert 0.0 < hand.GetMassAttr().Get() < 1e-5
+    assert min(hand.GetDiagonalInertiaAttr().Get()) > 0.0
 
 
 # --- the traps between engines --------------------------------------------------------------------
@@ -315,7 +336,6 @@ def test_without_openusd_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_part_that_moves_in_a_fixture_has_its_joint() -> None:
     from robot_rl.ports import ResetPlan
-    from robot_rl.tasks import ReachTask
     from robot_rl.tasks.common import Joint, Part, Primitive, upright
 
     rail = upright(np.array((0.5, 0.1, 0.05)), yaw_rad=0.4)
