@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 
 ACTOR = ONLY_ACTOR  # identity of this robot's rows in the store
 EXAM_RETRIES = 30  # aborted episodes of an exam that are run again
+EVAL_TRIES = (
+    4  # of one start: where the gate stops a policy each time, that is what the policy does
+)
 WINDOW = 20  # episodes in "success over the last 20", the figure operators watch
 FEWEST = 5  # of them, where several arms share the window
 EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice starts
@@ -399,21 +402,24 @@ class Session:
 
         An aborted episode (a process was killed, a stop was pressed) says nothing about the policy:
         it is run again, and stays in the store as aborted. So is one in which a person drove, as
-        some Gymnasium environments let them at any time; it never counts as a success.
+        some Gymnasium environments let them at any time; it never counts as a success. After
+        `EVAL_TRIES` of one start it counts as it ended.
 
         Args:
             episodes: how many; None = until `decide` has come to a decision.
             decide: asked after each episode; ends the evaluation when the answer is not None.
         """
         result = EvalResult()
-        index = retries = 0
+        index = retries = tries = 0
         while (episodes is None or index < episodes) and not self.stopping():
             summary = self.episode("eval", seed + index, deterministic=deterministic)
             helped = summary.human_steps > 0
             aborted = helped or summary.ending in (Ending.ABORTED, Ending.STALE)
-            if aborted and retries < (episodes or EXAM_RETRIES):
+            tries += 1
+            if aborted and tries < EVAL_TRIES and retries < (episodes or EXAM_RETRIES):
                 retries += 1
                 continue
+            tries = 0
             result.successes.append(summary.success and not helped)
             result.cycle_times_s.append(round(summary.duration_s, 6))  # the clock's own rounding
             result.returns.append(summary.total_reward)

@@ -14,6 +14,7 @@ import pytest
 from robot_rl.control.loop import EpisodeSummary
 from robot_rl.control.session import (
     EVAL_SEED,
+    EVAL_TRIES,
     EXAM_SEED,
     FAILED_DEMOS,
     WINDOW,
@@ -148,6 +149,22 @@ def test_evaluation_repeats_what_was_aborted_and_counts_it_once() -> None:
     result = session.evaluate(3)
     assert result.successes == [True, True, True]
     assert [s.seed for s in starts] == [EVAL_SEED, EVAL_SEED, EVAL_SEED + 1, EVAL_SEED + 2]
+
+
+def test_a_start_that_aborts_every_time_is_given_up_and_is_no_success() -> None:
+    """In lockstep the gate stops the same policy at the same place; it was tried 51 times."""
+    session, starts, _ = make_session()
+    real = session.loop.run_episode
+
+    def run(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        summary = real(start, deterministic=deterministic)
+        if start.seed == EVAL_SEED + 1:
+            summary.ending, summary.success = Ending.ABORTED, False
+        return summary
+
+    session.loop.run_episode = run  # type: ignore[method-assign]
+    assert session.evaluate(20).successes == [True, False, *[True] * 18]
+    assert [s.seed for s in starts].count(EVAL_SEED + 1) == EVAL_TRIES
 
 
 def test_an_exam_that_is_lost_does_not_go_on() -> None:
