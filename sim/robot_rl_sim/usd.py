@@ -52,9 +52,7 @@ LOOKS, SURFACES = f"{WORLD}/looks", f"{WORLD}/surfaces"
 LEAST_KG, LEAST_KG_M2 = 1e-6, 1e-9  # 0 means "not said", and PhysX then fills the shapes with water
 CONTACT_M = 0.002  # contacts are looked for within this: a step at 0.5 m/s is 1 mm long
 ITERATIONS = 32  # of PhysX's solver, for positions: a peg in a tight hole touches in many places
-APERTURE = (
-    0.20955  # width of a camera's sensor, tenths of a metre; its ratio to the focal length counts
-)
+APERTURE = 0.20955  # width of a camera's sensor, tenths of a metre; only ratios to it count
 DRAWN = (480, 640)  # size of the picture of a camera that no policy sees: height, width
 LENS = "omni:lensdistortion"
 LAMP, SKY = 1500.0, 400.0  # intensities of the lamp and of the light from everywhere
