@@ -50,8 +50,8 @@ class Randomizer:
         self.ranges: dict[str, Range] = task.drawn_ranges
         self._nominal: dict[str, NDArray] = {}
         self.drawn: dict[str, float] = {}
-        self._rng = np.random.default_rng(0)
-        self._bias = np.zeros(6)
+        self._bias, self._noise = np.zeros(6), np.zeros(0)
+        self._seed(())
         self._orders: deque[tuple[float, Command]] = deque()
         self._grips: deque[tuple[float, float]] = deque()
         self._past: deque[tuple[float, F64, F64, F64]] = deque()
@@ -62,7 +62,7 @@ class Randomizer:
         if not self._nominal:  # not before: a calibration may move cameras after the scene is made
             self._nominal = {name: getattr(self._model, name).copy() for name in CHANGED}
         self.drawn = draw(self.ranges, plan, self._task.images)
-        self._rng = np.random.default_rng(seed_of(plan))
+        self._seed(seed_of(plan))
         self._bias = WRENCH * np.tile(self._axes("wrench_bias_n"), 2)
         for kept in (self._orders, self._grips, self._past):
             kept.clear()
@@ -71,6 +71,13 @@ class Randomizer:
         self._change_physics()
         self._change_looks()
         mujoco.mj_setConst(self._model, mujoco.MjData(self._model))  # what follows from masses
+
+    def _seed(self, seed: tuple[int, ...]) -> None:
+        """A generator for each use: a replay, which draws no pictures, has the same noise."""
+        self._looks, self._commands, self._sensors, self._pictures = (
+            np.random.default_rng((number, *seed)) for number in range(4)
+        )
+        self._sensed_s = -1.0
 
     def _factor(self, name: str) -> float:
         return self.drawn.get(name, 1.0)
@@ -120,7 +127,7 @@ class Randomizer:
             model.light_diffuse[number] *= self._factor("light")
         most = self._amount("colour")
         if most:
-            change = self._rng.uniform(-most, most, (model.nmat, 3))
+            change = self._looks.uniform(-most, most, (model.nmat, 3))
             model.mat_rgba[:, :3] = np.clip(model.mat_rgba[:, :3] + change, 0.0, 1.0)
 
     # --- commands, sensors, pictures -------------------------------------------------------------
@@ -128,7 +135,7 @@ class Randomizer:
     def order(self, command: Command, now_s: float) -> None:
         """Keep a command that will act later; `due` gives it back. None overtakes another."""
         due_s = now_s + self._amount("action_delay_s")
-        due_s += self._rng.uniform() * self._amount("action_jitter_s")
+        due_s += self._commands.uniform() * self._amount("action_jitter_s")
         if self._orders:
             due_s = max(due_s, self._orders[-1][0])
         self._orders.append((due_s, replace(command, gripper_width_m=None)))
@@ -146,11 +153,17 @@ class Randomizer:
         return command, width_m
 
     def sense(self, state: RobotState, jacobian: F64) -> RobotState:
-        """The state as the sensors of the episode tell it; objects stay where they are."""
+        """The state as the sensors of the episode tell it; objects stay where they are.
+
+        One moment has one reading, however often it is asked for.
+        """
+        if state.stamp_s != self._sensed_s:
+            self._sensed_s = state.stamp_s
+            self._noise = self._sensors.standard_normal(len(state.joint_position_rad) + 6)
         noise_rad, noise_n = self._amount("encoder_noise_rad"), self._amount("wrench_noise_n")
         changed: dict[str, Any] = {}
         if noise_rad:
-            off = noise_rad * self._rng.standard_normal(len(state.joint_position_rad))
+            off = noise_rad * self._noise[6:]
             moved = jacobian[:, : len(off)] @ off
             tcp = state.tcp_in_base
             changed["joint_position_rad"] = state.joint_position_rad + off
@@ -159,7 +172,7 @@ class Randomizer:
                 quat_multiply(quat_from_rotvec(moved[3:]), tcp.quaternion_xyzw),
             )
         if noise_n or self._bias.any():
-            noise = WRENCH * (noise_n * self._rng.standard_normal(6))
+            noise = WRENCH * (noise_n * self._noise[:6])
             changed["wrench_in_tcp"] = state.wrench_in_tcp + self._bias + noise
         return replace(state, **changed) if changed else state
 
@@ -167,8 +180,8 @@ class Randomizer:
         """Normal noise: a random piece of what was drawn once, or drawing would take 1 ms."""
         grain = _grain_of_film()
         if count >= len(grain):
-            return self._rng.standard_normal(count, np.float32)
-        begin = int(self._rng.integers(len(grain) - count))
+            return self._pictures.standard_normal(count, np.float32)
+        begin = int(self._pictures.integers(len(grain) - count))
         return grain[begin : begin + count]
 
     def remember(self, now_s: float, data: mujoco.MjData) -> None:
@@ -188,7 +201,7 @@ class Randomizer:
         """The scene that a picture of now shows."""
         if not self._is_late or not self._past:
             return data
-        lost = self._rng.uniform() < self._amount("dropped_frames")
+        lost = self._pictures.uniform() < self._amount("dropped_frames")
         shown_s = now_s - self._amount("image_delay_s") - FRAME_S * lost
         _, qpos, position, quaternion = min(self._past, key=lambda entry: abs(entry[0] - shown_s))
         scratch = self._scratch = self._scratch or mujoco.MjData(self._model)

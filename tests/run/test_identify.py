@@ -100,6 +100,14 @@ def test_replay_shows_the_gap_in_another_scene(
     assert offs[0] == 0.0 and offs[1] > 1.0
 
 
+def test_a_replay_has_the_noise_and_the_jitter_that_were_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = recorded(tmp_path, "task.randomize=real", demos=2)
+    main(["replay", str(run), "--all"])
+    assert set(re.findall(r"off by ([\d.]+) mm at most", capsys.readouterr().out)) == {"0.00"}
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
