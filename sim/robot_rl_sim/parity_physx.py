@@ -33,6 +33,7 @@ STEEP_RAD, STICK_FRICTION, STICK_S = math.radians(20.0), 0.5, 1.0
 REST_S = 0.5
 ABOVE_M, PRESS_M, INSERT_S = 0.005, 0.005, 2.0  # of the peg's tip over the mouth; into the floor
 AGAIN_S = 0.5
+LAND_XY_M, LAND_FROM_M, LAND_M_S, LAND_S = (0.45, 0.12), 0.06, 0.1, 1.2  # beside every part
 
 
 class Measured(NamedTuple):
@@ -55,6 +56,8 @@ def engine_checks(task: SimTask, robot: Robot) -> Measured:
     _fall(task, robot, found)
     if any(part.role == "free" for part in task.parts()):
         _contacts(task, robot, found)
+    if task.uses_gripper:
+        _land(task, robot, found)
     if isinstance(task, PegInsertTask):
         _insert(task, robot, found)
     found.checks.append(_again(task, robot))
@@ -252,6 +255,33 @@ def _insert(task: PegInsertTask, robot: Robot, found: Measured) -> None:
     found.checks.append(Check("the peg is down", shallow, 1e-3, "m from the floor", note))
     times = TICK_S * np.arange(len(one), dtype=np.float64)
     found.traces.append(Trace("the peg goes down", "mm", times, 1e3 * one, 1e3 * other))
+
+
+def _land(task: SimTask, robot: Robot, found: Measured) -> None:
+    """The open hand comes down onto the table: what the wrench sensor says of the impact.
+
+    The gate is wide: MuJoCo's contact gives way for some milliseconds, PhysX's does not.
+    """
+    forces: list[F64] = []
+    for simulated in (MujocoRobot(task, robot), PhysxRobot(task, robot)):
+        plan = task.sample_reset(np.random.default_rng(0))
+        x, y = LAND_XY_M
+        simulated.reset(replace(plan, tcp_in_base=tool_down(np.array((x, y, LAND_FROM_M)))))
+        force: list[float] = []
+        for tick in range(round(LAND_S / TICK_S)):
+            z = max(LAND_FROM_M - LAND_M_S * TICK_S * (tick + 1), -0.01)
+            command = _command(tool_down(np.array((x, y, z))), simulated.now_s())
+            simulated.apply(command)
+            simulated.advance(TICK_S)
+            force.append(float(np.linalg.norm(simulated.read().wrench_in_tcp[:3])))
+        forces.append(np.array(force))
+    one, other = forces
+    peaks = float(one.max()), float(other.max())
+    note = f"{LAND_M_S:g} m/s: {peaks[0]:.0f} N in MuJoCo, {peaks[1]:.0f} N in PhysX"
+    name, off = "the hand lands on the table, peak", abs(peaks[1] - peaks[0]) / peaks[0]
+    found.checks.append(Check(name, off, 0.5, "of the force", note))
+    times = TICK_S * np.arange(len(one), dtype=np.float64)
+    found.traces.append(Trace("the hand lands on the table", "N", times, one, other))
 
 
 def _command(target: Pose, now_s: float) -> Command:
