@@ -1,7 +1,7 @@
 """One scene in PhysX 5 on the CPU: USD in, joint torques in, positions and contacts out.
 
-PhysX has no threads here: one arm is too little work to share (0.2 ms a step alone; with one worker
-beside it on a busy machine 10 ms and more).
+PhysX has no threads here: one arm is too little work to share (0.2 ms a step; with one worker, on a
+busy machine, 10 ms and more).
 
 `ovphysx` 0.7 calls its tensor bindings deprecated. They are used all the same, and the extra is
 pinned to 0.7: the sessions that take their place need a dozen calls for each array.
