@@ -171,7 +171,7 @@ def _motion(run_dir: Path, seconds: float, rate_hz: float) -> list[Recording]:
                 "too little motion was recorded",
                 expected="at least 5 s of episodes that have ended",
                 got=f"{steps / rate_hz:.1f} s in {len(chosen)} episodes",
-                fix="robot-rl record ... train.demos=30",
+                fix="robot-rl record ... --demos 30",
             )
         return [read(store, record) for record in chosen]
 
