@@ -53,5 +53,5 @@ def run(argv: Sequence[str]) -> int:
     say(f"'task.ranges={{{ranges}}}'")
     if args.out is not None:
         say(f"task    {engine('robot_rl.run.identify:write_twin')(run_dir, result, args.out)}")
-    write_json(args.json, {"ranges": result.ranges(), "before": result.before} | result.as_dict())
+    write_json(args.json, {"ranges": result.ranges()} | result.as_dict())
     return 0

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from robot_rl.cli.common import Parser, engine, experiment_from, say, write_json
 from robot_rl.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from robot_rl.run.experiment import Experiment
 
 TEXT = """
 Compare the scene of an experiment or a task in two engines: masses, joints, drives, kinematics,
@@ -29,8 +34,7 @@ def run(argv: Sequence[str]) -> int:
         "--out", type=Path, default=Path("parity.html"), metavar="FILE", help="page"
     )
     args = parser.read(argv)
-    args.overrides = words_of(args.overrides, args.config_dir)
-    experiment = experiment_from(args, only=("task", "robot"))
+    experiment = scene_from(args)
     if experiment is None:
         return 0
     result = engine("robot_rl.run.parity:measure")(experiment, args.engine)
@@ -41,7 +45,13 @@ def run(argv: Sequence[str]) -> int:
     return 0 if result["passed"] else 1
 
 
-def words_of(words: Sequence[str], config_dir: Path | None) -> list[str]:
+def scene_from(args: argparse.Namespace) -> Experiment | None:
+    """The experiment or task that is named; None when `--config` printed it instead."""
+    args.overrides = _words(args.overrides, args.config_dir)
+    return experiment_from(args, only=("task", "robot"))
+
+
+def _words(words: Sequence[str], config_dir: Path | None) -> list[str]:
     """`key=value ...`, with a NAME among them as the experiment or, without one, the task."""
     from robot_rl.config.compose import options
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.cli.common import Parser, engine, experiment_from, run_one_of, say
-from robot_rl.cli.parity import words_of
+from robot_rl.cli.common import Parser, engine, run_one_of, say
+from robot_rl.cli.parity import scene_from
 from robot_rl.errors import ConfigError, SetupError
 
 if TYPE_CHECKING:
@@ -193,8 +193,7 @@ def _draws(argv: Sequence[str]) -> int:
     args = parser.read(argv)
     if not 1 <= args.count <= 400:
         parser.error("--count must lie between 1 and 400")
-    args.overrides = words_of(args.overrides, args.config_dir)
-    experiment = experiment_from(args, only=("task", "robot"))
+    experiment = scene_from(args)
     if experiment is not None:
         picture = engine("robot_rl.run.draws:draw_picture")(experiment, args.out, args.count)
         say(f"picture  {picture}")

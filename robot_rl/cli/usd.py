@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from robot_rl.cli.common import Parser, engine, experiment_from, say
-from robot_rl.cli.parity import words_of
+from robot_rl.cli.common import Parser, engine, say
+from robot_rl.cli.parity import scene_from
 
 TEXT = """
 Write the scene of an experiment or a task as a USD stage, at the start of an episode: the arm as an
@@ -27,8 +27,7 @@ def run(argv: Sequence[str]) -> int:
         "--out", type=Path, default=Path("stage.usda"), metavar="FILE", help="(stage.usda)"
     )
     args = parser.read(argv)
-    args.overrides = words_of(args.overrides, args.config_dir)
-    experiment = experiment_from(args, only=("task", "robot"))
+    experiment = scene_from(args)
     if experiment is None:
         return 0
     say(f"stage  {engine('robot_rl.run.parity:write_usd')(experiment, args.out)}")

@@ -25,7 +25,7 @@ from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import Still, forget
-from robot_rl.run.replay import STORES, Recording, choose, read
+from robot_rl.run.replay import STORES, Recording, choose, read, ruler_of, states_of
 from robot_rl.run.scene import scene_of
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.tasks.randomize import QUANTITIES, Range
@@ -98,7 +98,8 @@ def identify(
     fit = _Fit(rig, recordings, experiment.seed)
     before = fit.residuals({})
     values = _search(fit, quantities, tell)
-    after, intervals = fit.residuals(values), _intervals(fit, values)
+    after = fit.residuals(values)
+    intervals = _intervals(fit, values, after.ravel())
     steps = sum(len(r.steps) for r in recordings)
     return Identified(
         tuple(Found(name, values[name], *intervals[name]) for name in quantities),
@@ -196,20 +197,10 @@ class _Fit:
         return np.concatenate([self._played(recording) for recording in self._recordings])
 
     def _played(self, recording: Recording) -> F64:
-        rig, task, loop = self._rig, self._rig.loop.task, self._rig.loop
-        start, period_s = recording.start, 1.0 / task.spec.control_hz
-        rig.reset(task.sample_reset(np.random.default_rng((self._seed, start.seed))), start)
-        tick_s, off = loop.clock.now_s(), []
-        for step, frame in zip(recording.steps, recording.frames[1:], strict=True):
-            state = rig.robot.read()
-            command = loop.next_command(step.action, step.driver, state)
-            rig.robot.apply(rig.gate.request(command, state).command)
-            tick_s += period_s
-            loop.clock.sleep_until_s(tick_s)
-            pictures = {n: frame.observation[f"image/{n}"] for n in task.spec.cameras}
-            now = task.observe(rig.robot.read(), pictures)["state"]
-            off.append((now - frame.observation["state"])[self._entries].astype(np.float64))
-        return np.array(off)
+        played = states_of(self._rig, recording, self._seed)
+        pairs = zip(recording.frames, played, strict=True)
+        off = [state - frame.observation["state"] for frame, (state, _) in pairs]
+        return np.array(off[1:], np.float64)[:, self._entries]
 
     def position_rmse_m(self, residuals: F64) -> float:
         """Of the first position in the observation."""
@@ -220,8 +211,6 @@ class _Fit:
 
 
 def _first_position(spec: Any, entries: NDArray[np.intp]) -> tuple[slice, float] | None:
-    from robot_rl.run.replay import ruler_of
-
     ruler = ruler_of(spec)
     if not ruler.entry:
         return None
@@ -259,11 +248,10 @@ def _least(
     from scipy.optimize import least_squares
 
     names = [name for name in start if name != DELAY]
-    delay = {DELAY: delay_s} if delay_s else {}
 
     def off(logs: F64) -> F64:
         factors = dict(zip(names, np.exp(logs).tolist(), strict=True))
-        return fit.residuals(delay | factors).ravel()
+        return fit.residuals(factors | {DELAY: delay_s}).ravel()
 
     found = least_squares(
         off,
@@ -276,14 +264,17 @@ def _least(
         max_nfev=20,
     )
     values = dict(zip(names, np.exp(found.x).tolist(), strict=True))
-    left = _rms(fit.residuals(delay | values))
+    left = _rms(found.fun)
     said = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
     tell(f"with a delay of {1000 * delay_s:.0f} ms: {said}; left {left:.2g}")
     return left, values | {DELAY: delay_s}
 
 
-def _intervals(fit: _Fit, values: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """95 %, from the curvature at what was found; of the delay, half a tick to either side."""
+def _intervals(fit: _Fit, values: Mapping[str, float], base: F64) -> dict[str, tuple[float, float]]:
+    """95 %, from the curvature at what was found; of the delay, half a tick to either side.
+
+    base: the residuals there.
+    """
     names = [name for name in values if name != DELAY]
     found: dict[str, tuple[float, float]] = {}
     if DELAY in values:
@@ -291,8 +282,7 @@ def _intervals(fit: _Fit, values: Mapping[str, float]) -> dict[str, tuple[float,
         found[DELAY] = max(values[DELAY] - half_s, 0.0), values[DELAY] + half_s
     if not names:
         return found
-    values = {name: value for name, value in values.items() if value or name != DELAY}
-    base, columns = fit.residuals(values).ravel(), []
+    columns = []
     for name in names:
         moved = fit.residuals(dict(values) | {name: values[name] * math.exp(STEP)}).ravel()
         columns.append((moved - base) / STEP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +70,6 @@ def measure(experiment: Experiment, engine: str = "") -> dict[str, Any]:
         "robot": robot.name,
         "engine": engine,
         "passed": all(check.passed for check in checks),
-        "checks": [_plain(check) | {"passed": check.passed} for check in checks],
-        "traces": [_plain(trace) for trace in traces],
+        "checks": [asdict(check) | {"passed": check.passed} for check in checks],
+        "traces": [asdict(trace) for trace in traces],
     }
-
-
-def _plain(thing: Any) -> dict[str, Any]:
-    return {name: getattr(thing, name) for name in thing.__dataclass_fields__}

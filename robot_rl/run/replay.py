@@ -16,7 +16,7 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ from robot_rl.spec import IMAGE, Spec, diff
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.store.store import Store
 from robot_rl.store.summary import EpisodeRecord
-from robot_rl.types import EpisodeStart, Frame, Outcome, Step
+from robot_rl.types import EpisodeStart, Frame, Outcome, Step, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -246,28 +246,17 @@ def play(
 
     run_seed: of the run that recorded it (`Session.episode` draws starts from both seeds).
     """
-    loop, robot, start, record = rig.loop, rig.robot, recording.start, recording.record
-    task, period_s = loop.task, 1.0 / loop.task.spec.control_hz
+    robot, start, record = rig.robot, recording.start, recording.record
+    task = rig.loop.task
     ruler = ruler_of(task.spec)
-
-    def off(frame: Frame) -> float:
-        # pictures are not compared: the recorded ones are passed on, and nothing has to be drawn
-        pictures = {name: frame.observation[IMAGE + name] for name in task.spec.cameras}
-        now = task.observe(robot.read(), pictures)
-        return ruler.apart(now["state"], frame.observation["state"])
-
-    rig.reset(task.sample_reset(np.random.default_rng((run_seed, start.seed))), start)
-    apart, verdicts, tick_s = [off(recording.frames[0])], [], loop.clock.now_s()
-    for step, frame in zip(recording.steps, recording.frames[1:], strict=True):
-        state = robot.read()
-        command = loop.next_command(step.action, step.driver, state)
-        verdict = rig.gate.request(command, state)
-        robot.apply(verdict.command)
-        verdicts.append(verdict)
-        tick_s += period_s
-        loop.clock.sleep_until_s(tick_s)
-        apart.append(off(frame))
-        on_tick()
+    apart: list[float] = []
+    verdicts: list[Verdict] = []
+    played = states_of(rig, recording, run_seed)
+    for frame, (state, verdict) in zip(recording.frames, played, strict=True):
+        apart.append(ruler.apart(state, frame.observation["state"]))
+        if verdict is not None:
+            verdicts.append(verdict)
+            on_tick()
     return Replayed(
         run=start.id.run,
         actor=start.id.actor,
@@ -284,6 +273,33 @@ def play(
         unit=ruler.unit,
         off=apart,
     )
+
+
+def states_of(
+    rig: Rig, recording: Recording, run_seed: int
+) -> Iterator[tuple[NDArray[np.float32], Verdict | None]]:
+    """Play one recording: the state vector of its start, and after each tick with the verdict.
+
+    Pictures are not compared: the recorded ones are passed on, and nothing has to be drawn.
+    """
+    loop, robot, start = rig.loop, rig.robot, recording.start
+    task, period_s = loop.task, 1.0 / loop.task.spec.control_hz
+
+    def observed(frame: Frame) -> NDArray[np.float32]:
+        pictures = {name: frame.observation[IMAGE + name] for name in task.spec.cameras}
+        return task.observe(robot.read(), pictures)["state"]
+
+    rig.reset(task.sample_reset(np.random.default_rng((run_seed, start.seed))), start)
+    tick_s = loop.clock.now_s()
+    yield observed(recording.frames[0]), None
+    for step, frame in zip(recording.steps, recording.frames[1:], strict=True):
+        state = robot.read()
+        command = loop.next_command(step.action, step.driver, state)
+        verdict = rig.gate.request(command, state)
+        robot.apply(verdict.command)
+        tick_s += period_s
+        loop.clock.sleep_until_s(tick_s)
+        yield observed(frame), verdict
 
 
 def ruler_of(spec: Spec) -> Ruler:

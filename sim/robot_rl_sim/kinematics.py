@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,3 +19,10 @@ def xyzw(quaternion_wxyz: F64) -> F64:
     """MuJoCo's order to ours."""
     w, x, y, z = quaternion_wxyz.tolist()
     return np.array((x, y, z, w))
+
+
+def matrix(quaternion_wxyz: F64) -> F64:
+    """The rotation [3, 3] of a unit quaternion in MuJoCo's order."""
+    turn = np.empty(9)
+    mujoco.mju_quat2Mat(turn, quaternion_wxyz)
+    return turn.reshape(3, 3)

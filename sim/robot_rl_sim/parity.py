@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
 from robot_rl_sim.builder import drive_gains
+from robot_rl_sim.kinematics import matrix
 from robot_rl_sim.robot import MujocoRobot
 from robot_rl_sim.usd import JOINTS, ROBOT, body_path, build_stage, usd_name
 
@@ -212,7 +213,7 @@ def _masses(model: mujoco.MjModel, robot: Robot, found: Mechanism) -> list[Check
         link = found.links.get(path)
         if link is None:
             return [Check("links", math.nan, 0.0, "", f"{path} is missing")]
-        rotation = _rotation(model.body_iquat[n])
+        rotation = matrix(model.body_iquat[n])
         whole = rotation @ np.diag(model.body_inertia[n]) @ rotation.T
         mass.append(abs(link.mass_kg - float(model.body_mass[n])))
         centre.append(float(np.abs(link.centre_m - model.body_ipos[n]).max()))
@@ -304,7 +305,7 @@ def _link(prim: Any) -> Link:
     from pxr import UsdPhysics
 
     mass = UsdPhysics.MassAPI(prim)
-    axes = _rotation(_wxyz(mass.GetPrincipalAxesAttr().Get()))
+    axes = matrix(_wxyz(mass.GetPrincipalAxesAttr().Get()))
     return Link(
         mass.GetMassAttr().Get(),
         np.array(mass.GetCenterOfMassAttr().Get(), float),
@@ -361,16 +362,11 @@ def _motion(kind: str, q: float) -> F64:
 
 def _pose(position: Any, rotation: Any) -> F64:
     frame = np.eye(4)
-    frame[:3, :3] = _rotation(_wxyz(rotation))
+    frame[:3, :3] = matrix(_wxyz(rotation))
     frame[:3, 3] = position
     return frame
 
 
 def _wxyz(rotation: Any) -> F64:
-    return np.array((rotation.GetReal(), *rotation.GetImaginary()), float)
-
-
-def _rotation(quaternion_wxyz: F64) -> F64:
-    turn = np.empty(9)
-    mujoco.mju_quat2Mat(turn, quaternion_wxyz / np.linalg.norm(quaternion_wxyz))
-    return turn.reshape(3, 3)
+    found = np.array((rotation.GetReal(), *rotation.GetImaginary()), float)
+    return found / np.linalg.norm(found)  # it was rounded to single precision

@@ -26,7 +26,8 @@ from robot_rl.errors import SetupError
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
 from robot_rl_sim.arm import HAND
-from robot_rl_sim.usd import ROBOT, ROOM, body_path, build_stage, need_usd, usd_name
+from robot_rl_sim.kinematics import matrix
+from robot_rl_sim.usd import ROBOT, ROOM, body_path, build_stage, collides, need_usd, usd_name
 
 F64 = NDArray[np.float64]
 COUPLING = 5000.0, 40.0  # N/m and Ns/m between the two fingers
@@ -127,7 +128,7 @@ class World:
         """Of hand, fingers and held part against what they can touch; None = there is nothing."""
         model = self._model
         hand = model.body(HAND).id
-        solid = [number for number in range(1, model.nbody) if _collides(model, number)]
+        solid = [number for number in range(1, model.nbody) if collides(model, number)]
         arm = model.body_rootid[hand]
         own = [n for n in solid if n >= hand and model.body_rootid[n] == arm]
         others = [self._path(n) for n in solid if n not in own]
@@ -226,7 +227,7 @@ class _Free:
     def write(self, data: mujoco.MjData) -> None:
         """From MuJoCo to PhysX."""
         x, y, z, w, i, j, k = data.qpos[self._qpos :][:7].tolist()
-        rotation = _matrix(data.qpos[self._qpos + 3 :][:4])
+        rotation = matrix(data.qpos[self._qpos + 3 :][:4])
         velocity = data.qvel[self._dof :][:6]
         turning = rotation @ velocity[3:]
         self._pose[0] = x, y, z, i, j, k, w
@@ -241,7 +242,7 @@ class _Free:
         self._twists.read(self._twist)
         x, y, z, i, j, k, w = self._pose[0].tolist()
         data.qpos[self._qpos :][:7] = x, y, z, w, i, j, k
-        rotation = _matrix(data.qpos[self._qpos + 3 :][:4])
+        rotation = matrix(data.qpos[self._qpos + 3 :][:4])
         turning = self._twist[0, 3:].astype(float)
         data.qvel[self._dof :][:3] = self._twist[0, :3] - np.cross(
             turning, rotation @ self._centre_m
@@ -284,17 +285,6 @@ class _Touch:
         pairs = zip(self._starts.ravel().tolist(), self._counts.ravel().tolist(), strict=True)
         some = [np.arange(start, start + count) for start, count in pairs if count]
         return np.concatenate(some) if some else np.zeros(0, np.intp)
-
-
-def _matrix(quaternion_wxyz: F64) -> F64:
-    turn = np.empty(9)
-    mujoco.mju_quat2Mat(turn, quaternion_wxyz)
-    return turn.reshape(3, 3)
-
-
-def _collides(model: mujoco.MjModel, number: int) -> bool:
-    begin, count = int(model.body_geomadr[number]), int(model.body_geomnum[number])
-    return bool(model.geom_contype[begin : begin + count].any())
 
 
 @contextmanager

@@ -129,6 +129,12 @@ def body_path(model: mujoco.MjModel, robot: Robot, number: int) -> str:
     return f"{folder}/{usd_name(model.body(number).name)}"
 
 
+def collides(model: mujoco.MjModel, number: int) -> bool:
+    """Whether a body can be touched."""
+    begin, count = int(model.body_geomadr[number]), int(model.body_geomnum[number])
+    return bool(model.geom_contype[begin : begin + count].any())
+
+
 def usd_name(name: str) -> str:
     """A name as USD allows it: a URDF may have other characters than letters, digits and _."""
     from pxr import Tf
@@ -254,11 +260,10 @@ class _Writer:
         path = body_path(model, self.robot, number)
         prim = UsdGeom.Xform.Define(self.stage, path).GetPrim()
         _place(prim, self.data.xpos[number], self.data.xquat[number])
-        begin, count = int(model.body_geomadr[number]), int(model.body_geomnum[number])
-        collides = bool(model.geom_contype[begin : begin + count].any())
+        solid = collides(model, number)
         self._add_shapes(number, path)
         stands = model.body_mocapid[number] >= 0
-        if stands and not collides:
+        if stands and not solid:
             return  # a marker: only seen
         body = UsdPhysics.RigidBodyAPI.Apply(prim)
         if stands:
@@ -276,7 +281,7 @@ class _Writer:
         _set(prim, "physxRigidBody:angularDamping", "Float", 0.0)
         _set(prim, "physxRigidBody:sleepThreshold", "Float", 0.0)
         _set(prim, "physxRigidBody:solverPositionIterationCount", "Int", ITERATIONS)
-        if collides and _is_arm(model, self.robot, number):
+        if solid and _is_arm(model, self.robot, number):
             prim.AddAppliedSchema("PhysxContactReportAPI")
             _set(prim, "physxContactReport:threshold", "Float", 0.0)
 
