@@ -18,7 +18,7 @@ from robot_rl.policy.runtime import load_policy
 from robot_rl.run.evaluations import write_eval
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
-from robot_rl.run.lockstep import ENGINES, Rig, make_rig
+from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import Discard, forget, policy_of, session_of
 from robot_rl.run.scene import in_scene
 from robot_rl.types import Step
@@ -32,7 +32,7 @@ def make_eval_session(
     experiment: Experiment,
     run_dir: Path,
     hooks: dict[str, Any] | None = None,
-    engine: str = ENGINES[0],
+    engine: str = "",
 ) -> tuple[Session, Rig | GymRig]:
     """A lockstep session over the run's saved policy, with nobody at the controls.
 
@@ -57,7 +57,7 @@ def evaluate(
     seed: int = EVAL_SEED,
     video: bool = True,
     simulated: bool = False,
-    engine: str = ENGINES[0],
+    engine: str = "",
     scene: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Deterministic and stochastic success with Wilson intervals; returns what eval.json holds now.
@@ -66,7 +66,7 @@ def evaluate(
     (`run.evaluations`; the one just made is the last of `evaluations`), and eval.mp4.
 
     seed: of the first start; the others follow. simulated: the policy of a real arm is to be
-    measured in the simulation of its task. engine: one of `ENGINES`. scene: `task.randomize=...`
+    measured in the simulation of its task. engine: of `run.engines`; "" = the run's. scene: `task.randomize=...`
     and `task.ranges=...` in the place of the run's own.
 
     Raises:
@@ -84,7 +84,7 @@ def evaluate(
             fix="add --on robot to measure it there, or "
             "--simulated to measure the policy in the simulation of its task",
         )
-    other = [*([engine] if engine != ENGINES[0] else []), *scene]
+    other = [*([engine] if engine not in ("", experiment.sim) else []), *scene]
     session, _ = make_eval_session(in_scene(experiment, scene), run_dir, engine=engine)
     result = write_eval(
         run_dir,

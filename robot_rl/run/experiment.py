@@ -30,6 +30,7 @@ from robot_rl.ports import FitsRobot, Mirrored
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
+from robot_rl.run import engines
 from robot_rl.system.made_here import mark_of
 from robot_rl.tasks.common import SimTask
 from robot_rl.tasks.described import DescribedTask
@@ -123,6 +124,11 @@ class Experiment:
         if top.actors is not None:
             plain["actors"] = several.sections(top.actors)
         return cls(top.name, top.seed, top.runtime, run_dir, plain)
+
+    @property
+    def sim(self) -> str:
+        """What moves the simulated arm (`robot_rl.run.engines`)."""
+        return self.config.get("sim", engines.MUJOCO)
 
     @property
     def actors(self) -> tuple[str, ...]:
@@ -517,6 +523,8 @@ class Experiment:
             _check_gym(self)
         if self.moves_joints:
             _check_joints(self)
+        if self.sim != engines.MUJOCO and not isinstance(self.task, SimTask):
+            raise engines.one_simulator(self.sim, type(self.task).__name__)
         _check_several(self)
         self.algorithm.make_actor(self.spec)
         collision.check_home(self.robot_limits, self.robot.home_rad)
@@ -525,6 +533,8 @@ class Experiment:
         """Every value that is in force, defaults included: a plain nested dict, fit for YAML."""
         top = {"name": self.name, "seed": self.seed, "runtime": self.runtime}
         top |= {key: _plain(self.config[key]) for key in SEVERAL if self.config.get(key)}
+        if self.sim != engines.MUJOCO:  # runs that are older than this key are MuJoCo's
+            top["sim"] = self.sim
         return top | {name: self.plain_section(name) for name in GROUPS}
 
     def plain_section(self, name: str) -> dict[str, Any]:
@@ -632,13 +642,15 @@ class RunConfig:
     name: str
     seed: int
     runtime: str
+    sim: str = engines.MUJOCO  # what moves the simulated arm
     run_dir: str | None = None
     actors: Any = None  # several arms on one learner: names, or how many (`robot_rl.run.arms`)
     arm: str = ""  # in the folder of one of them: which
     pace_hz: float = 0.0  # of simulated actors: control ticks per second of wall time; 0 = unpaced
 
     def __post_init__(self) -> None:
-        """Check the runtime, the seed, and what only several simulated actors have."""
+        """Check the runtime, the engine, the seed, and what only several simulated actors have."""
+        engines.check(self.sim)
         if self.pace_hz and not 0.1 <= self.pace_hz <= 1000.0:
             raise ValueError(f"pace_hz must be 0 or lie in [0.1, 1000], got {self.pace_hz}")
         if self.pace_hz and (self.runtime != "lockstep" or self.actors is None):

@@ -21,12 +21,12 @@ from robot_rl.control.arbiter import Arbiter
 from robot_rl.control.gym_ports import EnvPorts, GymRig
 from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.session import Session
-from robot_rl.errors import ConfigError, SetupError, did_you_mean
+from robot_rl.errors import SetupError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.operate.devices import Here, make_operator
 from robot_rl.operate.pace import AtTheirPace
 from robot_rl.ports import BringsSimulator, HandDevice, InputDevice, ResetPlan, SimulatedRobot
-from robot_rl.robots import Robot
+from robot_rl.run import engines
 from robot_rl.run.gym_view import shown
 from robot_rl.run.parts import scene_log, session_of, simulated_task
 from robot_rl.safety.local import LocalGate, WatchedClock
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 LEASE = "lockstep"
-ENGINES = ("mujoco", "physx")
-"""What may compute the physics of a simulated arm; the first is the one that policies learn in."""
 
 
 @dataclass(slots=True)
@@ -94,11 +92,12 @@ def make_rig(
     on_step: Callable[[Step], None] = lambda _step: None,
     on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
     stopping: Callable[[], str] = lambda: "",
-    engine: str = ENGINES[0],
+    engine: str = "",
 ) -> Rig | GymRig:
     """Put simulator or environment, gate, operator and loop together.
 
-    engine: what computes the physics of a simulated arm; an environment brings its own.
+    engine: what moves the simulated arm, in the place of the experiment's `sim`; an environment
+    brings its own physics.
 
     Raises:
         ConfigError: the task can only be run on a real arm, or not on this engine.
@@ -120,14 +119,15 @@ def make_rig(
         "stopping": stopping,
         "actions": actions_of(task.spec, experiment.robot),
     }
-    if is_gym and engine != ENGINES[0]:
-        raise _one_simulator(engine, type(task).__name__)
+    engine = engine or experiment.sim
+    if is_gym and engine != engines.MUJOCO:
+        raise engines.one_simulator(engine, type(task).__name__)
     if is_gym:
         at_device = operator.pause if isinstance(operator, AtTheirPace) else time.sleep
         env = EnvPorts(task, pause=at_device if experiment.has_person else None)
         loop = ControlLoop(robot=env, cameras=(), gate=env, clock=env, reward=env, **common)
         return GymRig(loop, env)
-    robot = _simulate(task, experiment.robot, engine)
+    robot = engines.simulate(task, experiment.robot, engine)
     gate = LocalGate(experiment.limits, robot)
     loop = ControlLoop(
         robot=robot,
@@ -145,44 +145,6 @@ def _operator_of(experiment: Experiment, task: Any) -> InputDevice:
     waits = isinstance(experiment.task, GymTask) and experiment.has_person
     device = make_operator(experiment.operator, task, Here(experiment.run_dir) if waits else None)
     return AtTheirPace(device) if isinstance(device, HandDevice) else device
-
-
-def _simulate(task: Any, robot: Robot, engine: str) -> SimulatedRobot:
-    if engine not in ENGINES:
-        raise ConfigError(
-            f"unknown physics engine '{engine}'",
-            expected=f"one of: {', '.join(ENGINES)}",
-            got=engine,
-            fix=did_you_mean(engine, ENGINES),
-        )
-    own = isinstance(task, BringsSimulator)
-    if engine != ENGINES[0] and own:
-        raise _one_simulator(engine, type(task).__name__)
-    if own:
-        return task.simulate(robot)
-    try:
-        from robot_rl_sim.robot import MujocoRobot
-    except ImportError as error:
-        raise SetupError(
-            "the simulator is not installed",
-            expected="packages robot_rl_sim and mujoco",
-            got=str(error),
-            fix="pip install 'robot-rl[sim]'",
-        ) from error
-    if engine == "mujoco":
-        return MujocoRobot(task, robot)
-    from robot_rl_sim.physx import PhysxRobot
-
-    return PhysxRobot(task, robot)
-
-
-def _one_simulator(engine: str, got: str) -> ConfigError:
-    return ConfigError(
-        f"this task has a simulator of its own, not {engine}",
-        expected="a task of robot_rl.tasks, whose scene other engines can build",
-        got=got,
-        fix="leave --engine out",
-    )
 
 
 @contextmanager
