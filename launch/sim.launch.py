@@ -10,6 +10,7 @@ def generate_launch_description():
     """Start what the run says; launch arguments override it."""
     return of_run(
         "sim",
+        sim="what moves the arm of the new run: mujoco, physx, isaac",
         real_time_factor="run s per wall s; 0 = as fast as those who act in it (docs/ros.md)",
         camera_hz="simulated cameras",
     )

@@ -69,7 +69,10 @@ NO_DRIVER = ArmDriver()
 
 
 class SimNode:
-    """Glue between `MujocoRobot` and the topics."""
+    """Glue between a simulated arm and the topics.
+
+    simulated: the class of the arm, which says what moves it (`robot_rl.run.engines`).
+    """
 
     def __init__(
         self,
@@ -80,13 +83,14 @@ class SimNode:
         *,
         cameras: Mapping[str, CameraConfig],
         driver: ArmDriver = NO_DRIVER,
+        simulated: Callable[..., MujocoRobot] = MujocoRobot,
     ) -> None:
         self.shell, self.task, self._driver = shell, task, driver
         p = self.params = shell.params
         joints = driver.joints if p["system_time"] else JointDriver()
         drives = joints.is_used or task.moves_joints
         model = self._model(task, robot, p["board"], joint_control=drives)
-        self.robot = MujocoRobot(task, robot, model, joint_control=drives)
+        self.robot = simulated(task, robot, model, joint_control=drives)
         place_cameras(self.robot.model, cameras, robot)
         self.robot.reset(self._plan(seed))
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
@@ -544,9 +548,7 @@ class _SentCamera:
 
     def open(self, scene: MujocoRobot | SceneCopy) -> None:
         """Prepare for drawing, in the thread that draws. Raises `SetupError` without OpenGL."""
-        from robot_rl_sim.camera import MujocoCamera  # needs OpenGL, so only when asked for
-
-        self._source = MujocoCamera(scene, self._name, self._size)
+        self._source = scene.camera(self._name, self._size)
         self._calibration = convert.pinhole(*self._size, self._source.fovy_rad)
 
     def draw(self, now_s: float) -> None:

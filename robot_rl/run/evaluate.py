@@ -66,8 +66,8 @@ def evaluate(
     (`run.evaluations`; the one just made is the last of `evaluations`), and eval.mp4.
 
     seed: of the first start; the others follow. simulated: the policy of a real arm is to be
-    measured in the simulation of its task. engine: of `run.engines`; "" = the run's. scene: `task.randomize=...`
-    and `task.ranges=...` in the place of the run's own.
+    measured in the simulation of its task. engine: of `run.engines`; "" = the run's. scene:
+    `task.randomize=...` and `task.ranges=...` in the place of the run's own.
 
     Raises:
         CheckpointError: the run has no usable policy.

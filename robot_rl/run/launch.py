@@ -24,7 +24,7 @@ from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import need_ros, system_of
 from robot_rl.system.supervised import SUPERVISOR_PID
 
-OF_A_NEW_RUN = ("experiment", "operator", "actors")  # what is fixed once a run exists
+OF_A_NEW_RUN = ("experiment", "operator", "actors", "sim")  # what is fixed once a run exists
 WHICH_PROCESSES = ("learner", "console")
 TELL_LINK = "--tell-link"  # `robot_rl.run.console`
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}

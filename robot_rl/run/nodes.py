@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.ros.runtime import Shell, run_node
+from robot_rl.run import engines
 from robot_rl.run.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def _sim(shell: Shell) -> None:
         experiment.draws_seed,
         cameras=experiment.graph_cameras,
         driver=experiment.spoken_driver,
+        simulated=engines.robot_class(experiment.sim),
     ).run()
 
 

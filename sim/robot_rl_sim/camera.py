@@ -78,6 +78,10 @@ class SceneCopy:
         """Simulated seconds at the last `renew`."""
         return self._now_s
 
+    def camera(self, name: str, size: tuple[int, int]) -> MujocoCamera:
+        """A camera of the scene; needs OpenGL."""
+        return MujocoCamera(self, name, size)
+
 
 def make_renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Renderer:
     """Open an offscreen renderer; the caller closes it.

@@ -22,7 +22,7 @@ from robot_rl.types import Command, Driver, Pose
 from robot_rl_sim.builder import TICK_S, build_model, drive
 from robot_rl_sim.parity import Check, Trace, arm_bodies, model_dynamics, random_poses, worst
 from robot_rl_sim.physx import PhysxRobot
-from robot_rl_sim.physx_world import World
+from robot_rl_sim.physx_world import PhysxWorld
 from robot_rl_sim.robot import MujocoRobot
 
 F64 = NDArray[np.float64]
@@ -87,7 +87,7 @@ def _static(task: SimTask, robot: Robot) -> list[Check]:
     """Kinematics, mass matrix and gravity, as PhysX's own articulation has them."""
     simulated = _scene(task, robot, _with_gravity)
     model = simulated.model
-    world = World(task, robot, model, simulated.data)
+    world = PhysxWorld(task, robot, model, simulated.data)
     names = world.joint_names
     paths = {path.rpartition("/")[2]: n for path, n in arm_bodies(model, robot).items()}
     links = world.bind("ARTICULATION_LINK_POSE")
@@ -121,7 +121,7 @@ def _swing(task: SimTask, robot: Robot, found: Measured) -> None:
     """All joints follow a sine with their drives, MuJoCo's in one engine, the stage's in PhysX."""
     simulated, other = (_at_home(_scene(task, robot, _untouched), robot) for _ in range(2))
     model = simulated.model
-    world = World(task, robot, model, other.data, driven=True)
+    world = PhysxWorld(task, robot, model, other.data, driven=True)
     home = np.array(robot.home_rad)
     drives = [model.actuator(drive(name)).id for name in robot.joint_names]
     goal = {name: float(other.data.joint(name).qpos[0]) for name in world.joint_names}
@@ -144,7 +144,7 @@ def _fall(task: SimTask, robot: Robot, found: Measured) -> None:
     """The arm falls, without drives and compensation, for a moment."""
     simulated, other = (_at_home(_scene(task, robot, _limp), robot) for _ in range(2))
     model = simulated.model
-    world = World(task, robot, model, other.data)
+    world = PhysxWorld(task, robot, model, other.data)
 
     def step(_time_s: float) -> None:
         mujoco.mj_step(model, simulated.data)
@@ -215,7 +215,7 @@ def _drop(
     for physx in (False, True):
         simulated = _scene(task, robot, change)
         model, data = simulated.model, simulated.data
-        world = World(task, robot, model, data) if physx else None
+        world = PhysxWorld(task, robot, model, data) if physx else None
         start = data.body(name).xpos.copy()
         way = np.zeros((round(seconds / model.opt.timestep), 3))
         for index in range(len(way)):

@@ -14,6 +14,8 @@ original, not equal. Parts that move in a fixture (`Part.joint`) are refused.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +24,27 @@ from robot_rl.errors import ConfigError
 from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
-from robot_rl_sim.physx_world import World, engine
+from robot_rl_sim.physx_world import PhysxWorld, engine
 from robot_rl_sim.robot import MujocoRobot, Snapshot
 
 F64 = NDArray[np.float64]
+
+
+class World(Protocol):
+    """A scene in another engine, whose positions and velocities go into MuJoCo's `data`."""
+
+    closed: bool
+
+    def step(self, torques: F64) -> F64:
+        """One physics step with the torques of all dofs [nv].
+
+        Returns force [3], torque [3] and where they act [3]: what the hand does to the world.
+        """
+        ...
+
+    def close(self) -> None:
+        """Take the scene out of the engine."""
+        ...
 
 
 class PhysxRobot(MujocoRobot):
@@ -36,20 +55,27 @@ class PhysxRobot(MujocoRobot):
         ConfigError: the scene has parts that this engine cannot build.
     """
 
+    engine = "PhysX"
+
     def __init__(
-        self, task: SimTask, robot: Robot | None = None, *, joint_control: bool = False
+        self,
+        task: SimTask,
+        robot: Robot | None = None,
+        model: mujoco.MjModel | None = None,
+        *,
+        joint_control: bool = False,
     ) -> None:
         jointed = [part.name for part in task.parts() if part.joint is not None]
         if jointed:
             raise ConfigError(
-                "PhysX cannot build this scene yet",
+                f"{self.engine} cannot build this scene yet",
                 expected="parts that are held, fixed or free",
                 got=f"parts that move in a fixture: {', '.join(jointed)}",
                 fix="use the engine mujoco for this task",
             )
-        engine()  # before the first episode, or the error would come late
+        self._start_engine()
         self._world: World | None = None
-        super().__init__(task, robot, joint_control=joint_control)
+        super().__init__(task, robot, model, joint_control=joint_control)
         self._samples = np.zeros((self._substeps, 9))
         self._sample = 0
 
@@ -77,12 +103,26 @@ class PhysxRobot(MujocoRobot):
 
     # --- physics ---------------------------------------------------------------------------------
 
-    def _step(self, count: int) -> None:
+    def _start_engine(self) -> None:
+        """Start it before the first episode, or what is missing would be told late."""
+        engine()
+
+    def _build(self) -> World:
+        """The scene as it is in `data`, in the engine."""
+        return PhysxWorld(self.task, self.robot, self.model, self.data)
+
+    @property
+    def world(self) -> World:
+        """The scene in the engine; built when something has been moved by hand."""
         if self._world is None or self._world.closed:
-            self._world = World(self.task, self.robot, self.model, self.data)
+            self._world = self._build()
+        return self._world
+
+    def _step(self, count: int) -> None:
+        world = self.world
         for _ in range(count):
             self._sample = (self._sample + 1) % self._substeps
-            self._samples[self._sample] = self._world.step(self._torques())
+            self._samples[self._sample] = world.step(self._torques())
             self.data.time += self.model.opt.timestep
 
     def _torques(self) -> F64:

@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 from robot_rl.errors import SetupError
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
-from robot_rl_sim.arm import HAND
-from robot_rl_sim.kinematics import matrix
-from robot_rl_sim.usd import ROBOT, ROOM, body_path, build_stage, collides, need_usd, usd_name
+from robot_rl_sim.kinematics import wxyz, xyzw
+from robot_rl_sim.usd import ROBOT, build_stage, need_usd
+from robot_rl_sim.usd_scene import COUPLING, FreeBody, coupled, feelers, free_bodies, joints_of
 
 F64 = NDArray[np.float64]
-COUPLING = 5000.0, 40.0  # N/m and Ns/m between the two fingers
 CONTACTS = 256  # points of contact that are read of one step
 SCHEMAS = ("PhysxSchema", "OmniUsdPhysicsDeformableSchema")
 DOF = (
@@ -39,7 +38,7 @@ DOF = (
 )
 
 
-class World:
+class PhysxWorld:
     """The scene of a MuJoCo model, whose `data` takes PhysX's positions and velocities.
 
     There is one at a time: a new one closes the one before.
@@ -73,17 +72,13 @@ class World:
         _open.append(self)
         self._types = importlib.import_module("ovphysx.types").TensorType
         self._dof = {name: self.bind(f"ARTICULATION_DOF_{name}") for name in DOF}
-        known = {usd_name(model.joint(i).name): model.joint(i) for i in range(model.njnt)}
-        joints = [known[name] for name in self._dof["POSITION"].dof_names]
-        self.joint_names = [joint.name for joint in joints]
-        self._qpos = np.array([int(joint.qposadr[0]) for joint in joints])
-        self._dofs = np.array([int(joint.dofadr[0]) for joint in joints])
-        shape = (1, len(joints))
+        self.joint_names, self._qpos, self._dofs = joints_of(model, self._dof["POSITION"].dof_names)
+        shape = (1, len(self.joint_names))
         self._q, self._v, self._torque = (np.zeros(shape, np.float32) for _ in range(3))
         self._goal, self._pace = (np.zeros(shape, np.float32) for _ in range(2))  # of the drives
-        coupled = robot.gripper.fingers if task.uses_gripper and not driven else ()
-        self._fingers = [self.joint_names.index(name) for name in coupled]
-        self._free = [self._free_body(p.name) for p in task.parts() if p.role == "free"]
+        fingers = () if driven else coupled(task, robot)
+        self._fingers = [self.joint_names.index(name) for name in fingers]
+        self._free = [self._bind_free(body) for body in free_bodies(task, robot, model)]
         self._touch = self._feel()
         self._physx.warmup()
         self._start(driven)
@@ -118,35 +113,24 @@ class World:
         binding.read(found)
         return found[0]
 
-    def _free_body(self, name: str) -> _Free:
-        model = self._model
-        path = body_path(model, self._robot, model.body(name).id)
-        poses = self.bind("RIGID_BODY_POSE", path)
-        return _Free(model, name, poses, self.bind("RIGID_BODY_VELOCITY", path))
+    def _bind_free(self, body: FreeBody) -> _Free:
+        poses = self.bind("RIGID_BODY_POSE", body.path)
+        return _Free(body, poses, self.bind("RIGID_BODY_VELOCITY", body.path))
 
     def _feel(self) -> _Touch | None:
         """Of hand, fingers and held part against what they can touch; None = there is nothing."""
-        model = self._model
-        hand = model.body(HAND).id
-        solid = [number for number in range(1, model.nbody) if collides(model, number)]
-        arm = model.body_rootid[hand]
-        own = [n for n in solid if n >= hand and model.body_rootid[n] == arm]
-        others = [self._path(n) for n in solid if n not in own]
-        others += [f"{ROOM}/table_top"] if model.geom("table_top").contype[0] else []
+        own, others = feelers(self._model, self._robot)
         if not own or not others:
             return None
         with _quiet():
             binding = self._physx.create_contact_binding(
-                sensor_patterns=[self._path(n) for n in own],
+                sensor_patterns=own,
                 filter_patterns=others * len(own),
                 filters_per_sensor=len(others),
                 max_contact_data_count=CONTACTS,
             )
         self._bindings.append(binding)
         return _Touch(binding, len(own), len(others))
-
-    def _path(self, number: int) -> str:
-        return body_path(self._model, self._robot, number)
 
     def _start(self, driven: bool) -> None:
         """Positions and velocities as MuJoCo has them (the stage's are in degrees and rounded)."""
@@ -211,28 +195,17 @@ class World:
 
 
 class _Free:
-    """A free body: pose and velocity, there and back.
+    """A free body in PhysX: pose and velocity, there and back."""
 
-    MuJoCo's velocity is of the body's origin, and its turning in the body's frame; PhysX's are of
-    the centre of mass, and in the world.
-    """
-
-    def __init__(self, model: mujoco.MjModel, name: str, poses: Any, twists: Any) -> None:
-        its, body = model.joint(f"{name}_free"), model.body(name)
-        self._qpos, self._dof = int(its.qposadr[0]), int(its.dofadr[0])
-        self._centre_m = np.array(body.ipos)
-        self._poses, self._twists = poses, twists
+    def __init__(self, body: FreeBody, poses: Any, twists: Any) -> None:
+        self._body, self._poses, self._twists = body, poses, twists
         self._pose, self._twist = np.zeros((1, 7), np.float32), np.zeros((1, 6), np.float32)
 
     def write(self, data: mujoco.MjData) -> None:
         """From MuJoCo to PhysX."""
-        x, y, z, w, i, j, k = data.qpos[self._qpos :][:7].tolist()
-        rotation = matrix(data.qpos[self._qpos + 3 :][:4])
-        velocity = data.qvel[self._dof :][:6]
-        turning = rotation @ velocity[3:]
-        self._pose[0] = x, y, z, i, j, k, w
-        self._twist[0, :3] = velocity[:3] + np.cross(turning, rotation @ self._centre_m)
-        self._twist[0, 3:] = turning
+        position, quaternion, twist = self._body.told(data)
+        self._pose[0] = *position, *xyzw(quaternion)
+        self._twist[0] = twist
         self._poses.write(self._pose)
         self._twists.write(self._twist)
 
@@ -240,14 +213,8 @@ class _Free:
         """From PhysX to MuJoCo."""
         self._poses.read(self._pose)
         self._twists.read(self._twist)
-        x, y, z, i, j, k, w = self._pose[0].tolist()
-        data.qpos[self._qpos :][:7] = x, y, z, w, i, j, k
-        rotation = matrix(data.qpos[self._qpos + 3 :][:4])
-        turning = self._twist[0, 3:].astype(float)
-        data.qvel[self._dof :][:3] = self._twist[0, :3] - np.cross(
-            turning, rotation @ self._centre_m
-        )
-        data.qvel[self._dof + 3 :][:3] = rotation.T @ turning
+        pose = self._pose[0].astype(float)
+        self._body.take(data, pose[:3], wxyz(pose[3:]), self._twist[0].astype(float))
 
 
 class _Touch:
@@ -295,7 +262,7 @@ def _quiet() -> Iterator[None]:
 
 
 _running: list[Any] = []
-_open: list[World] = []
+_open: list[PhysxWorld] = []
 
 
 def engine() -> Any:

@@ -12,17 +12,22 @@ from robot_rl.config.registry import resolve
 from robot_rl.geometry import compose, pose
 from robot_rl.ports import Clock, RobotPort
 from robot_rl.types import Command, Driver, Pose
+from robot_rl_sim.isaac import IsaacRobot
 from robot_rl_sim.physx import PhysxRobot
 from robot_rl_sim.robot import MujocoRobot
+from tests.support.isaac import use_stand_in
 
 TASKS = ("peg_insert", "lift", "pick_insert", "reach")
-ENGINES = {"mujoco": MujocoRobot, "physx": PhysxRobot}
+ENGINES = {"mujoco": MujocoRobot, "physx": PhysxRobot, "isaac": IsaacRobot}
 
 
 @pytest.fixture(params=[*itertools.product(ENGINES, TASKS)], ids="-".join)
-def robot(request: pytest.FixtureRequest) -> MujocoRobot:
+def robot(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MujocoRobot:
     """A fresh robot, never reset: ports must work from the first moment."""
     engine, task = request.param
+    if engine == "isaac":  # as far as it can be run here
+        pytest.importorskip("pxr")
+        use_stand_in(monkeypatch, f"experiment={task}")
     if engine == "physx" and importlib.util.find_spec("ovphysx") is None:
         pytest.skip("PhysX is not installed: .ci/physx runs these")
     return ENGINES[engine](resolve("task", {"name": task}))

@@ -197,9 +197,23 @@ def test_a_robot_without_a_run_makes_one_that_says_what_was_changed(
         launched("real", {"run_dir": str(run_dir), "experiment": "lift"})
 
 
+def test_a_launch_argument_exchanges_the_simulator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, processes = {"robot": "fr3", "experiment": "reach", "operator": "none"}, []
+    for name, more in (("mujoco", {}), ("isaac", {"sim": "isaac"})):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        processes.append(launched("sim", words | more))
+        (made,) = (tmp_path / name / "runs" / "reach").iterdir()
+        assert Experiment.load(made).sim == name
+    assert set(processes[0]) == set(processes[1])
+
+
 @pytest.mark.parametrize(
     ("ros", "words", "said"),
     [
+        ("sim", {"robot": "fr3", "sim": "isac"}, "did you mean 'isaac'"),
         ("sim", {}, "nothing says what to launch"),
         ("sim", {"robot": "fr4"}, "did you mean 'fr3'"),
         ("real", {"robot": "fr3"}, "a script may not drive a real arm"),
@@ -325,7 +339,9 @@ def test_launch_files_are_in_the_wheel_and_found_from_a_checkout(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     wheel = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert wheel["targets"]["wheel"]["force-include"]["launch"] == "robot_rl/launch"
+    shipped = wheel["targets"]["wheel"]["force-include"]
+    assert shipped["launch"] == "robot_rl/launch"
+    assert shipped["sim/isaac"] == "robot_rl/sim/isaac"  # where `config.compose.shipped` looks
     assert main(["--folder"]) == 0
     assert Path(capsys.readouterr().out.strip()) == launch_dir() == REPO / "launch"
 

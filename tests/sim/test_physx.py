@@ -16,7 +16,7 @@ from robot_rl.config.registry import resolve
 from robot_rl.control.env import RobotEnv
 from robot_rl.errors import ConfigError, SetupError
 from robot_rl.ports import Clock
-from robot_rl.run import lockstep
+from robot_rl.run import engines
 from robot_rl.run.evaluations import with_evaluation
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.local import LocalGate, WatchedClock
@@ -223,14 +223,14 @@ def test_without_physx_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 def test_engines_that_there_are_not_and_tasks_without_a_scene() -> None:
     arm = resolve("robot", {"name": "fr3"})
     with pytest.raises(ConfigError, match="bullet"):
-        lockstep._simulate(resolve("task", {"name": "reach"}), arm, "bullet")
+        engines.simulate(resolve("task", {"name": "reach"}), arm, "bullet")
 
     class Own:
         def simulate(self, robot: object) -> object:
             return robot
 
     with pytest.raises(ConfigError, match="simulator of its own"):
-        lockstep._simulate(Own(), arm, "physx")
+        engines.simulate(Own(), arm, "physx")
 
 
 def test_eval_on_an_arm_takes_no_engine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
