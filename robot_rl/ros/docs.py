@@ -10,7 +10,7 @@ from pathlib import Path
 
 from robot_rl.ros.graph import KINDS, NODES_MODULE
 from robot_rl.ros.parameters import TABLES, Parameter
-from robot_rl.ros.topics import SERVICES, TOPICS
+from robot_rl.ros.topics import SERVICES, SIMULATION, TOPICS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ros.md"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
@@ -48,7 +48,8 @@ def markdown() -> str:
         for t in TOPICS
     )  # fmt: skip
     services = (
-        (f"`{s.name}`", f"`{s.type}`", s.server, ", ".join(s.callers), s.meaning) for s in SERVICES
+        (f"`{s.name}`", f"`{s.type}`", s.server, ", ".join(s.callers), s.meaning)
+        for s in (*SERVICES, *SIMULATION)
     )
     head = ("topic", "type", "QoS", "written by", "read by", "Hz", "frame", "meaning")
     parts = [

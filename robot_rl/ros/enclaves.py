@@ -218,7 +218,7 @@ def _table(spec: NodeSpec) -> Rights:
             publish |= names
         if _is_one(spec.kind, *topic.readers):
             subscribe |= names
-    for service in topics.SERVICES:
+    for service in (*topics.SERVICES, *topics.SIMULATION):
         for name in _names(spec, service.name):
             if _is_one(spec.kind, service.server):
                 calls |= _call(name).mirrored

@@ -53,6 +53,7 @@ from robot_rl.ros.faults import Injector
 from robot_rl.ros.release import REAL_TIME, Release
 from robot_rl.ros.runtime import Pace, Shell
 from robot_rl.ros.servos import Servos
+from robot_rl.ros.simulation import SimulationServices, try_to_serve
 from robot_rl.types import Command, Driver, Pose, RobotState
 from robot_rl_sim.builder import build_model
 from robot_rl_sim.camera import SceneCopy, place_cameras
@@ -92,7 +93,8 @@ class SimNode:
         model = self._model(task, robot, p["board"], joint_control=drives)
         self.robot = simulated(task, robot, model, joint_control=drives)
         place_cameras(self.robot.model, cameras, robot)
-        self.robot.reset(self._plan(seed))
+        self._start = self._plan(seed)
+        self.robot.reset(self._start)
         self._person = Newest(shell.node, topics.OPERATOR_PRESENT)
         self._release = None if p["rtf"] else Release()
         self._horizons = Newest(shell.node, topics.CLOCK_HORIZON, wakes=True)
@@ -132,6 +134,9 @@ class SimNode:
             serve(node, topics.CONTROLLER_STOP, self.stop)
             serve(node, topics.CONTROLLER_RESUME, self.resume)
         serve(node, topics.SIM_PLACE, self.place_objects)
+        self._services = None  # a driver's time cannot be stopped
+        if not p["system_time"]:
+            self._services = try_to_serve(node, self, robot.name, p["base_frame"])
         node.add_on_set_parameters_callback(self._check_parameters)
         self._say_stopped()
 
@@ -291,6 +296,24 @@ class SimNode:
     def _plan(self, seed: int) -> ResetPlan:
         return self.task.sample_reset(np.random.default_rng(seed))
 
+    def objects(self) -> dict[str, tuple[Pose, NDArray[np.float64]]]:
+        """Pose and twist [6], in base, of each object; see `robot_rl.ros.simulation`."""
+        found = self.robot.read().objects
+        return {name: (where, self.robot.twist_of(name)) for name, where in found.items()}
+
+    def place(self, name: str, where: Pose | None, twist: NDArray[np.float64] | None) -> None:
+        """Move an object. Raises `LinkError`."""
+        try:
+            self.robot.move_object(name, where, twist)
+        except RobotRLError as error:
+            raise LinkError(error.summary, expected=error.expected, got=error.got) from error
+
+    def restart(self) -> None:
+        """Arm and objects go to the start of the run, at rest; what was commanded is forgotten."""
+        self.take_commands()
+        self.robot.reset(self._start)
+        self._stay()
+
     def _check_parameters(self, changes: list[Parameter]) -> SetParametersResult:
         for change in changes:
             try:
@@ -418,6 +441,13 @@ class SimNode:
                 self.report(0)
                 again_s = time.monotonic() + AGAIN_S
 
+    def _stand(self, services: SimulationServices) -> None:
+        """Let no time pass while somebody has paused the simulation."""
+        while self.shell.running and services.stands:
+            self.shell.spin(AGAIN_S)
+            self._tell_time()
+            self.report(0)
+
     def run(self) -> None:
         """Physics in slices; topics every `publish_hz`, services in between."""
         p = self.params
@@ -426,6 +456,8 @@ class SimNode:
         pace, serve_s = Pace(slice_s / self._factor()), 0.0
         self.robot_goal = self.robot.read().tcp_in_base
         while self.shell.running:
+            if self._services is not None and self._services.stands:
+                self._stand(self._services)
             if self._release is not None:
                 self._await(self._release)
             for _ in range(slices):
@@ -433,6 +465,8 @@ class SimNode:
                 self.robot.advance(slice_s)
                 pace.sleep()
             self.publish()
+            if self._services is not None:
+                self._services.stepped()
             if time.monotonic() - serve_s >= SERVICE_PERIOD_S:
                 self.shell.spin(0.0)
                 if self._double is not None:

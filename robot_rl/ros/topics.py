@@ -258,3 +258,39 @@ SERVICES: tuple[Service, ...] = (
     CONTROLLER_STOP, CONTROLLER_RESUME, SIM_PLACE, GATE_HOLD, GATE_RESUME, GATE_STOP,
     GATE_ACKNOWLEDGE, GATE_CLEAR, ACTOR_READY, ARM_RECOVER, ARM_HOME, ARM_TARE,
 )  # fmt: skip
+
+_SIMULATION = "simulation_interfaces/srv"
+
+
+def _simulation(name: str, kind: str, meaning: str) -> Service:
+    return Service(name, f"{_SIMULATION}/{kind}", "sim", ("person",), meaning)
+
+
+SIMULATION_FEATURES = _simulation(
+    "get_simulator_features", "GetSimulatorFeatures", "what of these services there is"
+)
+SIMULATION_GET_STATE = _simulation(
+    "get_simulation_state", "GetSimulationState", "whether time goes on"
+)
+SIMULATION_SET_STATE = _simulation(
+    "set_simulation_state", "SetSimulationState",
+    "pause, play; stop: pause, and arm and objects go to the start of the run",
+)  # fmt: skip
+SIMULATION_RESET = _simulation(
+    "reset_simulation", "ResetSimulation",
+    "scope 2 (state): arm and objects go to the start of the run; time goes on",
+)  # fmt: skip
+SIMULATION_STEP = _simulation(
+    "step_simulation", "StepSimulation",
+    "while paused: so many periods of the state topics; answered when they are over",
+)  # fmt: skip
+ENTITIES = _simulation("get_entities", "GetEntities", "names of the arm and the objects")
+ENTITIES_STATES = _simulation("get_entities_states", "GetEntitiesStates", "and where they are")
+ENTITY_GET = _simulation("get_entity_state", "GetEntityState", "pose and twist in the base frame")
+ENTITY_SET = _simulation("set_entity_state", "SetEntityState", "move an object, not the arm")
+
+SIMULATION: tuple[Service, ...] = (
+    SIMULATION_FEATURES, SIMULATION_GET_STATE, SIMULATION_SET_STATE, SIMULATION_RESET,
+    SIMULATION_STEP, ENTITIES, ENTITIES_STATES, ENTITY_GET, ENTITY_SET,
+)  # fmt: skip
+"""Of the simulator only, where the types of `simulation_interfaces` are there."""

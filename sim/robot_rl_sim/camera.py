@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from robot_rl.errors import RobotRLError, SetupError
 from robot_rl.geometry import compose, pose, quat_multiply
 from robot_rl.observe.cameras import CameraConfig
+from robot_rl.ports import Camera
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
 from robot_rl_sim.arm import HAND
@@ -56,6 +57,12 @@ def place_cameras(model: mujoco.MjModel, cameras: Mapping[str, CameraConfig], ro
         model.cam_pos[number], model.cam_quat[number] = where.position_m, (w, x, y, z)
         if config.k:  # MuJoCo's cameras look through the middle of their pictures
             model.cam_fovy[number] = math.degrees(2 * math.atan2(config.height / 2, config.k[1]))
+
+
+class SceneCamera(Camera, Protocol):
+    """A camera of a simulated scene."""
+
+    fovy_rad: float  # vertical angle of view
 
 
 class SceneCopy:

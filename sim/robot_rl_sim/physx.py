@@ -24,6 +24,7 @@ from robot_rl.errors import ConfigError
 from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
+from robot_rl.types import Pose
 from robot_rl_sim.physx_world import PhysxWorld, engine
 from robot_rl_sim.robot import MujocoRobot, Snapshot
 
@@ -84,6 +85,11 @@ class PhysxRobot(MujocoRobot):
     def place_objects(self, plan: ResetPlan) -> None:
         """See `MujocoRobot`."""
         super().place_objects(plan)
+        self._forget()
+
+    def move_object(self, name: str, where: Pose | None, twist: F64 | None) -> None:
+        """See `MujocoRobot`."""
+        super().move_object(name, where, twist)
         self._forget()
 
     def restore(self, snapshot: Snapshot) -> None:

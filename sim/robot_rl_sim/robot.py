@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from robot_rl.errors import RobotRLError
 from robot_rl.geometry import compose, pose
-from robot_rl.ports import Camera, ResetPlan
+from robot_rl.ports import ResetPlan
 from robot_rl.robots import Fr3, Robot
 from robot_rl.robots.chain import Chain
 from robot_rl.robots.ik import TARGET_FILTER_S
@@ -27,6 +28,9 @@ from robot_rl_sim.arm import HAND
 from robot_rl_sim.builder import TARGET_BODY, TICK_S, build_model, drive
 from robot_rl_sim.kinematics import wxyz, xyzw
 from robot_rl_sim.randomize import Randomizer
+
+if TYPE_CHECKING:
+    from robot_rl_sim.camera import SceneCamera
 
 POSTURE_TICKS = 5  # posture torque every 50 ms: the elbow is slow
 POSTURE_NM_RAD = 10.0
@@ -211,7 +215,7 @@ class MujocoRobot:
         mujoco.mj_kinematics(self.model, scratch)
         return Pose(scratch.site_xpos[self._tcp].copy(), xyzw(scratch.xquat[self._hand]))
 
-    def camera(self, name: str, size: tuple[int, int]) -> Camera:
+    def camera(self, name: str, size: tuple[int, int]) -> SceneCamera:
         """A `MujocoCamera` of the scene; needs OpenGL."""
         from robot_rl_sim.camera import MujocoCamera  # OpenGL is needed for pictures only
 
@@ -254,23 +258,59 @@ class MujocoRobot:
                 fix="use the plan of the task that built this scene",
             )
         for name in (n for n in self._bodies if n in plan.objects):
-            where = plan.objects[name]
-            quat = wxyz(where.quaternion_xyzw)
-            if name in self._mocap:
-                self.data.mocap_pos[self._mocap[name]] = where.position_m
-                self.data.mocap_quat[self._mocap[name]] = quat
-            elif name in self._jointed:
-                self._place_jointed(name, where)
-            else:
-                adr = self._free[name]
-                self.data.qpos[adr : adr + 7] = np.concatenate((where.position_m, quat))
-                dof = self.model.jnt_dofadr[self.model.joint(f"{name}_free").id]
-                self.data.qvel[dof : dof + 6] = 0.0
+            self._place_object(name, plan.objects[name])
         if self._held is not None and plan.held_in_tcp is not None:
             held_in_hand = compose(pose((0.0, 0.0, self.robot.gripper.tcp_m)), plan.held_in_tcp)
             self.model.body_pos[self._held] = held_in_hand.position_m
             self.model.body_quat[self._held] = wxyz(held_in_hand.quaternion_xyzw)
         self._refresh()
+
+    def _place_object(self, name: str, where: Pose) -> None:
+        """Put an object somewhere, at rest."""
+        quat = wxyz(where.quaternion_xyzw)
+        if name in self._mocap:
+            self.data.mocap_pos[self._mocap[name]] = where.position_m
+            self.data.mocap_quat[self._mocap[name]] = quat
+        elif name in self._jointed:
+            self._place_jointed(name, where)
+        else:
+            adr = self._free[name]
+            self.data.qpos[adr : adr + 7] = np.concatenate((where.position_m, quat))
+            self._velocity_of(name)[:] = 0.0
+
+    def _velocity_of(self, name: str) -> F64:
+        """View of a free object's velocity [6]: linear in the world, turning in its own frame."""
+        dof = self.model.jnt_dofadr[self.model.joint(f"{name}_free").id]
+        return self.data.qvel[dof : dof + 6]
+
+    def move_object(self, name: str, where: Pose | None, twist: F64 | None) -> None:
+        """Put one object somewhere (in base), give it a velocity [6] (in base), or both.
+
+        Raises:
+            RobotRLError: there is no such object, or it cannot have a velocity.
+        """
+        free = name in self._free
+        if name not in self._bodies or (twist is not None and twist.any() and not free):
+            raise RobotRLError(
+                f"{name} cannot be moved so",
+                expected=f"one of {sorted(self._bodies)}; a velocity for {sorted(self._free)}",
+                got=f"{name}" + ("" if twist is None else f" at {twist.tolist()}"),
+                fix="an object of the scene, without a velocity unless it is free",
+            )
+        if where is not None:
+            self._place_object(name, where)
+            self._refresh()
+        if twist is not None and free:
+            turn = self.data.xmat[self._bodies[name]].reshape(3, 3)
+            self._velocity_of(name)[:] = *twist[:3], *(turn.T @ twist[3:])
+
+    def twist_of(self, name: str) -> F64:
+        """Velocity [6] of an object's origin, linear then turning, in base."""
+        twist = np.zeros(6)
+        mujoco.mj_comVel(self.model, self.data)
+        kind = mujoco.mjtObj.mjOBJ_XBODY
+        mujoco.mj_objectVelocity(self.model, self.data, kind, self._bodies[name], twist, 0)
+        return np.concatenate((twist[3:], twist[:3]))
 
     def _place_jointed(self, name: str, where: Pose) -> None:
         """Set a joint to the position that is nearest to a pose of its part, at rest."""

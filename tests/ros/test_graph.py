@@ -26,7 +26,7 @@ from robot_rl.ros.graph import (
     sim_graph,
     stop_order,
 )
-from robot_rl.ros.topics import CLOCK, DIAGNOSTICS, SERVICES, TF_STATIC, TOPICS
+from robot_rl.ros.topics import CLOCK, DIAGNOSTICS, SERVICES, SIMULATION, TF_STATIC, TOPICS
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.graph import graph_of
 from tests.support.ros import HAS_ROS, NO_ROS
@@ -120,7 +120,7 @@ def test_ros_arguments_carry_name_namespace_and_remaps() -> None:
 def test_names_are_relative_except_those_that_ros_fixes() -> None:
     absolute = {t.name for t in TOPICS if t.name.startswith("/")}
     assert absolute == {CLOCK.name, DIAGNOSTICS.name, TF_STATIC.name}
-    assert not any(s.name.startswith("/") for s in SERVICES)
+    assert not any(s.name.startswith("/") for s in (*SERVICES, *SIMULATION))
 
 
 def sources() -> list[tuple[Path, ast.Module]]:
@@ -182,7 +182,7 @@ def test_every_topic_and_service_type_exists_and_has_a_profile() -> None:
     from robot_rl.ros.endpoints import message_type
     from robot_rl.ros.qos import PROFILES
 
-    for entry in (*TOPICS, *SERVICES):
+    for entry in (*TOPICS, *SERVICES, *SIMULATION):
         assert message_type(entry.type).__name__ == entry.type.split("/")[-1]
     assert {t.qos for t in TOPICS} <= set(PROFILES)
 

@@ -62,6 +62,8 @@ def test_the_double_speaks_as_the_driver_does(world: World) -> None:
     assert abs(pose.header.stamp.sec - time.time()) < 5.0
     assert pose.header.frame_id == "base_link"
     assert sorted(probe.newest(topics.JOINT_STATES).name)[:1] == ["elbow_joint"]
+    served = {name for name, _ in probe.node.get_service_names_and_types()}
+    assert not {f"/{service.name}" for service in topics.SIMULATION} & served  # time is not ours
 
 
 def test_the_stop_chain_was_tried_before_anything_could_arm(world: World) -> None:
