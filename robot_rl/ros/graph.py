@@ -52,6 +52,7 @@ def is_local_by_profile(env: Mapping[str, str]) -> bool:
 NO_DRIVER = ArmDriver()  # of a vendor: names as our own
 VENDOR_BEATS = {"heartbeat_hz": 50.0}, {"silence_s": 0.14}  # gate, watchdog: stopped within 0.2 s
 STOP_S = 0.8
+MIRRORS = ("", "shadow", "dynamic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,7 @@ class RealGraphConfig:
     accept: tuple[str, ...] = ()  # items of the readiness list that a person accepts, by name
     with_actor: bool = True
     with_view: bool = False  # what the console looks at; on by itself with operator=console
+    mirror: str = ""  # shadow | dynamic: a simulated twin beside the arm (docs/isaac.md)
     remaps: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -210,6 +212,8 @@ class RealGraphConfig:
         _check_domain(self.domain_id)
         _check_nodes(self.nodes)
         _check_remaps(self.remaps)
+        if self.mirror not in MIRRORS:
+            raise ValueError(f"mirror={self.mirror} ({did_you_mean(self.mirror, MIRRORS)})")
         if "sim" in self.nodes and not self.double:
             raise ValueError("a real robot has no sim node: remove nodes.sim")
         if self.nodes.get("operator", {}).get("unattended"):
@@ -241,7 +245,7 @@ def _spec(
         remaps = {**driver.topics, **config.remaps}
     if kind == "sim" and isinstance(config, RealGraphConfig):
         remaps |= _dress(config)
-    if kind == "arm":  # it alone hears the gripper's commands from the gate
+    if kind in ("arm", "mirror"):  # they hear the gripper's commands from the gate
         remaps.pop(topics.GRIPPER_COMMAND.name, None)
     return NodeSpec(
         module=NODES_MODULE,
@@ -252,7 +256,7 @@ def _spec(
         remaps=remaps,
         critical=critical,
         finishes=kind == "actor",
-        nice=5 if kind == "view" else 0,  # pictures give way to whatever has a deadline
+        nice=5 if kind in ("view", "mirror") else 0,  # pictures give way to whatever has a deadline
         stop_s=2.0 if kind == "actor" else STOP_S,  # it finishes its tick and empties its queues
     )
 
@@ -268,7 +272,7 @@ def _dress(config: RealGraphConfig) -> dict[str, str]:
 
 def _with_images(spec: NodeSpec) -> NodeSpec:
     """Give nodes that send or take images the shared-memory profile."""
-    if spec.kind not in ("sim", "camera", "actor", "view"):
+    if spec.kind not in ("sim", "camera", "actor", "view", "mirror"):
         return spec
     return replace(spec, env={**spec.env, PROFILE_VARIABLE: IMAGE_PROFILE})
 
@@ -344,6 +348,8 @@ def real_graph(
         add("camera", {"camera": device}, name=f"camera_{device}")
     if config.with_view:
         add("view", {}, critical=False)
+    if config.mirror:
+        add("mirror", {"mode": config.mirror}, critical=False)
     if config.with_actor:
         add("actor", {"sim_name": "", "ask_reset": True})
     return tuple(nodes)

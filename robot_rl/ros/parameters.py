@@ -222,6 +222,17 @@ TABLES: Mapping[str, tuple[Parameter, ...]] = {
         ),
     ),
     "view": (_RUN, _BASE, _ARM, _FINGERS, _TOLERANCE),
+    "mirror": (
+        _RUN,
+        _BASE,
+        _ARM,
+        _FINGERS,
+        _TOLERANCE,
+        Parameter("mode", "shadow", "shadow: where the arm is; dynamic: by its own physics"),
+        Parameter("engine", "", "mujoco, physx or isaac; empty = the run's `sim`"),
+        Parameter("segment_s", 10.0, "begin anew from the measured joints", "s", 1.0, 3600.0),
+        Parameter("camera_hz", 5.0, "pictures are drawn this often", "Hz", 0.1, 60.0),
+    ),
     "actor": (
         _RUN,
         _BASE,

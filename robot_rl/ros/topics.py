@@ -40,7 +40,7 @@ class Service:
 
 _TWIST, _POSE = "geometry_msgs/msg/TwistStamped", "geometry_msgs/msg/PoseStamped"
 _TEXT = "std_msgs/msg/String"
-_ALL = ("gate", "operator", "actor", "view")
+_ALL = ("gate", "operator", "actor", "view", "mirror")
 _SIM_IK = "sim | ik"  # ik: beside an arm that takes joint targets
 
 JOINT_STATES = Topic(
@@ -58,7 +58,7 @@ WRENCH = Topic(
     "force and torque acting on the tool, tared",
 )  # fmt: skip
 OBJECT = Topic(
-    "objects/{object}", _POSE, "stream", "sim", ("operator", "actor", "view"), 50, "base",
+    "objects/{object}", _POSE, "stream", "sim", ("operator", "actor", "view", "mirror"), 50, "base",
     "pose of a tracked object",
 )  # fmt: skip
 CAMERA_IMAGE = Topic(
@@ -83,21 +83,24 @@ CAMERA_DEPTH = Topic(
     "16UC1, millimetres, 0 = not known, pixel by pixel beside the image; with `depth=true`",
 )  # fmt: skip
 TARGET_POSE = Topic(
-    "target_pose", _POSE, "command", "gate", ("sim", "ik"), 0, "base",
+    "target_pose", _POSE, "command", "gate", ("sim", "ik", "mirror"), 0, "base",
     "TCP target; the controller ignores everything while there is a second publisher",
 )  # fmt: skip
 TARGET_JOINTS = Topic(
-    "target_joints", "sensor_msgs/msg/JointState", "command", "gate", ("sim", "ik"), 0, "-",
+    "target_joints", "sensor_msgs/msg/JointState", "command", "gate",
+    ("sim", "ik", "mirror"), 0, "-",
     "joint target (rad), matched by name: in place of `target_pose` where the actions of a task "
     "move the joints (`task.action=joint`)",
 )  # fmt: skip
 JOINT_TARGET = Topic(
-    "joint_target", "std_msgs/msg/Float64MultiArray", "command", "ik", ("sim | driver",), 125, "-",
+    "joint_target", "std_msgs/msg/Float64MultiArray", "command", "ik",
+    ("sim | driver", "mirror"), 125, "-",
     "joint positions (rad) or velocities (rad/s) in the controller's order; with `driver.joints` "
     "only; kind trajectory: a `trajectory_msgs/msg/JointTrajectory` of one point",
 )  # fmt: skip
 GRIPPER_COMMAND = Topic(
-    "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate", ("sim | arm",), 0, "-",
+    "gripper/command", "std_msgs/msg/Float64MultiArray", "command", "gate",
+    ("sim | arm", "mirror"), 0, "-",
     "[finger distance in metres]",
 )  # fmt: skip
 CONTROLLER_STOPPED = Topic(
@@ -119,7 +122,7 @@ WATCHDOG_PROBLEM = Topic(
 )  # fmt: skip
 GATE_STATE = Topic(
     "gate/state", _TEXT, "latched", "gate",
-    ("sim", "operator", "actor", "arm", "view", "watchdog"), 5, "-",
+    ("sim", "operator", "actor", "arm", "view", "watchdog", "mirror"), 5, "-",
     "JSON: mode, reason, lease, waits (person | device: a person must let it go on), blind (why "
     "it has no fresh state of the arm)",
 )  # fmt: skip
@@ -188,6 +191,15 @@ TF_STATIC = Topic(
     "/tf_static", "tf2_msgs/msg/TFMessage", "static", "driver", _ALL, 0, "-",
     "fixed frames of the driver; only read beside a vendor's driver",
 )  # fmt: skip
+MIRROR_JOINTS = Topic(
+    "mirror/joint_states", "sensor_msgs/msg/JointState", "stream", "mirror", (), 50, "-",
+    "joints of the simulated twin while it moves by its own physics (`ros.mirror=dynamic`)",
+)  # fmt: skip
+MIRROR_IMAGE = Topic(
+    "mirror/{camera}/image_raw", "sensor_msgs/msg/Image", "image", "mirror", (), 5,
+    "{camera}_color_optical_frame",
+    "what the twin's cameras see, and `video`, the overview; drawn while somebody looks",
+)  # fmt: skip
 DIAGNOSTICS = Topic(
     "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", "diagnostics", "every node", (), 1, "-",
     "rate, age p50/p99, drops, last error of every node",
@@ -200,7 +212,7 @@ TOPICS: tuple[Topic, ...] = (
     GATE_STATE, GATE_HEARTBEAT, IK_HEARTBEAT, IK_PROBLEM, OPERATOR_JOY, OPERATOR_EPISODE,
     OPERATOR_PROBLEM, OPERATOR_PRESENT, ACTOR_ASKS, TASK_SUCCESS, CLOCK, CLOCK_HORIZON,
     CLOCK_PACE, ARM_PROBLEM,
-    ARM_READINESS, TF_STATIC, DIAGNOSTICS,
+    ARM_READINESS, TF_STATIC, MIRROR_JOINTS, MIRROR_IMAGE, DIAGNOSTICS,
 )  # fmt: skip
 
 _TRIGGER = "std_srvs/srv/Trigger"

@@ -62,6 +62,11 @@ def view(args: Sequence[str] | None = None) -> int:
     return run_node("view", _view, args)
 
 
+def mirror(args: Sequence[str] | None = None) -> int:
+    """Run the simulated twin beside a real arm."""
+    return run_node("mirror", _mirror, args)
+
+
 def actor(args: Sequence[str] | None = None) -> int:
     """Run the control loop of one robot."""
     return run_node("actor", _actor, args)
@@ -76,6 +81,7 @@ NODES: Mapping[str, Callable[[Sequence[str] | None], int]] = {
     "operator": operator,
     "camera": camera,
     "view": view,
+    "mirror": mirror,
     "actor": actor,
 }
 """Kind of node -> its process (`robot_rl.ros.graph.KINDS`)."""
@@ -173,6 +179,22 @@ def _view(shell: Shell) -> None:
     mirror = experiment.mirror if experiment.is_simulated else None
     reader = _reader(shell, experiment)
     run_view(shell, experiment.task, experiment.graph_cameras, mirror, reader)
+
+
+def _mirror(shell: Shell) -> None:
+    from robot_rl.ros.mirror_node import MirrorNode
+    from robot_rl.run.scene import scene_of
+
+    experiment = _experiment(shell)
+    MirrorNode(
+        shell,
+        scene_of(experiment),
+        experiment.robot,
+        _reader(shell, experiment),
+        cameras=experiment.cameras,
+        driver=experiment.driver,
+        simulated=engines.robot_class(shell.params["engine"] or experiment.sim),
+    ).run()
 
 
 def _actor(shell: Shell) -> int:

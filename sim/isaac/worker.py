@@ -6,6 +6,7 @@ It needs Isaac Sim 6 and numpy, and neither robot-rl nor ROS. FD is a socket; wh
 other end (`robot_rl_sim.isaac`) sends requests, each a letter and its content:
 
     o  JSON, see `Scene`   open a stage        -> JSON: joints, in the order of the articulation
+    m  JSON, see `Scene`   joints and free bodies go elsewhere, at once
     s  float64 torques     one physics step    -> float64, see `Scene.step`
     p  JSON path, size     draw a picture      -> uint8 [height, width, 3]
 
@@ -71,10 +72,11 @@ class Scene:
         app_utils.play(commit=True)  # loads the physics
         app_utils.pause(commit=True)  # from here on, it moves when we say so
         self.joints = list(self._arm.dof_names)
-        self._start(said)
+        self._undrive(said)
+        self.move(said)
 
-    def _start(self, said):
-        """Positions and velocities; no drives but what couples the fingers."""
+    def _undrive(self, said):
+        """Leave no drives but what couples the fingers."""
         count, (pull, brake) = len(self.joints), said["coupling"]
         stiffness, damping = np.zeros(count), np.zeros(count)
         damping[:] = [said["damping"][name] for name in self.joints]
@@ -82,6 +84,9 @@ class Scene:
         stiffness[self._fingers] += pull
         damping[self._fingers] += brake
         self._arm.set_dof_gains(stiffness[None], damping[None])
+
+    def move(self, said):
+        """Joints and free bodies go where `said` has them, with the velocities that it has."""
         self._arm.set_dof_positions(np.array([[said["position"][n] for n in self.joints]]))
         self._arm.set_dof_velocities(np.array([[said["velocity"][n] for n in self.joints]]))
         for prim, (position, quaternion, velocity, turning) in zip(
@@ -89,6 +94,11 @@ class Scene:
         ):
             prim.set_world_poses(np.array([position]), np.array([quaternion]))
             prim.set_velocities(np.array([velocity]), np.array([turning]))
+
+    def settle(self):
+        """One physics step with no torques: pictures show what the physics has told them."""
+        self._arm.set_dof_efforts(np.zeros((1, len(self.joints))))
+        self._manager.step(steps=1, update_fabric=self._draws)
 
     def step(self, torques):
         """One physics step with joint torques [joints].
@@ -190,6 +200,10 @@ class Worker:
             return json.dumps(self._scene.joints).encode()
         if self._scene is None:
             raise RuntimeError(ENDED)
+        if kind == b"m":
+            self._scene.move(json.loads(content))
+            self._scene.settle()
+            return b""
         if kind == b"s":
             return self._scene.step(np.frombuffer(content)).tobytes()
         if kind == b"p":

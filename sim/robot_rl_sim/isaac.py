@@ -33,6 +33,8 @@ from numpy.typing import NDArray
 
 from robot_rl.config.compose import shipped
 from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.types import RobotState
+from robot_rl_sim.builder import TARGET_BODY
 from robot_rl_sim.physx import F64, PhysxRobot
 from robot_rl_sim.usd import ROBOT, body_path, build_stage, need_usd, usd_name
 from robot_rl_sim.usd_scene import COUPLING, coupled, feelers, free_bodies, joints_of
@@ -108,6 +110,10 @@ class Worker:
         joints = json.loads(self._ask(b"o", json.dumps(said | {"stage": str(path)}).encode()))
         path.with_stem(f"stage{self._stages - 1}").unlink(missing_ok=True)
         return joints
+
+    def move(self, said: dict[str, Any]) -> None:
+        """Put joints and free bodies elsewhere: `position`, `velocity` and `free` of a scene."""
+        self._ask(b"m", json.dumps(said).encode())
 
     def step(self, torques: F64) -> F64:
         """One physics step; the numbers are those of the worker's `Scene.step`."""
@@ -196,27 +202,51 @@ class IsaacWorld:
     def __init__(self, worker: Worker, robot: IsaacRobot) -> None:
         model, data, task = robot.model, robot.data, robot.task
         self._worker, self._data, self.closed = worker, data, False
+        target = int(model.body(TARGET_BODY).mocapid[0])  # of the controller, in no stage
+        self._standing = [i for i in range(model.nmocap) if i != target]
+        self._fixtures = self._poses()
         self._free = free_bodies(task, robot.robot, model)
         hand, others = feelers(model, robot.robot)
         stage = build_stage(task, robot.robot, model, data)
         free = mujoco.mjtJoint.mjJNT_FREE
         moved = [model.joint(i).name for i in range(model.njnt) if model.jnt_type[i] != free]
         usd = [usd_name(name) for name in moved]
-        _, qpos, dofs = joints_of(model, usd)
-        said = {
+        _, self._qpos, self._dofs = joints_of(model, usd)
+        self._joints = usd
+        said = self._motion() | {
             "arm": ROBOT,
             "step_s": model.opt.timestep,
-            "position": dict(zip(usd, data.qpos[qpos].tolist(), strict=True)),
-            "velocity": dict(zip(usd, data.qvel[dofs].tolist(), strict=True)),
-            "damping": dict(zip(usd, model.dof_damping[dofs].tolist(), strict=True)),
+            "damping": dict(zip(usd, model.dof_damping[self._dofs].tolist(), strict=True)),
             "coupled": [usd_name(name) for name in coupled(task, robot.robot)],
             "coupling": COUPLING,
-            "free": {body.path: _plain(body.told(data)) for body in self._free},
             "hand": hand,
             "others": others,
             "pictures": robot.draws,
         }
-        _, self._qpos, self._dofs = joints_of(model, worker.open(stage, said))
+        self._joints = worker.open(stage, said)  # in an order of its own
+        _, self._qpos, self._dofs = joints_of(model, self._joints)
+
+    def _motion(self) -> dict[str, Any]:
+        """Where joints and free bodies are in the model, and how fast."""
+        position = self._data.qpos[self._qpos].tolist()
+        velocity = self._data.qvel[self._dofs].tolist()
+        return {
+            "position": dict(zip(self._joints, position, strict=True)),
+            "velocity": dict(zip(self._joints, velocity, strict=True)),
+            "free": {body.path: _plain(body.told(self._data)) for body in self._free},
+        }
+
+    def _poses(self) -> F64:
+        """Of fixtures and markers, which are where the stage has them."""
+        poses = np.hstack((self._data.mocap_pos, self._data.mocap_quat))
+        return poses[self._standing]
+
+    def move(self) -> bool:
+        """Take over what moves from the model; False where something else would have to move."""
+        if not np.array_equal(self._poses(), self._fixtures):
+            return False
+        self._worker.move(self._motion())
+        return True
 
     def step(self, torques: F64) -> F64:
         """See `robot_rl_sim.physx.World`."""
@@ -260,6 +290,13 @@ class IsaacRobot(PhysxRobot):
 
     def _build(self) -> IsaacWorld:
         return IsaacWorld(self.worker, self)
+
+    def show(self, state: RobotState) -> None:
+        """See `MujocoRobot`; the stage is opened anew only where a fixture has moved."""
+        world = self._world
+        super().show(state)
+        if isinstance(world, IsaacWorld) and world.move():
+            self._world, world.closed = world, False
 
     def camera(self, name: str, size: tuple[int, int]) -> IsaacCamera:
         """A camera of the scene; what randomisation delays is not delayed in its pictures."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
 from robot_rl.types import RobotState
@@ -39,13 +38,7 @@ class Mirror:
 
     def picture(self, state: RobotState) -> NDArray[np.uint8]:
         """RGB uint8 [H, W, 3] of the arm and the objects as `state` says."""
-        robot = self._robot
-        joints = len(state.joint_position_rad)
-        robot.data.qpos[:joints] = state.joint_position_rad
-        if robot.task.uses_gripper:
-            robot.data.qpos[joints : joints + 2] = state.gripper_width_m / 2
-        objects = dict(state.objects)
-        robot.place_objects(ResetPlan(state.tcp_in_base, objects, state.gripper_width_m))
+        self._robot.show(state)
         return self._camera.read()[1]
 
     def close(self) -> None:

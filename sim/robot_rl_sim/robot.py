@@ -283,6 +283,22 @@ class MujocoRobot:
         dof = self.model.jnt_dofadr[self.model.joint(f"{name}_free").id]
         return self.data.qvel[dof : dof + 6]
 
+    def show(self, state: RobotState) -> None:
+        """Be where a state says, at rest: the arm, the fingers, and the objects that it has."""
+        self._place_arm(state.joint_position_rad)
+        if self._gripper is not None:
+            self._gripper_goal_m = state.gripper_width_m
+            self.data.qpos[self._joints : self._joints + 2] = state.gripper_width_m / 2
+            self.data.ctrl[self._gripper] = state.gripper_width_m
+        for name, where in state.objects.items():
+            self._place_object(name, where)
+        self._refresh()
+
+    @property
+    def goal(self) -> Pose:
+        """Pose of the TCP in base that the controller moves towards."""
+        return Pose(self._goal_position.copy(), xyzw(self._goal_wxyz))
+
     def move_object(self, name: str, where: Pose | None, twist: F64 | None) -> None:
         """Put one object somewhere (in base), give it a velocity [6] (in base), or both.
 
