@@ -25,7 +25,7 @@ PLAN = "plan.json"  # what a deployment or a comparison is to do
 DEPLOYMENT = "deploy.json"  # what a deployment has come to
 COMPARISON = "comparison.json"  # what a comparison has come to; written when it has ended
 DRAWS = "draws.jsonl"  # what was drawn for each episode of a randomised task, in lockstep
-MIRROR = "mirror.jsonl"  # how far a simulated twin was from the arm, stretch by stretch
+MIRROR = "mirror.jsonl"  # how far the mirror was from the arm, stretch by stretch
 SCENE_PICTURES = "scene"  # folder: pictures by which a person restores a scene
 
 

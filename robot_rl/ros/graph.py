@@ -203,7 +203,7 @@ class RealGraphConfig:
     accept: tuple[str, ...] = ()  # items of the readiness list that a person accepts, by name
     with_actor: bool = True
     with_view: bool = False  # what the console looks at; on by itself with operator=console
-    mirror: str = ""  # shadow | dynamic: a simulated twin beside the arm (docs/isaac.md)
+    mirror: str = ""  # shadow | dynamic: a simulated arm beside the real one (docs/isaac.md)
     remaps: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""A simulated twin beside a real arm (`ros.mirror`). It commands nothing.
+"""A simulated arm beside a real one, its mirror (`ros.mirror`). It commands nothing.
 
     shadow     it stands where the arm stands, and its cameras draw what the arm's ought to see:
                is the calibration right, is the scene?
@@ -50,10 +50,10 @@ OVERVIEW, OVERVIEW_SIZE = "video", (480, 640)
 
 
 class MirrorNode:
-    """Moves the twin.
+    """Moves the mirror.
 
     Args:
-        simulated: the class of the twin, which says what moves it (`robot_rl.run.engines`).
+        simulated: the class of the mirror, which says what moves it (`robot_rl.run.engines`).
     """
 
     def __init__(
@@ -69,11 +69,13 @@ class MirrorNode:
     ) -> None:
         self._shell, self._task, self._reader = shell, task, reader
         joints = driver.joints
-        self.twin = simulated(task, robot, joint_control=joints.is_used or task.moves_joints)
-        place_cameras(self.twin.model, cameras, robot)
-        self.twin.reset(task.sample_reset(np.random.default_rng(0)))  # a randomised scene is drawn
+        self.mirror = simulated(task, robot, joint_control=joints.is_used or task.moves_joints)
+        place_cameras(self.mirror.model, cameras, robot)
+        self.mirror.reset(
+            task.sample_reset(np.random.default_rng(0))
+        )  # a randomised scene is drawn
         node = shell.node
-        self._servos = Servos(node, self.twin, joints) if joints.is_used else None
+        self._servos = Servos(node, self.mirror, joints) if joints.is_used else None
         self._target_topic = topics.TARGET_JOINTS if task.moves_joints else topics.TARGET_POSE
         self._targets = None if self._servos else Newest(node, self._target_topic)
         self._grips = Newest(node, topics.GRIPPER_COMMAND)
@@ -110,7 +112,7 @@ class MirrorNode:
 
     def _shadow(self, state: RobotState, _: float) -> None:
         if time.monotonic() >= self._due_s:  # nobody looks more often
-            self.twin.show(state)
+            self.mirror.show(state)
 
     # --- by its own physics ----------------------------------------------------------------------
 
@@ -139,8 +141,8 @@ class MirrorNode:
 
     def _begin(self, state: RobotState) -> None:
         """Stand where the arm stands, with the goal that it has."""
-        self.twin.show(state)
-        self._stretch = _Stretch(state.stamp_s, self.twin.now_s())
+        self.mirror.show(state)
+        self._stretch = _Stretch(state.stamp_s, self.mirror.now_s())
         while self._waiting and self._waiting[0][0] <= state.stamp_s:
             self._newest = self._waiting.popleft()[1]
         if self._newest is not None:
@@ -150,17 +152,17 @@ class MirrorNode:
         """Move until the time of a state, each target at its own time; compare."""
         while self._waiting and self._waiting[0][0] <= state.stamp_s:
             stamp_s, self._newest = self._waiting.popleft()
-            self.twin.sleep_until_s(stretch.twins_s(stamp_s))
+            self.mirror.sleep_until_s(stretch.mirrors_s(stamp_s))
             self._aim(self._newest)
         if self._servos is not None:
             self._servos.take(stopped=False)
-        self.twin.sleep_until_s(stretch.twins_s(state.stamp_s))
-        stretch.add(self.twin.read(), state)
+        self.mirror.sleep_until_s(stretch.mirrors_s(state.stamp_s))
+        stretch.add(self.mirror.read(), state)
 
     def _aim(self, message: Any) -> None:
         try:
             if self._task.moves_joints:
-                names = list(self.twin.robot.joint_names)
+                names = list(self.mirror.robot.joint_names)
                 self._command(joints_rad=convert.positions_from(message, names))
             else:
                 self._command(goal=convert.pose_from(message))
@@ -173,9 +175,9 @@ class MirrorNode:
         width_m: float | None = None,
         joints_rad: NDArray[np.float64] | None = None,
     ) -> None:
-        goal = self.twin.goal if goal is None else goal
-        who = (0, self.twin.now_s(), Driver.POLICY, "mirror")
-        self.twin.apply(Command(*who, goal, width_m, joints_rad))
+        goal = self.mirror.goal if goal is None else goal
+        who = (0, self.mirror.now_s(), Driver.POLICY, "mirror")
+        self.mirror.apply(Command(*who, goal, width_m, joints_rad))
 
     def _end(self, why: str) -> None:
         """Write down how far apart the two were."""
@@ -197,12 +199,12 @@ class MirrorNode:
     # --- what it tells ---------------------------------------------------------------------------
 
     def _tell(self, stamp_s: float) -> None:
-        """The twin's joints, and the pictures that somebody looks at."""
+        """The mirror's joints, and the pictures that somebody looks at."""
         if self._stretch is not None:
-            twin = self.twin.read()
-            names = list(self.twin.robot.joint_names)
-            velocity = [*twin.joint_velocity_rad_s]
-            position = [*twin.joint_position_rad]
+            mirror = self.mirror.read()
+            names = list(self.mirror.robot.joint_names)
+            velocity = [*mirror.joint_velocity_rad_s]
+            position = [*mirror.joint_position_rad]
             self._joints.publish(convert.joints_to(names, position, velocity, stamp_s))
             self._shell.diagnostics.set("tcp_apart_mm", 1e3 * self._stretch.newest_m)
         if time.monotonic() < self._due_s:
@@ -211,31 +213,31 @@ class MirrorNode:
         for name, sender in self._pictures.items():
             if sender.get_subscription_count():
                 if name not in self._cameras:
-                    self._cameras[name] = self.twin.camera(name, self._sizes[name])
+                    self._cameras[name] = self.mirror.camera(name, self._sizes[name])
                 frame = topics.MIRROR_IMAGE.named(camera=name).frame
                 rgb = self._cameras[name].read()[1]
                 sender.publish(convert.image_to(rgb, stamp_s, frame))
 
 
 class _Stretch:
-    """How far arm and twin were apart, from a time on."""
+    """How far arm and mirror were apart, from a time on."""
 
-    def __init__(self, begun_s: float, twin_begun_s: float) -> None:
-        self.begun_s, self._twin_begun_s = begun_s, twin_begun_s
+    def __init__(self, begun_s: float, mirror_begun_s: float) -> None:
+        self.begun_s, self._mirror_begun_s = begun_s, mirror_begun_s
         self.seconds = self.newest_m = 0.0
         self._joints: list[NDArray[np.float64]] = []
         self._tcp: list[tuple[float, float]] = []
 
-    def twins_s(self, stamp_s: float) -> float:
-        """A time of the arm's on the twin's clock."""
-        return self._twin_begun_s + stamp_s - self.begun_s
+    def mirrors_s(self, stamp_s: float) -> float:
+        """A time of the arm's on the mirror's clock."""
+        return self._mirror_begun_s + stamp_s - self.begun_s
 
-    def add(self, twin: RobotState, arm: RobotState) -> None:
+    def add(self, mirror: RobotState, arm: RobotState) -> None:
         """Compare two states of one time."""
         self.seconds = arm.stamp_s - self.begun_s
-        self._joints.append(twin.joint_position_rad - arm.joint_position_rad)
-        apart_m = twin.tcp_in_base.position_m - arm.tcp_in_base.position_m
-        turned = rotation_error(twin.tcp_in_base, arm.tcp_in_base)
+        self._joints.append(mirror.joint_position_rad - arm.joint_position_rad)
+        apart_m = mirror.tcp_in_base.position_m - arm.tcp_in_base.position_m
+        turned = rotation_error(mirror.tcp_in_base, arm.tcp_in_base)
         self.newest_m = float(np.linalg.norm(apart_m))
         self._tcp.append((self.newest_m, float(np.linalg.norm(turned))))
 

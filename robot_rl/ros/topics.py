@@ -193,12 +193,12 @@ TF_STATIC = Topic(
 )  # fmt: skip
 MIRROR_JOINTS = Topic(
     "mirror/joint_states", "sensor_msgs/msg/JointState", "stream", "mirror", (), 50, "-",
-    "joints of the simulated twin while it moves by its own physics (`ros.mirror=dynamic`)",
+    "joints of the mirror while it moves by its own physics (`ros.mirror=dynamic`)",
 )  # fmt: skip
 MIRROR_IMAGE = Topic(
     "mirror/{camera}/image_raw", "sensor_msgs/msg/Image", "image", "mirror", (), 5,
     "{camera}_color_optical_frame",
-    "what the twin's cameras see, and `video`, the overview; drawn while somebody looks",
+    "what the mirror's cameras see, and `video`, the overview; drawn while somebody looks",
 )  # fmt: skip
 DIAGNOSTICS = Topic(
     "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", "diagnostics", "every node", (), 1, "-",

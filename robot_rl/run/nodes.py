@@ -63,7 +63,7 @@ def view(args: Sequence[str] | None = None) -> int:
 
 
 def mirror(args: Sequence[str] | None = None) -> int:
-    """Run the simulated twin beside a real arm."""
+    """Run the simulated arm that mirrors a real one."""
     return run_node("mirror", _mirror, args)
 
 

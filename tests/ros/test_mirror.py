@@ -1,4 +1,4 @@
-"""A simulated twin beside a double, as beside an arm: it stands, or it moves, as the arm does."""
+"""A mirror beside a double, as beside an arm: it stands, or it moves, as the arm does."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def stretches(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("robot", ["fr3", "ur5e_forward"])
-def test_a_twin_with_the_same_physics_follows_the_same_commands(tmp_path: Path, robot: str) -> None:
+def test_a_mirror_with_the_same_physics_follows_the_same_commands(
+    tmp_path: Path, robot: str
+) -> None:
     world = started(tmp_path, f"robot={robot}", "ros.mirror=dynamic")
     try:
         world.probe.wait_state(simulated=False)
@@ -65,7 +67,7 @@ def test_a_twin_with_the_same_physics_follows_the_same_commands(tmp_path: Path, 
     assert "TCP by" in log.read_text()
 
 
-def test_what_pulls_at_the_arm_and_not_at_the_twin_is_in_the_figures(tmp_path: Path) -> None:
+def test_what_pulls_at_the_arm_and_not_at_the_mirror_is_in_the_figures(tmp_path: Path) -> None:
     pulled = """ros.nodes={sim: {fault: '{"push_n": [0, 10, 0]}'}}"""
     world = started(tmp_path, "robot=fr3", "ros.mirror=dynamic", pulled)
     try:
