@@ -11,13 +11,15 @@ from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
 TEXT = """
 Find what the simulated arm has to be like for a recorded run to come out of it: the delay of
 commands, and factors on the controller's gains, the joints' damping, the motors' inertia, friction
-and the masses of parts. Recorded episodes are played again and again, through the gate, and the
-observations compared (docs/isaac.md). The run is only read. With --out the result is a task of your
-own: a twin of the recorded arm, to train and to evaluate in.
+and the masses of parts; with --cameras, where its cameras are, too. Recorded episodes are played
+again and again, through the gate, and the observations compared (docs/isaac.md). The run is only
+read. With --out the result is a task of your own: a twin of the recorded arm, to train and to
+evaluate in.
 """
 EXAMPLES = """
 robot-rl identify runs/peg_insert/20260101-120000-s0
 robot-rl identify RUN --fit action_delay_s,gains,friction --seconds 30
+robot-rl identify RUN --cameras                               from the recorded pictures
 robot-rl identify RUN --out my_configs/task/my_twin.yaml
 robot-rl train experiment=peg_insert task=my_twin --config-dir my_configs runtime=lockstep
 robot-rl replay RUN --all 'task.ranges={action_delay_s: [0.06, 0.06]}'     the gap that is left
@@ -31,6 +33,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--seconds", type=float, default=60.0, metavar="S", help="of recorded motion (60)"
     )
+    parser.add_argument("--cameras", action="store_true", help="find the poses of cameras, too")
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="write a task")
     args = parser.read(argv)
     if not 5.0 <= args.seconds <= 3600.0:
@@ -41,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
     names = [word for word in args.fit.split(",") if word]
     chosen = {"quantities": names} if names else {}
     identify = engine("robot_rl.run.identify:identify")
-    result = identify(run_dir, seconds=args.seconds, tell=say, **chosen)
+    result = identify(run_dir, seconds=args.seconds, cameras=args.cameras, tell=say, **chosen)
     say(f"\n{result.episodes} episodes, {result.seconds:.0f} s")
     for one in result.found:
         say(f"{one.name:<16} {one.value:<8.4g} (95 % interval {one.low:.4g} to {one.high:.4g})")
@@ -49,6 +52,15 @@ def run(argv: Sequence[str]) -> int:
     if not math.isnan(result.rmse_after_m):
         before_mm, after_mm = 1000 * result.rmse_before_m, 1000 * result.rmse_after_m
         say(f"the position is off by {before_mm:.2f} mm before and {after_mm:.2f} mm after")
+    for camera in result.cameras:
+        say(f"camera {camera.name} is off its nominal pose by (95 % interval)")
+        for values, halves, unit, scale in (
+            (camera.place_m, camera.place_half_m, "mm along the axes of its mount", 1e3),
+            (camera.turn_rad, camera.turn_half_rad, "degrees about its own", math.degrees(1.0)),
+        ):
+            pairs = zip(values, halves, strict=True)
+            said = ", ".join(f"{scale * v:.2f} (+-{scale * h:.2f})" for v, h in pairs)
+            say(f"  {said} {unit}")
     ranges = ", ".join(f"{name}: {ends}" for name, ends in result.ranges().items())
     say(f"'task.ranges={{{ranges}}}'")
     if args.out is not None:

@@ -5,8 +5,8 @@ Recorded episodes are played again (`run.replay`) in scenes that differ in a few
 commands is scanned, because it acts on the grid of the controller's ticks; the factors are fitted
 by least squares (trust region, scipy), as logarithms, so that half and double are equally far.
 
-Pictures are not used, and a factor can only be found from motion that it matters for: friction
-needs contact.
+A factor can only be found from motion that it matters for: friction needs contact. Cameras come
+last (`run.identify_cameras`), when it is known where the arm was.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
+from robot_rl.run.identify_cameras import FoundCamera, find_cameras
 from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import Still, forget
 from robot_rl.run.replay import STORES, Recording, choose, read, ruler_of, states_of
@@ -65,6 +66,7 @@ class Identified:
     rmse_after_m: float
     episodes: int
     seconds: float
+    cameras: tuple[FoundCamera, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
@@ -72,21 +74,27 @@ class Identified:
 
     def ranges(self) -> dict[str, list[float]]:
         """As `task.ranges` takes them: a twin."""
-        return {one.name: [round(one.value, 5)] * 2 for one in self.found}
+        found = {one.name: [round(one.value, 5)] * 2 for one in self.found}
+        for camera in self.cameras:
+            found |= camera.ranges()
+        return found
 
 
 def identify(
     run_dir: Path,
     quantities: Sequence[str] = DEFAULT,
     *,
+    cameras: bool = False,
     seconds: float = SECONDS,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Identified:
     """Fit some quantities of the simulated scene to the episodes of a run, which is only read.
 
+    cameras: the poses of the task's cameras as well, from the recorded pictures.
+
     Raises:
         ConfigError: not a run, a task without a scene, or a quantity that cannot be fitted.
-        StoreError: too little motion was recorded.
+        StoreError: too little motion, or too few pictures, were recorded.
         SetupError: the simulator is missing.
     """
     _check(quantities)
@@ -100,6 +108,7 @@ def identify(
     values = _search(fit, quantities, tell)
     after = fit.residuals(values)
     intervals = _intervals(fit, values, after.ravel())
+    seen = find_cameras(rig, recordings, experiment.seed, values, tell) if cameras else ()
     steps = sum(len(r.steps) for r in recordings)
     return Identified(
         tuple(Found(name, values[name], *intervals[name]) for name in quantities),
@@ -109,6 +118,7 @@ def identify(
         fit.position_rmse_m(after),
         len(recordings),
         steps / task.spec.control_hz,
+        seen,
     )
 
 

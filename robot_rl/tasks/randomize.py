@@ -102,19 +102,27 @@ def ranges_of(preset: str, own: Mapping[str, Range]) -> dict[str, Range]:
     if preset != "none":
         found = {name: getattr(q, preset) for name, q in QUANTITIES.items()}
     for name, (low, high) in own.items():
-        if name not in QUANTITIES:
+        of = quantity_of(name)
+        if of not in QUANTITIES:
             raise ValueError(f"ranges: unknown '{name}' ({did_you_mean(name, QUANTITIES)})")
-        kind = QUANTITIES[name].kind
+        kind = QUANTITIES[of].kind
         least = {"factor": 0.1, "offset": -10.0, "amount": 0.0}[kind]
         if not least <= low <= high <= 100.0:
             raise ValueError(
                 f"ranges.{name} is [low, high] with {least} <= low <= high <= 100 "
                 f"(a {kind}), got [{low}, {high}]"
             )
-        if name.endswith("_s") and high > 1.0:
+        if of.endswith("_s") and high > 1.0:
             raise ValueError(f"ranges.{name} is in seconds, at most 1, got {high}")
         found[name] = (low, high)
-    return {n: r for n, r in found.items() if r != (QUANTITIES[n].nominal,) * 2}
+    return {n: r for n, r in found.items() if r != (QUANTITIES[quantity_of(n)].nominal,) * 2}
+
+
+def quantity_of(name: str) -> str:
+    """The quantity of a draw: of `camera_place_m_x/wrist`, `camera_place_m`; "" = of none."""
+    whole = name.partition("/")[0]
+    found = (of for of, q in QUANTITIES.items() if whole in (of, *(of + axis for axis in q.each)))
+    return next(found, "")
 
 
 def draw(
@@ -123,12 +131,16 @@ def draw(
     """The draws of the episode that begins with `plan`; the same for the same plan.
 
     Each quantity has a generator of its own, so that to add one changes none of the others. Each
-    camera has draws of its own, as `camera_place_m_x/wrist`.
+    camera has draws of its own, as `camera_place_m_x/wrist`; a range of that name counts for it
+    alone, before that of its quantity.
     """
     start = seed_of(plan)
     found: dict[str, float] = {}
-    for name, (low, high) in ranges.items():
+    for name, (low, high) in sorted(ranges.items(), key=lambda item: item[0] not in QUANTITIES):
         rng = np.random.default_rng((zlib.crc32(name.encode()), *start))
+        if name not in QUANTITIES:
+            found[name] = float(rng.uniform(low, high))
+            continue
         of = [f"/{camera}" for camera in cameras] if name.startswith("camera_") else [""]
         for whose in of:
             for axis in QUANTITIES[name].each:

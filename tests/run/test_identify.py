@@ -6,14 +6,17 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from robot_rl.cli.main import main
 from robot_rl.errors import ConfigError
+from robot_rl.run import identify_cameras
 from robot_rl.run.evaluate import evaluate
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.identify import DELAY, Identified, identify
+from robot_rl.run.identify_cameras import NAMES, FoundCamera
 
 HIDDEN = {"action_delay_s": 0.05, "gains": 0.8}
 ALL = HIDDEN | {"joint_damping": 2.0, "armature": 1.5}
@@ -25,7 +28,8 @@ def scene(**values: float) -> str:
 
 def recorded(folder: Path, *words: str, demos: int = 9) -> Path:
     run = folder / "run"
-    words = ("experiment=reach", "runtime=lockstep", f"run_dir={run}", *words)
+    first = () if any(word.startswith("experiment=") for word in words) else ("experiment=reach",)
+    words = (*first, "runtime=lockstep", f"run_dir={run}", *words)
     assert main(["record", *words, "--demos", str(demos)]) == 0
     return run
 
@@ -133,3 +137,61 @@ def test_too_little_motion_is_told(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_an_evaluation_in_a_scene_of_its_own_needs_a_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         evaluate(tmp_path, scene=["task.randomize=real"])
+
+
+# --- cameras --------------------------------------------------------------------------------------
+
+
+def off_by(found: FoundCamera, hidden: dict[str, float]) -> tuple[float, float]:
+    """How far a camera's place (mm) and direction (degrees) are from what was hidden."""
+    known = np.array([hidden.get(f"{name}/{found.name}", 0.0) for name in NAMES])
+    off = np.array((*found.place_m, *found.turn_rad)) - known
+    return 1e3 * float(np.linalg.norm(off[:3])), float(np.degrees(np.linalg.norm(off[3:])))
+
+
+@pytest.mark.gl
+def test_a_camera_is_found_from_what_it_saw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identify_cameras, "PICTURES", 25)
+    hidden = {"camera_place_m_x/wrist": 0.01, "camera_turn_rad_y/wrist": -0.02}
+    words = scene(**hidden, brightness=0.9, gains=0.8)
+    images = ("task.images=[wrist]", "task.image_size=48")
+    run = recorded(tmp_path, words, *images, "experiment=lift", demos=3)
+    result = identify(run, ("gains",), cameras=True)
+    (wrist,) = result.cameras
+    place_mm, turn_deg = off_by(wrist, hidden)
+    assert place_mm < 2.0 and turn_deg < 0.3, wrist
+    assert wrist.after < 0.2 * wrist.before
+    found = result.ranges()
+    assert found["camera_place_m_x/wrist"][0] == pytest.approx(0.01, abs=0.002)
+    made = Experiment.compose(["experiment=lift", *images, f"task.ranges={flow(found)}"])
+    made.check()
+
+
+def flow(ranges: dict[str, list[float]]) -> str:
+    """As `identify` prints it."""
+    return "{" + ", ".join(f"{name}: {ends}" for name, ends in ranges.items()) + "}"
+
+
+@pytest.mark.gl
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_both_cameras_within_2_mm_and_a_third_of_a_degree(tmp_path: Path) -> None:
+    hidden = {
+        "camera_place_m_x/wrist": 0.012,
+        "camera_place_m_y/wrist": -0.008,
+        "camera_turn_rad_z/wrist": 0.02,
+        "camera_place_m_z/front": 0.015,
+        "camera_turn_rad_x/front": -0.025,
+    }
+    words = scene(**hidden, brightness=0.9, action_delay_s=0.03, gains=0.85)
+    run = recorded(tmp_path, words, "experiment=lift_pixels", demos=20)
+    for camera in identify(run, (DELAY, "gains"), cameras=True).cameras:
+        place_mm, turn_deg = off_by(camera, hidden)
+        assert place_mm < 2.0 and turn_deg < 0.3, camera
+
+
+def test_a_task_without_cameras_has_none_to_find(twin: Path) -> None:
+    with pytest.raises(ConfigError, match="has no cameras"):
+        identify(twin, (DELAY,), cameras=True)

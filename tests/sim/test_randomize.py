@@ -89,6 +89,23 @@ def test_another_quantity_changes_no_draw() -> None:
     assert {name: drawn[name] for name in few} == draw(few, start(task), ())
 
 
+def test_a_range_may_name_one_draw() -> None:
+    """What draws.jsonl shows can be asked for again."""
+    own = {"camera_place_m": (0.01, 0.01), "camera_place_m_x/wrist": (0.02, 0.02)}
+    plan = resolve("task", {"name": "lift"}).sample_reset(np.random.default_rng(0))
+    found = draw(ranges_of("none", own), plan, ("wrist", "front"))
+    assert found["camera_place_m_x/wrist"] == 0.02
+    assert found["camera_place_m_y/wrist"] == found["camera_place_m_x/front"] == 0.01
+    assert draw(ranges_of("none", found_again(found)), plan, ("wrist", "front")) == found
+    with pytest.raises(ValueError, match="did you mean 'camera_place_m'"):
+        ranges_of("none", {"camera_place_m_w/wrist": (0.0, 0.1)})
+
+
+def found_again(drawn: dict[str, float]) -> dict[str, tuple[float, float]]:
+    """Ranges that leave no choice."""
+    return {name: (value, value) for name, value in drawn.items()}
+
+
 def test_each_camera_has_draws_of_its_own() -> None:
     task = resolve("task", {"name": "lift", "randomize": "real", "images": ["wrist", "front"]})
     drawn = draw(task.drawn_ranges, start(task), task.images)
