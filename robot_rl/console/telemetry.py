@@ -61,7 +61,8 @@ def _driver(view: Mapping[str, Any], episode: Mapping[str, Any]) -> tuple[str, s
     if view.get("driving"):
         return ("REWIND" if view.get("driver") == "recovery" else "HUMAN"), ""
     if purpose == "demo":
-        return "HOLD", "a demonstration: hold the drive key to begin"
+        problem = view.get("device_problem") or ""  # e.g. keys that were held across the reset
+        return "HOLD", problem or "a demonstration: it begins when you hold the drive key"
     return "POLICY", "evaluation: nobody helps" if purpose == "eval" else ""
 
 

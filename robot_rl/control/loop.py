@@ -116,6 +116,7 @@ class EpisodeSummary:
 
     id: EpisodeId
     purpose: str
+    begun: bool = True  # False: nobody began to drive, and nothing was recorded
     steps: int = 0
     success: bool = False
     unjudged: str = ""  # what the task's rule or the reward raised; the episode is aborted
@@ -161,6 +162,8 @@ class ControlLoop:
         stopping: polled each tick; a non-empty reason aborts the episode.
         actions: how actions become commands (`control.actions.actions_of`); None = they move the
             TCP.
+        awaits_hand: a demonstration begins when the person begins to drive, however long that
+            takes; until then the robot stands still and nothing is recorded.
     """
 
     def __init__(
@@ -181,6 +184,7 @@ class ControlLoop:
         on_frame: Callable[[Frame, RobotState], None] = lambda _frame, _state: None,
         stopping: Callable[[], str] = lambda: "",
         actions: Actions | None = None,
+        awaits_hand: bool = False,
     ) -> None:
         self.actions = actions or TcpActions(task.spec.pose_action)
         self.task, self.robot, self.cameras, self.gate, self.clock = (
@@ -192,7 +196,7 @@ class ControlLoop:
         )
         self.policy, self.operator, self.arbiter, self.reward = policy, operator, arbiter, reward
         self.record, self.lease, self.on_step, self.stopping = record, lease, on_step, stopping
-        self.on_frame = on_frame
+        self.on_frame, self.awaits_hand = on_frame, awaits_hand
         self._period_s = 1.0 / task.spec.control_hz
         self._sequence, self._frozen = 0, Frozen()
         self._pictures: dict[str, tuple[float, NDArray[np.uint8]]] = {}  # the last ones
@@ -280,10 +284,9 @@ class _Episode:
     def run(self) -> EpisodeSummary:
         """Tick until the episode ends."""
         loop, summary = self.loop, self.summary
-        loop.operator.begin_episode(self.start.seed, self.start.purpose)
-        loop.arbiter.begin_episode()
-        loop.policy.begin_episode(self.deterministic)
-        loop.reward.begin_episode(self.start.purpose)
+        if not self._begin():
+            summary.begun = False
+            return summary
         began_s = tick_s = previous_s = loop.clock.now_s()
         wall_s = time.perf_counter()
         pending: _Pending | None = None
@@ -328,6 +331,41 @@ class _Episode:
         if self._taken_behind:
             self._record_events([_behind("release")], step)
         return summary
+
+    def _begin(self) -> bool:
+        """Tell everybody; False where nobody begins to drive, who should."""
+        loop, purpose = self.loop, self.start.purpose
+        loop.operator.begin_episode(self.start.seed, purpose)
+        loop.arbiter.begin_episode()
+        loop.policy.begin_episode(self.deterministic)
+        if loop.awaits_hand and purpose == "demo" and not self._await_hand():
+            return False
+        loop.reward.begin_episode(purpose)
+        return True
+
+    def _await_hand(self) -> bool:
+        """Stand still until the person drives; False where there is a reason not to begin."""
+        loop, summary, held = self.loop, self.summary, 0
+        still = np.zeros(loop.task.spec.action.size, np.float32)
+        tick_s = loop.clock.now_s()
+        while True:
+            state, _, self._stale = loop.observe()
+            human = loop.operator.poll(state)
+            if self._stale:
+                summary.ending = Ending.STALE
+            held_for = HELD if held >= MAX_HELD_TICKS else ""
+            asked = "operator abort" if human.abort else ""
+            summary.reason = self._stale or loop.stopping() or asked or held_for
+            if summary.reason or human.driving:
+                return not summary.reason
+            command = loop.next_command(still, Driver.POLICY, state)
+            verdict = loop.gate.request(command, state)
+            if verdict is not None:
+                loop.robot.apply(verdict.command)
+            tick_s = max(tick_s + loop._period_s, loop.clock.now_s())
+            loop.clock.sleep_until_s(tick_s)
+            verdict = verdict or loop.gate.verdict(command.sequence)
+            held = 0 if verdict is not None and verdict.outcome is not Outcome.HOLD else held + 1
 
     def _act(self, state: RobotState, observation: Observation, step: int) -> _Pending:
         """Propose, arbitrate, ask the gate, apply."""

@@ -299,6 +299,9 @@ class Session:
             error = _blind(summary.reason)  # before the first step: nothing was recorded
             if self.stopping() or not self.on_stuck(error):
                 raise error
+        if not summary.begun:
+            log.info("%s %d: not begun (%s)", purpose, start.id.episode, summary.reason)
+            return summary
         self.progress.next_episode += 1
         self._log(summary)
         self._unjudged = self._unjudged + 1 if summary.unjudged else 0
@@ -339,7 +342,7 @@ class Session:
                 )
             summary = self.episode("demo", self.progress.next_episode)
             self.progress.demos += summary.success
-            failed = 0 if summary.success else failed + 1
+            failed = 0 if summary.success else failed + summary.begun
 
     def practice(self) -> None:
         """Let the policy drive and the person correct until mastered, or the budget is spent."""

@@ -51,6 +51,7 @@ def loop_on(
         lease=secrets.token_hex(8),
         stopping=ports.stopping,
         actions=actions_of(task.spec, experiment.robot),
+        awaits_hand=experiment.has_person,
         **hooks,
     )
 

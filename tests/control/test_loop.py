@@ -7,7 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robot_rl.control.loop import MAX_HELD_TICKS, MAX_MISSED_VERDICTS, ControlLoop
+from robot_rl.control.loop import (
+    MAX_HELD_TICKS,
+    MAX_MISSED_VERDICTS,
+    ControlLoop,
+    EpisodeSummary,
+)
 from robot_rl.geometry import pose
 from robot_rl.ports import OperatorInput
 from robot_rl.reward.predicate import PredicateReward
@@ -350,3 +355,55 @@ def test_a_rule_that_raises_aborts_the_episode_in_words(
     assert len(steps) == 5 and len(frames) == 6 and len(robot.applied) == 5
     monkeypatch.undo()
     assert loop.run_episode(start()).ending is Ending.TRUNCATED  # the loop goes on
+
+
+# --- a demonstration begins with the person -------------------------------------------------------
+
+
+def demonstrated(
+    operator: FakeOperator, gate: FakeGate | None = None, stopping: str = ""
+) -> tuple[list[Step], list, EpisodeSummary, int]:
+    """Steps, rows, summary, and how many commands were sent, of a demonstration that is awaited."""
+    loop, robot, rows = make_loop(operator=operator, gate=gate)
+    loop.awaits_hand, looks = True, iter(range(10_000))
+    loop.stopping = lambda: stopping if next(looks) >= 100 else ""
+    summary = loop.run_episode(start("demo"))
+    return split(rows)[0], rows, summary, len(robot.applied)
+
+
+def test_nothing_is_recorded_before_the_person_drives() -> None:
+    waits = 3 * TASK.max_steps  # far longer than an episode may be
+    driver = FakeOperator(lambda tick: tick >= waits, unit())
+    steps, rows, summary, sent = demonstrated(driver)
+    assert summary.begun and steps[0].step == 0 and len(steps) == summary.steps
+    assert all(step.driver.is_human for step in steps)
+    assert isinstance(rows[0], EpisodeStart) and sent == waits + len(steps)
+
+
+def test_the_robot_stands_still_until_then() -> None:
+    loop, robot, _ = make_loop(operator=FakeOperator(lambda tick: tick >= 40, unit()))
+    loop.awaits_hand = True
+    before = robot.read().tcp_in_base
+    loop.run_episode(start("demo"))
+    for command in robot.applied[:40]:
+        assert np.allclose(command.tcp_target_in_base.position_m, before.position_m)
+
+
+def test_practice_does_not_wait() -> None:
+    loop, _, rows = make_loop()
+    loop.awaits_hand = True
+    assert loop.run_episode(start("train")).steps == len(split(rows)[0]) == TASK.max_steps
+
+
+def test_a_demonstration_that_was_never_begun_leaves_nothing() -> None:
+    nobody = FakeOperator(lambda _tick: False, unit())
+    steps, rows, summary, _ = demonstrated(nobody, stopping="the run ends")
+    assert not summary.begun and summary.reason == "the run ends"
+    assert not steps and not rows
+
+
+def test_a_gate_that_holds_meanwhile_is_armed_anew() -> None:
+    nobody = FakeOperator(lambda _tick: False, unit())
+    gate = FakeGate(lambda c: Verdict(c.sequence, Outcome.HOLD, "person", c, c.stamp_s))
+    _, rows, summary, _ = demonstrated(nobody, gate)
+    assert not summary.begun and summary.reason == "held by the gate" and not rows

@@ -48,6 +48,21 @@ def test_demonstrations_that_keep_failing_are_an_error_with_a_fix() -> None:
     assert len(starts) == FAILED_DEMOS
 
 
+def test_a_person_who_is_away_ends_no_run_and_leaves_no_episode() -> None:
+    session, starts, lines = make_session()
+    run, waits = session.loop.run_episode, 3 * FAILED_DEMOS
+
+    def run_episode(start: EpisodeStart, *, deterministic: bool = False) -> EpisodeSummary:
+        if len(starts) <= waits:
+            return EpisodeSummary(start.id, "demo", begun=False, reason="held by the gate")
+        return run(start, deterministic=deterministic)
+
+    session.loop.run_episode = run_episode  # type: ignore[method-assign]
+    session.demos()
+    assert session.progress.demos == TRAIN.demos == session.progress.next_episode
+    assert len(lines.lines) == TRAIN.demos
+
+
 def test_a_poor_operator_gets_there_in_more_tries() -> None:
     session, starts, _ = make_session(every=10)
     session.demos()
