@@ -26,8 +26,8 @@ CURVES = (
 )
 
 WAITS = {  # for whom the gate waits -> what a person may do about it
-    "person": "held by a person; R: go on",
-    "device": "the driver fell silent; R: go on",
+    "person": "held by a person; R: resume",
+    "device": "the driver fell silent; R: resume",
 }
 
 

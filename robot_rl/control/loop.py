@@ -279,6 +279,7 @@ class _Episode:
         self._taken_behind = False  # whether a person drives through the environment itself
         self._stale = ""  # what in the newest observation is too old
         self._said: bool | None = None  # success or failure, by the person, in the newest tick
+        self._before: bool | None = None  # whether a key was down before: one press is one word
         self._executed: list[NDArray[np.float32]] = []
 
     def run(self) -> EpisodeSummary:
@@ -384,7 +385,8 @@ class _Episode:
             loop.robot.apply(verdict.command)
         if human.abort:
             self.summary.reason = "operator abort"
-        self._said = human.success
+        self._said = human.success if human.success != self._before else None
+        self._before = human.success
         return _Pending(command, decision, policy_action, state, verdict, loop.policy.version)
 
     def _finish(self, index: int, pending: _Pending, state: RobotState, frame: Frame) -> bool:
@@ -395,8 +397,8 @@ class _Episode:
         held = verdict is None or verdict.outcome is Outcome.HOLD
         self._held = self._held + 1 if held else 0
         result = self._judged(state, frame.observation)
-        if self._said is not None:  # a person's word ends the episode, whatever the score says
-            said = self._said
+        if self._said is not None and not self._rules(result):
+            said = self._said  # a person's word ends the episode, whatever the score says
             result = replace(result, reward=float(said), success=said, terminated=True)
             summary.reason = "operator: success" if self._said else "operator: failure"
         driver = self._driven_by(pending, verdict, index)
@@ -437,6 +439,15 @@ class _Episode:
             summary.true_success = result.truth
         loop.on_step(step)
         return ending is not None
+
+    def _rules(self, result: RewardResult) -> bool:
+        """Whether the task's own rule decides: in evaluations, which nobody helps.
+
+        What a person says there is a label beside it; review shows where the two disagree.
+        """
+        ruled = result.success is not None and result.source in ("", PREDICATE)
+        knows = getattr(self.loop.reward, "knows", True)  # or a person is the judge
+        return self.start.purpose == "eval" and ruled and knows
 
     def _judged(self, state: RobotState, observation: Observation) -> RewardResult:
         """What the reward says of a moment; one that raises aborts the episode."""

@@ -457,6 +457,8 @@ class Session:
             "episode/takeovers": summary.takeovers,
             "episode/aborted": float(summary.ending in (Ending.ABORTED, Ending.STALE)),
             "weights/version": self.loop.policy.version,
+            "session/demos": self.progress.demos
+            + float(summary.purpose == "demo" and summary.success),
             **self._budget(),
             **self.figures(),
             **{f"episode/driver_steps_{k}": v for k, v in summary.driver_steps.items()},

@@ -56,8 +56,9 @@ def write_link(run_dir: Path, link: str) -> None:
 def about(experiment: Experiment) -> dict[str, Any]:
     """What a page must know once: names, cameras, rates.
 
-    seen: camera -> [width, height] in pixels of what the network sees; a page that shows a picture
-    of that size shows what the network sees.
+    demos: how many demonstrations are wanted; ruled: whether the task's own rule decides
+    evaluations; seen: camera -> [width, height] in pixels of what the network sees; a page that
+    shows a picture of that size shows what the network sees.
     """
     task = experiment.task
     images = task.spec.cameras
@@ -71,6 +72,8 @@ def about(experiment: Experiment) -> dict[str, Any]:
         "cameras": [*images, "video"] if drawn else images,
         "seen": {name: [width, height] for name, (height, width, _) in shapes.items()},
         "control_hz": task.spec.control_hz,
+        "demos": experiment.own_train.demos,
+        "ruled": getattr(task, "judge", "") != "person",
     }
 
 

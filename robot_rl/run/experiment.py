@@ -31,6 +31,7 @@ from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
 from robot_rl.run import engines
+from robot_rl.spec import diff
 from robot_rl.system.made_here import mark_of
 from robot_rl.tasks.common import SimTask
 from robot_rl.tasks.described import DescribedTask
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from robot_rl.spec import Spec
 
 RUNTIMES = ("lockstep", "ros")
+SHOWN = 6  # values that a refusal names
 SEVERAL = ("actors", "arm", "pace_hz")  # keys of several arms; left out where there is one
 ARM_SEEDS = 100_000  # between the draws of two arms: seeds of a study stay below
 ALONE = ("none", "scripted", "")
@@ -566,10 +568,12 @@ class Experiment:
         digest = config_hash(resolved)
         before = saved_hash(folder)
         if before not in ("", digest):
+            lines = diff(read_yaml(folder / "config.yaml"), json.loads(json.dumps(resolved)))
             raise ConfigError(
                 f"{folder} belongs to another experiment",
-                expected=f"config hash {before}",
-                got=digest,
+                expected="the run's configuration, value by value",
+                got="run -> now: "
+                + "; ".join([*lines[:SHOWN], *(["..."] if lines[SHOWN:] else [])]),
                 fix="choose another run_dir=..., or repeat the command of that run",
             )
         if before:

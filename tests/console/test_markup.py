@@ -72,7 +72,7 @@ def test_nothing_that_a_run_or_a_robot_says_becomes_markup(
     episode = {"purpose": mark("now"), "active": True}
     robot.view = robot.view | {"gate": gate, "episode": episode, "driver": mark("driver")}
     robot.view = robot.view | {"device_problem": mark("device")}
-    shown(page, "finding", "mending", "gate", "state", "now", "device", "model")
+    shown(page, "finding", "mending", "gate", "state", "device", "model")
     ready = {"items": [item("bad", "fail"), item("odd", "warn")], "accept": [mark("held")]}
     robot.view = robot.view | {"ready": ready}
     shown(page, *(f"bad-{key}" for key in ("fix", "never")))

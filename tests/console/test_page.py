@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -186,7 +187,7 @@ def test_undo_of_a_word_that_ended_the_episode_leaves_it_out(page: Any, run_dir:
     page.keyboard.press("Enter")
     until(lambda: page.locator("#undo").is_visible())
     page.keyboard.press("Control+z")
-    until(lambda: "left out until" in page.locator("#said-text").inner_text())
+    until(lambda: "excluded until" in page.locator("#said-text").inner_text())
     with Store(run_dir / "actor.sqlite") as store:
         said = review(store.labels(EpisodeId("run", "actor-0", 4)))
     assert said.neutral and said.excluded and said.success is None
@@ -200,7 +201,7 @@ def test_labels_by_key_with_undo(page: Any, run_dir: Path) -> None:
     page.keyboard.press("Backspace")
     until(lambda: page.locator("#said-text").inner_text() == "episode 4: failure")
     page.keyboard.press("x")
-    until(lambda: "left out" in page.locator("#said-text").inner_text())
+    until(lambda: "excluded" in page.locator("#said-text").inner_text())
     with Store(run_dir / "actor.sqlite") as store:
         said = [(x.kind, x.value) for x in store.labels(EpisodeId("run", "actor-0", 4))]
     assert said == [("success", 1.0), ("undo", 0.0), ("success", 0.0), ("exclude", 1.0)]
@@ -605,3 +606,72 @@ def test_review_draws_what_models_say_and_queues_where_they_differ(
         folded = [review(store.labels(EpisodeId("run", "actor-0", i))) for i in (4, 1)]
     assert folded[0].shows == {6: False} and folded[0].neutral
     assert folded[1].shows == {} and folded[1].model_success is True
+
+
+# --- what is loud, and what is said before there is anything to say -------------------------------
+
+
+def figures(run_dir: Path, **values: float) -> None:
+    """A line of figures, as the session writes one after each episode; `__` stands for a slash."""
+    line = {"env_steps": 2000} | {name.replace("__", "/"): v for name, v in values.items()}
+    with (run_dir / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def test_how_an_episode_ended_is_shown_with_how_far_the_phase_is(page: Any, run_dir: Path) -> None:
+    result = page.locator("#result")
+    assert result.is_hidden()
+    demo = {"demo_episode__index": 7.0, "demo_episode__success": 1.0, "session__demos": 3.0}
+    figures(run_dir, **demo)
+    until(lambda: result.inner_text() == "✓ success · demo 3 of 20")
+    assert result.get_attribute("class") == "success"
+    exam = {"exam__success": 0.9375}
+    figures(run_dir, episode__index=8.0, episode__success=0.0, **exam)
+    until(lambda: result.inner_text() == "✗ failure · last exam 94 %")
+    figures(run_dir, episode__index=9.0, episode__success=0.0, episode__aborted=1.0)
+    until(lambda: result.inner_text() == "✗ aborted · last exam 94 %")
+    assert result.get_attribute("title") == "episode 9"
+    assert page.evaluate(OUTSIDE) == []
+    shoot(page, "result")
+
+
+def test_a_label_in_an_evaluation_is_beside_the_rule_and_its_undo_leaves_the_rules_word(
+    page: Any, robot: Any, run_dir: Path
+) -> None:
+    page.keyboard.press("t")
+    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    robot.view = robot.view | {"episode": {"purpose": "eval", "active": True}}
+    until(lambda: "evaluation" in page.locator("#reason").inner_text())
+    page.keyboard.press("Enter")
+    said = page.locator("#said-text")
+    until(lambda: "the evaluation counts what the task's rule says" in said.inner_text())
+    page.keyboard.press("Control+z")
+    until(lambda: said.inner_text().endswith("taken back"))
+    with Store(run_dir / "actor.sqlite") as store:
+        newest = list(store.episode_summaries())[-1]
+        folded = review(store.labels(newest.id))
+    assert folded.success is None and not folded.neutral  # what was recorded stands
+
+
+def test_before_anything_is_learned_the_page_says_so(
+    context: Any, console: Any, robot: Any, run_dir: Path
+) -> None:
+    for name in ("metrics.jsonl", "learner.jsonl"):
+        (run_dir / name).write_text("")
+    figures(run_dir, weights__version=-1.0)
+    page = open_page(context, console)
+    until(lambda: "policy version" in page.locator("#figures").inner_text())
+    assert "none yet" in page.locator("#figures").inner_text()
+    assert page.locator("#findings").inner_text() == "learning has not begun"
+
+
+def test_all_three_curves_and_the_phase_can_be_read_at_1280_by_800(page: Any) -> None:
+    until(lambda: page.locator("#curves figure").count() == 3)
+    box = page.locator("#curves").bounding_box()
+    for figure in page.locator("#curves figure").all():
+        there = figure.bounding_box()
+        assert (
+            there["x"] < box["x"] + box["width"]
+        )  # a curve without room would be in a column beside
+        assert there["y"] + there["height"] <= box["y"] + box["height"] + 1
+    assert page.locator("#phase-word").inner_text() == "practice"

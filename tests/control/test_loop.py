@@ -14,7 +14,7 @@ from robot_rl.control.loop import (
     EpisodeSummary,
 )
 from robot_rl.geometry import pose
-from robot_rl.ports import OperatorInput
+from robot_rl.ports import OperatorInput, RewardResult
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.store.labels import review
 from robot_rl.types import (
@@ -407,3 +407,39 @@ def test_a_gate_that_holds_meanwhile_is_armed_anew() -> None:
     gate = FakeGate(lambda c: Verdict(c.sequence, Outcome.HOLD, "person", c, c.stamp_s))
     _, rows, summary, _ = demonstrated(nobody, gate)
     assert not summary.begun and summary.reason == "held by the gate" and not rows
+
+
+# --- a person's word in an evaluation -------------------------------------------------------------
+
+
+class Says(FakeOperator):
+    """Presses a label key in some ticks."""
+
+    def __init__(self, word: bool, ticks: range) -> None:
+        super().__init__(lambda _tick: False, unit())
+        self.word, self.ticks = word, ticks
+
+    def poll(self, state: RobotState) -> OperatorInput:
+        said = super().poll(state)
+        return dataclasses.replace(said, success=self.word if self.tick in self.ticks else None)
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_in_an_evaluation_the_tasks_rule_decides_and_a_word_is_a_label(knows: bool) -> None:
+    loop, _, rows = make_loop(operator=Says(True, range(5, 8)))
+    if not knows:  # then the person is the judge
+        loop.reward.knows = False  # type: ignore[attr-defined]
+        loop.reward.score = lambda _s, _o: RewardResult(0.0, False, False)  # type: ignore[method-assign]
+    summary = loop.run_episode(start("eval"))
+    labels = [r for r in rows if isinstance(r, Label) and r.kind == "success"]
+    assert [(x.value, x.source) for x in labels] == [(1.0, "person")]  # one press, one word
+    assert summary.success is not knows
+    assert summary.steps == (TASK.max_steps if knows else 6)
+    recorded = split(rows)[0][-1].success
+    assert recorded is not knows and review(labels).success is True
+    assert review(labels).outcome(recorded) is True  # review shows that the two disagree
+
+
+def test_in_practice_a_word_counts_whatever_the_rule_says() -> None:
+    loop, _, _ = make_loop(operator=Says(True, range(5, 8)))
+    assert loop.run_episode(start("train")).success

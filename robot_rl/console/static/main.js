@@ -14,15 +14,16 @@ const SHAPES = {
   POLICY: "M5 3l16 9-16 9z", HUMAN: "M12 2a10 10 0 100 20 10 10 0 000-20z", HOLD: "M4 3h6v18H4zM14 3h6v18h-6z",
   "PROTECTIVE STOP": "M8 2h8l6 6v8l-6 6H8l-6-6V8z", RESETTING: "M12 2l10 10-10 10L2 12z", REWIND: "M12 3v18L2 12zM22 3v18l-10-9z",
   "RESET?": "M11 18h3v3h-3zM12.500 3a5.500 5.500 0 00-5.500 5.500h3a2.500 2.500 0 115 0c0 2.600-4 2.700-4 7h3c0-3 4-3.200 4-7A5.500 5.500 0 0012.500 3z",
-  IDLE: "M3 10h18v4H3z", OFFLINE: "M4 4l16 16m0-16L4 20",
+  IDLE: "M3 10h18v4H3z", OFFLINE: "M5 3l7 7 7-7 2 2-7 7 7 7-2 2-7-7-7 7-2-2 7-7-7-7z",
 };
 const write = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; }; // a screen reader speaks each text once
 const UNDO_MS = 5000;
 const WINDOW = 20;
+const PHASES = { demo: "demos", train: "practice", eval: "evaluation", deploy: "deployment" };
 const FIGURES = [
-  ["success of 20", (f) => percent(f["episode/success_rate"])], ["by hand", (f) => percent(f["episode/human_rate"])],
+  ["success of 20", (f) => percent(f["episode/success_rate"])], ["human-driven", (f) => percent(f["episode/human_rate"])],
   ["env steps", (f) => whole(f.env_steps)], ["updates per step", (f) => number(f["learner/utd"], 1)],
-  ["policy version", (f) => whole(f["weights/version"])], ["policy age", (f) => seconds(f["weights/staleness_s"])],
+  ["policy version", (f) => (f["weights/version"] < 0 ? "none yet" : whole(f["weights/version"]))], ["policy age", (f) => seconds(f["weights/staleness_s"])],
   ["replay", (f) => whole(f["replay/online"])], ["human data", (f) => whole(f["replay/demo"])],
   ["clock", (f) => (f["clock/factor"] == null ? "-" : `${number(f["clock/factor"], 1)} x`)],
   ["clock waits for", (f) => waitsFor(f)],
@@ -100,7 +101,28 @@ function drawRobot(robot, figures) {
   gauge("gripper", robot.gripper_mm, `${robot.gripper_mm?.toFixed(0)} mm`);
   gauge("q", figures["critic/q_mean"], figures["critic/q_mean"]?.toFixed(2)
     + (figures["critic/q_std"] == null ? "" : ` ± ${figures["critic/q_std"].toFixed(2)}`));
-  $("phase-word").textContent = figures.state ? `${figures.state}${robot.episode?.purpose ? `, episode: ${robot.episode.purpose}` : ""}` : "";
+  $("phase-word").textContent = figures.state ?? PHASES[robot.episode?.purpose] ?? ""; // before the first episode has ended
+}
+
+// the episode that ended last: a word, a sound, and how far the phase is
+function drawResult(figures) {
+  const ended = ["", "demo_", "eval_", "deploy_"].map((kind) => ({ kind, index: figures[`${kind}episode/index`] }))
+    .filter((e) => e.index != null).sort((a, b) => b.index - a.index)[0];
+  if (!ended || ended.index === page.result) return;
+  const figure = (name) => figures[`${ended.kind}episode/${name}`];
+  const success = figure("success") > 0, word = success ? "success" : figure("aborted") > 0 ? "aborted" : "failure";
+  const exam = figures["exam/success"] == null ? "" : `last exam ${percent(figures["exam/success"])}`;
+  const phase = { "demo_": `demo ${whole(figures["session/demos"])} of ${page.about.demos}`, "eval_": "evaluation", "": exam }[ended.kind] ?? "";
+  write("result", [`${success ? "✓" : "✗"} ${word}`, phase].filter(Boolean).join(" · "));
+  $("result").title = `episode ${whole(ended.index)}`;
+  $("result").className = word;
+  $("result").hidden = false;
+  if (page.result != null) { // not for what had ended before this page was opened
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) $("result").animate([{ transform: "scale(1.12)" }, { transform: "none" }], { duration: 600 });
+    beep(success ? 1050 : 260);
+    if (success) setTimeout(() => beep(1400), 130);
+  }
+  page.result = ended.index;
 }
 
 function drawScore(score) { // only runs whose reward comes from a model have a score
@@ -119,7 +141,7 @@ function drawLearning(figures, curves) {
   }));
   const drawn = [
     ["success, mean of 20 episodes", smooth(curves["episode/success"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
-    ["by hand, mean of 20 episodes", smooth(curves["episode/intervention_rate"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
+    ["human-driven, mean of 20 episodes", smooth(curves["episode/intervention_rate"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
     ["mean Q", curves["critic/q_mean"] ?? [], {}, (v) => number(v, 2)],
   ];
   $("curves").innerHTML = drawn.map(([name, points, range, text]) =>
@@ -131,7 +153,8 @@ function drawFindings(findings) {
   $("findings").replaceChildren(...(findings.length ? findings : [null]).map((found) => {
     const item = document.createElement("li");
     item.className = found ? "warn" : "ok";
-    item.textContent = found ? `▲ ${found.what}` : "nothing to complain about";
+    const learns = page.figures?.["learner/utd"] != null; // before, there is nothing to complain about yet
+    item.textContent = found ? `▲ ${found.what}` : learns ? "nothing to complain about" : "learning has not begun";
     if (found) {
       const fix = document.createElement("small");
       fix.textContent = found.fix;
@@ -166,6 +189,7 @@ function onTelemetry(text) {
     page.figures["episode/human_rate"] = smooth(now.curves["episode/intervention_rate"] ?? [], WINDOW).at(-1)?.[1];
     drawLearning(page.figures, now.curves);
     drawFindings(now.findings);
+    drawResult(now.figures);
   }
   drawRobot(now.robot, page.figures);
   drawScore(now.score);
@@ -177,14 +201,15 @@ const LABELS = {
   success: { kind: "success", value: 1 }, failure: { kind: "success", value: 0 }, neutral: { kind: "neutral", value: 1 },
   exclude: { kind: "exclude", value: 1 }, "not done": { kind: "shows", value: 0, last_s: 1 },
 };
-const SAID = { exclude: "left out", "not done": "the last second is not done" };
+const SAID = { exclude: "excluded", "not done": "the last second is not done" };
 const ENDS = ["success", "failure"]; // said from the seat, these also end the episode
 
 async function label(word) {
   if (ENDS.includes(word) && page.lease.mine) control.pulse(word);
   const answer = await post("/api/label", LABELS[word]);
-  page.said = { ...answer, word, ends: ENDS.includes(word) && page.lease.mine };
-  $("said-text").textContent = `episode ${answer.episode}: ${SAID[word] ?? word}`;
+  const ruled = page.about.ruled && page.robot?.episode?.purpose === "eval"; // what is said there is a label beside the rule's own word
+  page.said = { ...answer, word, ends: ENDS.includes(word) && page.lease.mine && !ruled };
+  $("said-text").textContent = `episode ${answer.episode}: ${SAID[word] ?? word}${ruled ? ", a label: the evaluation counts what the task's rule says" : ""}`;
   $("undo").hidden = false;
   clearTimeout(label.timer);
   label.timer = setTimeout(() => { $("undo").hidden = true; }, UNDO_MS);
@@ -197,7 +222,7 @@ async function undo() {
   await post("/api/label", { run, actor, episode, kind: "undo", value: number });
   // the label has ended the episode and stands in its last step: nobody knows how it would have ended
   if (ends) await post("/api/label", { run, actor, episode, kind: "neutral", value: 1 });
-  $("said-text").textContent = `episode ${episode}: ${ends ? "taken back; left out until you say more" : "taken back"}`;
+  $("said-text").textContent = `episode ${episode}: ${ends ? "taken back; excluded until you say more" : "taken back"}`;
   $("undo").hidden = true;
 }
 

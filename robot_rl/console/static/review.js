@@ -17,6 +17,7 @@ const query = (e) => new URLSearchParams(key(e)).toString();
 const said = (e) => (e.review.neutral ? null : e.review.success ?? e.success);
 const leftOut = (e) => e.review.excluded && !e.review.neutral;
 const looked = (e) => e.review.success != null || e.review.excluded; // neutral episodes are excluded, so they count as looked at
+const counted = (steps) => `${steps} step${steps === 1 ? "" : "s"}`;
 const differ = (e) => new Set(Object.values(e.voices)).size > 1;
 const disagree = (e) => (looked(e) ? e.review.success != null && e.success != null && e.review.success !== e.success : differ(e));
 const FILTERS = {
@@ -50,7 +51,7 @@ function drawRows() {
     row.className = `episode${first + i === page.at ? " on" : ""}${leftOut(e) ? " out" : ""}`;
     row.style.transform = `translateY(${(first + i) * ROW_PX}px)`;
     const mark = e.review.neutral ? "○" : e.review.excluded ? "–" : said(e) == null ? "?" : said(e) ? "✓" : "✗";
-    const words = [mark, e.episode, e.purpose, `${e.steps} steps`, e.human_steps ? `${e.human_steps} by hand` : ""];
+    const words = [mark, e.episode, e.purpose, counted(e.steps), e.human_steps ? `${e.human_steps} human-driven` : ""];
     row.append(...words.map((word, column) => {
       const cell = document.createElement(column ? "span" : "b");
       if (!column) cell.className = `mark m${said(e)}`;
@@ -97,8 +98,8 @@ async function open(index) {
 function drawVerdict() {
   const e = page.episode, r = page.data.review, last = page.data.steps.at(-1);
   $("name").textContent = `episode ${e.episode}`;
-  const parts = [`${e.purpose}, ${e.steps} steps`, last?.ending ?? "running",
-    r.neutral ? "neutral: counts as failed, kept out until labelled" : r.excluded ? "left out" : said(e) == null ? "no label: counts as failed, kept out until labelled" : said(e) ? "success" : "failure"];
+  const parts = [`${e.purpose}, ${counted(e.steps)}`, last?.ending ?? "running",
+    r.neutral ? "neutral: counts as failed, kept out until labelled" : r.excluded ? "excluded" : said(e) == null ? "no label: counts as failed, kept out until labelled" : said(e) ? "success" : "failure"];
   if (r.first || r.last != null) parts.push(`keeps steps ${r.first} to ${r.last ?? e.steps - 1}`);
   $("verdict").textContent = parts.join(" · ");
   const voices = Object.entries(e.voices).map(([who, success]) => `${who}: ${success ? "success" : "failure"}`);
