@@ -34,8 +34,8 @@ WAITS = {  # for whom the gate waits -> what a person may do about it
 def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
     """(word, reason) for the top of the page.
 
-    IDLE, RESET?, RESETTING, POLICY, HUMAN, REWIND, HOLD, PROTECTIVE STOP, or OFFLINE without a
-    robot side.
+    IDLE, RESET?, RESETTING, POLICY, HUMAN, SCRIPT, REWIND, HOLD, PROTECTIVE STOP, or OFFLINE
+    without a robot side.
     """
     if view is None:
         return "OFFLINE", "the robot side does not answer"
@@ -59,6 +59,8 @@ def _driver(view: Mapping[str, Any], episode: Mapping[str, Any]) -> tuple[str, s
     """(word, reason) while an episode runs and the gate is in RUN: who drives."""
     purpose = episode.get("purpose")
     if view.get("driving"):
+        if not view.get("present", True):
+            return "SCRIPT", "it stops when somebody takes the seat"
         return ("REWIND" if view.get("driver") == "recovery" else "HUMAN"), ""
     if purpose == "demo":
         problem = view.get("device_problem") or ""  # e.g. keys that were held across the reset

@@ -108,7 +108,10 @@ def page_of(node: Any) -> ConsoleSource:
 
 
 class Either:
-    """The person while they hold the drive key, else the script: the demo's two operators."""
+    """The script, until a person is there: the demo's two operators.
+
+    While somebody has the seat, only they drive; what they do not do, nobody does.
+    """
 
     def __init__(self, person: HeldDevice, script: InputDevice) -> None:
         self.person, self.script = person, script
@@ -135,14 +138,14 @@ class Either:
         self.script.begin_episode(seed, purpose)
 
     def poll(self, state: RobotState) -> OperatorInput:
-        """The person's input while they drive or label, else the script's."""
+        """The person's input while they are there, drive or label, else the script's."""
         hand, script = self.person.poll(state), self.script.poll(state)
         older_s = self._heard_s - hand.stamp_s  # much older: the clock was set back
         if self._driving and not hand.driving and 0.0 <= older_s < JUMP_S:
             return hand  # the device vanished while it was held: the script must not hide that
         self._driving, self._heard_s = hand.driving, hand.stamp_s
         said = hand.success is not None or hand.abort
-        return hand if hand.driving or said else script
+        return hand if hand.driving or said or self.person.present else script
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until the person's device has news; see `HeldDevice.wait`."""
@@ -154,8 +157,8 @@ class Either:
 class ConsoleConfig:
     """A person at the web page (`robot-rl console RUN`): keyboard, or a gamepad in the browser.
 
-    with_script: the scripted operator goes on helping; the person at the page takes over from the
-    script and from the policy. follow: for a headset or a phone at the page `/xr`.
+    with_script: the scripted operator helps while nobody has the seat; whoever takes it stops the
+    script, and takes over from the policy. follow: for a headset or a phone at the page `/xr`.
     """
 
     with_script: bool = False

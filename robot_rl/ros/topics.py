@@ -152,7 +152,7 @@ OPERATOR_PROBLEM = Topic(
     "why the person's device does not drive; empty when it would",
 )  # fmt: skip
 OPERATOR_PRESENT = Topic(
-    "operator/present", "std_msgs/msg/Bool", "latched", "operator", ("sim",), 0, "-",
+    "operator/present", "std_msgs/msg/Bool", "latched", "operator", ("sim", "view"), 0, "-",
     "True while a person shares the work with the script: the simulation keeps to real time",
 )  # fmt: skip
 ACTOR_ASKS = Topic(

@@ -114,6 +114,7 @@ class ViewNode:
         self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
         self._asks = Newest(node, topics.ACTOR_ASKS)
         self._problem = Newest(node, topics.OPERATOR_PROBLEM)
+        self._present = Newest(node, topics.OPERATOR_PRESENT)
         self._ready = Newest(node, topics.ARM_READINESS)
         self._accept = Caller(node, ACCEPT_SERVICE, CALL_S, SetParameters.Request())
         self._services = {k: Caller(node, v.name, CALL_S) for k, v in SERVICES.items()}
@@ -149,6 +150,7 @@ class ViewNode:
             "episode": self._episode_words(),
             "stopped": stopped is not None and bool(stopped.data),
             "driving": bool(buttons[0]),
+            "present": (there := self._present.read()) is not None and bool(there.data),
             "driver": str(convert.DRIVERS[buttons[3] % len(convert.DRIVERS)]),
             "asks": _text(self._asks),
             "device_problem": _text(self._problem),

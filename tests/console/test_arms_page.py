@@ -81,7 +81,7 @@ def test_keys_reach_the_arm_whose_seat_is_taken_and_no_other(
     until(lambda: page.evaluate("robotRL.lease.mine"))
     told = press_drive(page, sides)
     assert told["left"] >= 5 and told["right"] == 0
-    page.wait_for_selector(".arm[data-arm=left] small:text('you drive')")
+    page.wait_for_selector(".arm[data-arm=left] small:text('you have the seat')")
     shoot(page, "console_arms")
     page.keyboard.press("Digit2")  # the tab of the second arm: its seat is another
     page.wait_for_selector("#arms .arm[data-arm=right] [aria-current=page]")

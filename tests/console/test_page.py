@@ -110,6 +110,7 @@ def test_everything_fits_on_1280_by_800_and_says_who_drives(page: Any, robot: An
     [
         ({"driving": True, "driver": "correction"}, "HUMAN"),
         ({"driving": True, "driver": "recovery"}, "REWIND"),
+        ({"driving": True, "driver": "demo", "present": False}, "SCRIPT"),
         ({"gate": {"mode": "hold", "reason": "person: hold"}}, "HOLD"),
         (
             {"gate": {"mode": "protective_stop", "reason": "force: 61 N", "waits": "device"}},
@@ -142,7 +143,7 @@ def test_takeover_by_key_reaches_the_robot_side_and_ends_with_the_key(
     assert driven(robot) == []  # no lease: nobody is heard
     page.keyboard.up("Space")
     page.keyboard.press("t")
-    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    until(lambda: page.locator("#lease").inner_text() == "you have the seat")
     page.keyboard.down("Space")
     page.keyboard.down("w")
     page.keyboard.down("Shift")
@@ -171,7 +172,7 @@ def test_a_gamepad_needs_no_installation(context: Any, console: Any, robot: Any)
     context.add_init_script(PAD)
     page = open_page(context, console)
     page.keyboard.press("t")
-    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    until(lambda: page.locator("#lease").inner_text() == "you have the seat")
     page.evaluate("testPad.buttons[5].pressed = testPad.buttons[6].pressed = true")
     page.evaluate("testPad.axes[1] = -0.5")
     until(lambda: driven(robot) and driven(robot)[-1]["axes"][0] == 0.5)
@@ -183,7 +184,7 @@ def test_a_gamepad_needs_no_installation(context: Any, console: Any, robot: Any)
 def test_undo_of_a_word_that_ended_the_episode_leaves_it_out(page: Any, run_dir: Path) -> None:
     """The word stands in the last step as well: the label alone would change nothing."""
     page.keyboard.press("t")
-    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    until(lambda: page.locator("#lease").inner_text() == "you have the seat")
     page.keyboard.press("Enter")
     until(lambda: page.locator("#undo").is_visible())
     page.keyboard.press("Control+z")
@@ -212,7 +213,7 @@ def test_the_last_second_is_said_to_be_not_done_and_the_episode_goes_on(
 ) -> None:
     said, id_ = page.locator("#said-text"), EpisodeId("run", "actor-0", 4)
     page.keyboard.press("t")
-    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    until(lambda: page.locator("#lease").inner_text() == "you have the seat")
     page.keyboard.press("b")
     until(lambda: said.inner_text() == "episode 4: the last second is not done")
     with Store(run_dir / "actor.sqlite") as store:
@@ -426,7 +427,7 @@ def test_two_browsers_one_driver(browser: Any, page: Any, console: Any, robot: A
     other_context = browser.new_context()
     other = open_page(other_context, console)
     page.keyboard.press("t")
-    until(lambda: other.locator("#lease").inner_text() == "operator 1 drives")
+    until(lambda: other.locator("#lease").inner_text() == "operator 1 has the seat")
     other.keyboard.press("t")
     until(lambda: "operator 1 drives" in other.locator("#toast").inner_text())
     other.keyboard.down("Space")
@@ -439,7 +440,7 @@ def test_two_browsers_one_driver(browser: Any, page: Any, console: Any, robot: A
 
 def test_a_hidden_tab_lets_go_and_asks_for_a_hold(page: Any, robot: Any) -> None:
     page.keyboard.press("t")
-    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    until(lambda: page.locator("#lease").inner_text() == "you have the seat")
     page.keyboard.down("Space")
     until(lambda: driven(robot))
     page.evaluate("window.dispatchEvent(new Event('blur'))")
@@ -454,7 +455,7 @@ def longest_silence_s(heard: Any) -> float:
 
 def test_a_cut_line_is_shown_and_heals(page: Any, console: Any, robot: Any) -> None:
     page.keyboard.press("t")
-    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    until(lambda: page.locator("#lease").inner_text() == "you have the seat")
     page.keyboard.down("Space")
     until(lambda: driven(robot))
     before = len(robot.heard)
@@ -639,7 +640,7 @@ def test_a_label_in_an_evaluation_is_beside_the_rule_and_its_undo_leaves_the_rul
     page: Any, robot: Any, run_dir: Path
 ) -> None:
     page.keyboard.press("t")
-    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    until(lambda: page.locator("#lease").inner_text() == "you have the seat")
     robot.view = robot.view | {"episode": {"purpose": "eval", "active": True}}
     until(lambda: "evaluation" in page.locator("#reason").inner_text())
     page.keyboard.press("Enter")

@@ -67,7 +67,7 @@ def lines(page: Any) -> list[str]:
 
 def take_seat(page: Any) -> None:
     page.keyboard.press("t")
-    until(lambda: page.locator("#lease").inner_text() == "you drive")
+    until(lambda: page.locator("#lease").inner_text() == "you have the seat")
 
 
 def test_one_green_line_while_all_is_well(page: Any, robot: Any) -> None:

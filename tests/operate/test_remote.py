@@ -148,12 +148,15 @@ def test_two_operators_the_person_goes_first_and_their_silence_is_not_hidden() -
             )
         return both.poll(state)
 
-    assert poll().action[0] == pytest.approx(0.1)  # the script drives
+    assert poll(heard=False).action[0] == pytest.approx(0.1)  # nobody is there: the script drives
+    assert poll().driving is False  # somebody has the seat: the script stops
     assert poll("drive").action[1] == pytest.approx(1.0)  # the person takes over
     stamps = [poll("drive", heard=False) for _ in range(12)]
     assert stamps[-1].driving is False and stamps[-1].stamp_s < now_s - 0.15  # seen as silence
     assert poll(heard=False).driving is False
-    assert poll().action[0] == pytest.approx(0.1)  # heard again, let go: the script goes on
+    assert poll().driving is False  # heard again, let go, and still in the seat
+    now_s += 1.1  # the seat was left
+    assert poll(heard=False).action[0] == pytest.approx(0.1)
 
 
 def state_at(stamp_s: float) -> RobotState:

@@ -49,7 +49,7 @@ function watch(name, box, link) { // every tab shows every arm: a stop must not 
     onMessage: (text) => {
       const { word, lease } = JSON.parse(text);
       heard = performance.now();
-      draw(word, lease.mine ? "you drive" : lease.holder ? `${lease.holder} drives` : "");
+      draw(word, lease.mine ? "you have the seat" : lease.holder ? `${lease.holder} has the seat` : "");
     },
   });
   setInterval(() => { if (performance.now() - heard > STALE_MS) draw("OFFLINE", ""); }, 200);

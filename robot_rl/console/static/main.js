@@ -11,7 +11,7 @@ import { show } from "./video.js";
 
 const $ = (id) => document.getElementById(id);
 const SHAPES = {
-  POLICY: "M5 3l16 9-16 9z", HUMAN: "M12 2a10 10 0 100 20 10 10 0 000-20z", HOLD: "M4 3h6v18H4zM14 3h6v18h-6z",
+  POLICY: "M5 3l16 9-16 9z", SCRIPT: "M5 3h14v18H5zM8 7h8v2H8zM8 11h8v2H8zM8 15h5v2H8z", HUMAN: "M12 2a10 10 0 100 20 10 10 0 000-20z", HOLD: "M4 3h6v18H4zM14 3h6v18h-6z",
   "PROTECTIVE STOP": "M8 2h8l6 6v8l-6 6H8l-6-6V8z", RESETTING: "M12 2l10 10-10 10L2 12z", REWIND: "M12 3v18L2 12zM22 3v18l-10-9z",
   "RESET?": "M11 18h3v3h-3zM12.500 3a5.500 5.500 0 00-5.500 5.500h3a2.500 2.500 0 115 0c0 2.600-4 2.700-4 7h3c0-3 4-3.200 4-7A5.500 5.500 0 0012.500 3z",
   IDLE: "M3 10h18v4H3z", OFFLINE: "M5 3l7 7 7-7 2 2-7 7 7 7-2 2-7-7-7 7-2-2 7-7-7-7z",
@@ -59,7 +59,10 @@ function beep(hz) {
 
 // --- what arrives -------------------------------------------------------------------------------
 
-function drawState({ word, reason }) {
+const MOVES = ["HUMAN", "REWIND"]; // then a person moves the arm, whose name stands beside the word
+
+function drawState({ word, reason, lease }) {
+  if (MOVES.includes(word)) reason ||= lease.mine ? "you drive" : `${lease.holder ?? "a person"} drives`;
   if (word !== page.word) {
     page.word = word;
     document.body.dataset.word = word;
@@ -83,7 +86,7 @@ function drawLease(lease, problem) {
   $("device").hidden = !lease.mine || !problem;
   $("ready").disabled = !lease.mine;
   $("seat-first").hidden = lease.mine || page.about?.role !== "operator";
-  $("lease").textContent = lease.mine ? "you drive" : lease.holder ? `${lease.holder} drives` : "nobody drives";
+  $("lease").textContent = lease.mine ? "you have the seat" : lease.holder ? `${lease.holder} has the seat` : "the seat is free";
   const verb = lease.mine ? "Leave" : "Take";
   if ($("lease-button").dataset.verb !== verb) $("lease-button").innerHTML = `${verb} the seat <kbd>T</kbd>`;
   $("lease-button").dataset.verb = verb;
