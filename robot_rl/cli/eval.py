@@ -15,9 +15,10 @@ Measure the newest policy of a run on held-out starts, unaided: success with its
 interval and cycle time, deterministic and stochastic. Adds the evaluation to eval.json, which shows
 the largest of the newest policy and keeps all of them; writes eval.mp4, and the report again.
 
-With --engine physx, the same starts in PhysX 5, the engine of Isaac Sim, in place of MuJoCo: does
-the policy survive another physics? With task.randomize=PRESET or task.ranges={...}, in a scene that
-differs from the one it learned in (docs/isaac.md).
+With --engine physx, the same starts in PhysX 5, the engine of Isaac Sim, or with --engine isaac in
+Isaac Sim itself, in the place of the run's own: does the policy survive another physics? With
+task.randomize=PRESET or task.ranges={...}, in a scene that differs from the one it learned in
+(docs/isaac.md).
 
 With --on robot, measure one or more policies on the arm. They drive in random order, and nobody is
 told which one drives until the end; each start is used by all of them, with a picture to restore
@@ -54,7 +55,9 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--simulated", action="store_true", help="in simulation, although a real arm was trained"
     )
-    parser.add_argument("--engine", metavar="NAME", help="physics: mujoco (default) or physx")
+    parser.add_argument(
+        "--engine", metavar="NAME", help="mujoco, physx or isaac (default: the run's)"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of --on robot")
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="your YAML files")
     args = parser.read(argv)

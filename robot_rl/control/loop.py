@@ -347,8 +347,7 @@ class _Episode:
     def _await_hand(self) -> bool:
         """Stand still until the person drives; False where there is a reason not to begin."""
         loop, summary, held = self.loop, self.summary, 0
-        still = np.zeros(loop.task.spec.action.size, np.float32)
-        tick_s = loop.clock.now_s()
+        tick_s, where = loop.clock.now_s(), loop.robot.read().tcp_in_base
         while True:
             state, _, self._stale = loop.observe()
             human = loop.operator.poll(state)
@@ -359,7 +358,8 @@ class _Episode:
             summary.reason = self._stale or loop.stopping() or asked or held_for
             if summary.reason or human.driving:
                 return not summary.reason
-            command = loop.next_command(still, Driver.POLICY, state)
+            # to one place: "no motion" from wherever it is would let a load carry the arm away
+            command = loop.command_to(where, None, Driver.POLICY, state)
             verdict = loop.gate.request(command, state)
             if verdict is not None:
                 loop.robot.apply(verdict.command)

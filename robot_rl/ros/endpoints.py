@@ -156,6 +156,32 @@ def offer(node: Node, kind: str, name: str, answer: Callable[[Any, Any], Any]) -
     return node.create_service(message_type(kind), name, answer)
 
 
+class Asked:
+    """Requests of a service that its owner polls for, and answers later. Never blocks."""
+
+    def __init__(self, node: Node, service: ServiceName) -> None:
+        kind = message_type(service.type)
+        self.response: Callable[[], Any] = kind.Response
+        self._service: Any = node.create_service(
+            kind, service.name, lambda _, response: response, callback_group=_NotByExecutor()
+        )
+
+    def arrived(self) -> Iterator[tuple[Any, Any]]:
+        """(request, who asks) of all that has arrived since the last call."""
+        while True:
+            with self._service.handle:
+                request, who = self._service.handle.service_take_request(
+                    self._service.srv_type.Request
+                )
+            if who is None:
+                return
+            yield request, who
+
+    def answer(self, who: Any, response: Any) -> None:
+        """Answer a request; one whose caller has gone goes nowhere."""
+        self._service.send_response(response, who)
+
+
 class Caller:
     """Calls one service without ever blocking; an unanswered call is given up.
 

@@ -83,6 +83,7 @@ class MirrorNode:
         self._joints = publisher(node, topics.MIRROR_JOINTS)
         self._waiting: deque[tuple[float, Any]] = deque()  # stamp, target
         self._newest: Any = None  # target that was sent last
+        self._goal = self.mirror.goal
         self._stretch: _Stretch | None = None
         self._path = Path(shell.params["run_dir"]) / MIRROR
         self._sizes = {name: task.spec.picture_size(name) for name in task.spec.cameras}
@@ -121,6 +122,8 @@ class MirrorNode:
         stretch, longest_s = self._stretch, self._shell.params["segment_s"]
         if not self._drives():
             self._end("the gate does not drive")
+            self._newest = None  # of another drive
+            self._waiting.clear()
         elif passed_s > GAP_S or stretch is None or state.stamp_s - stretch.begun_s > longest_s:
             self._end("time for a new one")
             self._begin(state)
@@ -142,6 +145,7 @@ class MirrorNode:
     def _begin(self, state: RobotState) -> None:
         """Stand where the arm stands, with the goal that it has."""
         self.mirror.show(state)
+        self._goal = self.mirror.goal
         self._stretch = _Stretch(state.stamp_s, self.mirror.now_s())
         while self._waiting and self._waiting[0][0] <= state.stamp_s:
             self._newest = self._waiting.popleft()[1]
@@ -175,7 +179,7 @@ class MirrorNode:
         width_m: float | None = None,
         joints_rad: NDArray[np.float64] | None = None,
     ) -> None:
-        goal = self.mirror.goal if goal is None else goal
+        self._goal = goal = self._goal if goal is None else goal
         who = (0, self.mirror.now_s(), Driver.POLICY, "mirror")
         self.mirror.apply(Command(*who, goal, width_m, joints_rad))
 

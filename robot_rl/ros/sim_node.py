@@ -443,10 +443,14 @@ class SimNode:
 
     def _stand(self, services: SimulationServices) -> None:
         """Let no time pass while somebody has paused the simulation."""
+        again_s = time.monotonic()
         while self.shell.running and services.stands:
-            self.shell.spin(AGAIN_S)
-            self._tell_time()
-            self.report(0)
+            self.shell.spin(WAIT_S)
+            services.poll()
+            if time.monotonic() >= again_s:
+                self._tell_time()
+                self.report(0)
+                again_s = time.monotonic() + AGAIN_S
 
     def run(self) -> None:
         """Physics in slices; topics every `publish_hz`, services in between."""
@@ -469,6 +473,8 @@ class SimNode:
                 self._services.stepped()
             if time.monotonic() - serve_s >= SERVICE_PERIOD_S:
                 self.shell.spin(0.0)
+                if self._services is not None:
+                    self._services.poll()
                 if self._double is not None:
                     self._double.tick()
                 pace.period_s = slice_s / self._factor()

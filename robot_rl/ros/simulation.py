@@ -18,11 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
-from rclpy.task import Future
 
 from robot_rl.errors import LinkError, SetupError
 from robot_rl.ros import convert, topics
-from robot_rl.ros.endpoints import message_type, offer
+from robot_rl.ros.endpoints import Asked, message_type, offer
 from robot_rl.types import Pose
 
 log = logging.getLogger(__name__)
@@ -67,13 +66,12 @@ class SimulationServices:
         self._result = message_type("simulation_interfaces/msg/Result")
         self._states = message_type("simulation_interfaces/msg/SimulationState")
         self._state = self._states.STATE_PLAYING
-        self._steps: list[tuple[int, Future]] = []  # asked for: how many are left, the promise
+        self._steps: list[tuple[int, Any]] = []  # asked for: how many are left, who waits for them
         answers: dict[topics.Service, Callable[[Any, Any], Any]] = {
             topics.SIMULATION_FEATURES: self._features,
             topics.SIMULATION_GET_STATE: self._get_state,
             topics.SIMULATION_SET_STATE: self._set_state,
             topics.SIMULATION_RESET: self._reset,
-            topics.SIMULATION_STEP: self._step,
             topics.ENTITIES: self._entities,
             topics.ENTITIES_STATES: self._entities_states,
             topics.ENTITY_GET: self._get_entity,
@@ -81,6 +79,8 @@ class SimulationServices:
         }
         for service, answer in answers.items():
             offer(node, service.type, service.name, answer)
+        # its answer takes as long as the steps do, and nobody else may wait for that
+        self._stepping = Asked(node, topics.SIMULATION_STEP)
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -89,14 +89,28 @@ class SimulationServices:
         """Whether time stands still: paused, and nobody has asked for a step."""
         return self._state != self._states.STATE_PLAYING and not self._steps
 
+    def poll(self) -> None:
+        """Take up steps that somebody has asked for."""
+        for request, who in self._stepping.arrived():
+            if self._state != self._states.STATE_PAUSED:
+                text = "the simulation is not paused (set_simulation_state)"
+                self._answer(who, self._result.RESULT_OPERATION_FAILED, text)
+            elif request.steps:
+                self._steps.append((int(request.steps), who))
+            else:
+                self._answer(who, self._result.RESULT_OK)
+
     def stepped(self) -> None:
         """Hear that time has gone on by a step."""
         if self._steps:
-            left, promise = self._steps.pop(0)
+            left, who = self._steps.pop(0)
             if left > 1:
-                self._steps.insert(0, (left - 1, promise))
+                self._steps.insert(0, (left - 1, who))
             else:
-                promise.set_result(None)
+                self._answer(who, self._result.RESULT_OK)
+
+    def _answer(self, who: Any, code: int, text: str = "") -> None:
+        self._stepping.answer(who, self._no(self._stepping.response(), code, text))
 
     def _get_state(self, _: Any, response: Any) -> Any:
         response.state.state = self._state
@@ -104,7 +118,11 @@ class SimulationServices:
 
     def _set_state(self, request: Any, response: Any) -> Any:
         states, wanted = self._states, request.state.state
-        if wanted == self._state:
+        steps, self._steps = self._steps, []
+        for _, who in steps:  # whoever says what is to be ends what was going on
+            text = "set_simulation_state came in between"
+            self._answer(who, self._result.RESULT_OPERATION_FAILED, text)
+        if wanted == self._state and not steps:
             return self._no(response, response.ALREADY_IN_TARGET_STATE, "it is so already")
         if wanted not in (states.STATE_PLAYING, states.STATE_PAUSED, states.STATE_STOPPED):
             text = "a run is ended by whoever has started it"
@@ -120,16 +138,6 @@ class SimulationServices:
             text = "run time never goes back, and nothing is spawned: use SCOPE_STATE (2)"
             return self._no(response, self._result.RESULT_FEATURE_UNSUPPORTED, text)
         self._simulator.restart()
-        return self._fine(response)
-
-    async def _step(self, request: Any, response: Any) -> Any:
-        if self._state != self._states.STATE_PAUSED:
-            text = "the simulation is not paused (set_simulation_state)"
-            return self._no(response, self._result.RESULT_OPERATION_FAILED, text)
-        if request.steps:
-            promise: Future = Future()
-            self._steps.append((int(request.steps), promise))
-            await promise
         return self._fine(response)
 
     def _features(self, _: Any, response: Any) -> Any:

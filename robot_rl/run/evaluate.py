@@ -85,7 +85,7 @@ def evaluate(
             "--simulated to measure the policy in the simulation of its task",
         )
     other = [*([engine] if engine not in ("", experiment.sim) else []), *scene]
-    session, _ = make_eval_session(in_scene(experiment, scene), run_dir, engine=engine)
+    session, rig = make_eval_session(in_scene(experiment, scene), run_dir, engine=engine)
     result = write_eval(
         run_dir,
         {
@@ -96,6 +96,9 @@ def evaluate(
             "evaluated_in": " ".join(other) or "lockstep",
         },
     )
+    end = getattr(getattr(rig, "robot", None), "close", None)
+    if end is not None:  # a second Isaac Sim, for the film, would not fit beside the first
+        end()
     if video and not other:  # eval.mp4 shows what eval.json does
         record_video(run_dir, experiment)
     return result

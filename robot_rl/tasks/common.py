@@ -287,7 +287,7 @@ class SimTask(ABC):
             words = "; ".join(f"{word}: {meaning}" for word, meaning in ACTIONS.items())
             hint = did_you_mean(self.action, ACTIONS)
             raise ValueError(f"action must be one of {words}; got {self.action!r} ({hint})")
-        ranges_of(self.randomize, self.ranges)
+        ranges_of(self.randomize, self.ranges, self.images)
         if not 0.0 < self.joint_rad <= 0.5:
             raise ValueError(f"joint_rad must lie in (0, 0.5], got {self.joint_rad}")
         if min(self.max_steps, *self._picture_size) < 1:
@@ -342,7 +342,7 @@ class SimTask(ABC):
     @property
     def drawn_ranges(self) -> dict[str, Range]:
         """What differs between episodes in simulation (`tasks.randomize`); {} = nothing."""
-        return ranges_of(self.randomize, self.ranges)
+        return ranges_of(self.randomize, self.ranges, self.images)
 
     @property
     def moves_joints(self) -> bool:

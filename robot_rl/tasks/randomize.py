@@ -89,11 +89,13 @@ QUANTITIES: Mapping[str, Quantity] = {
 PRESETS = ("none", "light", "real")
 
 
-def ranges_of(preset: str, own: Mapping[str, Range]) -> dict[str, Range]:
+def ranges_of(
+    preset: str, own: Mapping[str, Range], cameras: Sequence[str] = ()
+) -> dict[str, Range]:
     """The ranges of a preset, with those that a person has set.
 
     Raises:
-        ValueError: an unknown preset or quantity, or a range that makes no sense.
+        ValueError: an unknown preset, quantity or camera, or a range that makes no sense.
     """
     if preset not in PRESETS:
         hint = did_you_mean(preset, PRESETS)
@@ -105,6 +107,10 @@ def ranges_of(preset: str, own: Mapping[str, Range]) -> dict[str, Range]:
         of = quantity_of(name)
         if of not in QUANTITIES:
             raise ValueError(f"ranges: unknown '{name}' ({did_you_mean(name, QUANTITIES)})")
+        camera = name.partition("/")[2]
+        if camera and camera not in cameras:
+            hint = did_you_mean(camera, cameras)
+            raise ValueError(f"ranges.{name}: the task has no camera '{camera}' ({hint})")
         kind = QUANTITIES[of].kind
         least = {"factor": 0.1, "offset": -10.0, "amount": 0.0}[kind]
         if not least <= low <= high <= 100.0:
@@ -115,14 +121,18 @@ def ranges_of(preset: str, own: Mapping[str, Range]) -> dict[str, Range]:
         if of.endswith("_s") and high > 1.0:
             raise ValueError(f"ranges.{name} is in seconds, at most 1, got {high}")
         found[name] = (low, high)
-    return {n: r for n, r in found.items() if r != (QUANTITIES[quantity_of(n)].nominal,) * 2}
+    nominal = {n: (q.nominal, q.nominal) for n, q in QUANTITIES.items()}
+    return {n: r for n, r in found.items() if r != nominal.get(n)}
 
 
 def quantity_of(name: str) -> str:
-    """The quantity of a draw: of `camera_place_m_x/wrist`, `camera_place_m`; "" = of none."""
-    whole = name.partition("/")[0]
-    found = (of for of, q in QUANTITIES.items() if whole in (of, *(of + axis for axis in q.each)))
-    return next(found, "")
+    """A quantity, or that of a draw: of `camera_place_m_x/wrist`, `camera_place_m`; "" = none."""
+    if name in QUANTITIES:
+        return name
+    whole, slash, camera = name.partition("/")
+    draws = {of + axis: of for of, q in QUANTITIES.items() for axis in q.each}
+    of = draws.get(whole, "")
+    return of if of.startswith("camera_") == bool(slash and camera) else ""
 
 
 def draw(

@@ -17,6 +17,7 @@ ends when the socket does. Every call of Isaac Sim's is in `manifest.json`, and 
 import json
 import os
 import sys
+import time
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -24,7 +25,8 @@ import numpy as np
 MAJOR = "6"  # of Isaac Sim: 5 has these calls in other places
 CONTACTS = 256  # points of contact that are read of one step
 FRAMES = 64  # that a camera may take until its first picture
-IDLE_S = 0.05  # without a request, a window is drawn this often
+BEHIND = 3  # frames by which a camera may be late: what is read then shows the scene as it is
+IDLE_S = 0.05  # a window is drawn this often
 ENDED = "the stage has not been opened"
 
 
@@ -33,6 +35,7 @@ class Scene:
 
     Args:
         app: the running `SimulationApp`.
+        window: whether somebody looks.
         said: what robot-rl says of it:
             stage: path of the USD file; step_s: length of a physics step;
             arm: path of the articulation; position, velocity [joint name]: where it starts;
@@ -43,7 +46,7 @@ class Scene:
             pictures: whether any will be drawn.
     """
 
-    def __init__(self, app, said):
+    def __init__(self, app, window, said):
         from isaacsim.core.experimental.prims import Articulation, RigidPrim
         from isaacsim.core.experimental.utils import app as app_utils
         from isaacsim.core.experimental.utils import stage as stage_utils
@@ -56,7 +59,7 @@ class Scene:
         app.update()  # others must hear of the new stage
         while stage_utils.is_stage_loading():
             app.update()
-        self._step_s, self._draws = said["step_s"], said["pictures"]
+        self._step_s, self._draws = said["step_s"], said["pictures"] or window
         SimulationManager.setup_simulation(dt=self._step_s, device="cpu")
         if self._draws:
             SimulationManager.enable_fabric(True)
@@ -94,6 +97,8 @@ class Scene:
         ):
             prim.set_world_poses(np.array([position]), np.array([quaternion]))
             prim.set_velocities(np.array([velocity]), np.array([turning]))
+        # to set a velocity also makes it the drive's goal, and the drives are the joints' damping
+        self._arm.set_dof_velocity_targets(np.zeros((1, len(self.joints))))
 
     def settle(self):
         """One physics step with no torques: pictures show what the physics has told them."""
@@ -154,8 +159,10 @@ class Scene:
             eye = RtxCamera(path, reset_xform_op_properties=False)
             self._cameras[path] = CameraSensor(eye, resolution=tuple(size), annotators=["rgb"])
         camera: CameraSensor = self._cameras[path]
-        for _ in range(FRAMES):
+        for frame in range(FRAMES):
             RenderingManager.render()
+            if frame < BEHIND - 1:
+                continue
             picture, _ = camera.get_data("rgb")
             if picture is not None:
                 return picture.numpy().astype(np.uint8)
@@ -180,10 +187,11 @@ class Worker:
 
     Args:
         app: the running `SimulationApp`.
+        window: whether it has one.
     """
 
-    def __init__(self, app):
-        self._app, self._scene = app, None
+    def __init__(self, app, window):
+        self._app, self._window, self._scene = app, window, None
 
     def answer(self, request):
         """The answer to a request, both bytes."""
@@ -196,7 +204,7 @@ class Worker:
     def _answer(self, kind, content):
         if kind == b"o":
             self._scene = None
-            self._scene = Scene(self._app, json.loads(content))
+            self._scene = Scene(self._app, self._window, json.loads(content))
             return json.dumps(self._scene.joints).encode()
         if self._scene is None:
             raise RuntimeError(ENDED)
@@ -227,20 +235,22 @@ def boot(window):
 def main():
     """Serve until the other end goes away."""
     connection, window = Connection(int(sys.argv[1])), "--window" in sys.argv
+    del sys.argv[1:]  # Isaac Sim takes what is left as its own
     os.set_inheritable(connection.fileno(), False)
     try:
         app = boot(window)
     except RuntimeError as error:
         connection.send_bytes(f"!{error}".encode())
         raise
-    worker = Worker(app)
+    worker, drawn_s = Worker(app, window), 0.0
     connection.send_bytes(b"h")
     from isaacsim.core.rendering_manager import RenderingManager
 
     try:
         while True:
-            while window and not connection.poll(IDLE_S):
+            while window and (time.monotonic() - drawn_s > IDLE_S or not connection.poll(IDLE_S)):
                 RenderingManager.render()
+                drawn_s = time.monotonic()
             connection.send_bytes(worker.answer(connection.recv_bytes()))
     except (EOFError, OSError):
         app.close()

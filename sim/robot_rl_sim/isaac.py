@@ -18,11 +18,13 @@ import json
 import logging
 import math
 import os
+import signal
 import socket
 import subprocess
 import tempfile
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,7 @@ START_S = 600.0  # the first start compiles shaders
 ANSWER_S = 120.0  # for everything else; opening a stage takes seconds
 TAIL = 12  # lines of the worker's own output that an error shows
 LICENCE = "EULA"
+SAME_M = 1e-4  # a fixture that a tracker sees trembles; the stage need not be opened anew for that
 
 
 class Worker:
@@ -77,6 +80,7 @@ class Worker:
                 stdout=self._said,
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs.fileno()],
+                start_new_session=True,  # python.sh is a shell around the interpreter
                 env=dict(environment),
             )
         except OSError as error:
@@ -138,7 +142,7 @@ class Worker:
     def _receive(self, timeout_s: float) -> bytes:
         try:
             if not self._connection.poll(timeout_s):
-                self.process.kill()
+                _kill(self.process)
                 raise self._gone(f"no answer within {timeout_s:g} s")
             answer = self._connection.recv_bytes()
         except (EOFError, OSError) as error:
@@ -193,7 +197,12 @@ def _end(connection: Connection, process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(5.0)
     except subprocess.TimeoutExpired:
-        process.kill()
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class IsaacWorld:
@@ -243,7 +252,7 @@ class IsaacWorld:
 
     def move(self) -> bool:
         """Take over what moves from the model; False where something else would have to move."""
-        if not np.array_equal(self._poses(), self._fixtures):
+        if not np.allclose(self._poses(), self._fixtures, atol=SAME_M):
             return False
         self._worker.move(self._motion())
         return True
@@ -297,6 +306,10 @@ class IsaacRobot(PhysxRobot):
         super().show(state)
         if isinstance(world, IsaacWorld) and world.move():
             self._world, world.closed = world, False
+
+    def close(self) -> None:
+        """End Isaac Sim."""
+        self.worker.close()
 
     def camera(self, name: str, size: tuple[int, int]) -> IsaacCamera:
         """A camera of the scene; what randomisation delays is not delayed in its pictures."""

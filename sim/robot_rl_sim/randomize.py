@@ -64,13 +64,17 @@ class Randomizer:
         self.drawn = draw(self.ranges, plan, self._task.images)
         self._seed(seed_of(plan))
         self._bias = WRENCH * np.tile(self._axes("wrench_bias_n"), 2)
-        for kept in (self._orders, self._grips, self._past):
-            kept.clear()
+        self.forget()
         for name, nominal in self._nominal.items():
             getattr(self._model, name)[:] = nominal
         self._change_physics()
         self._change_looks()
         mujoco.mj_setConst(self._model, mujoco.MjData(self._model))  # what follows from masses
+
+    def forget(self) -> None:
+        """Drop commands and pictures that are on their way."""
+        for kept in (self._orders, self._grips, self._past):
+            kept.clear()
 
     def _seed(self, seed: tuple[int, ...]) -> None:
         """A generator for each use: a replay, which draws no pictures, has the same noise."""

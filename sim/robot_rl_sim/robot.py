@@ -292,6 +292,8 @@ class MujocoRobot:
             self.data.ctrl[self._gripper] = state.gripper_width_m
         for name, where in state.objects.items():
             self._place_object(name, where)
+        if self.randomizer is not None:
+            self.randomizer.forget()
         self._refresh()
 
     @property

@@ -13,7 +13,7 @@ from robot_rl.control.loop import (
     ControlLoop,
     EpisodeSummary,
 )
-from robot_rl.geometry import pose
+from robot_rl.geometry import compose, pose
 from robot_rl.ports import OperatorInput, RewardResult
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.store.labels import review
@@ -383,9 +383,15 @@ def test_nothing_is_recorded_before_the_person_drives() -> None:
 def test_the_robot_stands_still_until_then() -> None:
     loop, robot, _ = make_loop(operator=FakeOperator(lambda tick: tick >= 40, unit()))
     loop.awaits_hand = True
-    before = robot.read().tcp_in_base
+    before, obey = robot.read().tcp_in_base, robot.apply
+
+    def apply(command: Command) -> None:  # something pulls at the arm
+        obey(command)
+        robot.tcp = compose(pose((0.0, 0.0, -0.001)), robot.tcp)
+
+    robot.apply = apply  # type: ignore[method-assign]
     loop.run_episode(start("demo"))
-    for command in robot.applied[:40]:
+    for command in robot.applied[:40]:  # it is not led after the arm
         assert np.allclose(command.tcp_target_in_base.position_m, before.position_m)
 
 

@@ -125,6 +125,28 @@ def test_time_stands_while_paused_and_goes_on_step_by_step(world: World) -> None
     assert world.probe.report().mode == "hold"  # nobody armed, nothing broke
 
 
+def test_a_long_step_keeps_nobody_waiting_and_ends_when_told(world: World) -> None:
+    assert call(world, topics.SIMULATION_SET_STATE, state__state=PAUSED).result.result == OK
+    began_s = time.monotonic()
+    assert call(world, topics.SIMULATION_STEP, steps=1).result.result == OK
+    assert time.monotonic() - began_s < 1.0
+    kind = message_type(topics.SIMULATION_STEP.type)
+    client = world.probe.node.create_client(kind, topics.SIMULATION_STEP.name)
+    wait_for(client.service_is_ready, 10.0, "steps are served")
+    future = client.call_async(kind.Request(steps=10_000_000))
+    before_s = world.probe.now_s()
+    wait_for(lambda: world.probe.now_s() > before_s + 0.5, 10.0, "time goes on")
+    assert call(world, topics.SIMULATION_GET_STATE, timeout_s=1.0).state.state == PAUSED
+    assert world.probe.call(topics.CONTROLLER_STOP).success
+    assert world.probe.call(topics.CONTROLLER_RESUME).success
+    assert call(world, topics.SIMULATION_SET_STATE, state__state=PAUSED).result.result == OK
+    wait_for(future.done, 5.0, "the step is answered")
+    assert future.result().result.result == FAILED
+    before_s = world.probe.now_s()
+    time.sleep(0.3)
+    assert world.probe.now_s() == before_s
+
+
 def test_what_cannot_be_set_is_refused_with_the_reason(world: World) -> None:
     arm = set_cube(world, 0.1, entity="fr3")
     assert arm.result == FAILED and "through the gate" in arm.error_message

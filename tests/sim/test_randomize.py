@@ -93,12 +93,24 @@ def test_a_range_may_name_one_draw() -> None:
     """What draws.jsonl shows can be asked for again."""
     own = {"camera_place_m": (0.01, 0.01), "camera_place_m_x/wrist": (0.02, 0.02)}
     plan = resolve("task", {"name": "lift"}).sample_reset(np.random.default_rng(0))
-    found = draw(ranges_of("none", own), plan, ("wrist", "front"))
+    cameras = ("wrist", "front")
+    found = draw(ranges_of("none", own, cameras), plan, cameras)
     assert found["camera_place_m_x/wrist"] == 0.02
     assert found["camera_place_m_y/wrist"] == found["camera_place_m_x/front"] == 0.01
-    assert draw(ranges_of("none", found_again(found)), plan, ("wrist", "front")) == found
-    with pytest.raises(ValueError, match="did you mean 'camera_place_m'"):
-        ranges_of("none", {"camera_place_m_w/wrist": (0.0, 0.1)})
+    assert draw(ranges_of("none", found_again(found), cameras), plan, cameras) == found
+
+    kept = ranges_of("real", {"camera_place_m_x/wrist": (0.0, 0.0)}, ("wrist",))
+    assert draw(kept, plan, ("wrist", "front"))["camera_place_m_x/wrist"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["camera_place_m_w/wrist", "camera_place_m/wrist", "camera_place_m_x", "friction/wrist",
+     "wrench_bias_n_x/wrist", "camera_focal/wrst", "camera_focal/"],
+)  # fmt: skip
+def test_a_name_that_is_never_drawn_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"did you mean|known: "):
+        ranges_of("none", {name: (0.0, 0.1)}, ("wrist", "front"))
 
 
 def found_again(drawn: dict[str, float]) -> dict[str, tuple[float, float]]:

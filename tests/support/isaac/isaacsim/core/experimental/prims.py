@@ -50,10 +50,10 @@ class Articulation:
         world.data.qpos[world.qpos] = world.goal
 
     def set_dof_velocities(self, velocities, *, indices=None, dof_indices=None):
-        """Set them."""
-        world, found = opened(), np.zeros(len(opened().joints))
-        self._set(found, velocities, dof_indices)
-        world.data.qvel[world.dofs] = found
+        """Set them; the drives' goals, too."""
+        world = opened()
+        self._set(world.pace, velocities, dof_indices)
+        world.data.qvel[world.dofs] = world.pace
 
     def set_dof_efforts(self, efforts, *, indices=None, dof_indices=None):
         """For the next step."""
