@@ -19,7 +19,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 
 from robot_rl.control.actions import Actions, Target, TcpActions
 from robot_rl.control.arbiter import Arbiter, Decision
+from robot_rl.control.awaiting import HELD, MAX_HELD_TICKS, await_hand
+from robot_rl.control.summary import EpisodeSummary
 from robot_rl.errors import ConfigError
 from robot_rl.observe.frozen import Frozen
 from robot_rl.ports import (
@@ -44,7 +46,6 @@ from robot_rl.types import (
     Command,
     Driver,
     Ending,
-    EpisodeId,
     EpisodeStart,
     Event,
     Frame,
@@ -64,9 +65,7 @@ MAX_STATE_AGE_S = 0.1  # an older state is not acted on or learned from; the gat
 MAX_PICTURE_AGE_S = 0.18  # five pictures of a 30 Hz camera; the last command within 0.2 s of them
 MAX_AHEAD_S = 1.0  # what is from further ahead has a wrong stamp: nobody knows how old it is
 MAX_MISSED_VERDICTS = 3  # gate silent this many ticks in a row: the episode is aborted
-MAX_HELD_TICKS = 10  # held this long (1 s at 10 Hz): somebody must look; the episode is aborted
 
-HELD = "held by the gate"  # why an episode was aborted: held for long, nobody let it go on
 FAULTS = {"force": 1, "joint": MAX_HELD_TICKS}  # check -> held ticks that lose the episode
 
 
@@ -103,40 +102,6 @@ class Policy(Protocol):
 
     def interrupt(self) -> None:
         """Somebody else drives in this tick: drop what was planned."""
-
-
-@dataclass(slots=True)
-class EpisodeSummary:
-    """The result of one episode.
-
-    period_ms: measured control periods on the run's clock; wall_ms: the same in wall time (equal on
-    a robot; shorter in an accelerated simulation); jerk: root mean square of a_t - 2 a_{t-1} +
-    a_{t-2} over the motion in executed actions, None with fewer than 3 of them.
-    """
-
-    id: EpisodeId
-    purpose: str
-    begun: bool = True  # False: nobody began to drive, and nothing was recorded
-    steps: int = 0
-    success: bool = False
-    unjudged: str = ""  # what the task's rule or the reward raised; the episode is aborted
-    true_success: bool | None = None  # what the task's predicate says where a model decides
-    success_known: bool = True  # False: a Gymnasium environment that does not say what success is
-    ending: Ending = Ending.ABORTED
-    reason: str = ""
-    total_reward: float = 0.0
-    duration_s: float = 0.0
-    takeovers: int = 0
-    driver_steps: dict[str, int] = field(default_factory=dict)
-    outcome_steps: dict[str, int] = field(default_factory=dict)
-    period_ms: list[float] = field(default_factory=list)
-    wall_ms: list[float] = field(default_factory=list)
-    jerk: float | None = None
-
-    @property
-    def human_steps(self) -> int:
-        """Steps a person drove."""
-        return sum(n for d, n in self.driver_steps.items() if Driver(d).is_human)
 
 
 @dataclass(slots=True)
@@ -339,34 +304,10 @@ class _Episode:
         loop.operator.begin_episode(self.start.seed, purpose)
         loop.arbiter.begin_episode()
         loop.policy.begin_episode(self.deterministic)
-        if loop.awaits_hand and purpose == "demo" and not self._await_hand():
+        if loop.awaits_hand and purpose == "demo" and not await_hand(loop, self.summary):
             return False
         loop.reward.begin_episode(purpose)
         return True
-
-    def _await_hand(self) -> bool:
-        """Stand still until the person drives; False where there is a reason not to begin."""
-        loop, summary, held = self.loop, self.summary, 0
-        tick_s, where = loop.clock.now_s(), loop.robot.read().tcp_in_base
-        while True:
-            state, _, self._stale = loop.observe()
-            human = loop.operator.poll(state)
-            if self._stale:
-                summary.ending = Ending.STALE
-            held_for = HELD if held >= MAX_HELD_TICKS else ""
-            asked = "operator abort" if human.abort else ""
-            summary.reason = self._stale or loop.stopping() or asked or held_for
-            if summary.reason or human.driving:
-                return not summary.reason
-            # to one place: "no motion" from wherever it is would let a load carry the arm away
-            command = loop.command_to(where, None, Driver.POLICY, state)
-            verdict = loop.gate.request(command, state)
-            if verdict is not None:
-                loop.robot.apply(verdict.command)
-            tick_s = max(tick_s + loop._period_s, loop.clock.now_s())
-            loop.clock.sleep_until_s(tick_s)
-            verdict = verdict or loop.gate.verdict(command.sequence)
-            held = 0 if verdict is not None and verdict.outcome is not Outcome.HOLD else held + 1
 
     def _act(self, state: RobotState, observation: Observation, step: int) -> _Pending:
         """Propose, arbitrate, ask the gate, apply."""

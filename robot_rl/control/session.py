@@ -23,8 +23,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from robot_rl.control import mastery
-from robot_rl.control.loop import EpisodeSummary, Policy
+from robot_rl.control.loop import Policy
 from robot_rl.control.statistics import wilson
+from robot_rl.control.summary import EpisodeSummary
 from robot_rl.errors import RobotRLError
 from robot_rl.spec import Spec
 from robot_rl.types import ONLY_ACTOR, Ending, EpisodeId, EpisodeStart

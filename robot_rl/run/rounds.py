@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.config.run_folder import METRICS
-from robot_rl.control.loop import ControlLoop, EpisodeSummary, Policy
+from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.session import ACTOR
+from robot_rl.control.summary import EpisodeSummary
 from robot_rl.errors import RobotRLError, SetupError, StoreError
 from robot_rl.learn.metrics import MetricSink
 from robot_rl.operate.devices import make_operator

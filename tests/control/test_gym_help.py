@@ -15,7 +15,7 @@ import pytest
 
 from robot_rl.config.registry import REGISTRY, register
 from robot_rl.control.gym_ports import BY_ENVIRONMENT
-from robot_rl.control.loop import EpisodeSummary
+from robot_rl.control.summary import EpisodeSummary
 from robot_rl.errors import ConfigError, SpecError
 from robot_rl.operate.handset import DeviceReading, HandsetConfig
 from robot_rl.operate.held import hand_on

@@ -7,12 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robot_rl.control.loop import (
-    MAX_HELD_TICKS,
-    MAX_MISSED_VERDICTS,
-    ControlLoop,
-    EpisodeSummary,
-)
+from robot_rl.control.awaiting import MAX_HELD_TICKS
+from robot_rl.control.loop import MAX_MISSED_VERDICTS, ControlLoop
+from robot_rl.control.summary import EpisodeSummary
 from robot_rl.geometry import compose, pose
 from robot_rl.ports import OperatorInput, RewardResult
 from robot_rl.reward.predicate import PredicateReward

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robot_rl.control.loop import EpisodeSummary
 from robot_rl.control.session import (
     EVAL_SEED,
     EVAL_TRIES,
@@ -22,6 +21,7 @@ from robot_rl.control.session import (
     Others,
     restore_progress,
 )
+from robot_rl.control.summary import EpisodeSummary
 from robot_rl.errors import RobotRLError
 from robot_rl.ports import RewardResult
 from robot_rl.run.parts import session_of

@@ -14,7 +14,7 @@ from setuptools import setup
 
 NAME = "robot_rl_bringup"
 HERE = Path(__file__).resolve().parent
-KINDS = ("sim", "arm", "ik", "camera", "gate", "view", "watchdog", "operator", "actor")
+KINDS = ("sim", "arm", "ik", "camera", "gate", "view", "mirror", "watchdog", "operator", "actor")
 
 
 def launch_dir() -> Path:
