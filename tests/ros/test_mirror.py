@@ -67,6 +67,7 @@ def test_a_mirror_with_the_same_physics_follows_the_same_commands(
     assert "TCP by" in log.read_text()
 
 
+@pytest.mark.slow
 def test_what_pulls_at_the_arm_and_not_at_the_mirror_is_in_the_figures(tmp_path: Path) -> None:
     pulled = """ros.nodes={sim: {fault: '{"push_n": [0, 10, 0]}'}}"""
     world = started(tmp_path, "robot=fr3", "ros.mirror=dynamic", pulled)
