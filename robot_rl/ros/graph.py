@@ -52,7 +52,8 @@ def is_local_by_profile(env: Mapping[str, str]) -> bool:
 NO_DRIVER = ArmDriver()  # of a vendor: names as our own
 VENDOR_BEATS = {"heartbeat_hz": 50.0}, {"silence_s": 0.14}  # gate, watchdog: stopped within 0.2 s
 STOP_S = 0.8
-MIRRORS = ("", "shadow", "dynamic")
+SHADOW, DYNAMIC = "shadow", "dynamic"  # what a mirror does
+MIRRORS = ("", SHADOW, DYNAMIC)
 
 
 @dataclass(frozen=True, slots=True)

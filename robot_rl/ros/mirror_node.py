@@ -32,6 +32,7 @@ from robot_rl.robots import Robot
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import Newest, publisher
+from robot_rl.ros.graph import SHADOW
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
 from robot_rl.ros.servos import Servos
@@ -42,7 +43,6 @@ from robot_rl_sim.robot import MujocoRobot
 
 log = logging.getLogger(__name__)
 
-SHADOW, DYNAMIC = "shadow", "dynamic"
 LOOK_S = 0.002  # wall; between two looks for a new state
 SHORTEST_S = 0.5  # of a stretch that is worth a line
 GAP_S = 0.5  # without a state for so long, a stretch ends
@@ -71,9 +71,8 @@ class MirrorNode:
         joints = driver.joints
         self.mirror = simulated(task, robot, joint_control=joints.is_used or task.moves_joints)
         place_cameras(self.mirror.model, cameras, robot)
-        self.mirror.reset(
-            task.sample_reset(np.random.default_rng(0))
-        )  # a randomised scene is drawn
+        # a randomised scene is drawn
+        self.mirror.reset(task.sample_reset(np.random.default_rng(0)))
         node = shell.node
         self._servos = Servos(node, self.mirror, joints) if joints.is_used else None
         self._target_topic = topics.TARGET_JOINTS if task.moves_joints else topics.TARGET_POSE

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -154,53 +154,59 @@ class SimulationServices:
 
     # --- entities --------------------------------------------------------------------------------
 
-    def _found(self, filters: Any, response: Any) -> list[str]:
-        """Names that the filters let through; none, and the reason in the response's result."""
+    def _found(self, filters: Any, response: Any) -> dict[str, tuple[Pose, F64] | None]:
+        """What the filters let through; nothing, and the reason in the response's result."""
         if filters.categories or filters.tags.tags or filters.bounds.type:
             text = "entities are filtered by name only"
             self._no(response, self._result.RESULT_FEATURE_UNSUPPORTED, text)
-            return []
+            return {}
         try:
             pattern = re.compile(filters.filter)
         except re.error as error:
             text = f"no regular expression: {error}"
             self._no(response, self._result.RESULT_OPERATION_FAILED, text)
-            return []
+            return {}
         self._fine(response)
-        return [n for n in (self._robot, *self._simulator.objects()) if pattern.search(n)]
+        return {name: state for name, state in self._all().items() if pattern.search(name)}
+
+    def _all(self) -> dict[str, tuple[Pose, F64] | None]:
+        """The arm, which stands where its base is, and pose and twist of each object."""
+        return {self._robot: None, **self._simulator.objects()}
 
     def _entities(self, request: Any, response: Any) -> Any:
-        response.entities = self._found(request.filters, response)
+        response.entities = list(self._found(request.filters, response))
         return response
 
     def _entities_states(self, request: Any, response: Any) -> Any:
-        response.entities = self._found(request.filters, response)
-        response.states = [self._entity(name) for name in response.entities]
+        found = self._found(request.filters, response)
+        response.entities = list(found)
+        response.states = [self._entity(motion) for motion in found.values()]
         return response
 
     def _get_entity(self, request: Any, response: Any) -> Any:
-        if request.entity not in (self._robot, *self._simulator.objects()):
-            return self._nobody(request.entity, response)
-        response.state = self._entity(request.entity)
+        known = self._all()
+        if request.entity not in known:
+            return self._nobody(request.entity, known, response)
+        response.state = self._entity(known[request.entity])
         return self._fine(response)
 
-    def _entity(self, name: str) -> Any:
-        """The state of an entity; the arm stands where its base is."""
+    def _entity(self, motion: tuple[Pose, F64] | None) -> Any:
+        """The state of an entity."""
         state = message_type("simulation_interfaces/msg/EntityState")()
         state.header.stamp = convert.to_stamp(self._simulator.now_s())
         state.header.frame_id = self._frame
-        if name != self._robot:
-            where, twist = self._simulator.objects()[name]
+        if motion is not None:
+            where, twist = motion
             state.pose = convert.pose_to(where, 0.0, self._frame).pose
             state.twist = convert.twist_to(twist, 0.0, self._frame).twist
         return state
 
     def _set_entity(self, request: Any, response: Any) -> Any:
-        failed, state = self._result.RESULT_OPERATION_FAILED, request.state
+        failed, state, known = self._result.RESULT_OPERATION_FAILED, request.state, self._all()
         if request.entity == self._robot:
             return self._no(response, failed, "the arm is moved by commands, through the gate")
-        if request.entity not in self._simulator.objects():
-            return self._nobody(request.entity, response)
+        if request.entity not in known:
+            return self._nobody(request.entity, known, response)
         if state.header.frame_id not in ("", WORLD, self._frame):
             text = f"a pose in {state.header.frame_id!r}; expected {self._frame!r}"
             return self._no(response, response.INVALID_POSE, text)
@@ -227,9 +233,8 @@ class SimulationServices:
         response.result.result, response.result.error_message = code, text
         return response
 
-    def _nobody(self, name: str, response: Any) -> Any:
-        known = ", ".join((self._robot, *self._simulator.objects()))
-        text = f"no entity {name!r}; known: {known}"
+    def _nobody(self, name: str, known: Iterable[str], response: Any) -> Any:
+        text = f"no entity {name!r}; known: {', '.join(known)}"
         return self._no(response, self._result.RESULT_NOT_FOUND, text)
 
 
