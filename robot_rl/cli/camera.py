@@ -175,7 +175,7 @@ def _show(argv: Sequence[str]) -> int:
     """Serve the page until Ctrl-C, or save pictures; return 1 when a camera sent none."""
     parser = Parser("camera show", TEXT, EXAMPLES).with_overrides()
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="write PNGs there, and end")
-    page_options(parser, any_port=True)
+    page_options(parser)
     args = parser.read(argv)
     experiment = _experiment(args)
     if experiment is None:
@@ -195,7 +195,7 @@ def _roi(argv: Sequence[str]) -> int:
     parser = Parser("camera roi", TEXT, EXAMPLES)
     parser.add_argument("name", metavar="NAME", help="of the camera, as the task calls it")
     parser.with_overrides()
-    page_options(parser, any_port=True)
+    page_options(parser)
     args = parser.read(argv)
     if _is_run(args.overrides):
         raise ConfigError(
@@ -230,7 +230,7 @@ def _experiment(args: argparse.Namespace) -> Experiment | None:
 
 def _page(args: argparse.Namespace, experiment: Experiment, drawn: str) -> int:
     """Serve the page. drawn: the camera whose crop is drawn; "" = none."""
-    port = port_of(args, any_port=True)
+    port = port_of(args)
     serve = engine("robot_rl.console.cameras:serve_cameras")
     keeper = engine("robot_rl.run.camera_crop:CropKeeper")
     if experiment.is_simulated:

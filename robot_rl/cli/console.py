@@ -16,8 +16,8 @@ from robot_rl.console.address import FIRST_PORT, HOST, check_free, check_loopbac
 TEXT = """
 Serve the operator's page for a run: watch, take over, label, stop, review. The run is started
 separately (`robot-rl train ... runtime=ros operator=console`); the console may be stopped and
-started again. It prints a link that works once; press Enter for another link, or "o" and Enter for
-a link that only lets a person watch.
+started again: pages that are open go on. It prints a link that works once; press Enter for another
+link, or "o" and Enter for a link that only lets a person watch.
 """
 EXAMPLES = """
 robot-rl console runs/peg_insert/20260101-120000-s0
@@ -35,14 +35,17 @@ def run(argv: Sequence[str]) -> int:
 def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
     """Serve a run's pages until Ctrl-C; the printed links lead to `page` of `app.PAGES`.
 
-    Without --port the console takes the port that its documentation names. Any other page takes the
-    first free port, since a console may be running beside it.
+    Without --port it is the port where this run's pages were last, so that open ones find it again,
+    or the first free one.
 
     Raises:
         ConfigError: there is no such run, or the address is not this machine's own.
         SetupError: the port is taken, or the console extra is not installed.
     """
-    page_options(parser.with_run(), any_port=bool(page))
+    page_options(parser.with_run())
+    parser.add_argument(
+        "--forget", action="store_true", help="let no page in that was opened before this start"
+    )
     parser.add_argument(
         "--tls", type=Path, metavar="FOLDER", help="serve over HTTPS (robot-rl keys FOLDER --page)"
     )
@@ -51,7 +54,10 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
     certificate = None
     if args.tls is not None:
         certificate = engine("robot_rl.console.certificate:load")(args.tls.expanduser())
-    port = port_of(args, any_port=bool(page), certificate=certificate)
+    last_port = engine("robot_rl.console.remembered:last_port")(run_dir)
+    port = port_of(args, last_port or FIRST_PORT, certificate)
+    if args.forget:
+        engine("robot_rl.console.remembered:Remembered")(run_dir, port).forget()
     serve = engine("robot_rl.run.console:serve_run")
     title = f"{page or 'console'} of {run_dir}"
     started = link_teller(args, port, title, page, certificate)
@@ -59,10 +65,10 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
     return 0
 
 
-def page_options(parser: Parser, *, any_port: bool) -> None:
-    """Add `--port`, `--host`, `--no-browser`. any_port: the default is the first free port."""
-    default = "default: the first free port from" if any_port else "default:"
-    parser.add_argument("--port", type=int, metavar="N", help=f"{default} {FIRST_PORT}")
+def page_options(parser: Parser) -> None:
+    """Add `--port`, `--host`, `--no-browser`."""
+    default = f"default: the first free one from {FIRST_PORT} on"
+    parser.add_argument("--port", type=int, metavar="N", help=default)
     parser.add_argument(
         "--host",
         default=HOST,
@@ -71,17 +77,19 @@ def page_options(parser: Parser, *, any_port: bool) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
 
 
-def port_of(args: argparse.Namespace, *, any_port: bool, certificate: Any = None) -> int:
-    """The port to serve at; raises like `serve_page`."""
+def port_of(args: argparse.Namespace, first: int = FIRST_PORT, certificate: Any = None) -> int:
+    """The port to serve at: without --port the first free one from `first`.
+
+    Raises like `serve_page`.
+    """
     if certificate is None:
         check_loopback(args.host)
     else:
         engine("robot_rl.console.certificate:check_host")(certificate, args.host)
-    port: int | None = args.port
-    if port is None:
-        port = free_port() if any_port else FIRST_PORT
-    check_free(args.host, port)
-    return port
+    if args.port is None:
+        return free_port(first, args.host)
+    check_free(args.host, args.port)
+    return int(args.port)
 
 
 def link_teller(

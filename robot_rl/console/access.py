@@ -15,32 +15,27 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
+from robot_rl.console.remembered import (
+    MAX_SESSIONS,
+    PageSession,
+    Remembered,
+    Role,
+    digest,
+)
+
 LEASE_SILENCE_S = 30.0  # the holder may be asked a question, or fetch a coffee; not more
-MAX_SESSIONS = 64
 
 
-class Role(StrEnum):
-    """What a link lets its owner do."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a link has opened: the session, and once what its browser keeps (see `PageSession`)."""
 
-    OPERATOR = "operator"  # may take the lease, label, reset
-    OBSERVER = "observer"  # looks, and may stop the robot
-
-
-@dataclass(slots=True)
-class PageSession:
-    """One browser. name: what others see, and the author of its labels.
-
-    secret: what its page knows besides the cookie, which the browser sends to every port of a host.
-    """
-
+    session: PageSession
     cookie: str
     secret: str
-    role: Role
-    name: str
 
 
 class Seat:
@@ -74,14 +69,22 @@ class Seat:
 
 @dataclass(slots=True)
 class Access:
-    """Tokens, sessions and the lease. `clock` is monotonic seconds."""
+    """Tokens, sessions and the lease. `clock` is monotonic seconds.
+
+    remembered: where sessions outlive this server; None = they end with it.
+    """
 
     seat: Seat
+    remembered: Remembered | None = None
     clock: Callable[[], float] = time.monotonic
     holder: PageSession | None = None
     _heard_s: float = 0.0
     _tokens: dict[str, Role] = field(default_factory=dict)
     _sessions: dict[str, PageSession] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.remembered is not None and not self._sessions:
+            self._sessions.update({s.cookie: s for s in self.remembered.load()})
 
     def invite(self, role: Role = Role.OPERATOR) -> str:
         """A new token; it opens one session, once."""
@@ -89,24 +92,33 @@ class Access:
         self._tokens[token] = role
         return token
 
-    def enter(self, token: str) -> PageSession | None:
-        """The session that a token opens; None for a token that is wrong or was used."""
+    def enter(self, token: str, browser: str = "") -> Entry | None:
+        """Open a session with a token, for a browser; None for one that is wrong or was used."""
         known = next((t for t in self._tokens if hmac.compare_digest(t, token)), None)
         if known is None or len(self._sessions) >= MAX_SESSIONS:
             return None
         role = self._tokens.pop(known)
         name = f"{role.value} {len(self._sessions) + 1}"
-        session = PageSession(secrets.token_urlsafe(32), secrets.token_urlsafe(32), role, name)
+        cookie, secret = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        hashes = digest(cookie), digest(secret), digest(browser)
+        session = PageSession(*hashes, role, name, until_s=0.0)
         self._sessions[session.cookie] = session
-        return session
+        if self.remembered is not None:
+            self.remembered.heard(session, self._sessions.values(), new=True)
+        return Entry(session, cookie, secret)
 
     def beside(self, seat: Seat) -> Access:
         """The same links and sessions, and a lease of its own: of another arm of the run."""
         return replace(self, seat=seat, holder=None)
 
-    def session(self, cookie: str | None) -> PageSession | None:
-        """The session that a cookie belongs to, or None."""
-        return self._sessions.get(cookie or "")
+    def session(self, cookie: str | None, browser: str = "") -> PageSession | None:
+        """The session that a cookie of this browser belongs to, or None."""
+        session = self._sessions.get(digest(cookie)) if cookie else None
+        if session is None or session.browser != digest(browser):
+            return None
+        if self.remembered is not None:
+            self.remembered.heard(session, self._sessions.values())
+        return session
 
     def claim(self, session: PageSession) -> str:
         """Take the lease; return why it was not granted, or ""."""

@@ -52,11 +52,11 @@ def check_free(host: str, port: int) -> None:
         ) from error
 
 
-def free_port(first: int = FIRST_PORT) -> int:
+def free_port(first: int = FIRST_PORT, host: str = HOST) -> int:
     """The first free one of `PORTS` ports from `first` on; any other when all are taken."""
     for port in range(first, first + PORTS):
         try:
-            return probe(HOST, port)
+            return probe(host, port)
         except OSError:
             continue
-    return probe(HOST, 0)
+    return probe(host, 0)

@@ -36,6 +36,7 @@ PAGES = {
     "review": "/review",
     "xr": "/xr",
 }  # where a link may lead; never an address that a link names
+COOKIE_S = 30 * 24 * 3600
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -95,17 +96,22 @@ def guarded(doors: Doors, title: str, first: str, lifespan: Lifespan | None = No
     return app
 
 
-async def enter(doors: TheDoors, token: str = "", page: str = "") -> Response:
+async def enter(request: Request, doors: TheDoors, token: str = "", page: str = "") -> Response:
     """Open a session with a token, once. page: one of `PAGES`; any other leads to the first."""
-    session = doors.access.enter(token)
-    if session is None:
+    entry = doors.access.enter(token, request.headers.get("user-agent", ""))
+    if entry is None:
         audit.warning("a link was refused: wrong, or used before")
         return FileResponse(STATIC / "refused.html", 403)
-    audit.info("%s entered", session.name)
-    response = RedirectResponse(f"{PAGES.get(page, PAGES[''])}#{FRAGMENT}={session.secret}", 303)
+    audit.info("%s entered", entry.session.name)
+    response = RedirectResponse(f"{PAGES.get(page, PAGES[''])}#{FRAGMENT}={entry.secret}", 303)
     secure = doors.certificate is not None
     response.set_cookie(
-        doors.cookie, session.cookie, httponly=True, samesite="strict", secure=secure
+        doors.cookie,
+        entry.cookie,
+        max_age=COOKIE_S,  # the server decides when a session is over
+        httponly=True,
+        samesite="strict",
+        secure=secure,
     )
     return response
 

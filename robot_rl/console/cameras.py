@@ -25,9 +25,10 @@ import uvicorn
 from fastapi import APIRouter, Body, Depends, FastAPI, WebSocket, WebSocketDisconnect
 from fastapi.requests import HTTPConnection
 
-from robot_rl.console.access import Access, Role, Seat
+from robot_rl.console.access import Access, Seat
 from robot_rl.console.app import guarded
 from robot_rl.console.doors import Doors, Operator, Watcher, accept
+from robot_rl.console.remembered import Role
 from robot_rl.console.serve import hosts_of, server_for
 from robot_rl.errors import RobotRLError
 from robot_rl.system import plain_json

@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 from fastapi import Depends, HTTPException, WebSocket
 from fastapi.requests import HTTPConnection
 
-from robot_rl.console.access import Access, PageSession, Role
+from robot_rl.console.access import Access
 from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.feed import Feed
 from robot_rl.console.records import Records
+from robot_rl.console.remembered import PageSession, Role, digest
 from robot_rl.errors import did_you_mean
 from robot_rl.system.audit import audit
 
@@ -56,7 +57,8 @@ class Doors:
 
     def session(self, connection: HTTPConnection) -> PageSession | None:
         """The session that sends this request, or None."""
-        return self.access.session(connection.cookies.get(self.cookie))
+        browser = connection.headers.get("user-agent", "")
+        return self.access.session(connection.cookies.get(self.cookie), browser)
 
     def page(self, connection: HTTPConnection) -> PageSession | None:
         """The session of a page of ours: it knows more than the cookie. None for anybody else.
@@ -66,10 +68,10 @@ class Doors:
         """
         session = self.session(connection)
         if connection.scope["type"] == "websocket":
-            told = connection.headers.get("sec-websocket-protocol", "").removeprefix(SUBPROTOCOL)
+            told = offered(connection).removeprefix(SUBPROTOCOL)
         else:
             told = connection.headers.get(SECRET, "")
-        same = session is not None and hmac.compare_digest(told.encode(), session.secret.encode())
+        same = session is not None and hmac.compare_digest(digest(told), session.secret)
         return session if same else None
 
 
@@ -84,6 +86,11 @@ class Console(Doors):
     def who(self, session: PageSession) -> str:
         """Who says something, and to which of several arms: for the audit log."""
         return f"{session.name}, {self.arm}" if self.arm else session.name
+
+
+def offered(socket: HTTPConnection) -> str:
+    """The protocol that a socket offers; a browser closes it unless it gets the same one back."""
+    return socket.headers.get("sec-websocket-protocol", "")
 
 
 def doors_of(connection: HTTPConnection) -> Doors:
@@ -133,7 +140,7 @@ async def accept(socket: WebSocket) -> PageSession | None:
         audit.warning("socket refused: %s", refusal or "no session")
         await socket.close(REFUSED, refusal or "no session")
         return None
-    await socket.accept(subprotocol=SUBPROTOCOL + session.secret)
+    await socket.accept(subprotocol=offered(socket))
     return session
 
 

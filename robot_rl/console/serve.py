@@ -12,13 +12,14 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from robot_rl.console.access import Access, Role, Seat
+from robot_rl.console.access import Access, Seat
 from robot_rl.console.app import make_app
 from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.doors import Console
 from robot_rl.console.feed import Feed
 from robot_rl.console.intake import MAX_CONNECTIONS, PageProtocol, allow_files
 from robot_rl.console.records import Records
+from robot_rl.console.remembered import Remembered, Role
 from robot_rl.link.panel import seat_file
 from robot_rl.system.audit import audit_into
 
@@ -45,11 +46,15 @@ def server_of(
     *,
     certificate: PageCertificate | None = None,
     arms: Sequence[Desk] = (),
+    remembered: Remembered | None = None,
 ) -> tuple[uvicorn.Server, Access]:
-    """A server that is not running yet, and its `Access`. Arguments: see `serve`."""
+    """A server that is not running yet, and its `Access`.
+
+    remembered: see `Access`; other arguments: see `serve`.
+    """
     desks = arms or (Desk(arm="", run_dir=run_dir, about=about, mirror=mirror),)
     cookie = f"robot_rl_console_{port}"  # cookies ignore ports, and a host may have two consoles
-    access = Access(Seat(seat_file(desks[0].run_dir)))
+    access = Access(Seat(seat_file(desks[0].run_dir)), remembered)
     consoles = []
     for desk in desks:
         records = Records(desk.run_dir, desk.mirror, run_dir)
@@ -121,8 +126,16 @@ def serve(
         arms: of a run with several: each gets a tab, with its own seat.
     """
     audit_into(run_dir)
+    remembered = Remembered(run_dir, port)
     server, access = server_of(
-        run_dir, host, port, about, mirror, certificate=certificate, arms=arms
+        run_dir,
+        host,
+        port,
+        about,
+        mirror,
+        certificate=certificate,
+        arms=arms,
+        remembered=remembered,
     )
     started(lambda role: access.invite(Role(role)))
     allow_files()

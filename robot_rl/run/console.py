@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from robot_rl.console.address import HOST, free_port
+from robot_rl.console.address import FIRST_PORT, HOST, free_port
 from robot_rl.console.certificate import PageCertificate
+from robot_rl.console.remembered import last_port
 from robot_rl.console.serve import Desk, serve
 from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: sys.exit(0))
     priority.prefer("console")  # before its threads start
     end_with_supervisor()
-    port = free_port()
+    port = free_port(last_port(run_dir) or FIRST_PORT)  # open pages find it again
 
     def started(invite: Callable[[str], str]) -> None:
         link = f"http://{HOST}:{port}/enter?token={invite('operator')}"

@@ -19,9 +19,9 @@ pytest.importorskip("cv2", reason="OpenCV is not installed")
 
 import cv2
 
-from robot_rl.console.access import Role
 from robot_rl.console.address import free_port
 from robot_rl.console.cameras import camera_server
+from robot_rl.console.remembered import Role
 from robot_rl.errors import SetupError
 from robot_rl.observe.watching import Blind, DeviceWatch, Watch
 from robot_rl.run.camera_crop import CropKeeper

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from robot_rl.console.access import Role
+from robot_rl.console.remembered import Remembered, Role
 from robot_rl.learn.replay import Replay
 from robot_rl.store.labels import PREDICATE, PROGRESS, review
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, Label
-from tests.support.served import scores_of, until
+from tests.support.served import Served, scores_of, until
 
 HOLD_AFTER_S = 0.09  # operator_timeout_s of every configs/safety
 SHOTS = os.environ.get("ROBOT_RL_SCREENSHOTS")
@@ -463,6 +463,35 @@ def test_a_cut_line_is_shown_and_heals(page: Any, console: Any, robot: Any) -> N
     # Nothing is said for a page that is cut off, so the gate stops; and it comes back by itself.
     until(lambda: longest_silence_s(robot.heard[before - 1 :]) > HOLD_AFTER_S)
     page.keyboard.up("Space")
+
+
+def test_a_page_goes_on_after_a_restart_of_the_server_and_says_so_when_it_may_not(
+    context: Any, run_dir: Path, robot: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first = Served(run_dir, remembered=Remembered(run_dir, 1))
+    page = context.new_page()
+    page.goto(first.invite())
+    until(lambda: page.evaluate("document.body.dataset.word") == "POLICY")
+    first.close()
+    until(lambda: page.evaluate("document.body.dataset.word") == "OFFLINE")
+    second = Served(run_dir, port=first.port, remembered=Remembered(run_dir, 1))
+    until(lambda: page.evaluate("document.body.dataset.word") == "POLICY")
+    page.keyboard.press("t")
+    until(lambda: page.evaluate("robotRL.lease.mine"))
+    second.close()
+    third = Served(run_dir, port=first.port)  # it knows nobody
+    try:
+        until(lambda: "open the newest link" in page.locator("#reason").inner_text())
+        page.goto(third.url)
+        shoot(page, "refused")
+        assert page.locator("h1").inner_text() == "This link does not open the page"
+        box = page.locator("h1").bounding_box()
+        assert box["y"] > 0 and box["width"] > 500, "the whole width, and all of it can be seen"
+        page.goto(third.invite())
+        until(lambda: page.evaluate("document.body.dataset.word") == "POLICY")
+    finally:
+        third.close()
 
 
 def test_an_old_word_never_stays_on_the_page(page: Any, robot: Any) -> None:

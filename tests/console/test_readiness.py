@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from robot_rl.console.access import Role
+from robot_rl.console.remembered import Role
 from tests.console.test_page import OUTSIDE, open_page, page, shoot
 from tests.console.test_server import enter
 from tests.support.served import until

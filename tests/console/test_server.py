@@ -19,10 +19,16 @@ from websockets.exceptions import InvalidStatus
 
 from robot_rl.cli.main import main
 from robot_rl.console import intake
-from robot_rl.console.access import LEASE_SILENCE_S, Access, Role, Seat
-from robot_rl.console.address import free_port
+from robot_rl.console.access import LEASE_SILENCE_S, Access, Seat
 from robot_rl.console.doors import SECRET
 from robot_rl.console.records import Records
+from robot_rl.console.remembered import (
+    LASTS_S,
+    PageSession,
+    Remembered,
+    Role,
+    last_port,
+)
 from robot_rl.console.sockets import PageClock
 from robot_rl.errors import StoreError
 from robot_rl.run.experiment import Experiment
@@ -37,6 +43,13 @@ from tests.support.served import CAMERAS, Served, rows_of, scores_of, until
 def enter(console: Any, role: Role = Role.OPERATOR) -> httpx.Client:
     """A client with a session, speaking as the page does."""
     return entry.entered(console.invite(role))
+
+
+def session_of(access: Access) -> PageSession:
+    """The session that a new link of this console opens."""
+    entry_ = access.enter(access.invite())
+    assert entry_ is not None
+    return entry_.session
 
 
 def socket_of(_console: Any, client: httpx.Client, path: str, **headers: str) -> Any:
@@ -240,11 +253,98 @@ def test_what_was_held_up_keeps_the_time_at_which_it_was_said() -> None:
     assert clock.stamp_s("[" * 2000, 103.0) == 103.0 == clock.stamp_s("{}", 103.0)
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / ".config" / "robot-rl" / "pages"
+
+
+def test_a_page_is_let_in_after_a_restart_of_the_server_and_nobody_else(
+    run_dir: Path, home: Path, robot: Any
+) -> None:
+    first = Served(run_dir, remembered=Remembered(run_dir, port=1))
+    page, observer = enter(first), enter(first, Role.OBSERVER)
+    first.close()
+    [file] = home.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600 and home.stat().st_mode & 0o777 == 0o700
+    kept = file.read_text()
+    assert page.headers[SECRET] not in kept
+    assert not any(cookie in kept for cookie in page.cookies.values())
+
+    second = Served(run_dir, port=first.port, remembered=Remembered(run_dir, port=1))
+    try:
+        assert page.get("/api/about").json()["you"] == "operator 1"
+        assert page.post("/api/lease/claim").status_code == 200
+        with entry.socket_of(page, "/ws/telemetry") as line:
+            assert json.loads(line.recv())["lease"]["mine"]
+        assert observer.post("/api/lease/claim").status_code == 403
+        assert observer.post("/api/command/hold").status_code == 200
+        page.headers["User-Agent"] = "another browser"
+        assert page.get("/api/about").status_code == 401
+    finally:
+        second.close()
+
+    for other in (Remembered(run_dir, port=2), Remembered(run_dir.parent, port=1), None):
+        third = Served(run_dir, port=first.port, remembered=other)
+        try:
+            assert observer.get("/api/about").status_code == 401
+        finally:
+            third.close()
+
+
+def test_a_session_ends_a_day_after_its_page_was_last_heard(home: Path, tmp_path: Path) -> None:
+    now_s = 1e9
+
+    def server() -> Access:
+        remembered = Remembered(tmp_path, 8080, now=lambda: now_s)
+        return Access(Seat(tmp_path / "seat.lock"), remembered)
+
+    first = server()
+    entry_ = first.enter(first.invite(), "browser")
+    assert entry_ and last_port(tmp_path) == 8080
+    now_s += 0.9 * LASTS_S
+    second = server()
+    assert second.session(entry_.cookie, "browser") and not second.session(entry_.secret, "browser")
+    now_s += 0.9 * LASTS_S  # it was heard meanwhile
+    assert server().session(entry_.cookie, "browser")
+    now_s += 1.1 * LASTS_S
+    assert not server().session(entry_.cookie, "browser")
+    Remembered(tmp_path, 8080).forget()
+    assert last_port(tmp_path) is None and not any(home.iterdir())
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "[", "[]", '{"sessions": [{"cookie": 1}]}', '{"sessions": 3}', "9" * 70_000]
+)
+def test_a_damaged_file_of_sessions_lets_nobody_in_and_stops_nobody(
+    home: Path, tmp_path: Path, damage: str
+) -> None:
+    remembered = Remembered(tmp_path, 8080)
+    access = Access(Seat(tmp_path / "seat.lock"), remembered)
+    assert access.enter(access.invite())
+    [file] = home.iterdir()
+    assert len(remembered.load()) == 1
+    file.write_text(damage)
+    assert remembered.load() == []
+    home.chmod(0o500)  # and a folder into which nothing can be written
+    again = Access(Seat(tmp_path / "seat.lock"), remembered)
+    assert again.enter(again.invite())
+    home.chmod(0o700)
+
+
+def test_sessions_from_the_future_are_not_believed(home: Path, tmp_path: Path) -> None:
+    """A file that says a session lasts for years was not written by this program."""
+    remembered = Remembered(tmp_path, 8080)
+    session = PageSession("0" * 64, "0" * 64, "0" * 64, Role.OPERATOR, "operator 1", 1e18)
+    remembered.keep([session])
+    assert remembered.load() == []
+
+
 def test_the_lease_of_a_silent_driver_can_be_taken(tmp_path: Path) -> None:
     now_s = 0.0
     access = Access(Seat(tmp_path / "seat.lock"), clock=lambda: now_s)
-    ada, ben = (access.enter(access.invite()) for _ in range(2))
-    assert ada and ben
+    ada, ben = (session_of(access) for _ in range(2))
     assert access.claim(ada) == "" and access.hears(ada)
     now_s = LEASE_SILENCE_S - 0.1
     assert "silent for 30 s" in access.claim(ben)
@@ -256,8 +356,8 @@ def test_the_lease_of_a_silent_driver_can_be_taken(tmp_path: Path) -> None:
 
 def test_a_run_has_one_seat_however_many_consoles_serve_it(tmp_path: Path) -> None:
     here, there = (Access(Seat(tmp_path / "seat.lock")) for _ in range(2))
-    ada, ben = here.enter(here.invite()), there.enter(there.invite())
-    assert ada and ben and here.claim(ada) == "" == here.claim(ada)
+    ada, ben = session_of(here), session_of(there)
+    assert here.claim(ada) == "" == here.claim(ada)
     assert "another console" in there.claim(ben) and not there.hears(ben)
     here.release(ada)
     assert there.claim(ben) == "" and there.hears(ben)
@@ -564,7 +664,7 @@ def test_the_verbs_print_and_open_links_to_their_page(
     assert capsys.readouterr().out == said
 
 
-def test_the_review_takes_a_port_beside_the_console_of_a_run_that_is_going(
+def test_a_page_takes_a_port_beside_the_one_that_is_taken_unless_it_was_asked_for(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ports: list[int] = []
@@ -574,8 +674,8 @@ def test_the_review_takes_a_port_beside_the_console_of_a_run_that_is_going(
         console.listen()
         taken = console.getsockname()[1]
         monkeypatch.setattr("robot_rl.cli.console.FIRST_PORT", taken)
-        monkeypatch.setattr("robot_rl.cli.console.free_port", lambda: free_port(taken))
-        assert main(["console", str(run_dir), "--no-browser"]) == 2
+        asked = ["console", str(run_dir), "--no-browser", "--port", str(taken)]
+        assert main(asked) == 2
         assert f"port {taken} is taken" in capsys.readouterr().err
-        assert main(["review", str(run_dir), "--no-browser"]) == 0
-    assert len(ports) == 1 and ports[0] != taken
+        assert main(asked[:3]) == 0 == main(["review", *asked[1:3]])
+    assert len(ports) == 2 and taken not in ports

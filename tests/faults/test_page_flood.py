@@ -144,7 +144,9 @@ def raw(server: Served, request: str, timeout_s: float = 5.0) -> bytes:
 
 def own(client: httpx.Client) -> str:
     """The header lines that tell a session."""
-    return f"Cookie: {entry.cookie_of(client)}\r\n{SECRET}: {client.headers[SECRET]}\r\n"
+    said = {SECRET: client.headers[SECRET], "User-Agent": client.headers["User-Agent"]}
+    said["Cookie"] = entry.cookie_of(client)
+    return "".join(f"{name}: {value}\r\n" for name, value in said.items())
 
 
 POST = "POST /api/label HTTP/1.1\r\nHost: HOST\r\nOrigin: http://HOST\r\n"

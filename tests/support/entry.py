@@ -29,6 +29,12 @@ def cookie_of(client: httpx.Client) -> str:
 def socket_of(client: httpx.Client, path: str, **headers: str) -> Any:
     """One of the page's sockets."""
     url = str(client.base_url).rstrip("/")
+    agent = client.headers["User-Agent"]  # a session is one browser's
     extra = {"Cookie": cookie_of(client), "Origin": url} | headers
     spoken = [Subprotocol(SUBPROTOCOL + client.headers.get(SECRET, ""))]
-    return connect(url.replace("http", "ws") + path, additional_headers=extra, subprotocols=spoken)
+    return connect(
+        url.replace("http", "ws") + path,
+        additional_headers=extra,
+        subprotocols=spoken,
+        user_agent_header=agent,
+    )

@@ -182,14 +182,17 @@ def write_figures(run_dir: Path, episodes: int = 40) -> None:
 class Served:
     """A console that runs. url; invite(role) makes a link; console: what its routes share."""
 
-    def __init__(self, run_dir: Path, certificate: Any = None) -> None:
-        from robot_rl.console.access import Role
+    def __init__(
+        self, run_dir: Path, certificate: Any = None, port: int = 0, remembered: Any = None
+    ) -> None:
+        from robot_rl.console.remembered import Role
         from robot_rl.console.serve import server_of
         from robot_rl.run.console import about, desks
         from robot_rl.run.experiment import Experiment
 
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
             port = probe.getsockname()[1]
         os.environ["ROBOT_RL_DISK_RESERVE_BYTES"] = "0"
         run = Experiment.load(run_dir)
@@ -201,7 +204,9 @@ class Served:
             run.mirror,
             certificate=certificate,
             arms=desks(run),
+            remembered=remembered,
         )
+        self.port = port
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
         self.invite: Callable[..., str] = lambda role=Role.OPERATOR: (
             f"{self.url}/enter?token={self.access.invite(Role(role))}"

@@ -280,8 +280,8 @@ def _serves(link: str) -> bool:
 @contextmanager
 def served(run_dir: Path) -> Iterator[Callable[[], str]]:
     """The console's server of a run in a thread of this process; yields what makes links to it."""
-    from robot_rl.console.access import Role
     from robot_rl.console.address import HOST, probe
+    from robot_rl.console.remembered import Role
     from robot_rl.console.serve import server_of
     from robot_rl.run.console import about
 

@@ -238,6 +238,7 @@ class ScriptedPage:
             origin=Origin(url),
             additional_headers={"Cookie": self._headers["Cookie"]},
             subprotocols=[Subprotocol(SUBPROTOCOL + secret)],
+            user_agent_header=None,  # as the requests: a session is one browser's
             compression=None,
             proxy=None,
         )

@@ -5,7 +5,7 @@ import { Control, KEYS } from "./control.js";
 import { curve, smooth } from "./curves.js";
 import { drawDeployment, drawScene } from "./deploy.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
-import { at, connect, post } from "./socket.js";
+import { at, connect, isLetIn, post } from "./socket.js";
 import { toast } from "./toast.js";
 import { show } from "./video.js";
 
@@ -169,9 +169,18 @@ function drawFindings(findings) {
 
 const STALE_MS = 1000; // telemetry comes ten times a second; an old word must not stay on the page
 
+const ASK_AGAIN_MS = 2000;
+const NOT_LET_IN = "the console does not know this page any more: open the newest link from the terminal";
+
 function watch() {
-  if (performance.now() - (onTelemetry.at ?? 0) > STALE_MS) drawState({ word: "OFFLINE", reason: "the console does not answer" });
+  const silent_ms = performance.now() - (onTelemetry.at ?? 0);
+  if (silent_ms < STALE_MS) { watch.asked = performance.now(); watch.out = false; return; }
+  drawState({ word: "OFFLINE", reason: watch.out ? NOT_LET_IN : "the console does not answer" });
+  if (performance.now() - watch.asked < ASK_AGAIN_MS) return;
+  watch.asked = performance.now();
+  isLetIn().then((known) => { watch.out = !known; });
 }
+watch.asked = 0;
 
 function onTelemetry(text) {
   onTelemetry.at = performance.now();
