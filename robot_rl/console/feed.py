@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.console.telemetry import RunFigures, word_of
+from robot_rl.console.telemetry import RunFigures, advice_of, word_of
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.link.panel import ControlSender, Panel, socket_address
 
@@ -198,4 +198,5 @@ class Feed:
                 "curves": {k: list(v) for k, v in self._figures.curves.items() if v},
             }
         word, reason = word_of(view)
-        return {"word": word, "reason": reason, "robot": view or {}, "score": self._score}
+        said = {"word": word, "reason": reason, "advice": advice_of(view)}
+        return said | {"robot": view or {}, "score": self._score}

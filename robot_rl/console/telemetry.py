@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from robot_rl.config.run_folder import LEARNER_METRICS, METRICS
+from robot_rl.safety.advice import what_to_do
 from robot_rl.system.files import Tail
 
 HISTORY = 200  # points kept of every curve: as many as a card is wide
@@ -41,9 +42,9 @@ def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
         return "OFFLINE", "the robot side does not answer"
     gate, episode = view.get("gate") or {}, view.get("episode") or {}
     asks = view.get("asks") or ""  # what a person has to do before the arm may move
-    mode, reason = gate.get("mode", ""), gate.get("reason", "")
+    mode, reason = gate.get("mode", ""), gate.get("refusal") or gate.get("reason", "")
     stops = [
-        (mode == "protective_stop", "PROTECTIVE STOP", reason),
+        (mode == "protective_stop", "PROTECTIVE STOP", gate.get("reason", "")),
         (bool(gate.get("waits")), "HOLD", WAITS.get(str(gate.get("waits")), reason)),
         (bool(view.get("stopped")), "PROTECTIVE STOP", "the controller was stopped"),
         (not mode, "IDLE", "the gate has not reported yet"),
@@ -53,6 +54,18 @@ def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
         (not episode.get("active"), "RESETTING", "hands off: the robot goes to its start"),
     ]
     return next(((w, r) for is_so, w, r in stops if is_so), _driver(view, episode))
+
+
+def advice_of(view: Mapping[str, Any] | None) -> str:
+    """What a person does about the reason for which the arm stands still; "" while it may move."""
+    gate = (view or {}).get("gate") or {}
+    if gate.get("mode") == "protective_stop" or gate.get("waits") == "person":
+        return what_to_do(gate.get("reason", ""))
+    if gate.get("waits"):
+        return what_to_do("operator_silent")
+    if (view or {}).get("stopped"):
+        return what_to_do("controller")
+    return what_to_do(gate.get("refusal", "")) if gate.get("mode") == "hold" else ""
 
 
 def _driver(view: Mapping[str, Any], episode: Mapping[str, Any]) -> tuple[str, str]:

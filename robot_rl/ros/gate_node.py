@@ -24,6 +24,7 @@ from robot_rl.ros.ports import Horizon
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.runtime import Shell
 from robot_rl.safety import gate as rules
+from robot_rl.safety.advice import explained
 from robot_rl.safety.limits import Limits
 from robot_rl.safety.states import Engagement, Mode
 from robot_rl.system.jumps import JUMP_S, Jumps
@@ -38,6 +39,7 @@ BLIND_S = 0.5  # run time; an older state is told as none (`gate/state`: blind)
 AHEAD_S = 0.1  # run time; a reading of the person's device from further ahead has a wrong stamp
 GIVEN_S = 0.01  # run time; a simulated clock goes on by this much without us: then we judge again
 AGAIN_S = 0.2  # wall; a simulated clock that has not moved meanwhile is told its horizon again
+LASTS_S = 3.0  # wall; a refusal that lasts longer is none of a start, and is logged
 AFTER_HALT_S = 0.2  # run time; clocks differ by a few ticks: an ask stamped in it may be older
 MAX_WAITING = 50  # requests kept between two wake-ups
 GONE = "driver: its process has ended"
@@ -77,7 +79,9 @@ class GateNode:
         self._count = 0
         self._halted_s = -math.inf
         self._beat_s = self._report_s = self._resend_s = 0.0
-        self._told: tuple[Mode, str, str, str] | None = None
+        self._told: tuple[Mode, str, str, str, str] | None = None
+        self._refusal = ""  # why whoever asked last may not drive
+        self._warn_s = math.inf
         self._blind = "no state yet"  # why there is no fresh state of the arm
         self._waits = ""  # "person" | "device": nothing arms until a person lets it go on
         self._held: Verdict | None = None
@@ -93,6 +97,24 @@ class GateNode:
         heard = [topics.GATE_HEARTBEAT, topics.OPERATOR_JOY, topics.WATCHDOG_PROBLEM]
         heard += [topics.ARM_PROBLEM] if self._arm_node is not None else []
         return Census(self.shell.node, single, heard)
+
+    def _log_what_changed(self) -> None:
+        """Log mode and reason; what a person has to do something about reaches the terminal."""
+        gate = self.gate
+        if gate.mode is Mode.PROTECTIVE_STOP or self._waits:
+            stopped = gate.mode is Mode.PROTECTIVE_STOP
+            log.warning("%s", explained("protective stop" if stopped else "holding", gate.reason))
+        else:
+            log.info("%s%s", gate.mode.value, f" ({gate.reason})" if gate.reason else "")
+
+    def _refuse(self, refusal: str) -> None:
+        """Remember why whoever asked may not drive; one that lasts reaches the terminal, once."""
+        wall_s = time.monotonic()
+        if refusal != self._refusal:
+            self._refusal, self._warn_s = refusal, wall_s + LASTS_S if refusal else math.inf
+        if wall_s >= self._warn_s and not self._waits:
+            self._warn_s = math.inf
+            log.warning("%s", explained("nobody may drive", refusal))
 
     # --- what arrives ----------------------------------------------------------------------------
 
@@ -129,7 +151,7 @@ class GateNode:
         return f"{self.gate.mode.value}: whoever asks next may arm"
 
     def _halt(self, gate: rules.GateState) -> str:
-        self.gate, self._halted_s = gate, self.shell.now_s()
+        self.gate, self._halted_s, self._refusal = gate, self.shell.now_s(), ""
         self._waiting.clear()  # requests from before a person's decision are dropped
         return f"{gate.mode.value}: {gate.reason}"
 
@@ -173,15 +195,22 @@ class GateNode:
     def _report(self) -> None:
         """Publish the latched gate/state: at once on a change, else now and then."""
         wall_s = time.monotonic()
-        shown = (self.gate.mode, self.gate.reason, self.gate.lease, self._waits)
+        shown = self.gate.mode, self.gate.reason, self.gate.lease, self._waits, self._refusal
         if shown == self._told and wall_s < self._report_s:
             return
         if shown != self._told:
-            log.info("%s%s", self.gate.mode.value, f" ({shown[1]})" if shown[1] else "")
+            self._log_what_changed()
         self._told, self._report_s = shown, wall_s + 1.0 / self.params["report_hz"]
         stamp_s = max(self.shell.now_s(), 0.0)
         report = wire.GateReport(
-            shown[0].value, shown[1], shown[2], stamp_s, self.rejected, self._waits, self._blind
+            shown[0].value,
+            shown[1],
+            shown[2],
+            stamp_s,
+            self.rejected,
+            self._waits,
+            self._blind,
+            self._refusal,
         )
         self._reports.publish(convert.text_to(wire.encode_report(report)))
         self.shell.diagnostics.set("mode", shown[0].value)
@@ -338,6 +367,7 @@ class GateNode:
                 self._driver.watch(request.process)
         if refusal.startswith("state:") and (why := self._reader.why_not()):
             refusal = f"state: {why}"[: wire.MAX_TEXT]
+        self._refuse(refusal)
         self._answer(wire.ArmAnswer(request.lease, not refusal, refusal))
 
     def _hold(self, held: Verdict | None) -> None:

@@ -124,7 +124,7 @@ GATE_STATE = Topic(
     "gate/state", _TEXT, "latched", "gate",
     ("sim", "operator", "actor", "arm", "view", "watchdog", "mirror"), 5, "-",
     "JSON: mode, reason, lease, waits (person | device: a person must let it go on), blind (why "
-    "it has no fresh state of the arm)",
+    "it has no fresh state of the arm), refusal (why who asked last may not drive)",
 )  # fmt: skip
 GATE_HEARTBEAT = Topic(
     "gate/heartbeat", "std_msgs/msg/UInt64", "heartbeat", "gate", ("watchdog", "operator"), 20, "-",

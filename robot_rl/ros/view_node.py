@@ -176,6 +176,7 @@ class ViewNode:
             "reason": report.reason,
             "rejected": report.rejected,
             "waits": report.waits,
+            "refusal": report.refusal,
         }
 
     def _ready_words(self) -> dict[str, Any] | None:

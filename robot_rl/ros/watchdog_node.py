@@ -15,6 +15,7 @@ person says so.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 
@@ -26,10 +27,12 @@ from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.census import Census
 from robot_rl.ros.endpoints import Caller, Newest, publisher, serve, subscribe
 from robot_rl.ros.runtime import Shell
+from robot_rl.safety.advice import explained
 from robot_rl.safety.states import Mode
 
 log = logging.getLogger(__name__)
 
+LASTS_S = 3.0  # wall; a problem that lasts longer is none of a start, and is logged
 TELL_S = 0.5  # wall; `watchdog/problem` is told again this often
 WAKE_S = 0.1  # wall; what a watchdog that slept itself waits to hear what the gate said meanwhile
 
@@ -76,6 +79,7 @@ class Watchdog:
         self._gate = Newest(shell.node, topics.GATE_STATE)
         self._problems = publisher(shell.node, topics.WATCHDOG_PROBLEM)
         self._problem, self._tell_s = "starting", 0.0
+        self._warn_s = math.inf
         self._stands: Callable[[bool], None] = lambda _stopped: None
         self._starting = False  # a person asked for the controller
         self._dry_run = "stop" if params["dry_run"] and self._start else ""  # what it tries next
@@ -194,8 +198,11 @@ class Watchdog:
         wall_s = time.monotonic()
         if problem == self._problem and wall_s < self._tell_s:
             return
-        if problem and problem != self._problem:
-            log.warning("nothing may move: %s", problem)
+        if problem != self._problem:
+            self._warn_s = wall_s + LASTS_S if problem else math.inf
+        if wall_s >= self._warn_s:
+            log.warning("%s", explained("nothing may move", f"watchdog: {problem}"))
+            self._warn_s = math.inf
         self._problem, self._tell_s = problem, wall_s + TELL_S
         self._problems.publish(convert.text_to(problem))
 

@@ -66,7 +66,8 @@ class GateReport:
     """What `gate/state` tells everybody: mode and reason as in `robot_rl.safety`, current lease.
 
     waits: why nothing arms until a person lets it go on (`gate/resume`): "person" = a person held
-    the robot, "device" = the device of whoever drove fell silent; "" = nothing waits.
+    the robot, "device" = the device of whoever drove fell silent; "" = nothing waits. refusal: why
+    whoever asked last for the right to drive did not get it; "" = nobody was refused since.
     """
 
     mode: str
@@ -76,6 +77,7 @@ class GateReport:
     rejected: int  # malformed requests so far
     waits: str
     blind: str = ""
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +330,7 @@ def decode_report(text: str) -> GateReport:
         _integer(data["rejected"], "rejected"),
         _string(data["waits"], "waits", 16),
         _string(data["blind"], "blind"),
+        _string(data["refusal"], "refusal"),
     )
 
 

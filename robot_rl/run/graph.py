@@ -14,7 +14,7 @@ import os
 import re
 import time
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,7 +37,7 @@ from robot_rl.ros.supervise import Exit, Supervisor
 from robot_rl.run.pairing import link_state
 from robot_rl.run.pooled import pool
 from robot_rl.run.preflight import keep_findings, refuse_unready
-from robot_rl.system.files import Tail
+from robot_rl.system.files import Tail, TextTail
 from robot_rl.system.priority import APART, Cores
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 LOOK_S = 1.0  # between two looks at the link to another machine
+TELL = ("gate", "watchdog", "arm")  # processes whose warnings reach the terminal
+AGAIN_S = 30.0  # the same warning is not told sooner
 FRAMES_PER_TICK = 2  # of simulated cameras by default: pictures are half a control period old
 
 
@@ -304,6 +306,7 @@ def run(
     remote = _Remote(experiment, watch) if experiment.link.paired else None
     files = [run_dir / LEARNER_METRICS, *(arm.run_dir / METRICS for arm in experiment.arms)]
     tails = [Tail(path, new_only=True) for path in files]
+    stops = _Stops(run_dir, [spec.label for spec in graph if spec.name in TELL])
     cores = Cores({s.label: s.name for s in graph if APART.items() <= s.env.items()})
     with Supervisor(graph, run_dir, experiment.ros.domain_id) as supervisor:
         while left:
@@ -316,9 +319,31 @@ def run(
                     watch(line)
             if remote is not None:
                 remote.look()
+            stops.look()
             cores.look(supervisor.pids())
             link = _tell(link_file(run_dir), link)
             time.sleep(POLL_S)
+
+
+class _Stops:
+    """Tells in the terminal why the arm stands still, and what to do: warnings of `TELL`."""
+
+    def __init__(self, run_dir: Path, labels: Sequence[str]) -> None:
+        self._tails = {name: TextTail(log_file(run_dir, name), new_only=True) for name in labels}
+        self._said: dict[str, float] = {}
+
+    def look(self) -> None:
+        """Pass on what is new; the same words again only after `AGAIN_S`."""
+        for name, tail in self._tails.items():
+            for line in tail.read():
+                level, _, said = line.decode(errors="replace").partition(" ")
+                if level not in ("WARNING", "ERROR"):
+                    continue
+                words = f"{name}: {said.partition(': ')[2]}"
+                now_s = time.monotonic()
+                if now_s - self._said.get(words, -math.inf) > AGAIN_S:
+                    self._said[words] = now_s
+                    log.warning("%s", words)
 
 
 class _Remote:

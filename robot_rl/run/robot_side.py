@@ -14,6 +14,7 @@ from robot_rl.control.loop import ControlLoop, Policy
 from robot_rl.control.reset import ResetMotion
 from robot_rl.errors import RobotRLError
 from robot_rl.ports import ActorPorts, ResetPlan, RewardSource
+from robot_rl.safety.advice import what_to_do
 from robot_rl.types import EpisodeStart, Row
 
 if TYPE_CHECKING:
@@ -100,6 +101,6 @@ class Starts:
                     "the gate refuses to arm",
                     expected=f"the right to drive within {ARM_TIMEOUT_S:.0f} s",
                     got=self._ports.gate.reason,
-                    fix="clear the cause; after a protective stop, acknowledge it (docs/ros.md)",
+                    fix=what_to_do(self._ports.gate.reason) or "clear the cause (docs/ros.md)",
                 )
             self.pause(0.1)

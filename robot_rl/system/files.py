@@ -45,8 +45,8 @@ def user_folder() -> Path:
     return Path.home() / ".config" / "robot-rl"
 
 
-class Tail:
-    """Objects of a growing JSONL file; it may not be there yet.
+class TextTail:
+    """Lines of a growing file; it may not be there yet.
 
     Args:
         new_only: leave out what was there before.
@@ -56,8 +56,8 @@ class Tail:
         self._path = path
         self._offset = path.stat().st_size if new_only and path.is_file() else 0
 
-    def lines(self) -> list[dict[str, Any]]:
-        """Objects appended since the last call; a torn last line is left for the next one."""
+    def read(self) -> list[bytes]:
+        """Lines appended since the last call; a torn last line is left for the next one."""
         if not self._path.is_file():
             return []
         with self._path.open("rb") as file:
@@ -65,8 +65,16 @@ class Tail:
             data = file.read()
         end = data.rfind(b"\n") + 1
         self._offset += end
+        return data[:end].splitlines()
+
+
+class Tail(TextTail):
+    """Objects of a growing JSONL file; see `TextTail`."""
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Objects appended since the last call; a torn last line is left for the next one."""
         found = []
-        for line in data[:end].splitlines():
+        for line in self.read():
             try:
                 row = plain_json.loads(line)
             except ValueError:

@@ -395,6 +395,42 @@ def test_the_robot_goes_to_its_start_when_the_person_in_the_seat_says_so(
     page.problems.clear()  # the refused request itself, as the browser reports it
 
 
+@pytest.mark.parametrize(
+    ("change", "todo"),
+    [
+        ({"gate": {"mode": "protective_stop", "reason": "force: 61 N"}}, "Free the tool"),
+        ({"gate": {"mode": "hold", "reason": "person: hold", "waits": "person"}}, "lets it go on"),
+        (
+            {"gate": {"mode": "hold", "reason": "operator_silent: no", "waits": "device"}},
+            "fell silent",
+        ),
+        ({"stopped": True}, "Y), which starts it again"),
+        (  # at a start
+            {
+                "gate": {
+                    "mode": "hold",
+                    "reason": "not armed",
+                    "refusal": "watchdog: nobody serves /stop, so nobody can stop the arm",
+                }
+            },
+            "start the service",
+        ),
+    ],
+)
+def test_a_stop_says_why_and_what_to_do(
+    page: Any, robot: Any, change: dict[str, Any], todo: str
+) -> None:
+    assert not page.locator("#advice").is_visible()
+    before, robot.view = robot.view, robot.view | change
+    until(lambda: todo in page.locator("#advice-do").inner_text())
+    why = change.get("gate", {}).get("refusal") or page.locator("#reason").inner_text()
+    assert page.locator("#advice-why").inner_text() == why
+    assert page.evaluate(OUTSIDE) == []
+    shoot(page, "advice")
+    robot.view = before
+    until(lambda: not page.locator("#advice").is_visible())
+
+
 def test_hold_from_anywhere(page: Any, robot: Any) -> None:
     page.keyboard.press("Escape")
     until(lambda: robot.commands == ["hold"])

@@ -147,6 +147,17 @@ def test_nobody_who_could_stop_the_controller_nothing_arms(tmp_path: Path) -> No
             return answer.reason == f"watchdog: {problem}"
 
         wait_for(refused, 20.0, "it says why")
+        said = probe.report()
+        assert said is not None and said.refusal == f"watchdog: {problem}"  # the page shows it
+        for name in ("watchdog", "gate"):  # and the terminal, once it has lasted
+            log = tmp_path / "run" / "logs" / f"{name}.log"
+
+            def warned(log: Path = log) -> bool:
+                probe.arm("unwatched", timeout_s=0.2)
+                text = log.read_text()
+                return f"watchdog: {problem}. What to do: nobody could stop" in text
+
+            wait_for(warned, 15.0, f"{name} says what to do")
 
 
 def test_a_camera_that_was_never_there_ends_the_run_with_the_reason(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_everything_survives_the_wire() -> None:
     assert (back.outcome, back.reason) == (Outcome.CLIPPED, "step")
     answer = wire.ArmAnswer("x", False, "state: stale")
     assert wire.decode_answer(wire.encode_answer(answer)) == answer
-    report = wire.GateReport("run", "", "x", 3.0, 2, waits="person")
+    report = wire.GateReport("run", "", "x", 3.0, 2, waits="person", blind="b", refusal="r")
     assert wire.decode_report(wire.encode_report(report)) == report
     items = (Item("a", "fail", "b", "c", "d"), Item("e", "accepted", "f"))
     ready = wire.ReadinessReport(items, ("e",))

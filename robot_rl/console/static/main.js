@@ -79,6 +79,12 @@ function drawState({ word, reason, lease }) {
   write("asks", word === "RESET?" ? reason : "");
 }
 
+function drawAdvice(reason, advice) { // why the arm stands still in full, and what to do about it
+  $("advice").hidden = !advice;
+  write("advice-why", advice ? reason : "");
+  write("advice-do", advice ? `${advice[0].toUpperCase()}${advice.slice(1)}.` : "");
+}
+
 function drawLease(lease, problem) {
   page.lease = lease;
   write("device", problem);
@@ -175,6 +181,7 @@ const NOT_LET_IN = "the console does not know this page any more: open the newes
 function watch() {
   const silent_ms = performance.now() - (onTelemetry.at ?? 0);
   if (silent_ms < STALE_MS) { watch.asked = performance.now(); watch.out = false; return; }
+  drawAdvice("", "");
   drawState({ word: "OFFLINE", reason: watch.out ? NOT_LET_IN : "the console does not answer" });
   if (performance.now() - watch.asked < ASK_AGAIN_MS) return;
   watch.asked = performance.now();
@@ -186,6 +193,7 @@ function onTelemetry(text) {
   onTelemetry.at = performance.now();
   const now = JSON.parse(text);
   drawState(now);
+  drawAdvice(now.reason, now.advice ?? "");
   drawLease(now.lease, now.robot.device_problem ?? "");
   page.robot = now.robot;
   const listed = drawReadiness(now.robot.ready ?? null, now.lease.mine, doing);

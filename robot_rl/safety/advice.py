@@ -1,0 +1,51 @@
+"""What a person does about each reason for which an arm stands still: for page and terminal.
+
+A reason begins with the name of the check that gave it (`gate.py`, `ros/gate_node.py`).
+"""
+
+from __future__ import annotations
+
+LOOK = "look at the arm and its surroundings"
+ADVICE = {
+    "force": "free the tool from what it touches, or move it away by hand; then acknowledge (Y)",
+    "state": "the arm's state is missing: see whether its driver runs and the cable is in; then"
+    " acknowledge (Y)",
+    "controller": f"the controller was stopped: {LOOK}, then acknowledge (Y), which starts it"
+    " again, and once more for the gate",
+    "clock": f"a clock was set, or the simulator began anew: {LOOK}, then acknowledge (Y)",
+    "publishers": "somebody else publishes what only one program may: end the other program"
+    " (`ros2 topic info -v` names its node), then acknowledge (Y)",
+    "person": "a person stopped or held the arm: whoever did lets it go on (Y after a stop, R after"
+    " a hold)",
+    "watchdog": "nobody could stop the controller in an emergency: start the service that is named,"
+    " or see logs/watchdog.log; the run goes on by itself",
+    "arm": "make the item of the list Ready? well, or accept it there; the run goes on by itself",
+    "operator_silent": "the device of whoever drove fell silent: press R, then take it up again",
+    "operator": "let go of the drive key, and of everything else that is held; then press it again",
+    "device": "let go of the drive key, and of everything else that is held; then press it again",
+    "command_late": "the program that drives was late: nothing to do if it goes on; otherwise see"
+    " logs/actor.log",
+    "driver": "the program that drove has ended: it is started again; see logs/actor.log",
+    "finite": "the policy gave a number that is none: the run arms again by itself; if it happens"
+    " again, see logs/learner.log",
+    "joint": "a joint is close to its limit: take over and drive the arm away from it",
+    "collision": "the arm would touch what the reason names: take over and drive it away; if"
+    " nothing is there, mend the box in the robot file (safety.obstacles)",
+    "lease": "another program drives: end it, or wait until it has ended",
+    "gate": "the run ends, or its gate is started again: nothing to do",
+}
+STOPPED = "protective_stop"
+
+
+def what_to_do(reason: str) -> str:
+    """What a person does about a reason of the gate; "" where there is nothing to say."""
+    name, _, rest = reason.partition(":")
+    if name == STOPPED:  # acknowledge first (what stopped it)
+        return ADVICE.get(rest.partition("(")[2].partition(":")[0]) or "acknowledge (Y)"
+    return ADVICE.get(name, "")
+
+
+def explained(what: str, reason: str) -> str:
+    """One line for a log: what happened, why, and what to do about it."""
+    todo = what_to_do(reason)
+    return f"{what}: {reason}." + (f" What to do: {todo}." if todo else "")
