@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 TELEMETRY_S = 0.1
 POLL_S = 0.004  # between two questions for a picture that is not there yet
 DUE, LONGEST_S = 0.8, 0.1  # pause after a picture: share of the camera's period, at most so long
+SLOW_S = 0.35  # between two pictures that nobody looks at closely
 IDLE_S = 2.0  # a camera nobody asks for is not fetched
 AWAY_S = 0.5  # between two tries while the robot side is away
 SCORE_S = 0.3  # between two looks for the classifier's newest score
@@ -52,6 +53,7 @@ class Picture:
 @dataclass(slots=True)
 class _Camera:
     wanted_s: float
+    watched_s: float = -math.inf  # when it was asked for by somebody who wants every picture
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
     newest: Picture | None = None
     task: asyncio.Task[None] | None = None
@@ -115,8 +117,10 @@ class Feed:
             await self._fresh.wait_for(lambda: self._count != seen)
             return self._count, self._values
 
-    async def picture(self, name: str, after: int) -> Picture:
+    async def picture(self, name: str, after: int, *, slow: bool = False) -> Picture:
         """The newest picture of a camera with another number than `after`.
+
+        slow: now and then is enough; it counts while nobody asks otherwise.
 
         Raises:
             LinkError: there is no such camera.
@@ -125,6 +129,8 @@ class Feed:
             raise LinkError(f"no camera '{name}'", expected=str(self.about["cameras"]), got=name)
         camera = self._cameras.setdefault(name, _Camera(time.monotonic()))
         camera.wanted_s = time.monotonic()
+        if not slow:
+            camera.watched_s = camera.wanted_s
         if camera.task is None or camera.task.done():
             camera.task = asyncio.create_task(self._watch(name, camera))
         async with camera.arrived:
@@ -159,6 +165,8 @@ class Feed:
                 camera.newest = Picture(number, taken_s, *size, frozen, bytes(jpeg))
                 camera.arrived.notify_all()
             due_s = taken_s + min(DUE * period_s, LONGEST_S)
+            if now_s - camera.watched_s > SLOW_S:
+                due_s = max(due_s, now_s + SLOW_S)
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
 
     async def _watch_score(self) -> None:

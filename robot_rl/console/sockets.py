@@ -73,8 +73,8 @@ async def video(socket: WebSocket, camera: str) -> None:
     feed, number = console_of(socket).feed, -1
     try:
         while True:
-            await socket.receive_text()
-            while (picture := await _soon(feed.picture(camera, number))) is None:
+            slow = await socket.receive_text() == "slow"
+            while (picture := await _soon(feed.picture(camera, number, slow=slow))) is None:
                 await socket.send_bytes(b"")  # nothing new; notices a page that has gone
             number = picture.number
             size = picture.width, picture.height

@@ -45,7 +45,9 @@ class DeviceReading:
     itself and not the deflection of a stick, so they are not shaped. problem: why the device must
     not be driven with yet although nothing is held, for the person to read; "" = it may. hand: pose
     of a device that the tool follows, z up and x forward; trigger: of its gripper, 0 open to 1
-    closed (both become axes and words in `following.Following`).
+    closed (both become axes and words in `following.Following`). heading_rad: the linear and the
+    angular axes are along and across this heading about the vertical of base, not the tool's own
+    (`remote.ConsoleSource` turns them).
 
     Raises:
         SpecError: not six finite numbers, or a meaning that does not exist.
@@ -58,6 +60,7 @@ class DeviceReading:
     problem: str = ""
     hand: Pose | None = None
     trigger: float | None = None
+    heading_rad: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse malformed readings: they also come from a browser."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import zmq
+from numpy.typing import ArrayLike, NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.errors import LinkError
@@ -26,15 +29,18 @@ from robot_rl.ports import InputDevice, OperatorInput, Task
 from robot_rl.spec import ActionSpec
 from robot_rl.system import plain_json
 from robot_rl.system.jumps import JUMP_S
-from robot_rl.types import RobotState
+from robot_rl.types import Pose, RobotState
 
 MAX_BYTES = 2048  # of one message
 KEPT = 16  # messages that may wait; older ones are worth nothing
 
 
 def parse(data: bytes, stamp_s: float) -> DeviceReading:
-    """A message of the page: JSON {"axes": [6 numbers], "held": [words]}, and perhaps a "hand".
+    """A message of the page: JSON {"axes": [6 numbers], "held": [words]}, and perhaps more.
 
+    seen: {"frame": "base" or "tool", "yaw_rad": number}: the axes are meant as seen in a picture;
+    the heading of what is up there, about the vertical of that frame. Without it they are the
+    tool's own.
     hand: x y z in m and a quaternion xyzw of what the tool follows (the page of headsets and
     phones), in a frame with z up and x forward; with it perhaps "trigger": 0 open to 1 closed.
 
@@ -47,17 +53,53 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
         if not isinstance(held, list) or not all(isinstance(word, str) for word in held):
             raise ValueError("held is not a list of words")
         hand = hand_from(said["hand"]) if "hand" in said else None
+        seen = seen_from(said["seen"]) if "seen" in said else None
         trigger = float(said["trigger"]) if "trigger" in said else None
         if trigger is not None and not 0.0 <= trigger <= 1.0:
             raise ValueError("trigger is not a share from 0 to 1")
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise LinkError(
             "malformed input from the console",
-            expected='{"axes": [6 numbers], "held": [words]}; perhaps "hand": [7], "trigger": 0..1',
+            expected='{"axes": [6 numbers], "held": [words]}; perhaps "hand": [7], "trigger": 0..1,'
+            ' "seen": {"frame": "base" | "tool", "yaw_rad": number}',
             got=repr(data[:80]),
             fix="reload the page; console and operator must be of the same version",
         ) from error
-    return DeviceReading(stamp_s, axes, frozenset(held), hand=hand, trigger=trigger)
+    reading = DeviceReading(stamp_s, axes, frozenset(held), hand=hand, trigger=trigger)
+    if seen is None:
+        return reading
+    frame, yaw_rad = seen
+    if frame == "base":
+        return replace(reading, heading_rad=yaw_rad)
+    return replace(reading, axes=turned_axes(reading.axes, -yaw_rad))
+
+
+def seen_from(said: Mapping[str, Any]) -> tuple[str, float]:
+    """(frame, heading) of a picture. Raises `ValueError`, `TypeError` or `KeyError`."""
+    frame, yaw_rad = said["frame"], float(said["yaw_rad"])
+    if frame not in ("base", "tool") or not abs(yaw_rad) <= 2 * math.pi:
+        raise ValueError("seen is not a heading in base or tool")
+    return frame, yaw_rad
+
+
+def turned_axes(axes: ArrayLike, angle_rad: float) -> NDArray[np.float64]:
+    """[6] axes of the tool for what is meant as seen from a heading.
+
+    angle_rad: from the tool's x axis to that heading, counter-clockwise seen from above; the tool
+    points down, so that its y axis is to the right of x.
+    """
+    moved = np.array(axes, np.float64)
+    c, s = math.cos(angle_rad), math.sin(angle_rad)
+    for first in (0, 3):
+        ahead, right = moved[first], moved[first + 1]
+        moved[first], moved[first + 1] = c * ahead + s * right, c * right - s * ahead
+    return moved
+
+
+def heading_of(tcp: Pose) -> float:
+    """Heading of the tool's x axis about the vertical of base, in rad."""
+    x, y, z, w = tcp.quaternion_xyzw
+    return math.atan2(2 * (x * y + z * w), 1 - 2 * (y * y + z * z))
 
 
 class ConsoleSource:
@@ -72,13 +114,20 @@ class ConsoleSource:
         self._newest: DeviceReading | None = None
 
     def read(self, state: RobotState | None) -> DeviceReading | None:
-        """The newest reading; None before the first. Raises like `parse`."""
+        """The newest reading; None before the first. Raises like `parse`.
+
+        Axes that are meant as seen in a picture are turned with the tool as it is now.
+        """
         parts: list[bytes] = []
         while self._socket.poll(0):
             parts = self._socket.recv_multipart()
         if parts:
             self._newest = parse(parts[-1], self._stamp_of(parts))
-        return self._newest
+        reading = self._newest
+        if reading is None or reading.heading_rad is None or state is None:
+            return reading
+        angle_rad = reading.heading_rad - heading_of(state.tcp_in_base)
+        return replace(reading, axes=turned_axes(reading.axes, angle_rad))
 
     def _stamp_of(self, parts: list[bytes]) -> float:
         """When a message was true. Raises `LinkError` when it does not say so, as of this clock."""

@@ -30,6 +30,7 @@ from robot_rl.ros.endpoints import Caller, Newest
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.readiness import Item
 from robot_rl.ros.runtime import Shell
+from robot_rl.tasks.common import VIEWS
 from robot_rl.types import RobotState
 
 log = logging.getLogger(__name__)
@@ -52,27 +53,49 @@ SERVICES = {
 }
 
 
-class Mirrored:
-    """A camera that draws the scene from the newest state; opened when somebody looks."""
+NOTHING = 0, -math.inf, np.zeros((0, 0, 3), np.uint8)
+
+
+class Scene:
+    """Draws the scene from the newest state, in the views that somebody looks at.
+
+    All views together take `SHARE` of a core: whoever asks while nothing may be drawn yet gets the
+    picture before. It is opened when somebody looks.
+    """
 
     def __init__(self, make: Callable[[], Any], read: Callable[[], RobotState | None]) -> None:
         self._make, self._read, self._mirror = make, read, None
-        self._number, self._drawn_s, self._took_s = 0, -math.inf, 0.0
-        self._rgb = np.zeros((0, 0, 3), np.uint8)
+        self._free_s = -math.inf  # when the next picture may be drawn
+        self._newest: dict[str, tuple[int, float, NDArray[np.uint8]]] = {}
+        self.places: dict[str, dict[str, Any]] = {}
+
+    def newest(self, view: str) -> tuple[int, float, NDArray[np.uint8]]:
+        """(number, wall time of the state, RGB). Raises `LinkError` before the first state."""
+        began_s = time.monotonic()
+        number, drawn_s, rgb = self._newest.get(view, NOTHING)
+        if number and (began_s < self._free_s or began_s < drawn_s + PICTURE_S):
+            return number, drawn_s, rgb
+        state = self._read()
+        if state is None:
+            raise LinkError("no robot state to draw yet")
+        if self._mirror is None:
+            self._mirror = self._make()  # needs OpenGL: only when somebody looks
+            self.places = self._mirror.places()
+        self._newest[view] = number + 1, began_s, self._mirror.picture(state, view)
+        took_s = time.monotonic() - began_s
+        self._free_s = began_s + took_s / SHARE
+        return self._newest[view]
+
+
+class Drawn:
+    """A view of the scene, as a camera."""
+
+    def __init__(self, scene: Scene, view: str) -> None:
+        self._scene, self._view = scene, view
 
     def newest(self) -> tuple[int, float, NDArray[np.uint8]]:
-        """(number, wall time of the state, RGB). Raises `LinkError` before the first state."""
-        if time.monotonic() - self._drawn_s >= max(PICTURE_S, self._took_s / SHARE):
-            state = self._read()  # asked for many times between two pictures, read once
-            if state is None:
-                raise LinkError("no robot state to draw yet")
-            if self._mirror is None:
-                self._mirror = self._make()  # needs OpenGL: only when somebody looks
-            self._drawn_s = time.monotonic()
-            self._rgb = self._mirror.picture(state)
-            self._took_s = time.monotonic() - self._drawn_s
-            self._number += 1
-        return self._number, self._drawn_s, self._rgb
+        """See `Scene.newest`."""
+        return self._scene.newest(self._view)
 
 
 class Received:
@@ -118,12 +141,13 @@ class ViewNode:
         self._ready = Newest(node, topics.ARM_READINESS)
         self._accept = Caller(node, ACCEPT_SERVICE, CALL_S, SetParameters.Request())
         self._services = {k: Caller(node, v.name, CALL_S) for k, v in SERVICES.items()}
-        self._cameras: dict[str, Mirrored | Received] = {
+        self._cameras: dict[str, Drawn | Received] = {
             name: Received(CameraReader(shell, name, config, task.spec.picture_size(name)))
             for name, config in cameras.items()
         }
-        if mirror is not None:
-            self._cameras["video"] = Mirrored(mirror, self._reader.read)
+        self._scene = None if mirror is None else Scene(mirror, self._reader.read)
+        if self._scene is not None:
+            self._cameras |= {view: Drawn(self._scene, view) for view in VIEWS}
 
     def answer(self, question: Mapping[str, Any]) -> Answer:
         """Answer one question of the console. Raises `LinkError` when that is not possible."""
@@ -155,13 +179,16 @@ class ViewNode:
             "asks": _text(self._asks),
             "device_problem": _text(self._problem),
             "ready": self._ready_words(),
+            "places": self._scene.places if self._scene is not None else {},
         }
         if state is not None:
             speed_m_s = float(np.linalg.norm(state.tcp_twist_in_base[:3]))
+            tcp = state.tcp_in_base.position_m, state.tcp_in_base.quaternion_xyzw
             view |= {
                 "force_n": float(np.linalg.norm(state.wrench_in_tcp[:3])),
                 "speed_mm_s": speed_m_s * 1e3,
                 "gripper_mm": state.gripper_width_m * 1e3,
+                "tcp_in_base": np.concatenate(tcp).tolist(),
                 "moving": speed_m_s > MOVING_M_S,
             }
         return view

@@ -25,6 +25,7 @@ from robot_rl.link.panel import link_file
 from robot_rl.run.experiment import Experiment
 from robot_rl.system import priority
 from robot_rl.system.supervised import orphaned, supervisor_pid
+from robot_rl.tasks.common import OVERVIEW, VIEWS
 from robot_rl.tasks.gym import GymTask
 
 log = logging.getLogger(__name__)
@@ -57,20 +58,25 @@ def write_link(run_dir: Path, link: str) -> None:
 def about(experiment: Experiment) -> dict[str, Any]:
     """What a page must know once: names, cameras, rates.
 
-    demos: how many demonstrations are wanted; ruled: whether the task's own rule decides
-    evaluations; seen: camera -> [width, height] in pixels of what the network sees; a page that
-    shows a picture of that size shows what the network sees.
+    drawn: the cameras that are drawn for the person; demos: how many demonstrations are wanted;
+    ruled: whether the task's own rule decides evaluations; seen: camera -> [width, height] in
+    pixels of what the network sees; a page that shows a picture of that size shows what the network
+    sees.
     """
     task = experiment.task
     images = task.spec.cameras
-    drawn = task.is_drawn if isinstance(task, GymTask) else experiment.is_simulated
+    if isinstance(task, GymTask):
+        drawn: tuple[str, ...] = (OVERVIEW,) if task.is_drawn else ()
+    else:
+        drawn = VIEWS if experiment.is_simulated else ()
     shapes = {name: task.spec.observation[f"image/{name}"].shape for name in images}
     return {
         "task": task.name,
         "run": experiment.home.name,
         "arm": experiment.arm,
         "arms": list(experiment.actors),
-        "cameras": [*images, "video"] if drawn else images,
+        "cameras": [*images, *drawn],
+        "drawn": list(drawn),
         "seen": {name: [width, height] for name, (height, width, _) in shapes.items()},
         "control_hz": task.spec.control_hz,
         "demos": experiment.own_train.demos,

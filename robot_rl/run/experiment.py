@@ -33,7 +33,7 @@ from robot_rl.run import arms as several
 from robot_rl.run import engines
 from robot_rl.spec import diff
 from robot_rl.system.made_here import mark_of
-from robot_rl.tasks.common import SimTask
+from robot_rl.tasks.common import OVERVIEW, SimTask
 from robot_rl.tasks.described import DescribedTask
 from robot_rl.tasks.gym import GymTask
 
@@ -430,7 +430,7 @@ class Experiment:
             fix="choose the device that the person holds, e.g. operator=gamepad (docs/devices.md)",
         )
 
-    def mirror(self, camera: str = "video", height: int = 480, width: int = 640) -> Any:
+    def mirror(self, view: str = OVERVIEW, height: int = 480, width: int = 640) -> Any:
         """`robot_rl_sim.mirror.Mirror` of the task: draws what a `RobotState` says.
 
         Raises:
@@ -439,7 +439,7 @@ class Experiment:
         from robot_rl_sim.mirror import Mirror
 
         task: Any = self.task
-        return Mirror(task, self.robot, camera, height, width)
+        return Mirror(task, self.robot, view, height, width)
 
     def inverse_kinematics(self) -> InverseKinematics:
         """From TCP targets to joint targets, for an arm whose driver takes no others.

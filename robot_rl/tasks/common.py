@@ -38,6 +38,8 @@ TOOL_DOWN_XYZW = np.array((1.0, 0.0, 0.0, 0.0))
 
 WRIST = "wrist"
 """The camera that every simulated robot has; a task says which others its scene has."""
+VIEWS = OVERVIEW, AT_WRIST, ALONG_TOOL = "video", "video_wrist", "video_tool"
+"""Views of a simulated scene that are drawn for the person, at the size of a screen."""
 
 TWIST_SCALE = np.repeat((10.0, 2.0), 3)
 """1 / (0.1 m/s, 0.5 rad/s): about the fastest the impedance controller moves."""

@@ -5,21 +5,30 @@ The console's pictures come from here: drawing happens beside the physics, not i
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.robots import Robot
-from robot_rl.tasks.common import SimTask
+from robot_rl.tasks.common import ALONG_TOOL, AT_WRIST, OVERVIEW, WRIST, SimTask
 from robot_rl.types import RobotState
-from robot_rl_sim.camera import MujocoCamera
+from robot_rl_sim.arm import FINGERS, HAND
+from robot_rl_sim.camera import make_renderer
 from robot_rl_sim.robot import MujocoRobot
+
+SCENE_CAMERAS = {OVERVIEW: "video", AT_WRIST: WRIST}
+ALONG_M = 0.25  # from the TCP up to the eye of the view along the tool
 
 
 class Mirror:
     """The scene of a task, posed by states instead of physics.
 
     Args:
-        camera: of the scene. height, width: pixels.
+        view: what `picture` shows unless it is asked for another: one of `tasks.common.VIEWS`, or a
+            camera of the scene. height, width: pixels.
 
     Raises:
         SetupError: no OpenGL on this machine.
@@ -29,18 +38,95 @@ class Mirror:
         self,
         task: SimTask,
         robot: Robot | None = None,
-        camera: str = "video",
+        view: str = OVERVIEW,
         height: int = 480,
         width: int = 640,
     ) -> None:
         self._robot = MujocoRobot(task, robot)
-        self._camera = MujocoCamera(self._robot, camera, (height, width))
+        self._view = view
+        model = self._robot.model
+        self._renderer: mujoco.Renderer | None = make_renderer(model, height, width)
+        self._above = mujoco.MjvCamera()
+        self._above.type = mujoco.mjtCamera.mjCAMERA_FREE
+        self._above.distance, self._above.elevation = ALONG_M, -90.0
+        self._arm = np.isin(model.geom_bodyid, self._bodies_of_arm())
 
-    def picture(self, state: RobotState) -> NDArray[np.uint8]:
+    def picture(self, state: RobotState, view: str = "") -> NDArray[np.uint8]:
         """RGB uint8 [H, W, 3] of the arm and the objects as `state` says."""
         self._robot.show(state)
-        return self._camera.read()[1]
+        return self.draw(view)
+
+    def draw(self, view: str = "") -> NDArray[np.uint8]:
+        """RGB uint8 [H, W, 3] of the newest state once more, perhaps in another view."""
+        view = view or self._view
+        model, data, renderer = self._robot.model, self._robot.data, self._renderer
+        if renderer is None:
+            raise RuntimeError("this mirror was closed")
+        mujoco.mj_camlight(model, data)
+        if view != ALONG_TOOL:
+            renderer.update_scene(data, camera=SCENE_CAMERAS.get(view, view))
+            return renderer.render()
+        tool = data.site("tcp")
+        forward = tool.xmat.reshape(3, 3)[:, 0]
+        self._above.lookat[:] = tool.xpos
+        self._above.azimuth = math.degrees(math.atan2(forward[1], forward[0]))
+        renderer.update_scene(data, camera=self._above)
+        for geom in renderer.scene.geoms[: renderer.scene.ngeom]:
+            if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM and self._arm[geom.objid]:
+                geom.rgba[3] = 0.0  # the arm is in the way
+        return renderer.render()
+
+    def places(self) -> dict[str, dict[str, Any]]:
+        """Where each view is: view -> frame, position_m, rotation (rows), fovy_deg; as plain data.
+
+        frame: "base", or "tool" where the view moves with the TCP, whose frame it then is. The
+        columns of the rotation are right, up and back in that frame.
+        """
+        model, data = self._robot.model, self._robot.data
+        mujoco.mj_camlight(model, data)
+        tool = data.site("tcp")
+        turn = tool.xmat.reshape(3, 3)
+        found: dict[str, dict[str, Any]] = {}
+        for view in (OVERVIEW, AT_WRIST, *self._robot.task.images):
+            camera = data.camera(SCENE_CAMERAS.get(view, view))
+            position_m, rotation = camera.xpos, camera.xmat.reshape(3, 3)
+            at_hand = model.cam_bodyid[camera.id] == model.body(HAND).id
+            if at_hand:
+                position_m, rotation = turn.T @ (position_m - tool.xpos), turn.T @ rotation
+            fovy_deg = float(model.cam_fovy[camera.id])
+            found[view] = _place("tool" if at_hand else "base", position_m, rotation, fovy_deg)
+        seen = np.column_stack(((0.0, 1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, -1.0)))
+        fovy_deg = float(model.vis.global_.fovy)
+        found[ALONG_TOOL] = _place("tool", np.array((0.0, 0.0, -ALONG_M)), seen, fovy_deg)
+        return found
 
     def close(self) -> None:
         """Free the OpenGL context."""
-        self._camera.close()
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    def _bodies_of_arm(self) -> list[int]:
+        """Bodies from the foot to the hand; fingers, and what is held, can be seen."""
+        model = self._robot.model
+        shown = [model.body(name).id for name in FINGERS if name in _names(model)]
+        body, arm = model.body(HAND).id, list[int]()
+        while body:
+            arm.append(int(body))
+            body = model.body_parentid[body]
+        return [b for b in arm if b not in shown]
+
+
+def _names(model: mujoco.MjModel) -> set[str]:
+    return {model.body(i).name for i in range(model.nbody)}
+
+
+def _place(
+    frame: str, position_m: NDArray[np.float64], rotation: NDArray[np.float64], fovy_deg: float
+) -> dict[str, Any]:
+    return {
+        "frame": frame,
+        "position_m": [round(float(v), 5) for v in position_m],
+        "rotation": [[round(float(v), 5) for v in row] for row in rotation],
+        "fovy_deg": fovy_deg,
+    }

@@ -20,6 +20,7 @@ import pytest
 
 from robot_rl.bench.console.page import VIEW
 from robot_rl.store.labels import PROGRESS, SUCCESS_SCORE
+from robot_rl.tasks.common import VIEWS
 from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Frame, Label, Outcome, Step
 
 pytest.importorskip("fastapi", reason="the console extra is not installed")
@@ -40,9 +41,8 @@ class RobotSide:
         self.heard: list[tuple[float, dict[str, Any]]] = []
         self.commands: list[str] = []
         self.frozen = False
-        self.shapes = dict.fromkeys(CAMERAS, (NETWORK_PIXELS, NETWORK_PIXELS)) | {
-            "video": (240, 320)
-        }
+        self.shapes = dict.fromkeys(CAMERAS, (NETWORK_PIXELS, NETWORK_PIXELS))
+        self.shapes |= dict.fromkeys(VIEWS, (240, 320))
         self._number = 0
         self._server = PanelServer(socket_address(run_dir, "view"))
         self._control = zmq.Context.instance().socket(zmq.PULL)

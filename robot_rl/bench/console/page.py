@@ -38,6 +38,7 @@ from robot_rl.bench.console.browser import (
 from robot_rl.bench.console.drive import ScriptedPage
 from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
 from robot_rl.operate.remote import parse
+from robot_rl.tasks.common import VIEWS
 
 PRESS = struct.Struct("<d")  # when a press arrived, `time.monotonic`
 PICTURE_HZ = 30.0
@@ -211,7 +212,7 @@ def first_after_ms(asked_s: list[float], answered_s: list[float]) -> list[float]
 def _robot_side(run_dir: Path) -> Iterator[tuple[dict[str, float], Connection]]:
     """Run the robot side; yields camera -> monotonic time of picture 0, and times of presses."""
     began_s = time.monotonic()
-    names = ("front", "wrist", "video")  # free-running cameras: a third of a period apart
+    names = ("front", "wrist", *VIEWS)  # free-running cameras: a third of a period apart
     cameras = {name: began_s + i / PICTURE_HZ / len(names) for i, name in enumerate(names)}
     fresh = multiprocessing.get_context("spawn")
     here, there = fresh.Pipe(duplex=False)

@@ -7,7 +7,7 @@ import { at, connect, post } from "./socket.js";
 
 const PERIOD_MS = 20;
 
-// axes: tx ty tz rx ry rz in the tool's frame, tool pointing down: forward, right, down are positive
+// axes: tx ty tz rx ry rz of the tool, pointing down: forward, right, down are positive, as seen in the large picture
 export const KEYS = {
   Space: { held: "drive", say: "Space", means: "hold to drive" },
   KeyW: { axis: [0, 1], say: "W S", means: "forward, back" }, KeyS: { axis: [0, -1] },
@@ -24,7 +24,8 @@ const PAD_BUTTONS = { 5: "drive", 4: "slow", 6: "close", 7: "open", 3: "success"
 const PAD_AXES = [[1, 0, -1], [0, 1, 1], [3, 2, 1], [2, 5, 1]]; // stick, axis, sign
 
 export class Control {
-  constructor({ onHeard, onPad }) {
+  constructor({ onHeard, onPad, seen = () => null }) {
+    this.seen = seen; // in which picture axes are meant
     this.down = new Set();
     this.pulses = new Map(); // word -> until when it is sent
     this.heard = false;
@@ -91,6 +92,7 @@ export class Control {
   send() {
     const said = this.now();
     this.last = said;
-    this.line.send(JSON.stringify({ ...said, at: Math.round(performance.now()) }));
+    const seen = this.seen();
+    this.line.send(JSON.stringify({ ...said, ...(seen && { seen }), at: Math.round(performance.now()) }));
   }
 }

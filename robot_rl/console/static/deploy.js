@@ -44,7 +44,7 @@ export function drawDeployment(figures, about, away) {
 }
 
 function drawFailures(failed, about) {
-  const camera = about?.cameras.find((name) => name !== "video");
+  const camera = about?.cameras.find((name) => !about.drawn.includes(name));
   const items = failed.map((one) => {
     const item = made("li", ""), words = made("a", ""), key = new URLSearchParams({ run: about.run, actor: "actor-0", episode: one.episode });
     words.href = `/review#${key}`;
@@ -70,7 +70,7 @@ export function drawScene(start, about) { // over the cameras, half transparent,
   $("scene").hidden = !shown.scene;
   $("scene").replaceChildren();
   if (!shown.scene) return;
-  for (const camera of about.cameras.filter((name) => name !== "video")) {
+  for (const camera of about.cameras.filter((name) => !about.drawn.includes(name))) {
     const address = `/api/scene/${shown.scene}/${encodeURIComponent(camera)}`;
     const figure = made("figure", ""), picture = document.createElement("img"), over = document.createElement("img");
     picture.src = over.src = address;

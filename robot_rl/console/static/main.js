@@ -8,6 +8,7 @@ import { drawReadiness, toggleReadiness } from "./readiness.js";
 import { at, connect, isLetIn, post } from "./socket.js";
 import { toast } from "./toast.js";
 import { show } from "./video.js";
+import { Views, nameOf } from "./views.js";
 
 const $ = (id) => document.getElementById(id);
 const SHAPES = {
@@ -211,6 +212,7 @@ function onTelemetry(text) {
     drawFindings(now.findings);
     drawResult(now.figures);
   }
+  page.look.draw(now.robot);
   drawRobot(now.robot, page.figures);
   drawScore(now.score);
 }
@@ -261,7 +263,7 @@ const ACTIONS = {
   KeyT: toggleLease,
   KeyF: ready, KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
   Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyN: () => label("neutral"), KeyX: () => label("exclude"), KeyB: () => label("not done"),
-  KeyM: async () => mute(), KeyV: async () => open(at("/review"), "_blank", "noopener"),
+  KeyP: async () => page.look.next(), KeyM: async () => mute(), KeyV: async () => open(at("/review"), "_blank", "noopener"),
 };
 
 function mute() {
@@ -314,10 +316,14 @@ async function start() {
   $("task").textContent = `${page.about.task} · ${page.about.run}`;
   $("to-review").href = at("/review");
   drawArms($("arms"), page.about, { doing, leave: async () => page.lease.mine && post("/api/lease/release") });
-  const order = [...page.about.cameras].sort((a, b) => (b === "video") - (a === "video")); // the overview first
-  page.views = order.map((name) => show(name, page.about.seen[name], $("cameras")));
+  const drawn = page.about.drawn ?? [], first = (name) => (drawn.includes(name) ? drawn.indexOf(name) : drawn.length);
+  const order = [...page.about.cameras].sort((a, b) => first(a) - first(b)); // what is drawn for the person first
+  page.views = order.map((name) => show(name, page.about.seen[name], $("cameras"), nameOf(name)));
   if (!page.views.length) $("cameras").innerHTML = '<p class="none">This run has no camera.<br>State, labels and learning still work.</p>';
-  control = new Control({ onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
+  page.look = new Views(page.about, Object.fromEntries(order.map((name, i) => [name, page.views[i].box])), (chosen) => {
+    order.forEach((name, i) => page.views[i].setSlow(name !== chosen && drawn.includes(name)));
+  });
+  control = new Control({ seen: () => page.look.seen,  onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
   page.control = control;
   drawLegend();
   connect(at("/ws/telemetry"), { onMessage: onTelemetry });

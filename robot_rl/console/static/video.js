@@ -3,18 +3,20 @@
 import { at, secret } from "./socket.js";
 
 const GREEN_MS = 100, AMBER_MS = 200;
+const SLOW_MS = 1000; // a small picture that is drawn for the person comes now and then
 const KEPT = 1000; // lags kept, for tests and the curious
 
-export function show(name, seen_size, parent) { // seen_size: [width, height] of what the network sees
+export function show(name, seen_size, parent, words = name) { // seen_size: [width, height] of what the network sees
   const box = document.createElement("div");
   box.className = "camera";
   box.dataset.camera = name;
   box.innerHTML = `<canvas></canvas><span class="name"><b></b><small></small></span><span class="age red">no picture</span>`;
-  box.querySelector(".name b").textContent = name;
+  box.querySelector(".name b").textContent = words;
   parent.append(box);
   const canvas = box.querySelector("canvas").transferControlToOffscreen();
   const badge = box.querySelector(".age"), note = box.querySelector(".name small");
-  const seen = { taken: -Infinity, frozen: false, drawn: 0, lags: [] };
+  const seen = { box, taken: -Infinity, frozen: false, drawn: 0, lags: [], slow: false };
+  seen.setSlow = (slow) => { seen.slow = slow; worker.postMessage({ slow }); };
 
   const worker = new Worker("/static/video_worker.js", { type: "module", name });
   worker.postMessage({ canvas, path: at(`/ws/video/${encodeURIComponent(name)}`), known: secret() }, [canvas]);
@@ -22,6 +24,7 @@ export function show(name, seen_size, parent) { // seen_size: [width, height] of
     const size = `${data.width}x${data.height}`; // a camera that is started again may have another size
     if (seen_size && size !== seen.size) note.textContent = compare(data, seen_size);
     seen.size = size;
+    box.dataset.ratio = data.width / data.height;
     seen.taken = data.taken - performance.timeOrigin;
     seen.frozen = data.frozen;
     seen.drawn += 1;
@@ -31,7 +34,8 @@ export function show(name, seen_size, parent) { // seen_size: [width, height] of
 
   const tick = () => {
     const age_ms = performance.now() - seen.taken;
-    const colour = seen.frozen || age_ms >= AMBER_MS ? "red" : age_ms >= GREEN_MS ? "amber" : "green";
+    const extra_ms = seen.slow ? SLOW_MS : 0;
+    const colour = seen.frozen || age_ms >= AMBER_MS + extra_ms ? "red" : age_ms >= GREEN_MS + extra_ms ? "amber" : "green";
     badge.className = `age ${colour}`;
     badge.textContent = !Number.isFinite(age_ms) ? "no picture"
       : seen.frozen ? "frozen: the same picture again and again"

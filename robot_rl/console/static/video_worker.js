@@ -4,11 +4,15 @@ import { connect } from "./socket.js";
 
 const HEAD_BYTES = 16; // number u32, age_ms f32, width u16, height u16, frozen u8, 3 spare
 
-onmessage = ({ data: { canvas, path, known } }) => {
+let ask = "next"; // "slow": now and then is enough
+
+onmessage = ({ data: { canvas, path, known, slow } }) => {
+  if (slow !== undefined) ask = slow ? "slow" : "next";
+  if (!canvas) return;
   const screen = canvas.getContext("bitmaprenderer"); // shows a decoded picture without copying it
   connect(path, {
     binary: true, known,
-    onOpen: (socket) => socket.send("next"),
+    onOpen: (socket) => socket.send(ask),
     onMessage: async (data, socket) => {
       if (!data.byteLength) return; // no new picture yet
       const arrived = performance.now(), head = new DataView(data, 0, HEAD_BYTES);
@@ -19,7 +23,7 @@ onmessage = ({ data: { canvas, path, known } }) => {
         number: head.getUint32(0, true), width, height, frozen: head.getUint8(12) === 1,
         taken: performance.timeOrigin + arrived - head.getFloat32(4, true), drawn: performance.timeOrigin + performance.now(),
       });
-      socket.send("next");
+      socket.send(ask);
     },
   });
 };

@@ -1,0 +1,104 @@
+// Which picture is the large one, whose axes the keys follow; and what is drawn at the tip of the tool in it.
+
+const ARROW = 0.13, SHORT = 0.02; // length of an arrow across the view, and the least that is drawn; shares of the height
+const NAMES = { video: "overview", video_wrist: "at the wrist", video_tool: "along the tool" };
+const KEPT = "view"; // what this browser remembers
+
+export const nameOf = (camera) => NAMES[camera] ?? camera;
+
+const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
+const column = (rotation, i) => rotation.map((row) => row[i]);
+
+// {frame, yaw_rad} of what is up in a picture, about the vertical of its frame; null where nobody knows where the camera is
+export function seen(place) {
+  if (!place) return null;
+  const up = column(place.rotation, 1), ahead = column(place.rotation, 2).map((v) => -v);
+  const down = place.frame === "base" ? -ahead[2] : ahead[2]; // the tool's z axis points down
+  const [x, y] = [0, 1].map((i) => ahead[i] + (down >= 0 ? up[i] : -up[i]));
+  return { frame: place.frame, yaw_rad: Math.atan2(y, x) };
+}
+
+// where a point is in a picture, as shares of its height from the middle: right, down, and a metre there; null behind it
+export function projected(place, point) {
+  const off = point.map((v, i) => v - place.position_m[i]);
+  const depth = -dot(off, column(place.rotation, 2));
+  if (depth < 1e-3) return null;
+  const scale = 0.5 / Math.tan((place.fovy_deg * Math.PI) / 360) / depth; // shares per metre
+  return [scale * dot(off, column(place.rotation, 0)), -scale * dot(off, column(place.rotation, 1)), scale];
+}
+
+// tip and ends of the arrows of W, D and E in the frame of a place
+function arrows(place, tcp) {
+  const { frame, yaw_rad } = seen(place), base = frame === "base";
+  const tip = base ? tcp.slice(0, 3) : [0, 0, 0];
+  const ahead = [Math.cos(yaw_rad), Math.sin(yaw_rad), 0], up = [0, 0, base ? 1 : -1];
+  const right = base ? [ahead[1], -ahead[0], 0] : [-ahead[1], ahead[0], 0]; // y of the tool is to the right of its x
+  return { tip, ends: { W: ahead, D: right, E: up } };
+}
+
+export class Views {
+  constructor({ cameras, task }, boxes, onChosen) {
+    this.boxes = boxes; // name -> element
+    this.onChosen = onChosen;
+    this.kept = `${KEPT} ${task}`;
+    this.places = {};
+    const before = localStorage.getItem(this.kept);
+    for (const [name, box] of Object.entries(boxes)) {
+      const mark = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      mark.setAttribute("class", "tip");
+      mark.setAttribute("aria-hidden", "true");
+      box.append(mark);
+      box.title = "Make this the large picture; the keys follow it";
+      box.onclick = () => this.choose(name);
+    }
+    if (cameras.length) this.choose(boxes[before] ? before : Object.keys(boxes)[0]);
+  }
+
+  choose(name) {
+    this.chosen = name;
+    localStorage.setItem(this.kept, name);
+    for (const [other, box] of Object.entries(this.boxes)) box.classList.toggle("chosen", other === name);
+    this.onChosen(name);
+  }
+
+  next() {
+    const names = Object.keys(this.boxes);
+    if (names.length) this.choose(names[(names.indexOf(this.chosen) + 1) % names.length]);
+  }
+
+  get seen() { // what the keys are meant in; null: as seen from behind the tool
+    return seen(this.places[this.chosen]);
+  }
+
+  draw(robot) {
+    this.places = robot.places ?? {};
+    for (const [name, box] of Object.entries(this.boxes)) {
+      const mark = box.querySelector(".tip"), place = this.places[name];
+      const there = name === this.chosen && place && robot.tcp_in_base;
+      mark.replaceChildren(...(there ? this.marks(place, robot) : []));
+      mark.setAttribute("viewBox", `${-(box.dataset.ratio || 4 / 3) / 2} -0.5 ${box.dataset.ratio || 4 / 3} 1`);
+    }
+  }
+
+  marks(place, robot) {
+    const { tip, ends } = arrows(place, robot.tcp_in_base), at = projected(place, tip), made = [];
+    if (!at) return made;
+    const add = (tag, attributes, text) => {
+      const item = document.createElementNS("http://www.w3.org/2000/svg", tag);
+      for (const [key, value] of Object.entries(attributes)) item.setAttribute(key, value);
+      if (text) item.textContent = text;
+      made.push(item);
+    };
+    for (const [key, way] of Object.entries(ends)) {
+      const end = projected(place, tip.map((v, i) => v + (ARROW / at[2]) * way[i]));
+      if (!end || Math.hypot(end[0] - at[0], end[1] - at[1]) < SHORT) continue; // it points at the eye
+      add("line", { x1: at[0], y1: at[1], x2: end[0], y2: end[1], class: key });
+      const along = end.map((v, i) => at[i] + 1.25 * (v - at[i]));
+      add("text", { x: along[0], y: along[1] + 0.012, "text-anchor": "middle" }, key);
+    }
+    const stands = robot.gate?.mode && robot.gate.mode !== "run" ? robot.gate.reason : "";
+    const said = [robot.force_n == null ? "" : `${robot.force_n.toFixed(1)} N`, stands].filter(Boolean).join(", ");
+    add("text", { x: at[0] + 0.04, y: at[1] + 0.06, class: robot.force_n > 40 ? "hard" : "" }, said.slice(0, 60));
+    return made;
+  }
+}

@@ -1,0 +1,151 @@
+"""Keys follow the large picture: in each, W leads away from the person and D to the right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robot_rl.operate.remote import heading_of, parse, turned_axes
+from robot_rl.run.experiment import Experiment
+from robot_rl.tasks.common import ALONG_TOOL, AT_WRIST, OVERVIEW, VIEWS
+from robot_rl.types import Pose
+from tests.console.test_page import page, shoot
+from tests.support.served import CAMERAS, until
+
+__all__ = ["page"]  # a fixture
+HELD_M = 0.02
+
+
+class Eye:
+    """A view of the mirror, by its own figures: where it sees a point that moves with the tool."""
+
+    def __init__(self, place: dict[str, Any], tcp: Pose, rotation: np.ndarray) -> None:
+        at, turn = np.array(place["position_m"]), np.array(place["rotation"])
+        if place["frame"] == "tool":
+            at, turn = tcp.position_m + rotation @ at, rotation @ turn
+        self._at, self._turn, self._tool = at, turn, rotation
+        self._tcp_m = tcp.position_m
+
+    def way(self, axes: np.ndarray) -> np.ndarray:
+        """[2] right and up in the picture: where a tool goes that moves along its axes."""
+
+        def seen(point: np.ndarray) -> np.ndarray:
+            off = self._turn.T @ (point - self._at)
+            return off[:2] / -off[2]
+
+        moved = self._tcp_m + self._tool @ (HELD_M * axes[:3])
+        return seen(moved) - seen(self._tcp_m)
+
+
+@pytest.fixture
+def scene(run_dir: Path, robot: Any) -> tuple[dict[str, Any], Pose, np.ndarray]:
+    """Where the views of the run's scene are, and a tool that has turned by 50 degrees."""
+    run = Experiment.load(run_dir)
+    mirror = run.mirror()
+    try:
+        places = mirror.places()
+    finally:
+        mirror.close()
+    a = np.radians(50.0)
+    c, s = np.cos(a), np.sin(a)
+    rotation = np.array(((c, s, 0.0), (s, -c, 0.0), (0.0, 0.0, -1.0)))  # it points down
+    quaternion = np.array((np.cos(a / 2), np.sin(a / 2), 0.0, 0.0))
+    tcp = Pose(np.array((0.5, 0.05, 0.15)), quaternion)
+    tcp_in_base = [*tcp.position_m.tolist(), *quaternion.tolist()]
+    robot.view = robot.view | {"places": places, "tcp_in_base": tcp_in_base}
+    return places, tcp, rotation
+
+
+def pressed(page: Any, robot: Any, key: str, tcp: Pose) -> np.ndarray:
+    """[6] axes of the tool that the operator's node makes of a key held now."""
+    robot.heard.clear()
+    page.keyboard.down(key)
+    said = until(lambda: next((s for _, s in robot.heard[3:] if any(s["axes"])), None))
+    page.keyboard.up(key)
+    reading = parse(json.dumps(said).encode(), 0.0)
+    if reading.heading_rad is None:
+        return np.asarray(reading.axes)
+    return turned_axes(reading.axes, reading.heading_rad - heading_of(tcp))
+
+
+@pytest.mark.parametrize("view", [*VIEWS, *CAMERAS])
+def test_in_every_picture_w_leads_away_and_d_to_the_right(
+    page: Any, robot: Any, scene: tuple[dict[str, Any], Pose, np.ndarray], view: str
+) -> None:
+    places, tcp, rotation = scene
+    eye = Eye(places[view], tcp, rotation)
+    until(lambda: page.evaluate("Object.keys(robotRL.look.places).length"))
+    page.keyboard.press("t")
+    until(lambda: page.evaluate("robotRL.lease.mine"))
+    page.locator(f"[data-camera={view}]").click()
+    assert page.evaluate("robotRL.look.chosen") == view
+    right, up = eye.way(pressed(page, robot, "d", tcp))
+    assert right > 0 and abs(up) < 0.6 * right
+    right, up = eye.way(pressed(page, robot, "w", tcp))
+    assert up > 0 and abs(right) < 0.6 * up
+    assert pressed(page, robot, "q", tcp)[2] == 1.0  # down stays down
+    shoot(page, f"view_{view}")
+
+
+def test_the_tip_and_its_axes_are_drawn_where_they_are_seen(
+    page: Any, robot: Any, scene: tuple[dict[str, Any], Pose, np.ndarray]
+) -> None:
+    """The along-tool view looks at the tip; in the overview it is where the figures say."""
+    places, tcp, _ = scene
+    tip = """[...document.querySelectorAll('.chosen .tip line.W')]
+      .map((line) => [+line.getAttribute('x1'), -line.getAttribute('y1')])[0]"""
+    until(lambda: page.evaluate(tip))
+    page.locator(f"[data-camera={ALONG_TOOL}]").click()
+    until(lambda: np.allclose(page.evaluate(tip) or [9, 9], 0.0, atol=1e-6))
+    page.locator(f"[data-camera={OVERVIEW}]").click()
+    place = places[OVERVIEW]
+    off = np.array(place["rotation"]).T @ (tcp.position_m - np.array(place["position_m"]))
+    scale = 0.5 / np.tan(np.radians(place["fovy_deg"]) / 2) / -off[2]
+    until(lambda: np.allclose(page.evaluate(tip) or [9, 9], scale * off[:2], atol=1e-4))
+    assert "3.2 N" in page.locator(".chosen .tip").inner_html()
+
+
+def test_the_large_picture_is_remembered_and_p_changes_it(page: Any, robot: Any) -> None:
+    assert page.evaluate("robotRL.look.chosen") == OVERVIEW
+    page.keyboard.press("p")
+    assert page.evaluate("robotRL.look.chosen") == AT_WRIST
+    large, small = (page.locator(f"[data-camera={n}]").bounding_box() for n in (AT_WRIST, OVERVIEW))
+    assert large["width"] > 2 * small["width"]
+    page.reload()
+    until(lambda: page.evaluate("globalThis.robotRL?.look?.chosen") == AT_WRIST)
+
+
+def test_without_a_known_place_keys_are_the_tools_own(page: Any, robot: Any) -> None:
+    page.keyboard.press("t")
+    until(lambda: page.evaluate("robotRL.lease.mine"))
+    down = Pose(np.zeros(3), np.array((1.0, 0.0, 0.0, 0.0)))
+    assert pressed(page, robot, "w", down).tolist() == [1, 0, 0, 0, 0, 0]
+    assert "seen" not in robot.heard[-1][1]
+
+
+def test_small_drawn_pictures_come_now_and_then_and_are_not_called_old(
+    page: Any, robot: Any
+) -> None:
+    counts = "Object.fromEntries(robotRL.views.map((v) => [v.box.dataset.camera, v.drawn]))"
+    until(lambda: all(page.evaluate(counts).values()))
+    before = page.evaluate(counts)
+    page.wait_for_timeout(2500)
+    drawn = {name: count - before[name] for name, count in page.evaluate(counts).items()}
+    assert drawn[OVERVIEW] > 2 * drawn[AT_WRIST] > 0 and drawn[ALONG_TOOL] <= 9
+    ages = page.locator(".camera .age").evaluate_all("(a) => a.map((x) => x.className)")
+    assert [a for a in ages if "red" in a] == []
+
+
+@pytest.mark.parametrize(
+    "seen", [3, {}, {"frame": "sky", "yaw_rad": 0}, {"frame": "base", "yaw_rad": 1e9}]
+)
+def test_a_heading_that_makes_no_sense_is_refused(seen: Any) -> None:
+    from robot_rl.errors import RobotRLError
+
+    said = {"axes": [0] * 6, "held": [], "seen": seen}
+    with pytest.raises(RobotRLError, match="malformed input"):
+        parse(json.dumps(said).encode(), 0.0)
