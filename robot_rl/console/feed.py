@@ -165,7 +165,7 @@ class Feed:
                 camera.newest = Picture(number, taken_s, *size, frozen, bytes(jpeg))
                 camera.arrived.notify_all()
             due_s = taken_s + min(DUE * period_s, LONGEST_S)
-            if now_s - camera.watched_s > SLOW_S:
+            if now_s - camera.watched_s > IDLE_S:
                 due_s = max(due_s, now_s + SLOW_S)
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
 

@@ -23,6 +23,7 @@ from rclpy.parameter import Parameter
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
 from robot_rl.observe.cameras import CameraConfig
+from robot_rl.observe.places import Place, place_of
 from robot_rl.ports import Task
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.cameras import CameraReader
@@ -67,7 +68,7 @@ class Scene:
         self._make, self._read, self._mirror = make, read, None
         self._free_s = -math.inf  # when the next picture may be drawn
         self._newest: dict[str, tuple[int, float, NDArray[np.uint8]]] = {}
-        self.places: dict[str, dict[str, Any]] = {}
+        self.places: dict[str, Place] = {}
 
     def newest(self, view: str) -> tuple[int, float, NDArray[np.uint8]]:
         """(number, wall time of the state, RGB). Raises `LinkError` before the first state."""
@@ -145,6 +146,8 @@ class ViewNode:
             name: Received(CameraReader(shell, name, config, task.spec.picture_size(name)))
             for name, config in cameras.items()
         }
+        found = {n: place_of(c, task.spec.picture_size(n)) for n, c in cameras.items()}
+        self._places = {name: where for name, where in found.items() if where is not None}
         self._scene = None if mirror is None else Scene(mirror, self._reader.read)
         if self._scene is not None:
             self._cameras |= {view: Drawn(self._scene, view) for view in VIEWS}
@@ -179,7 +182,7 @@ class ViewNode:
             "asks": _text(self._asks),
             "device_problem": _text(self._problem),
             "ready": self._ready_words(),
-            "places": self._scene.places if self._scene is not None else {},
+            "places": self._scene.places if self._scene is not None else self._places,
         }
         if state is not None:
             speed_m_s = float(np.linalg.norm(state.tcp_twist_in_base[:3]))

@@ -6,12 +6,12 @@ The console's pictures come from here: drawing happens beside the physics, not i
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.observe.places import Place, place
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import ALONG_TOOL, AT_WRIST, OVERVIEW, WRIST, SimTask
 from robot_rl.types import RobotState
@@ -76,17 +76,13 @@ class Mirror:
                 geom.rgba[3] = 0.0  # the arm is in the way
         return renderer.render()
 
-    def places(self) -> dict[str, dict[str, Any]]:
-        """Where each view is: view -> frame, position_m, rotation (rows), fovy_deg; as plain data.
-
-        frame: "base", or "tool" where the view moves with the TCP, whose frame it then is. The
-        columns of the rotation are right, up and back in that frame.
-        """
+    def places(self) -> dict[str, Place]:
+        """Where each view is, and each camera of the task; see `observe.places`."""
         model, data = self._robot.model, self._robot.data
         mujoco.mj_camlight(model, data)
         tool = data.site("tcp")
         turn = tool.xmat.reshape(3, 3)
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, Place] = {}
         for view in (OVERVIEW, AT_WRIST, *self._robot.task.images):
             camera = data.camera(SCENE_CAMERAS.get(view, view))
             position_m, rotation = camera.xpos, camera.xmat.reshape(3, 3)
@@ -94,10 +90,10 @@ class Mirror:
             if at_hand:
                 position_m, rotation = turn.T @ (position_m - tool.xpos), turn.T @ rotation
             fovy_deg = float(model.cam_fovy[camera.id])
-            found[view] = _place("tool" if at_hand else "base", position_m, rotation, fovy_deg)
+            found[view] = place("tool" if at_hand else "base", position_m, rotation, fovy_deg)
         seen = np.column_stack(((0.0, 1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, -1.0)))
         fovy_deg = float(model.vis.global_.fovy)
-        found[ALONG_TOOL] = _place("tool", np.array((0.0, 0.0, -ALONG_M)), seen, fovy_deg)
+        found[ALONG_TOOL] = place("tool", np.array((0.0, 0.0, -ALONG_M)), seen, fovy_deg)
         return found
 
     def close(self) -> None:
@@ -119,14 +115,3 @@ class Mirror:
 
 def _names(model: mujoco.MjModel) -> set[str]:
     return {model.body(i).name for i in range(model.nbody)}
-
-
-def _place(
-    frame: str, position_m: NDArray[np.float64], rotation: NDArray[np.float64], fovy_deg: float
-) -> dict[str, Any]:
-    return {
-        "frame": frame,
-        "position_m": [round(float(v), 5) for v in position_m],
-        "rotation": [[round(float(v), 5) for v in row] for row in rotation],
-        "fovy_deg": fovy_deg,
-    }

@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.errors import RobotRLError
+from robot_rl.geometry import quat_from_matrix
+from robot_rl.observe.cameras import CameraConfig
+from robot_rl.observe.places import place_of
 from robot_rl.operate.remote import heading_of, parse, turned_axes
 from robot_rl.run.experiment import Experiment
 from robot_rl.tasks.common import ALONG_TOOL, AT_WRIST, OVERVIEW, VIEWS
@@ -109,6 +113,21 @@ def test_the_tip_and_its_axes_are_drawn_where_they_are_seen(
     assert "3.2 N" in page.locator(".chosen .tip").inner_html()
 
 
+def test_a_measured_camera_of_a_real_arm_has_the_place_that_its_calibration_says() -> None:
+    """At the hand, 5 cm beside the tool, looking along it, its picture's top towards x."""
+    turned = quat_from_matrix(np.array(((0.0, -1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0))))
+    pose = (0.0, 0.05, -0.1, *turned.tolist())
+    camera = CameraConfig(k=(600.0, 600.0, 320.0, 240.0), mount="hand", pose=pose)
+    found = place_of(camera, (120, 160))
+    assert found is not None and found["frame"] == "tool"
+    right, up, back = np.array(found["rotation"]).T
+    assert np.allclose((right, up, back), ((0, 1, 0), (1, 0, 0), (0, 0, -1)))
+    assert found["fovy_deg"] == pytest.approx(43.603, abs=1e-3)
+    stretched = place_of(camera, (128, 128))
+    assert stretched is not None and stretched["fovy_deg"] == 0.0
+    assert place_of(CameraConfig(), (128, 128)) is None
+
+
 def test_the_large_picture_is_remembered_and_p_changes_it(page: Any, robot: Any) -> None:
     assert page.evaluate("robotRL.look.chosen") == OVERVIEW
     page.keyboard.press("p")
@@ -144,8 +163,6 @@ def test_small_drawn_pictures_come_now_and_then_and_are_not_called_old(
     "seen", [3, {}, {"frame": "sky", "yaw_rad": 0}, {"frame": "base", "yaw_rad": 1e9}]
 )
 def test_a_heading_that_makes_no_sense_is_refused(seen: Any) -> None:
-    from robot_rl.errors import RobotRLError
-
     said = {"axes": [0] * 6, "held": [], "seen": seen}
     with pytest.raises(RobotRLError, match="malformed input"):
         parse(json.dumps(said).encode(), 0.0)

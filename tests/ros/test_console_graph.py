@@ -25,6 +25,7 @@ from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher, serve, subscribe
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import clean_shared_memory
+from robot_rl.tasks.common import VIEWS
 from robot_rl.types import Driver
 from tests.support.ros import World, wait_for, write_run
 
@@ -142,6 +143,10 @@ def test_the_view_says_what_the_graph_does_and_draws_the_scene(page: Page) -> No
     rgb = cv2.imdecode(np.frombuffer(raw, np.uint8), cv2.IMREAD_COLOR)
     assert rgb.shape == (head["height"], head["width"], 3)
     assert rgb.shape == (480, 640, 3) and rgb.std() > 10.0  # a scene, not a grey wall
+    drawn = [page.ask("picture", camera=view, after=-1)[1] for view in VIEWS]
+    assert len({bytes(picture) for picture in drawn}) == 3  # three views of it
+    view, _ = page.ask("view")
+    assert view["places"].keys() >= set(VIEWS) and len(view["tcp_in_base"]) == 7
     again, _ = page.ask("picture", camera="video", after=head["number"])
     assert again["number"] >= head["number"]
     for want, details in (("picture", {"camera": "sofa"}), ("fly", {}), ("command", {"verb": "x"})):

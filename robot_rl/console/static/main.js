@@ -295,9 +295,12 @@ function drawLegend() {
     item.innerHTML = `<kbd>${key.say}</kbd> ${key.means}`;
     return item;
   }));
+  const other = $("legend").appendChild(document.createElement("span"));
+  other.innerHTML = "<kbd>P</kbd> other picture";
+  other.hidden = page.views.length < 2;
   setInterval(() => {
     const codes = Object.keys(KEYS).filter((code) => KEYS[code].say);
-    [...$("legend").children].forEach((item, i) => {
+    [...$("legend").children].slice(0, codes.length).forEach((item, i) => {
       const means = KEYS[codes[i]].means;
       const lit = [...control.down].some((code) => nearestNamed(code)?.means === means);
       item.className = lit ? "on" : page.lease.mine ? "" : "dim";

@@ -18,11 +18,11 @@ export function seen(place) {
   return { frame: place.frame, yaw_rad: Math.atan2(y, x) };
 }
 
-// where a point is in a picture, as shares of its height from the middle: right, down, and a metre there; null behind it
+// where a point is in a picture, as shares of its height from the middle: right, down, and a metre there; null behind it, or where nobody knows the angle of view
 export function projected(place, point) {
   const off = point.map((v, i) => v - place.position_m[i]);
   const depth = -dot(off, column(place.rotation, 2));
-  if (depth < 1e-3) return null;
+  if (depth < 1e-3 || !place.fovy_deg) return null;
   const scale = 0.5 / Math.tan((place.fovy_deg * Math.PI) / 360) / depth; // shares per metre
   return [scale * dot(off, column(place.rotation, 0)), -scale * dot(off, column(place.rotation, 1)), scale];
 }
