@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 
 import pytest
 
 from robot_rl.bench.console import PARTS, TARGETS, bench
-from robot_rl.bench.console.browser import need_browser
+from robot_rl.bench.console.browser import need_browser, until
 from robot_rl.bench.console.drive import answer, held_at_s
-from robot_rl.bench.console.graph import Moment
+from robot_rl.bench.console.graph import Moment, graph
 from robot_rl.cli.main import main
 from robot_rl.errors import SetupError
 
@@ -37,6 +38,17 @@ def test_the_parts_without_ros_report_figures_that_hang_together() -> None:
     assert figures["memory/messages"] == 360
     parts_with_ros = ("key/", "hand/", "takeover/", "kill/")
     assert {name for name in TARGETS if not name.startswith(parts_with_ros)} <= set(figures)
+
+
+@pytest.mark.alone
+def test_the_gate_with_a_stopwatch_lives_and_tells_who_drives() -> None:
+    """Its reader of the operator's device once met a reader of another topic, and died."""
+    pytest.importorskip("rclpy", reason="the ros extra is not installed")
+    with graph() as running:
+        until(lambda: running.newest("mode") is not None, "the gate judges", 60.0)
+        until(lambda: running.newest("driving") is False, "it hears of the device", 60.0)
+        time.sleep(1.0)
+        assert running.moments()  # raises when a process has died meanwhile
 
 
 def test_every_figure_stands_beside_its_target(

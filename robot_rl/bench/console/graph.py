@@ -143,7 +143,8 @@ def main(args: Sequence[str] | None = None) -> int:
             if taken is None:
                 return None
             message, info = taken
-            driving = bool(message.buttons and message.buttons[0])
+            buttons = getattr(message, "buttons", None)  # every reader of the gate is one of these
+            driving = self._driving if buttons is None else bool(buttons and buttons[0])
             if driving != self._driving:
                 self._driving = driving
                 wall_s = time.time() - time.monotonic()  # the middleware's clock
