@@ -159,7 +159,7 @@ async def _command(panel: Any, verb: str) -> None:
 
 async def _show(panel: Any, typed: Any) -> None:
     """One line: the word of the page, why the device does not drive, how keys are read."""
-    from robot_rl.console.telemetry import word_of
+    from robot_rl.console.telemetry import SAYS, word_of
 
     while True:
         view = None
@@ -168,7 +168,7 @@ async def _show(panel: Any, typed: Any) -> None:
         word, reason = word_of(view)
         problem = (view or {}).get("device_problem") or ""
         how = "Space held drives" if typed.by_kernel else "a key drives"
-        text = f"{word}  {problem or reason}".replace("\n", ", ")
+        text = f"{SAYS[word]}  {problem or reason}".replace("\n", ", ")
         width = max(os.get_terminal_size(sys.stdout.fileno()).columns - len(how) - 6, 20)
         sys.stdout.write(f"\r\x1b[K{text[:width]}  [{how}]")
         sys.stdout.flush()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robot_rl.console.telemetry import RunFigures, advice_of, word_of
+from robot_rl.console.telemetry import SAYS, RunFigures, advice_of, word_of
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.link.panel import ControlSender, Panel, socket_address
 
@@ -30,7 +30,12 @@ IDLE_S = 2.0  # a camera nobody asks for is not fetched
 AWAY_S = 0.5  # between two tries while the robot side is away
 SCORE_S = 0.3  # between two looks for the classifier's newest score
 FROZEN_S = 1.0  # a camera that shows the same picture this long is called frozen
-DEFECT = {"word": "OFFLINE", "reason": "the console has a defect; see its log", "robot": {}}
+DEFECT = {
+    "word": "OFFLINE",
+    "says": "Offline",
+    "reason": "the console has a defect; see its log",
+    "robot": {},
+}
 NOTHING_YET: dict[str, Any] = {"learning": 0, "figures": {}, "findings": [], "curves": {}}
 
 
@@ -206,5 +211,5 @@ class Feed:
                 "curves": {k: list(v) for k, v in self._figures.curves.items() if v},
             }
         word, reason = word_of(view)
-        said = {"word": word, "reason": reason, "advice": advice_of(view)}
+        said = {"word": word, "says": SAYS[word], "reason": reason, "advice": advice_of(view)}
         return said | {"robot": view or {}, "score": self._score}

@@ -32,6 +32,21 @@ WAITS = {  # for whom the gate waits -> what a person may do about it
 }
 
 
+SAYS = {
+    "IDLE": "Idle",
+    "OFFLINE": "Offline",
+    "RESET?": "Ready to reset?",
+    "RESETTING": "Resetting",
+    "POLICY": "Robot driving",
+    "HUMAN": "A person is driving",
+    "SCRIPT": "Script driving",
+    "REWIND": "Rewinding",
+    "HOLD": "Holding",
+    "PROTECTIVE STOP": "Protective stop",
+}
+"""What a person reads for each word of `word_of`; the page adds who the person is."""
+
+
 def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
     """(word, reason) for the top of the page.
 

@@ -3,6 +3,7 @@
 // A tab is a page of its own (`/?arm=NAME`): its keys, sockets and seat belong to one arm, and whoever
 // goes to another tab leaves the seat here, so that no key ever moves an arm that is out of sight.
 
+import { says } from "./words.js";
 import { at, connect, post } from "./socket.js";
 
 const STALE_MS = 1000;
@@ -39,20 +40,20 @@ function tab(name, mine, doing, leave) {
 
 function watch(name, box, link) { // every tab shows every arm: a stop must not hide behind another page
   let heard = 0;
-  const draw = (word, driver) => {
+  const draw = (word, said, driver) => {
     box.dataset.word = word;
-    link.querySelector("b").textContent = word;
+    link.querySelector("b").textContent = said;
     link.querySelector("small").textContent = driver;
   };
-  draw("OFFLINE", "");
+  draw("OFFLINE", "Offline", "");
   connect(at("/ws/telemetry", name), {
     onMessage: (text) => {
-      const { word, lease } = JSON.parse(text);
+      const now = JSON.parse(text), { word, lease } = now;
       heard = performance.now();
-      draw(word, lease.mine ? "you have the seat" : lease.holder ? `${lease.holder} has the seat` : "");
+      draw(word, says(now), lease.mine ? "you have the seat" : lease.holder ? `${lease.holder} has the seat` : "");
     },
   });
-  setInterval(() => { if (performance.now() - heard > STALE_MS) draw("OFFLINE", ""); }, 200);
+  setInterval(() => { if (performance.now() - heard > STALE_MS) draw("OFFLINE", "Offline", ""); }, 200);
 }
 
 function all(arms, doing) {
@@ -60,7 +61,7 @@ function all(arms, doing) {
   button.id = "hold-all";
   button.type = "button";
   button.title = "Holds every arm where it is. This is not an emergency stop.";
-  button.innerHTML = "<b>HOLD ALL</b> <kbd>Shift Esc</kbd>";
+  button.innerHTML = "<b>Hold all</b> <kbd>Shift Esc</kbd>";
   button.onclick = () => { button.blur(); doing(holdAll(arms)); };
   return button;
 }

@@ -4,11 +4,13 @@ import { drawArms, holdAll } from "./arms.js";
 import { Control, KEYS } from "./control.js";
 import { curve, smooth } from "./curves.js";
 import { drawDeployment, drawScene } from "./deploy.js";
+import { help } from "./help.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
 import { at, connect, isLetIn, post } from "./socket.js";
 import { toast } from "./toast.js";
 import { show } from "./video.js";
 import { Views, nameOf } from "./views.js";
+import { says } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const SHAPES = {
@@ -23,9 +25,12 @@ const WINDOW = 20;
 const PHASES = { demo: "demos", train: "practice", eval: "evaluation", deploy: "deployment" };
 const FIGURES = [
   ["success of 20", (f) => percent(f["episode/success_rate"])], ["human-driven", (f) => percent(f["episode/human_rate"])],
-  ["env steps", (f) => whole(f.env_steps)], ["updates per step", (f) => number(f["learner/utd"], 1)],
+  ["env steps", (f) => whole(f.env_steps)], ["human data", (f) => whole(f["replay/demo"])],
+];
+const INTERNALS = [ // behind "Details"
   ["policy version", (f) => (f["weights/version"] < 0 ? "none yet" : whole(f["weights/version"]))], ["policy age", (f) => seconds(f["weights/staleness_s"])],
-  ["replay", (f) => whole(f["replay/online"])], ["human data", (f) => whole(f["replay/demo"])],
+  ["replay", (f) => whole(f["replay/online"])], ["updates per step", (f) => number(f["learner/utd"], 1)],
+  ["mean Q", (f) => number(f["critic/q_mean"], 2) + (f["critic/q_std"] == null ? "" : ` ± ${number(f["critic/q_std"], 2)}`)],
   ["clock", (f) => (f["clock/factor"] == null ? "-" : `${number(f["clock/factor"], 1)} x`)],
   ["clock waits for", (f) => waitsFor(f)],
   ["rows to send", (f) => whole(f["link/queue"])], ["late ticks", (f) => whole(f["loop/late_ticks"])],
@@ -60,21 +65,20 @@ function beep(hz) {
 
 // --- what arrives -------------------------------------------------------------------------------
 
-const MOVES = ["HUMAN", "REWIND"]; // then a person moves the arm, whose name stands beside the word
-
-function drawState({ word, reason, lease }) {
-  if (MOVES.includes(word)) reason ||= lease.mine ? "you drive" : `${lease.holder ?? "a person"} drives`;
+function drawState(now) {
+  const { word } = now, said = says(now);
+  const reason = now.reason || (word === "REWIND" ? (now.lease.mine ? "you drive" : `${now.lease.holder ?? "a person"} drives`) : "");
   if (word !== page.word) {
     page.word = word;
     document.body.dataset.word = word;
-    document.title = `${word} · robot-rl`;
+    document.title = `${said} · robot-rl`;
     $("shape-path").setAttribute("d", SHAPES[word] ?? SHAPES.IDLE);
     $("acknowledge").hidden = word !== "PROTECTIVE STOP";
     $("ask").hidden = word !== "RESET?";
     const tones = { HUMAN: 880, POLICY: 660, "RESET?": 550, HOLD: 330, "PROTECTIVE STOP": 220 };
     if (word in tones) beep(tones[word]);
   }
-  write("word", word);
+  write("word", said);
   write("reason", reason.replaceAll("\n", ", "));
   $("reason").title = reason;
   write("asks", word === "RESET?" ? reason : "");
@@ -109,8 +113,6 @@ function drawRobot(robot, figures) {
   gauge("force", robot.force_n, `${robot.force_n?.toFixed(1)} N`);
   gauge("speed", robot.speed_mm_s, `${robot.speed_mm_s?.toFixed(0)} mm/s`);
   gauge("gripper", robot.gripper_mm, `${robot.gripper_mm?.toFixed(0)} mm`);
-  gauge("q", figures["critic/q_mean"], figures["critic/q_mean"]?.toFixed(2)
-    + (figures["critic/q_std"] == null ? "" : ` ± ${figures["critic/q_std"].toFixed(2)}`));
   $("phase-word").textContent = figures.state ?? PHASES[robot.episode?.purpose] ?? ""; // before the first episode has ended
 }
 
@@ -144,17 +146,19 @@ function drawScore(score) { // only runs whose reward comes from a model have a 
 }
 
 function drawLearning(figures, curves) {
-  $("figures").replaceChildren(...FIGURES.map(([name, value]) => {
-    const row = document.createElement("div");
-    for (const [tag, words] of [["span", name], ["b", value(figures)]]) row.appendChild(document.createElement(tag)).textContent = words;
-    return row;
-  }));
+  for (const [id, listed] of [["figures", FIGURES], ["internals", INTERNALS]]) {
+    $(id).replaceChildren(...listed.map(([name, value]) => {
+      const row = document.createElement("div");
+      for (const [tag, words] of [["span", name], ["b", value(figures)]]) row.appendChild(document.createElement(tag)).textContent = words;
+      return row;
+    }));
+  }
   const drawn = [
     ["success, mean of 20 episodes", smooth(curves["episode/success"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
     ["human-driven, mean of 20 episodes", smooth(curves["episode/intervention_rate"] ?? [], WINDOW), { low: 0, high: 1 }, percent],
-    ["mean Q", curves["critic/q_mean"] ?? [], {}, (v) => number(v, 2)],
   ];
-  $("curves").innerHTML = drawn.map(([name, points, range, text]) =>
+  const inside = [["mean Q", curves["critic/q_mean"] ?? [], {}, (v) => number(v, 2)]];
+  for (const [id, shown] of [["curves", drawn], ["inner-curves", inside]]) $(id).innerHTML = shown.map(([name, points, range, text]) =>
     `<figure><figcaption><span>${name}</span><b>${points.length ? text(points.at(-1)[1]) : "-"}</b></figcaption>
      <svg viewBox="0 0 100 42" preserveAspectRatio="none"><path class="base" d="M0,40H100"/><path d="${curve(points, range)}"/></svg></figure>`).join("");
 }
@@ -183,7 +187,7 @@ function watch() {
   const silent_ms = performance.now() - (onTelemetry.at ?? 0);
   if (silent_ms < STALE_MS) { watch.asked = performance.now(); watch.out = false; return; }
   drawAdvice("", "");
-  drawState({ word: "OFFLINE", reason: watch.out ? NOT_LET_IN : "the console does not answer" });
+  drawState({ word: "OFFLINE", says: "Offline", reason: watch.out ? NOT_LET_IN : "the console does not answer" });
   if (performance.now() - watch.asked < ASK_AGAIN_MS) return;
   watch.asked = performance.now();
   isLetIn().then((known) => { watch.out = !known; });
@@ -223,7 +227,7 @@ const LABELS = {
   success: { kind: "success", value: 1 }, failure: { kind: "success", value: 0 }, neutral: { kind: "neutral", value: 1 },
   exclude: { kind: "exclude", value: 1 }, "not done": { kind: "shows", value: 0, last_s: 1 },
 };
-const SAID = { exclude: "excluded", "not done": "the last second is not done" };
+const SAID = { exclude: "excluded", "not done": "the last second is not a success yet" };
 const ENDS = ["success", "failure"]; // said from the seat, these also end the episode
 
 async function label(word) {
@@ -282,6 +286,8 @@ function drawTheme(chosen) { // the button names the theme that it leads to
 
 function onKey(event) {
   if (event.target.closest("input, textarea, select")) return;
+  if (event.key === "?") { event.preventDefault(); help(); return; }
+  if (event.code === "Escape") $("help").close();
   if (event.code === "KeyZ" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); doing(undo()); return; }
   if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !(event.code in ACTIONS)) return;
   event.preventDefault();
@@ -340,10 +346,14 @@ async function start() {
   $("undo").onclick = () => doing(undo());
   $("ready-line").onclick = () => { $("ready-line").blur(); toggleReadiness(); };
   $("mute").onclick = mute;
+  $("to-help").onclick = () => { $("to-help").blur(); help(); };
+  $("details").open = localStorage.getItem("details") === "open";
+  $("details").ontoggle = () => localStorage.setItem("details", $("details").open ? "open" : "");
   $("theme").onclick = () => drawTheme(theme() === "dark" ? "light" : "dark");
   night.onchange = () => drawTheme();
   drawTheme();
   document.querySelectorAll("[data-label]").forEach((b) => { b.onclick = () => doing(label(b.dataset.label)); });
+  page.keys = [...Object.keys(KEYS), ...Object.keys(ACTIONS)];
   globalThis.robotRL = page; // for tests and the curious
 }
 start();

@@ -3,6 +3,7 @@
 // The page only says where the device is and what is held; the robot side decides what that means. Whatever
 // ends the pose (tracking lost, headset taken off, page hidden) ends the messages: silence lets go.
 
+import { says } from "./words.js";
 import { connect, post } from "./socket.js";
 import { toast } from "./toast.js";
 
@@ -11,7 +12,7 @@ const SEND_MS = 15; // frames come at 60 to 120 Hz; the robot side looks at 50
 const SQUEEZE = 1, TRIGGER = 0, FORWARD = [4], HOLD = [5], STICK = 3; // xr-standard mapping; the stick aligns, too
 const COLOURS = { driving: [0.06, 0.45, 0.2, 1], ready: [0.1, 0.2, 0.5, 1], wait: [0.5, 0.1, 0.1, 1] };
 
-const xr = { session: null, space: null, yaw: null, heard: false, mine: false, problem: "", word: "OFFLINE",
+const xr = { session: null, space: null, yaw: null, heard: false, mine: false, problem: "", word: "OFFLINE", says: "Offline",
   touching: false, closed: false, sent: 0, drove: false, last: null };
 const doing = (work) => work.catch((error) => toast(error.message));
 
@@ -24,7 +25,7 @@ connect("/ws/telemetry", { onMessage: (text) => {
   const now = JSON.parse(text);
   Object.assign(xr, { mine: now.lease.mine, problem: now.robot.device_problem ?? "", word: now.word });
   document.body.dataset.word = now.word;
-  $("word").textContent = now.word;
+  xr.says = $("word").textContent = says(now);
   $("reason").textContent = now.reason;
   $("seat-button").textContent = xr.mine ? "Leave the seat" : "Take the seat";
   $("xr-go").hidden = !now.robot.gate?.waits || now.word === "PROTECTIVE STOP";
@@ -38,7 +39,7 @@ function draw() {
     : xr.yaw === null ? "Point the device forward (the robot's x axis) and press A or X, or: I point forward."
     : xr.problem || "Hold the grip button, or keep a finger on: hold to drive.";
   $("say").textContent = text;
-  $("overlay-say").textContent = `${xr.word}: ${text}`;
+  $("overlay-say").textContent = `${xr.says}: ${text}`;
   $("enter").disabled = !xr.mine || !xr.mode || Boolean(xr.session);
 }
 

@@ -1,0 +1,60 @@
+// `?`: a picture of all keys, and the words of the page. It lies beside what happens: every key goes on working.
+
+const ROWS = [
+  ["Escape", "KeyQ", "KeyW", "KeyE", "KeyR", "KeyT", "KeyY", "KeyU", "KeyI", "KeyO", "KeyP", "Backspace"],
+  ["KeyA", "KeyS", "KeyD", "KeyF", "KeyG", "KeyJ", "KeyK", "KeyL", "Enter"],
+  ["ShiftLeft", "KeyZ", "KeyX", "KeyC", "KeyV", "KeyB", "KeyN", "KeyM", "Space"],
+];
+export const CAPTIONS = { // what a key does, and which kind of key it is
+  Escape: ["hold robot", "stop"], KeyY: ["acknowledge a stop", "robot"], KeyR: ["resume", "robot"], KeyF: ["ready: go", "robot"],
+  KeyT: ["take, leave the seat", "page"], KeyP: ["other picture", "page"], KeyV: ["review", "page"], KeyM: ["sound", "page"],
+  Space: ["held: drive", "drive"], KeyW: ["away", "drive"], KeyS: ["towards you", "drive"], KeyA: ["left", "drive"], KeyD: ["right", "drive"],
+  KeyE: ["up", "drive"], KeyQ: ["down", "drive"], KeyJ: ["turn left", "drive"], KeyL: ["turn right", "drive"], KeyI: ["tilt", "drive"],
+  KeyK: ["tilt", "drive"], KeyU: ["tilt", "drive"], KeyO: ["tilt", "drive"], KeyC: ["close", "drive"], KeyG: ["open", "drive"],
+  ShiftLeft: ["slow", "drive"], KeyZ: ["held: rewind", "drive"], Enter: ["success", "label"], Backspace: ["failure", "label"],
+  KeyN: ["neutral", "label"], KeyX: ["exclude", "label"], KeyB: ["not a success yet", "label"],
+};
+const NAMES = { Escape: "Esc", Backspace: "Backspace", Enter: "Enter", ShiftLeft: "Shift", Space: "Space" };
+const WORDS = [ // as in docs/glossary.md
+  ["seat", "the right to drive from the operator's page; one page at a time has it"],
+  ["takeover, release", "the person begins to drive; the person lets go"],
+  ["hold", "the robot stands where it is; a person, or the next good command, lets it go on"],
+  ["protective stop", "the robot stands, and a person must acknowledge the stop before the robot moves again"],
+  ["gate", "the only door to motion: judges every command"],
+  ["policy", "what drives when no person does"],
+  ["operator", "whoever helps: a person with a device, or the script that stands in for a person"],
+  ["episode", "from a start to an ending; its purpose is train, demo, deploy, eval, or data (imported)"],
+  ["step", "one control tick: frame, executed action, next frame"],
+  ["label", "what a person or a model says about a step, a frame or an episode; appended, never changed"],
+  ["score", "a model's number between 0 and 1: how sure the model is of success"],
+  ["replay", "the steps that may be learned from; online: what this run's policy did, demo: what people drove"],
+  ["staleness", "age: of weights, pictures, states, commands"],
+  ["exam", "unaided episodes that decide whether practice may end"],
+];
+
+const element = (tag, name, text) => Object.assign(document.createElement(tag), { className: name, textContent: text });
+
+export function help() {
+  const dialog = document.getElementById("help");
+  if (dialog.open) { dialog.close(); return; }
+  if (!dialog.childElementCount) build(dialog);
+  dialog.show(); // not as a modal one, which would take the keys
+  document.activeElement.blur();
+}
+
+function build(dialog) {
+  const close = element("button", "", "Close ?");
+  close.type = "button";
+  close.onclick = () => dialog.close();
+  const keys = element("div", "keys", "");
+  for (const row of ROWS) {
+    const line = keys.appendChild(element("div", "keyrow", ""));
+    for (const code of row) {
+      const [caption, kind] = CAPTIONS[code], key = line.appendChild(element("div", `key ${kind}`, ""));
+      key.append(element("b", "", NAMES[code] ?? code.slice(3)), element("span", "", caption));
+    }
+  }
+  const words = element("dl", "", "");
+  for (const [word, meaning] of WORDS) words.append(element("dt", "", word), element("dd", "", meaning));
+  dialog.append(close, element("h2", "", "Keys"), keys, element("h2", "", "Words"), words);
+}
