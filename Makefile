@@ -7,7 +7,7 @@ RL := .venv/bin/robot-rl
 export OMP_NUM_THREADS ?= 1
 export MUJOCO_GL ?= egl
 
-.PHONY: help setup interfaces demo test check bench faults endurance fuzz soak compat-lerobot constraints clean
+.PHONY: help setup interfaces demo test check bench faults endurance screenshots fuzz soak compat-lerobot constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -44,6 +44,10 @@ faults: setup ## break every part of the system and measure what it does then (t
 endurance: setup ## an hour with a kill a minute, and 45 minutes with the page open: rows, memory, ticks
 	@.ci/browser
 	@$(RL) bench endurance --json runs/endurance/endurance.json
+
+screenshots: setup ## the operator's page in docs/img, taken anew from a run that learns (five minutes)
+	@.ci/browser
+	@PYTHONPATH=.:sim:hardware $(PY) -m tests.support.screenshots
 
 fuzz: setup ## 10 million inputs for every decoder and parser (FUZZ=number of others, FUZZ_PY=a Python that has atheris)
 	@PYTHONPATH=.:sim:hardware $(or $(FUZZ_PY),$(PY)) -m tests.fuzz.run $(if $(FUZZ),--inputs $(FUZZ))
