@@ -33,6 +33,7 @@ HELD = frozenset({
 
 LABELS = ("success", "failure", "redo")
 MOTION = len(AXES)
+TICK_S = 1e-3  # a step that lasts exactly a control period would be seen by two ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,11 @@ class DeviceReading:
     itself and not the deflection of a stick, so they are not shaped. problem: why the device must
     not be driven with yet although nothing is held, for the person to read; "" = it may. hand: pose
     of a device that the tool follows, z up and x forward; trigger: of its gripper, 0 open to 1
-    closed (both become axes and words in `following.Following`). heading_rad: the linear and the
-    angular axes are along and across this heading about the vertical of base, not the tool's own
-    (`remote.ConsoleSource` turns them).
+    closed (both become axes and words in `following.Following`). turn_rad: what the axes call
+    forward is turned by so much about the tool's own z, as seen from behind it; sticks are shaped
+    before. heading_rad: the same heading about the vertical of base, where the tool's is not known
+    yet (`remote.ConsoleSource` makes the one of the other). nudge: a press is one small step
+    (`HandsetConfig.nudge_m`), however long it lasts.
 
     Raises:
         SpecError: not six finite numbers, or a meaning that does not exist.
@@ -60,7 +63,9 @@ class DeviceReading:
     problem: str = ""
     hand: Pose | None = None
     trigger: float | None = None
+    turn_rad: float = 0.0
     heading_rad: float | None = None
+    nudge: bool = False
 
     def __post_init__(self) -> None:
         """Refuse malformed readings: they also come from a browser."""
@@ -100,6 +105,8 @@ class HandsetConfig:
     input_timeout_s: float = (
         0.1  # an older reading counts as let go; as in the arbiter and the gate
     )
+    nudge_m: float = 0.0005  # of one small step, and how far it turns
+    nudge_rad: float = 0.005
     latch: bool = False  # go on driving after the button is let go; press again to confirm
     latch_s: float = 10.0  # how long it goes on without confirmation
 
@@ -109,11 +116,42 @@ class HandsetConfig:
         for name, high in bounds.items():
             if not 0.0 <= getattr(self, name) <= high:
                 raise ValueError(f"{name} must lie in [0, {high}], got {getattr(self, name)}")
-        for name, high in {"slow_factor": 1.0, "input_timeout_s": 0.5, "latch_s": 60.0}.items():
+        limits = {"slow_factor": 1.0, "input_timeout_s": 0.5, "latch_s": 60.0}
+        limits |= {"nudge_m": 0.01, "nudge_rad": 0.1}
+        for name, high in limits.items():
             if not 0.0 < getattr(self, name) <= high:
                 raise ValueError(f"{name} must lie in (0, {high}], got {getattr(self, name)}")
         if not all(abs(s) <= 1.0 for s in self.scale):
             raise ValueError(f"scale must lie in [-1, 1] per axis, got {self.scale}")
+
+
+def turned(axes: ArrayLike, turn_rad: float) -> F64:
+    """[6] axes of the tool, for axes whose forward is turned by an angle.
+
+    turn_rad: from the tool's x axis to that forward, counter-clockwise seen from behind the tool,
+    whose z axis points away and whose y axis is to the right.
+    """
+    moved = np.array(axes, np.float64)
+    c, s = math.cos(turn_rad), math.sin(turn_rad)
+    for first in (0, 3):
+        ahead, right = moved[first], moved[first + 1]
+        moved[first], moved[first + 1] = c * ahead + s * right, c * right - s * ahead
+    return moved
+
+
+class _Nudge:
+    """One press, one step: the direction that was pressed, for one control period."""
+
+    def __init__(self) -> None:
+        self._pressed = self._way = np.zeros(3)
+        self._until_s = -math.inf
+
+    def way(self, deflection: F64, now_s: float, period_s: float) -> F64:
+        """[3] the direction of the step that is under way; zeros when it is over."""
+        if deflection.any() and not self._pressed.any():
+            self._way, self._until_s = np.sign(deflection), now_s + period_s - TICK_S
+        self._pressed = deflection
+        return self._way if now_s < self._until_s else np.zeros(3)
 
 
 class Handset:
@@ -129,6 +167,7 @@ class Handset:
         action_size: A, 6 or 7 (with gripper).
         rest: where the sticks rest; see `calibration`.
         motion: how many entries are motion; where there is no arm, the first so many axes.
+        unit: what a full action does: m, rad and s of a control period; None = no small steps.
 
     Raises:
         ConfigError: the task's action is not one that six axes and a gripper button can give.
@@ -140,6 +179,7 @@ class Handset:
         action_size: int,
         rest: Rest | None = None,
         motion: int = MOTION,
+        unit: tuple[float, float, float] | None = None,
     ) -> None:
         if not 1 <= motion <= MOTION or action_size not in (motion, motion + 1):
             raise ConfigError(
@@ -154,6 +194,8 @@ class Handset:
         self._centre = np.array(rest.centre)
         self._zone = np.maximum(config.dead_zone, rest.dead_zone)
         self._scale = np.array(config.scale)
+        self._unit = unit
+        self._nudges = [_Nudge(), _Nudge()]  # small steps along, and about
         self._still = np.zeros(action_size, np.float32)
         self._stamp_s = 0.0
         self._neutral_since_s: float | None = None
@@ -217,7 +259,9 @@ class Handset:
         if not self.ready:
             return OperatorInput(False, self._still, stamp_s=self._stamp_s)
         driving = self._drives(now_s)
-        action = self._action(deflection, reading.exact) if driving else self._still
+        if not driving or not reading.nudge:
+            self._nudges = [_Nudge(), _Nudge()]
+        action = self._action(deflection, reading, now_s) if driving else self._still
         self._before = self.held
         success, abort = self._labels(now_s)
         driver = Driver.DEMO if self._purpose == "demo" else Driver.CORRECTION
@@ -258,10 +302,15 @@ class Handset:
             return True
         return self.config.latch and now_s - self._driven_s < self.config.latch_s
 
-    def _action(self, deflection: F64, exact: bool) -> NDArray[np.float32]:
+    def _action(self, deflection: F64, reading: DeviceReading, now_s: float) -> NDArray[np.float32]:
         """Action [A]: motion as shaped, gripper entry -1, 0 or +1."""
-        expo = 0.0 if exact else self.config.expo
-        motion = self._scale * ((1.0 - expo) * deflection + expo * deflection**3)
+        expo = 0.0 if reading.exact else self.config.expo
+        motion = (1.0 - expo) * deflection + expo * deflection**3
+        if reading.nudge and self._unit is not None:
+            motion = self._nudged(deflection, self._unit, now_s)
+        if reading.turn_rad:
+            motion = np.clip(turned(motion, reading.turn_rad), -1.0, 1.0)
+        motion *= self._scale
         if "slow" in self.held:
             motion *= self.config.slow_factor
         if "clutch" in self.held:
@@ -270,6 +319,17 @@ class Handset:
         action[: self._motion] = motion[: self._motion]
         action[self._motion :] = self._gripper_entry()
         return action
+
+    def _nudged(self, deflection: F64, unit: tuple[float, float, float], now_s: float) -> F64:
+        """[6] a small step along and one about what was pressed, for one control period each."""
+        of_step = (self.config.nudge_m / unit[0], self.config.nudge_rad / unit[1])
+        parts = [
+            min(share, 1.0) * nudge.way(part, now_s, unit[2])
+            for nudge, part, share in zip(
+                self._nudges, (deflection[:3], deflection[3:]), of_step, strict=True
+            )
+        ]
+        return np.concatenate(parts)
 
     def _gripper_entry(self) -> float:
         """-1 while closing is held, +1 while opening is; with both, the earlier one goes on."""

@@ -14,7 +14,7 @@ from robot_rl.operate.calibration import Rest
 from robot_rl.operate.handset import DeviceReading, Handset, HandsetConfig
 from robot_rl.operate.rewind import Rewind
 from robot_rl.ports import OperatorInput, Task
-from robot_rl.spec import BoxActionSpec
+from robot_rl.spec import ActionSpec, BoxActionSpec
 from robot_rl.system.jumps import JUMP_S
 from robot_rl.types import HELPED, Driver, RobotState
 
@@ -163,6 +163,9 @@ def hand_on(
         ConfigError: see `Handset`.
     """
     hand = task.spec.hand
-    handset = Handset(config, hand.size, rest, hand.motion)
+    unit = None
+    if isinstance(hand, ActionSpec):
+        unit = (hand.translation_m, hand.rotation_rad, 1.0 / task.spec.control_hz)
+    handset = Handset(config, hand.size, rest, hand.motion, unit)
     rewind = None if isinstance(hand, BoxActionSpec) else Rewind(hand)
     return HeldDevice(handset, source, name, rewind=rewind)

@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-import numpy as np
 import zmq
-from numpy.typing import ArrayLike, NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.errors import LinkError
@@ -40,7 +38,7 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
 
     seen: {"frame": "base" or "tool", "yaw_rad": number}: the axes are meant as seen in a picture;
     the heading of what is up there, about the vertical of that frame. Without it they are the
-    tool's own.
+    tool's own. nudge: true = a press is one small step.
     hand: x y z in m and a quaternion xyzw of what the tool follows (the page of headsets and
     phones), in a frame with z up and x forward; with it perhaps "trigger": 0 open to 1 closed.
 
@@ -54,6 +52,9 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
             raise ValueError("held is not a list of words")
         hand = hand_from(said["hand"]) if "hand" in said else None
         seen = seen_from(said["seen"]) if "seen" in said else None
+        nudge = said.get("nudge", False)
+        if not isinstance(nudge, bool):
+            raise ValueError("nudge is not true or false")
         trigger = float(said["trigger"]) if "trigger" in said else None
         if trigger is not None and not 0.0 <= trigger <= 1.0:
             raise ValueError("trigger is not a share from 0 to 1")
@@ -65,13 +66,13 @@ def parse(data: bytes, stamp_s: float) -> DeviceReading:
             got=repr(data[:80]),
             fix="reload the page; console and operator must be of the same version",
         ) from error
-    reading = DeviceReading(stamp_s, axes, frozenset(held), hand=hand, trigger=trigger)
+    reading = DeviceReading(stamp_s, axes, frozenset(held), hand=hand, trigger=trigger, nudge=nudge)
     if seen is None:
         return reading
     frame, yaw_rad = seen
     if frame == "base":
         return replace(reading, heading_rad=yaw_rad)
-    return replace(reading, axes=turned_axes(reading.axes, -yaw_rad))
+    return replace(reading, turn_rad=-yaw_rad)
 
 
 def seen_from(said: Mapping[str, Any]) -> tuple[str, float]:
@@ -80,20 +81,6 @@ def seen_from(said: Mapping[str, Any]) -> tuple[str, float]:
     if frame not in ("base", "tool") or not abs(yaw_rad) <= 2 * math.pi:
         raise ValueError("seen is not a heading in base or tool")
     return frame, yaw_rad
-
-
-def turned_axes(axes: ArrayLike, angle_rad: float) -> NDArray[np.float64]:
-    """[6] axes of the tool for what is meant as seen from a heading.
-
-    angle_rad: from the tool's x axis to that heading, counter-clockwise seen from above; the tool
-    points down, so that its y axis is to the right of x.
-    """
-    moved = np.array(axes, np.float64)
-    c, s = math.cos(angle_rad), math.sin(angle_rad)
-    for first in (0, 3):
-        ahead, right = moved[first], moved[first + 1]
-        moved[first], moved[first + 1] = c * ahead + s * right, c * right - s * ahead
-    return moved
 
 
 def heading_of(tcp: Pose) -> float:
@@ -116,7 +103,7 @@ class ConsoleSource:
     def read(self, state: RobotState | None) -> DeviceReading | None:
         """The newest reading; None before the first. Raises like `parse`.
 
-        Axes that are meant as seen in a picture are turned with the tool as it is now.
+        Axes that are meant as seen in a picture are turned by the tool as it is now.
         """
         parts: list[bytes] = []
         while self._socket.poll(0):
@@ -126,8 +113,8 @@ class ConsoleSource:
         reading = self._newest
         if reading is None or reading.heading_rad is None or state is None:
             return reading
-        angle_rad = reading.heading_rad - heading_of(state.tcp_in_base)
-        return replace(reading, axes=turned_axes(reading.axes, angle_rad))
+        turn_rad = reading.heading_rad - heading_of(state.tcp_in_base)
+        return replace(reading, turn_rad=turn_rad)
 
     def _stamp_of(self, parts: list[bytes]) -> float:
         """When a message was true. Raises `LinkError` when it does not say so, as of this clock."""

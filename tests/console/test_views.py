@@ -13,7 +13,8 @@ from robot_rl.errors import RobotRLError
 from robot_rl.geometry import quat_from_matrix
 from robot_rl.observe.cameras import CameraConfig
 from robot_rl.observe.places import place_of
-from robot_rl.operate.remote import heading_of, parse, turned_axes
+from robot_rl.operate.handset import turned
+from robot_rl.operate.remote import heading_of, parse
 from robot_rl.run.experiment import Experiment
 from robot_rl.tasks.common import ALONG_TOOL, AT_WRIST, OVERVIEW, VIEWS
 from robot_rl.types import Pose
@@ -72,8 +73,8 @@ def pressed(page: Any, robot: Any, key: str, tcp: Pose) -> np.ndarray:
     page.keyboard.up(key)
     reading = parse(json.dumps(said).encode(), 0.0)
     if reading.heading_rad is None:
-        return np.asarray(reading.axes)
-    return turned_axes(reading.axes, reading.heading_rad - heading_of(tcp))
+        return turned(reading.axes, reading.turn_rad)
+    return turned(reading.axes, reading.heading_rad - heading_of(tcp))
 
 
 @pytest.mark.parametrize("view", [*VIEWS, *CAMERAS])
@@ -136,6 +137,16 @@ def test_the_large_picture_is_remembered_and_p_changes_it(page: Any, robot: Any)
     assert large["width"] > 2 * small["width"]
     page.reload()
     until(lambda: page.evaluate("globalThis.robotRL?.look?.chosen") == AT_WRIST)
+
+
+def test_h_makes_each_press_a_small_step(page: Any, robot: Any) -> None:
+    page.keyboard.press("t")
+    until(lambda: page.evaluate("robotRL.lease.mine"))
+    page.keyboard.press("h")
+    until(lambda: robot.heard and parse(json.dumps(robot.heard[-1][1]).encode(), 0.0).nudge)
+    until(lambda: "on" in page.locator("#legend span", has_text="nudge").get_attribute("class"))
+    page.keyboard.press("h")
+    until(lambda: not parse(json.dumps(robot.heard[-1][1]).encode(), 0.0).nudge)
 
 
 def test_without_a_known_place_keys_are_the_tools_own(page: Any, robot: Any) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from robot_rl.errors import ConfigError, SpecError
 from robot_rl.operate.calibration import AXES, Rest
-from robot_rl.operate.handset import HELD, DeviceReading, Handset, HandsetConfig
+from robot_rl.operate.handset import HELD, DeviceReading, Handset, HandsetConfig, turned
 from robot_rl.types import Driver
 from tests.support.handset import CONFIG, PERIOD_S, Hand, motion
 
@@ -310,3 +310,61 @@ def test_axes_beyond_the_end_are_clipped() -> None:
 def test_a_config_that_makes_no_sense_is_refused(bad: dict) -> None:
     with pytest.raises(ValueError):
         HandsetConfig(**bad)
+
+
+UNIT = (0.01, 0.06, 0.1)  # m, rad and s of a full action
+
+
+def nudging(*presses: tuple[float, dict[str, float], bool]) -> list[np.ndarray]:
+    """Actions [6] for (seconds, axes, drive held), fed at 50 Hz after a rest, in small steps."""
+    handset, now_s, made = Handset(HandsetConfig(), 6, unit=UNIT), 10.0, []
+    for seconds, axes, drive in ((0.4, {}, False), *presses):
+        for _ in range(round(seconds * 50)):
+            now_s += 0.02
+            held = frozenset({"drive"} if drive else ())
+            values = [axes.get(name, 0.0) for name in AXES]
+            value = handset.feed(DeviceReading(now_s, values, held, nudge=True), now_s)
+            made.append(np.array(value.action))
+    return made[20:]
+
+
+def test_a_press_is_one_small_step_however_long_it_lasts() -> None:
+    made = nudging((0.1, {}, True), (1.0, {"tx": 1.0}, True), (0.2, {}, True))
+    moved = [a for a in made if a.any()]
+    assert len(moved) == 5  # one control period at 50 Hz
+    assert all(a.tolist() == pytest.approx([0.05, 0, 0, 0, 0, 0]) for a in moved)  # 0.5 mm
+    made = nudging(*[(0.2, {"rz": -1.0}, True), (0.2, {}, True)] * 3)
+    turned_ = [a for a in made if a.any()]
+    assert len(turned_) == 15
+    assert turned_[0][5] == pytest.approx(-0.005 / 0.06)
+
+
+def test_a_press_that_began_before_the_drive_button_is_a_step_of_its_own() -> None:
+    made = nudging((0.1, {}, True), (0.3, {"ty": 1.0}, True), (0.2, {"ty": 1.0}, False))
+    assert sum(a.any() for a in made) == 5
+    made = nudging(
+        (0.1, {}, True), (0.2, {"ty": 1.0}, True), (0.2, {}, False), (0.2, {"ty": 1.0}, True)
+    )
+    assert sum(a.any() for a in made) == 10
+
+
+def test_sticks_are_shaped_before_they_are_turned() -> None:
+    """A small angle is not swallowed by the dead zone, and no direction is faster."""
+    handset, now_s = Handset(HandsetConfig(), 6), 10.0
+    for _ in range(20):
+        now_s += 0.02
+        handset.feed(DeviceReading(now_s, [0.0] * 6), now_s)
+    reading = DeviceReading(now_s, [1, 0, 0, 0, 0, 0], frozenset({"drive"}), turn_rad=0.09)
+    handset.feed(dataclasses.replace(reading, axes=[0.0] * 6), now_s)
+    action = handset.feed(reading, now_s).action
+    assert np.allclose(action[:3], (np.cos(0.09), -np.sin(0.09), 0.0))
+    both = dataclasses.replace(reading, axes=[1, 1, 0, 0, 0, 0], turn_rad=np.pi / 4)
+    assert np.abs(handset.feed(both, now_s).action).max() <= 1.0
+
+
+@unhurried
+@given(axes=st.lists(shares, min_size=6, max_size=6), angle=st.floats(-6.3, 6.3))
+def test_turning_keeps_lengths_and_turns_back(axes: list[float], angle: float) -> None:
+    moved = turned(axes, angle)
+    assert np.hypot(*moved[:2]) == pytest.approx(np.hypot(*axes[:2]), abs=1e-9)
+    assert np.allclose(turned(moved, -angle), axes) and moved[2] == axes[2]

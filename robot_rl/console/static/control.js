@@ -29,6 +29,7 @@ export class Control {
     this.down = new Set();
     this.pulses = new Map(); // word -> until when it is sent
     this.heard = false;
+    this.nudge = false; // a press is one small step
     this.pad = null;
     this.line = connect(at("/ws/control"), {
       onMessage: (data) => { this.heard = data === "1"; onHeard(this.heard); },
@@ -93,6 +94,6 @@ export class Control {
     const said = this.now();
     this.last = said;
     const seen = this.seen();
-    this.line.send(JSON.stringify({ ...said, ...(seen && { seen }), at: Math.round(performance.now()) }));
+    this.line.send(JSON.stringify({ ...said, ...(seen && { seen }), ...(this.nudge && { nudge: true }), at: Math.round(performance.now()) }));
   }
 }

@@ -2,7 +2,7 @@
 
 const ROWS = [
   ["Escape", "KeyQ", "KeyW", "KeyE", "KeyR", "KeyT", "KeyY", "KeyU", "KeyI", "KeyO", "KeyP", "Backspace"],
-  ["KeyA", "KeyS", "KeyD", "KeyF", "KeyG", "KeyJ", "KeyK", "KeyL", "Enter"],
+  ["KeyA", "KeyS", "KeyD", "KeyF", "KeyG", "KeyH", "KeyJ", "KeyK", "KeyL", "Enter"],
   ["ShiftLeft", "KeyZ", "KeyX", "KeyC", "KeyV", "KeyB", "KeyN", "KeyM", "Space"],
 ];
 export const CAPTIONS = { // what a key does, and which kind of key it is
@@ -11,7 +11,7 @@ export const CAPTIONS = { // what a key does, and which kind of key it is
   Space: ["held: drive", "drive"], KeyW: ["away", "drive"], KeyS: ["towards you", "drive"], KeyA: ["left", "drive"], KeyD: ["right", "drive"],
   KeyE: ["up", "drive"], KeyQ: ["down", "drive"], KeyJ: ["turn left", "drive"], KeyL: ["turn right", "drive"], KeyI: ["tilt", "drive"],
   KeyK: ["tilt", "drive"], KeyU: ["tilt", "drive"], KeyO: ["tilt", "drive"], KeyC: ["close", "drive"], KeyG: ["open", "drive"],
-  ShiftLeft: ["slow", "drive"], KeyZ: ["held: rewind", "drive"], Enter: ["success", "label"], Backspace: ["failure", "label"],
+  ShiftLeft: ["slow", "drive"], KeyZ: ["held: rewind", "drive"], KeyH: ["nudge: small steps", "drive"], Enter: ["success", "label"], Backspace: ["failure", "label"],
   KeyN: ["neutral", "label"], KeyX: ["exclude", "label"], KeyB: ["not a success yet", "label"],
 };
 const NAMES = { Escape: "Esc", Backspace: "Backspace", Enter: "Enter", ShiftLeft: "Shift", Space: "Space" };

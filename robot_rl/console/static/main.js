@@ -267,7 +267,7 @@ const ACTIONS = {
   KeyT: toggleLease,
   KeyF: ready, KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
   Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyN: () => label("neutral"), KeyX: () => label("exclude"), KeyB: () => label("not done"),
-  KeyP: async () => page.look.next(), KeyM: async () => mute(), KeyV: async () => open(at("/review"), "_blank", "noopener"),
+  KeyP: async () => page.look.next(), KeyH: async () => { control.nudge = !control.nudge; }, KeyM: async () => mute(), KeyV: async () => open(at("/review"), "_blank", "noopener"),
 };
 
 function mute() {
@@ -304,8 +304,12 @@ function drawLegend() {
   const other = $("legend").appendChild(document.createElement("span"));
   other.innerHTML = "<kbd>P</kbd> other picture";
   other.hidden = page.views.length < 2;
+  const nudge = $("legend").appendChild(document.createElement("span"));
+  nudge.innerHTML = "<kbd>H</kbd> nudge";
+  nudge.title = "A press is one small step";
   setInterval(() => {
     const codes = Object.keys(KEYS).filter((code) => KEYS[code].say);
+    nudge.className = control.nudge ? "on" : "";
     [...$("legend").children].slice(0, codes.length).forEach((item, i) => {
       const means = KEYS[codes[i]].means;
       const lit = [...control.down].some((code) => nearestNamed(code)?.means === means);
