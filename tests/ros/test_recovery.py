@@ -59,7 +59,7 @@ def test_kill_9_of_the_sim_is_survived_and_time_never_goes_back(
     # which it sees first, the new clock, a state that is far ahead of the old one, or that the dead
     # sim's publishers are still counted beside the new one's, is chance
     seen = ("clock: jumped", "state: ", "publishers: 2 on")
-    stops = tuple(f"protective_stop ({reason}" for reason in seen)
+    stops = tuple(f"protective stop: {reason}" for reason in seen)
     wait_for(
         lambda: any(stop in log.read_text() for stop in stops),
         5.0,
