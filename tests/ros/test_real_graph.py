@@ -94,7 +94,9 @@ def test_kill_9_of_the_gate_stops_the_drivers_controller(world: World) -> None:
     report = probe.wait_mode("protective_stop", 40.0)
     assert report.reason == "controller: stopped"
     where_m = probe.tcp().position_m
-    assert probe.call(topics.CONTROLLER_RESUME).success  # the watchdog starts the controller
+    # the watchdog starts the controller, once it has heard the new gate's heartbeat
+    resumed = lambda: probe.call(topics.CONTROLLER_RESUME).success  # noqa: E731
+    wait_for(resumed, 10.0, "the watchdog starts the controller")
     wait_for(lambda: not probe.stopped(), 20.0, "the controller goes on")
     time.sleep(0.5)
     assert np.linalg.norm(probe.tcp().position_m - where_m) < STILL_M
