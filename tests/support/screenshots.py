@@ -24,7 +24,7 @@ WORDS = (
     "train.video=false",
 )
 SIZE = {"width": 1280, "height": 800}
-EPISODES = 12  # of practice, so that there are curves
+EPISODES = 8  # of practice, so that there are curves
 START_S, LEARNS_S = 120.0, 900.0
 
 
