@@ -57,7 +57,7 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
     last_port = engine("robot_rl.console.remembered:last_port")(run_dir)
     port = port_of(args, last_port or FIRST_PORT, certificate)
     if args.forget:
-        engine("robot_rl.console.remembered:Remembered")(run_dir, port).forget()
+        engine("robot_rl.console.remembered:forget")(run_dir)
     serve = engine("robot_rl.run.console:serve_run")
     title = f"{page or 'console'} of {run_dir}"
     started = link_teller(args, port, title, page, certificate)

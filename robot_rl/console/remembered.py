@@ -77,6 +77,12 @@ def last_port(run_dir: Path) -> int | None:
         return None
 
 
+def forget(run_dir: Path) -> None:
+    """Let nobody in whom an earlier server of this run has let in, at whatever port."""
+    for file in folder().glob(f"{_run(run_dir)}-*.json"):
+        file.unlink(missing_ok=True)
+
+
 class Remembered:
     """The file of the sessions of a run at a port. `now`: seconds since 1970.
 
@@ -126,11 +132,6 @@ class Remembered:
             replace_json(self._path, {"sessions": rows}, mode=0o600)
         except OSError as error:
             log.warning("links are needed again after a restart: %s", error)
-
-    def forget(self) -> None:
-        """Let nobody in who was let in before."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
 
     def _forget_the_old(self) -> None:
         assert self._path is not None

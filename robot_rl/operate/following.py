@@ -108,7 +108,15 @@ class Following:
         if reading is None or reading.hand is None:
             self._let_go()
             return reading
-        still = replace(reading, hand=None, axes=np.zeros(6), exact=True)
+        still = replace(
+            reading,
+            hand=None,
+            axes=np.zeros(6),
+            exact=True,
+            turn_rad=0.0,
+            heading_rad=None,
+            nudge=False,
+        )
         if state is None or "drive" not in reading.held or reading.problem:
             self._let_go()
             return still

@@ -27,6 +27,7 @@ from robot_rl.console.remembered import (
     PageSession,
     Remembered,
     Role,
+    forget,
     last_port,
 )
 from robot_rl.console.sockets import PageClock
@@ -310,8 +311,10 @@ def test_a_session_ends_a_day_after_its_page_was_last_heard(home: Path, tmp_path
     assert server().session(entry_.cookie, "browser")
     now_s += 1.1 * LASTS_S
     assert not server().session(entry_.cookie, "browser")
-    Remembered(tmp_path, 8080).forget()
-    assert last_port(tmp_path) is None and not any(home.iterdir())
+    Remembered(tmp_path, 8081).keep([])
+    Remembered(tmp_path / "another", 8080).keep([])
+    forget(tmp_path)
+    assert last_port(tmp_path) is None and last_port(tmp_path / "another") == 8080
 
 
 @pytest.mark.parametrize(
