@@ -18,13 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from robot_rl.console.remembered import (
-    MAX_SESSIONS,
-    PageSession,
-    Remembered,
-    Role,
-    digest,
-)
+from robot_rl.console.remembered import MAX_SESSIONS, PageSession, Remembered, Role, digest
 
 LEASE_SILENCE_S = 30.0  # the holder may be asked a question, or fetch a coffee; not more
 

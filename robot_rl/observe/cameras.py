@@ -6,6 +6,7 @@ own camera nodes reads (`Device`; RealSense and UVC in `robot_rl_hardware`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -58,6 +59,11 @@ class CameraConfig:
             return None
         fx, fy, cx, cy = self.k
         return Calibration(np.array(((fx, 0, cx), (0, fy, cy), (0, 0, 1.0))), self.distortion)
+
+    @property
+    def fovy_rad(self) -> float:
+        """Vertical angle of view of the whole picture, as calibrated; 0.0 where nobody has."""
+        return 2 * math.atan2(self.height / 2, self.k[1]) if self.k else 0.0
 
     @property
     def calibrated_pose(self) -> Pose | None:

@@ -43,7 +43,7 @@ def place_of(camera: CameraConfig, size: tuple[int, int]) -> Place | None:
         return None
     stretch = (size[1] / size[0]) / (camera.width / camera.height)
     whole = camera.crop is None and abs(stretch - 1.0) < SAME_SHAPE
-    fovy_rad = 2 * math.atan2(camera.height / 2, camera.k[1]) if camera.k and whole else 0.0
+    fovy_rad = camera.fovy_rad if whole else 0.0
     frame = "tool" if camera.mount == "hand" else "base"
     rotation = quat_to_matrix(where.quaternion_xyzw) @ TO_PICTURE
     return place(frame, where.position_m, rotation, math.degrees(fovy_rad))

@@ -143,14 +143,18 @@ class _Nudge:
     """One press, one step: the direction that was pressed, for one control period."""
 
     def __init__(self) -> None:
-        self._pressed = self._way = np.zeros(3)
-        self._until_s = -math.inf
+        self._way = np.zeros(3)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Forget what was pressed, and the step that was under way."""
+        self._pressed, self._until_s = False, -math.inf
 
     def way(self, deflection: F64, now_s: float, period_s: float) -> F64:
         """[3] the direction of the step that is under way; zeros when it is over."""
-        if deflection.any() and not self._pressed.any():
+        before, self._pressed = self._pressed, bool(deflection.any())
+        if self._pressed and not before:
             self._way, self._until_s = np.sign(deflection), now_s + period_s - TICK_S
-        self._pressed = deflection
         return self._way if now_s < self._until_s else np.zeros(3)
 
 
@@ -195,7 +199,7 @@ class Handset:
         self._zone = np.maximum(config.dead_zone, rest.dead_zone)
         self._scale = np.array(config.scale)
         self._unit = unit
-        self._nudges = [_Nudge(), _Nudge()]  # small steps along, and about
+        self._nudges = _Nudge(), _Nudge()  # small steps along, and about
         self._still = np.zeros(action_size, np.float32)
         self._stamp_s = 0.0
         self._neutral_since_s: float | None = None
@@ -260,7 +264,8 @@ class Handset:
             return OperatorInput(False, self._still, stamp_s=self._stamp_s)
         driving = self._drives(now_s)
         if not driving or not reading.nudge:
-            self._nudges = [_Nudge(), _Nudge()]
+            for nudge in self._nudges:
+                nudge.let_go()
         action = self._action(deflection, reading, now_s) if driving else self._still
         self._before = self.held
         success, abort = self._labels(now_s)

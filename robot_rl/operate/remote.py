@@ -17,6 +17,7 @@ import zmq
 
 from robot_rl.config.registry import register
 from robot_rl.errors import LinkError
+from robot_rl.geometry import quat_to_matrix
 from robot_rl.link.panel import STAMP, socket_address
 from robot_rl.operate.devices import need_real_time, run_of
 from robot_rl.operate.following import FollowConfig, Following, hand_from
@@ -85,8 +86,8 @@ def seen_from(said: Mapping[str, Any]) -> tuple[str, float]:
 
 def heading_of(tcp: Pose) -> float:
     """Heading of the tool's x axis about the vertical of base, in rad."""
-    x, y, z, w = tcp.quaternion_xyzw
-    return math.atan2(2 * (x * y + z * w), 1 - 2 * (y * y + z * z))
+    x = quat_to_matrix(tcp.quaternion_xyzw)[:, 0]
+    return math.atan2(x[1], x[0])
 
 
 class ConsoleSource:

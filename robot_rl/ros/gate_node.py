@@ -198,7 +198,7 @@ class GateNode:
         shown = self.gate.mode, self.gate.reason, self.gate.lease, self._waits, self._refusal
         if shown == self._told and wall_s < self._report_s:
             return
-        if shown != self._told:
+        if self._told is None or shown[:-1] != self._told[:-1]:
             self._log_what_changed()
         self._told, self._report_s = shown, wall_s + 1.0 / self.params["report_hz"]
         stamp_s = max(self.shell.now_s(), 0.0)

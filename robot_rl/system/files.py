@@ -31,13 +31,18 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_json(path: Path, data: Mapping[str, Any], mode: int = 0o666) -> None:
-    """Write a file of JSON: the whole file, or the one before stays. mode: who may read it."""
+def replace_text(path: Path, text: str, mode: int = 0o666) -> None:
+    """Write a file: the whole file, or the one before stays. mode: who may read it."""
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-        file.write(json.dumps(data, indent=1) + "\n")
+        file.write(text)
     new.replace(path)
+
+
+def replace_json(path: Path, data: Mapping[str, Any], mode: int = 0o666) -> None:
+    """Write a file of JSON; see `replace_text`."""
+    replace_text(path, json.dumps(data, indent=1) + "\n", mode)
 
 
 def user_folder() -> Path:

@@ -56,7 +56,7 @@ def place_cameras(model: mujoco.MjModel, cameras: Mapping[str, CameraConfig], ro
         model.cam_bodyid[number] = model.body(HAND).id if in_hand else 0
         model.cam_pos[number], model.cam_quat[number] = where.position_m, (w, x, y, z)
         if config.k:  # MuJoCo's cameras look through the middle of their pictures
-            model.cam_fovy[number] = math.degrees(2 * math.atan2(config.height / 2, config.k[1]))
+            model.cam_fovy[number] = math.degrees(config.fovy_rad)
 
 
 class SceneCamera(Camera, Protocol):
@@ -112,7 +112,7 @@ def make_renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Rend
         ) from error
 
 
-def _opened(renderer: mujoco.Renderer | None) -> mujoco.Renderer:
+def opened(renderer: mujoco.Renderer | None) -> mujoco.Renderer:
     """The renderer, unless `close` came first."""
     if renderer is None:
         raise RobotRLError(
@@ -147,7 +147,7 @@ class MujocoCamera:
 
     def read(self) -> tuple[float, NDArray[np.uint8]]:
         """(stamp_s, RGB uint8 [H, W, 3]) of the scene as it is now."""
-        robot, renderer = self._robot, _opened(self._renderer)
+        robot, renderer = self._robot, opened(self._renderer)
         spoilt_by = robot.randomizer if self.name in robot.task.images else None
         data = robot.data if spoilt_by is None else spoilt_by.seen(robot.now_s(), robot.data)
         mujoco.mj_camlight(robot.model, data)  # the kinematics are up to date, cameras not
@@ -211,7 +211,7 @@ class VideoCamera:
 
     def render_video_frame(self, camera: str = "video") -> NDArray[np.uint8]:
         """RGB uint8 [H, W, 3] of the robot's scene as it is now."""
-        source, data, renderer = self._robot, self._data, _opened(self._renderer)
+        source, data, renderer = self._robot, self._data, opened(self._renderer)
         data.qpos[:] = source.data.qpos
         data.mocap_pos[:], data.mocap_quat[:] = source.data.mocap_pos, source.data.mocap_quat
         self._model.body_pos[:], self._model.body_quat[:] = (

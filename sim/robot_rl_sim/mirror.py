@@ -15,8 +15,8 @@ from robot_rl.observe.places import Place, place
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import ALONG_TOOL, AT_WRIST, OVERVIEW, WRIST, SimTask
 from robot_rl.types import RobotState
-from robot_rl_sim.arm import FINGERS, HAND
-from robot_rl_sim.camera import make_renderer
+from robot_rl_sim.arm import HAND
+from robot_rl_sim.camera import make_renderer, opened
 from robot_rl_sim.robot import MujocoRobot
 
 SCENE_CAMERAS = {OVERVIEW: "video", AT_WRIST: WRIST}
@@ -54,14 +54,8 @@ class Mirror:
     def picture(self, state: RobotState, view: str = "") -> NDArray[np.uint8]:
         """RGB uint8 [H, W, 3] of the arm and the objects as `state` says."""
         self._robot.show(state)
-        return self.draw(view)
-
-    def draw(self, view: str = "") -> NDArray[np.uint8]:
-        """RGB uint8 [H, W, 3] of the newest state once more, perhaps in another view."""
         view = view or self._view
-        model, data, renderer = self._robot.model, self._robot.data, self._renderer
-        if renderer is None:
-            raise RuntimeError("this mirror was closed")
+        model, data, renderer = self._robot.model, self._robot.data, opened(self._renderer)
         mujoco.mj_camlight(model, data)
         if view != ALONG_TOOL:
             renderer.update_scene(data, camera=SCENE_CAMERAS.get(view, view))
@@ -103,15 +97,10 @@ class Mirror:
             self._renderer = None
 
     def _bodies_of_arm(self) -> list[int]:
-        """Bodies from the foot to the hand; fingers, and what is held, can be seen."""
+        """Bodies from the hand to the foot; fingers, and what is held, can be seen."""
         model = self._robot.model
-        shown = [model.body(name).id for name in FINGERS if name in _names(model)]
         body, arm = model.body(HAND).id, list[int]()
         while body:
             arm.append(int(body))
             body = model.body_parentid[body]
-        return [b for b in arm if b not in shown]
-
-
-def _names(model: mujoco.MjModel) -> set[str]:
-    return {model.body(i).name for i in range(model.nbody)}
+        return arm

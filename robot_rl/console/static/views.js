@@ -76,7 +76,8 @@ export class Views {
       const mark = box.querySelector(".tip"), place = this.places[name];
       const there = name === this.chosen && place && robot.tcp_in_base;
       mark.replaceChildren(...(there ? this.marks(place, robot) : []));
-      mark.setAttribute("viewBox", `${-(box.dataset.ratio || 4 / 3) / 2} -0.5 ${box.dataset.ratio || 4 / 3} 1`);
+      const ratio = box.dataset.ratio || 4 / 3;
+      mark.setAttribute("viewBox", `${-ratio / 2} -0.5 ${ratio} 1`);
     }
   }
 
