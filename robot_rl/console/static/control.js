@@ -1,4 +1,4 @@
-// Keys and gamepad, sent as state at 50 Hz and at once when something changes.
+// Keys, gamepad and touch, sent as state at 50 Hz and at once when something changes.
 //
 // The page says which keys are held and where the sticks are. The robot side decides what that means:
 // dead zones, neutral check, time-outs. A page that goes away simply stops sending.
@@ -24,8 +24,10 @@ const PAD_BUTTONS = { 5: "drive", 4: "slow", 6: "close", 7: "open", 3: "success"
 const PAD_AXES = [[1, 0, -1], [0, 1, 1], [3, 2, 1], [2, 5, 1]]; // stick, axis, sign
 
 export class Control {
-  constructor({ onHeard, onPad, seen = () => null }) {
+  constructor({ onHeard, onPad, seen = () => null, touch }) {
     this.seen = seen; // in which picture axes are meant
+    this.touch = touch;
+    touch.changed = () => this.send();
     this.down = new Set();
     this.pulses = new Map(); // word -> until when it is sent
     this.heard = false;
@@ -62,6 +64,7 @@ export class Control {
     const drove = this.now().held.includes("drive");
     this.down.clear();
     this.pulses.clear();
+    this.touch.letGo();
     this.away = true; // the pad may still be held while nobody looks
     this.send();
     this.away = false;
@@ -78,6 +81,7 @@ export class Control {
     for (const [word, until] of this.pulses) {
       if (performance.now() < until) held.add(word); else this.pulses.delete(word);
     }
+    this.touch.read(axes, held);
     if (!this.away && !document.hidden) this.readPad(axes, held);
     return { axes: axes.map((v) => Math.max(-1, Math.min(1, v))), held: [...held] };
   }

@@ -8,6 +8,7 @@ import { help } from "./help.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
 import { at, connect, isLetIn, post } from "./socket.js";
 import { toast } from "./toast.js";
+import { Touch } from "./touch.js";
 import { show } from "./video.js";
 import { Views, nameOf } from "./views.js";
 import { says } from "./words.js";
@@ -96,6 +97,7 @@ function drawLease(lease, problem) {
   $("device").title = problem;
   $("device").hidden = !lease.mine || !problem;
   $("ready").disabled = !lease.mine;
+  page.touch.show(lease.mine);
   $("seat-first").hidden = lease.mine || page.about?.role !== "operator";
   $("lease").textContent = lease.mine ? "you have the seat" : lease.holder ? `${lease.holder} has the seat` : "the seat is free";
   const verb = lease.mine ? "Leave" : "Take";
@@ -336,7 +338,8 @@ async function start() {
   page.look = new Views(page.about, Object.fromEntries(order.map((name, i) => [name, page.views[i].box])), (chosen) => {
     order.forEach((name, i) => page.views[i].setSlow(name !== chosen && drawn.includes(name)));
   });
-  control = new Control({ seen: () => page.look.seen,  onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
+  page.touch = new Touch($("touch"));
+  control = new Control({ touch: page.touch, seen: () => page.look.seen, onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
   page.control = control;
   drawLegend();
   connect(at("/ws/telemetry"), { onMessage: onTelemetry });
