@@ -20,6 +20,8 @@ from typing import IO
 
 from robot_rl.console.remembered import MAX_SESSIONS, PageSession, Remembered, Role, digest
 
+LONGEST_NAME = 24  # characters of a person's name
+ASKED_S = 10.0  # how long the holder of the seat is told that somebody else would like it
 LEASE_SILENCE_S = 30.0  # the holder may be asked a question, or fetch a coffee; not more
 
 
@@ -72,6 +74,8 @@ class Access:
     remembered: Remembered | None = None
     clock: Callable[[], float] = time.monotonic
     holder: PageSession | None = None
+    asking: PageSession | None = None
+    _asked_s: float = 0.0
     _heard_s: float = 0.0
     _tokens: dict[str, Role] = field(default_factory=dict)
     _sessions: dict[str, PageSession] = field(default_factory=dict)
@@ -103,7 +107,7 @@ class Access:
 
     def beside(self, seat: Seat) -> Access:
         """The same links and sessions, and a lease of its own: of another arm of the run."""
-        return replace(self, seat=seat, holder=None)
+        return replace(self, seat=seat, holder=None, asking=None)
 
     def session(self, cookie: str | None, browser: str = "") -> PageSession | None:
         """The session that a cookie of this browser belongs to, or None."""
@@ -120,10 +124,33 @@ class Access:
             return "this link may only watch"
         holder, silent_s = self.holder, self.clock() - self._heard_s
         if holder is not None and holder is not session and silent_s < LEASE_SILENCE_S:
-            return f"{holder.name} drives; they have to release it, or be silent for 30 s"
+            self.asking, self._asked_s = session, self.clock()
+            return (
+                f"{holder.name} has the seat, and is told that you would like it; "
+                "once they are silent for 30 s, you can take it"
+            )
         if not self.seat.take():
             return "somebody at another console of this run has the seat"
         self.holder, self._heard_s = session, self.clock()
+        self.asking = None
+        return ""
+
+    def asked_by(self) -> str:
+        """Who would like to have the seat, for a while after they asked; "" for nobody."""
+        if self.asking is None or self.clock() - self._asked_s > ASKED_S:
+            return ""
+        return self.asking.name
+
+    def rename(self, session: PageSession, name: str) -> str:
+        """Give the person at a page a name; return why it is refused, or ""."""
+        words = " ".join(name.split())
+        if not 0 < len(words) <= LONGEST_NAME or not all(c.isalnum() or c in " .'-" for c in words):
+            return f"a name has 1 to {LONGEST_NAME} letters, digits, spaces, dots or dashes"
+        if words.split()[0].lower() in set(Role):
+            return "this is how people without a name are called; say who you are"
+        session.name = words
+        if self.remembered is not None:
+            self.remembered.heard(session, self._sessions.values(), new=True)
         return ""
 
     def release(self, session: PageSession) -> None:

@@ -11,11 +11,13 @@ from fastapi import APIRouter, Body, Depends, HTTPException
 from fastapi.responses import Response
 
 from robot_rl.console.doors import Operator, TheConsole, Watcher, operator
+from robot_rl.console.shift import strip, totals
 from robot_rl.system.audit import audit
 from robot_rl.types import EpisodeId
 
 STOPS = ("hold", "stop")  # whoever may look may stop the robot
 SEATED = ("ready",)  # lets the arm move: only for the session that has the lease
+STRIP = 20  # episodes of the strip
 MAX_ITEM = 128  # characters of the name of an item
 COMMANDS = (*STOPS, *SEATED, "go", "acknowledge", "resume")
 Which = Annotated[EpisodeId, Depends(EpisodeId)]  # ?run=...&actor=...&episode=...
@@ -73,6 +75,41 @@ async def accept(
     return dict(answer)
 
 
+@router.post("/name")
+def rename(
+    console: TheConsole, session: Watcher, said: Annotated[dict[str, Any], Body()]
+) -> dict[str, Any]:
+    """Say who is at this page: {"name": text}. The name stands beside what this person does."""
+    before, name = session.name, said.get("name")
+    refusal = console.access.rename(session, name) if isinstance(name, str) else "name: text"
+    if refusal:
+        raise HTTPException(422, refusal)
+    audit.info("%s is now %s", before, console.who(session))
+    return {"you": session.name}
+
+
+@router.post("/note")
+def note(
+    console: TheConsole, session: Operator, said: Annotated[dict[str, Any], Body()]
+) -> dict[str, Any]:
+    """Write a note about an episode: {"run", "actor", "episode", "text"}."""
+    id_ = console.records.known(said)
+    console.notes.add(id_, str(said.get("text", "")), session.author)
+    audit.info("%s: note on episode %d", console.who(session), id_.episode)
+    return {"episode": id_.episode}
+
+
+@router.get("/strip")
+def newest(console: TheConsole, session: Watcher, since_ns: int = 0) -> dict[str, Any]:
+    """The newest episodes, and what this person did since a moment (ns since 1970)."""
+    if console.records.is_empty():
+        return {"episodes": [], "totals": {"episodes": 0, "successes": 0, "steps": 0}}
+    return {
+        "episodes": strip(console.records, console.notes, STRIP),
+        "totals": totals(console.records, session.author, since_ns),
+    }
+
+
 @router.get("/episodes")
 def episodes(console: TheConsole, _: Watcher) -> list[dict[str, Any]]:
     """All episodes, newest first."""
@@ -102,6 +139,6 @@ def label(
     console: TheConsole, session: Operator, said: Annotated[dict[str, Any], Body()]
 ) -> dict[str, Any]:
     """Append a label; {"kind": "undo", "value": number} takes one back."""
-    answer = console.records.label(said, author=session.name)
+    answer = console.records.label(said, author=session.author)
     audit.info("%s: label %s", console.who(session), answer["said"])
     return answer

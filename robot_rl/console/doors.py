@@ -14,6 +14,7 @@ from fastapi.requests import HTTPConnection
 from robot_rl.console.access import Access
 from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.feed import Feed
+from robot_rl.console.notes import Notes
 from robot_rl.console.records import Records
 from robot_rl.console.remembered import PageSession, Role, digest
 from robot_rl.errors import did_you_mean
@@ -81,6 +82,7 @@ class Console(Doors):
 
     feed: Feed
     records: Records
+    notes: Notes
     arm: str = ""  # which of several arms; "" = the only one
 
     def who(self, session: PageSession) -> str:

@@ -20,6 +20,7 @@ from robot_rl.errors import StoreError
 from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
 from robot_rl.store.labels import (
+    DROVE,
     FOLDED,
     LEARNER_SOURCES,
     PREDICATE,
@@ -29,6 +30,7 @@ from robot_rl.store.labels import (
     Review,
     check_label,
     review,
+    who_drove,
 )
 from robot_rl.store.rows import MAX_NUMBER, RowKind
 from robot_rl.store.scenes import SCENES, Scenes
@@ -88,6 +90,13 @@ class Records:
             self._store = store
         return self._store
 
+    def is_empty(self) -> bool:
+        """Whether nothing has been recorded yet."""
+        try:
+            return self.store is None
+        except StoreError:
+            return True
+
     def _learner_labels(self, read: Callable[[Store], list[Label]]) -> list[Label]:
         """Labels of the models that run beside the learner, in a run over ROS 2."""
         store = self._learners()
@@ -134,6 +143,7 @@ class Records:
         words += self._learner_labels(lambda learner: learner.all_labels((VLM_SUCCESS,)))
         for label in words:
             labels.setdefault(label.id, []).append(label)
+        drivers = who_drove(store.all_labels((DROVE,)))
         reviews = {id_: review(said) for id_, said in labels.items()}
         truths = {id_: x.value > 0.0 for id_, x in store.last_scores(PREDICATE).items()}
         return [
@@ -144,6 +154,7 @@ class Records:
                 "purpose": r.purpose,
                 "steps": r.steps,
                 "human_steps": r.human_steps,
+                "drove": drivers.get(r.id, {}),
                 "ending": r.ending,
                 "success": r.success,
                 "stamp_ns": r.stamp_ns,
@@ -249,22 +260,7 @@ class Records:
         ):
             raise StoreError("a label needs a number", expected="value: number", got=str(said)[:80])
         meant = (step,) if last_s is None else self._last_steps(steps, last_s)
-        with self._turn:
-            first, stamp_ns = store.next_label(id_, author), time.time_ns()
-            labels = [
-                Label(
-                    id=id_,
-                    label=first + i,
-                    step=which,
-                    kind=str(said.get("kind")),
-                    value=float(value),
-                    source="person",
-                    author=author,
-                    stamp_ns=stamp_ns,  # one for all: they are taken back together
-                )
-                for i, which in enumerate(meant)
-            ]
-            store.append(check_label(label, steps) for label in labels)
+        first = self.say(id_, str(said.get("kind")), float(value), author, meant=meant, steps=steps)
         words = f"{said['kind']} {value:g} of episode {id_.episode}"
         words += "" if last_s is None else f", steps {meant[0]} to {meant[-1]}"
         return {
@@ -275,6 +271,33 @@ class Records:
             "said": words,
             "review": _verdict(review(store.labels(id_))),
         }
+
+    def say(
+        self,
+        id_: EpisodeId,
+        kind: str,
+        value: float,
+        author: str,
+        *,
+        meant: Sequence[int | None] = (None,),
+        steps: int | None = None,
+    ) -> int:
+        """Append a label for each step that is meant; return the number of the first.
+
+        steps: how many the episode has, for what a person says; None: the console's own word.
+
+        Raises:
+            StoreError: the label makes no sense, or the disk is full; nothing is stored.
+        """
+        store = self.store
+        with self._turn:
+            first, stamp_ns = store.next_label(id_, author), time.time_ns()
+            labels = [  # one stamp for all: they are taken back together
+                Label(id_, first + i, which, kind, value, "person", author, stamp_ns)
+                for i, which in enumerate(meant)
+            ]
+            store.append(x if steps is None else check_label(x, steps) for x in labels)
+        return first
 
     def scene(self, start: str, camera: str) -> bytes:
         """The picture of a camera by which a person restores the scene of a start, JPEG.
@@ -299,14 +322,19 @@ class Records:
         found = self.store.newest_score(CLASSIFIER)
         return None if found is None else {"author": found.author, "value": found.value}
 
+    def known(self, said: Mapping[str, Any]) -> EpisodeId:
+        """The episode that "run", "actor" and "episode" name. Raises `StoreError`: none."""
+        number = said["episode"] if isinstance(said.get("episode"), int) else -1
+        id_ = EpisodeId(str(said.get("run")), str(said.get("actor")), number)
+        if all(record.id != id_ for record in self.store.episode_summaries()):
+            raise _missing(id_)
+        return id_
+
     def _meant(self, said: Mapping[str, Any]) -> tuple[EpisodeId, int]:
         """The episode that `said` is about, and how many steps it has."""
         steps = {record.id: record.steps for record in self.store.episode_summaries()}
         if "episode" in said:
-            number = said["episode"] if isinstance(said["episode"], int) else -1
-            id_ = EpisodeId(str(said.get("run")), str(said.get("actor")), number)
-            if id_ not in steps:
-                raise _missing(id_)
+            id_ = self.known(said)
             return id_, steps[id_]
         for id_ in reversed(steps):
             if steps[id_]:

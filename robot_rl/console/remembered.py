@@ -37,7 +37,7 @@ class Role(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class PageSession:
-    """One browser. name: what others see, and the author of its labels.
+    """One browser. name: what others see, given or chosen (`Access.rename`).
 
     Hashes (`digest`) of the cookie; of the secret, which its page knows besides the cookie that a
     browser sends to every port of a host; and of the browser's own name (User-Agent). until_s: when
@@ -50,6 +50,12 @@ class PageSession:
     role: Role
     name: str
     until_s: float
+
+    @property
+    def author(self) -> str:
+        """As the author of labels: no model and no rule of a task has such a name."""
+        role = str(self.role)
+        return self.name if self.name.startswith(f"{role} ") else f"{role} {self.name}"
 
 
 def digest(text: str) -> str:

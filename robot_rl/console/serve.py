@@ -18,8 +18,10 @@ from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.doors import Console
 from robot_rl.console.feed import Feed
 from robot_rl.console.intake import MAX_CONNECTIONS, PageProtocol, allow_files
+from robot_rl.console.notes import Notes
 from robot_rl.console.records import Records
 from robot_rl.console.remembered import Remembered, Role
+from robot_rl.console.shift import Shift
 from robot_rl.link.panel import seat_file
 from robot_rl.system.audit import audit_into
 
@@ -61,8 +63,9 @@ def server_of(
         own = access.beside(Seat(seat_file(desk.run_dir))) if consoles else access
         consoles.append(
             Console(
-                feed=Feed(desk.run_dir, desk.about, records.score, run_dir),
+                feed=Feed(desk.run_dir, desk.about, _looks(records, own), run_dir),
                 records=records,
+                notes=Notes(desk.run_dir),
                 access=own,
                 hosts=hosts_of(host, port, certificate),
                 cookie=cookie,
@@ -71,6 +74,17 @@ def server_of(
             )
         )
     return server_for(make_app(*consoles), host, port, certificate), access
+
+
+def _looks(records: Records, access: Access) -> Callable[[], dict[str, Any] | None]:
+    """What a console reads from the store now and then: who drove, and the newest score."""
+    shift = Shift(records, lambda: access.holder.author if access.holder else "")
+
+    def look() -> dict[str, Any] | None:
+        shift.look()
+        return records.score()
+
+    return look
 
 
 def hosts_of(host: str, port: int, certificate: PageCertificate | None = None) -> frozenset[str]:

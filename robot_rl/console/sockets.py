@@ -97,7 +97,11 @@ async def telemetry(socket: WebSocket) -> None:
         while True:
             count, values = await console.feed.newest(count)
             holder = console.access.holder
-            lease = {"holder": holder.name if holder else None, "mine": holder is session}
+            lease = {
+                "holder": holder.name if holder else None,
+                "mine": holder is session,
+                "asked_by": console.access.asked_by() if holder is session else "",
+            }
             await socket.send_json(values | {"lease": lease})
     except (WebSocketDisconnect, RuntimeError):  # RuntimeError: closed while sending
         return

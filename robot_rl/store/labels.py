@@ -18,6 +18,10 @@ What people say, with what `value` and `step` hold:
     undo         value is the number of the author's label that does not count any more; an undo of
                  `shows` takes back all of the author's `shows` with the same stamp
 
+What the console says in a person's name:
+
+    drove        the person drove `value` steps of the episode
+
 What models and the task's own rule say:
 
     vlm_success      1 the episode succeeded, 0 it failed, as a vision-language model says
@@ -39,9 +43,10 @@ from dataclasses import dataclass, field
 
 from robot_rl.errors import StoreError
 from robot_rl.store.rows import MAX_NUMBER
-from robot_rl.types import Label
+from robot_rl.types import EpisodeId, Label
 
 SHOWS = "shows"
+DROVE = "drove"
 VLM_SUCCESS = "vlm_success"
 SUCCESS_SCORE = "success_score"
 PROGRESS = "progress"
@@ -164,6 +169,16 @@ def review(labels: Iterable[Label]) -> Review:
         shows,
         model_success,
     )
+
+
+def who_drove(labels: Iterable[Label]) -> dict[EpisodeId, dict[str, int]]:
+    """Episode -> person -> steps that this person drove, as far as a console knew."""
+    found: dict[EpisodeId, dict[str, int]] = {}
+    for label in labels:
+        if label.kind == DROVE:
+            steps = found.setdefault(label.id, {})
+            steps[label.author] = steps.get(label.author, 0) + round(label.value)
+    return found
 
 
 def check_label(label: Label, steps: int) -> Label:

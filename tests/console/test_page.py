@@ -466,7 +466,7 @@ def test_two_browsers_one_driver(browser: Any, page: Any, console: Any, robot: A
     page.keyboard.press("t")
     until(lambda: other.locator("#lease").inner_text() == "operator 1 has the seat")
     other.keyboard.press("t")
-    until(lambda: "operator 1 drives" in other.locator("#toast").inner_text())
+    until(lambda: "operator 1 has the seat" in other.locator("#toast").inner_text())
     other.keyboard.down("Space")
     other.wait_for_timeout(200)
     assert driven(robot) == []

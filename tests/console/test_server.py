@@ -137,7 +137,7 @@ def test_one_drives_many_watch_and_everybody_may_stop(console: Any, robot: Any) 
     ada, ben, eve = enter(console), enter(console), enter(console, Role.OBSERVER)
     assert ada.post("/api/lease/claim").status_code == 200
     refused = ben.post("/api/lease/claim")
-    assert refused.status_code == 409 and "operator 1 drives" in refused.json()["detail"]
+    assert refused.status_code == 409 and "operator 1 has the seat" in refused.json()["detail"]
     assert eve.post("/api/lease/claim").status_code == 403
     assert eve.post("/api/label", json={"kind": "success"}).status_code == 403
     assert eve.post("/api/command/acknowledge").status_code == 403

@@ -106,9 +106,7 @@ def test_picture_sticks_and_hold_are_on_the_screen_together(page: Any, size: Any
     shoot(page, f"touch_{size['width']}")
 
 
-def test_without_a_touch_screen_there_are_no_sticks(
-    context: Any, console: Any, robot: Any
-) -> None:
+def test_without_a_touch_screen_there_are_no_sticks(context: Any, console: Any, robot: Any) -> None:
     page = open_page(context, console)
     page.keyboard.press("t")
     until(lambda: page.locator("#lease").inner_text() == "you have the seat")

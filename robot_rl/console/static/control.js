@@ -48,8 +48,9 @@ export class Control {
 
   key(event, down) {
     if (!(event.code in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("input, textarea, select")) return;
-    event.preventDefault(); // Space must not press a focused button
+    const typed = event.target.closest("input, textarea, select");
+    if (typed && down) return; // but a key that was held before is let go everywhere
+    if (!typed) event.preventDefault(); // Space must not press a focused button
     if (event.repeat) return;
     if (down) this.down.add(event.code); else this.down.delete(event.code);
     this.send();

@@ -7,6 +7,7 @@ import { drawDeployment, drawScene } from "./deploy.js";
 import { help } from "./help.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
 import { at, connect, isLetIn, post } from "./socket.js";
+import { Strip, who } from "./strip.js";
 import { toast } from "./toast.js";
 import { Touch } from "./touch.js";
 import { show } from "./video.js";
@@ -22,6 +23,7 @@ const SHAPES = {
 };
 const write = (id, text) => { if ($(id).textContent !== text) $(id).textContent = text; }; // a screen reader speaks each text once
 const UNDO_MS = 5000;
+const STRIP_MS = 3000;
 const WINDOW = 20;
 const PHASES = { demo: "demos", train: "practice", eval: "evaluation", deploy: "deployment" };
 const FIGURES = [
@@ -99,6 +101,8 @@ function drawLease(lease, problem) {
   $("ready").disabled = !lease.mine;
   page.touch.show(lease.mine);
   $("seat-first").hidden = lease.mine || page.about?.role !== "operator";
+  if (lease.asked_by && lease.asked_by !== drawLease.asked) toast(`${lease.asked_by} would like to have the seat: press T to leave it`);
+  drawLease.asked = lease.asked_by;
   $("lease").textContent = lease.mine ? "you have the seat" : lease.holder ? `${lease.holder} has the seat` : "the seat is free";
   const verb = lease.mine ? "Leave" : "Take";
   if ($("lease-button").dataset.verb !== verb) $("lease-button").innerHTML = `${verb} the seat <kbd>T</kbd>`;
@@ -217,6 +221,7 @@ function onTelemetry(text) {
     drawLearning(page.figures, now.curves);
     drawFindings(now.findings);
     drawResult(now.figures);
+    doing(page.strip.read());
   }
   page.look.draw(now.robot);
   drawRobot(now.robot, page.figures);
@@ -232,16 +237,18 @@ const LABELS = {
 const SAID = { exclude: "excluded", "not done": "the last second is not a success yet" };
 const ENDS = ["success", "failure"]; // said from the seat, these also end the episode
 
-async function label(word) {
-  if (ENDS.includes(word) && page.lease.mine) control.pulse(word);
-  const answer = await post("/api/label", LABELS[word]);
-  const ruled = page.about.ruled && page.robot?.episode?.purpose === "eval"; // what is said there is a label beside the rule's own word
-  page.said = { ...answer, word, ends: ENDS.includes(word) && page.lease.mine && !ruled };
+async function label(word, chosen = null) { // a key means the newest episode, whichever is chosen in the strip
+  const ends = ENDS.includes(word) && page.lease.mine && !chosen;
+  if (ends) control.pulse(word);
+  const answer = await post("/api/label", { ...LABELS[word], ...chosen });
+  const ruled = !chosen && page.about.ruled && page.robot?.episode?.purpose === "eval"; // what is said there is a label beside the rule's own word
+  page.said = { ...answer, word, ends: ends && !ruled };
   $("said-text").textContent = `episode ${answer.episode}: ${SAID[word] ?? word}${ruled ? ", a label: the evaluation counts what the task's rule says" : ""}`;
   $("undo").hidden = false;
   clearTimeout(label.timer);
   label.timer = setTimeout(() => { $("undo").hidden = true; }, UNDO_MS);
   beep(word === "success" ? 990 : 440);
+  await page.strip.read();
 }
 
 async function undo() {
@@ -252,6 +259,12 @@ async function undo() {
   if (ends) await post("/api/label", { run, actor, episode, kind: "neutral", value: 1 });
   $("said-text").textContent = `episode ${episode}: ${ends ? "taken back; excluded until you say more" : "taken back"}`;
   $("undo").hidden = true;
+  await page.strip.read();
+}
+
+function drawChosen(episode) { // which episode the buttons are about
+  $("label-about").textContent = episode ? `episode ${episode.episode}` : "newest episode";
+  $("labels").classList.toggle("chosen", Boolean(episode)); // without "not a success yet", which is about what happens now
 }
 
 // the controller's own stop first, then the gate's: each is a deliberate press
@@ -287,9 +300,9 @@ function drawTheme(chosen) { // the button names the theme that it leads to
 }
 
 function onKey(event) {
-  if (event.target.closest("input, textarea, select")) return;
+  if (event.code !== "Escape" && event.target.closest("input, textarea, select")) return; // a hold is heard everywhere
   if (event.key === "?") { event.preventDefault(); help(); return; }
-  if (event.code === "Escape") $("help").close();
+  if (event.code === "Escape") { $("help").close(); $("who").close(); }
   if (event.code === "KeyZ" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); doing(undo()); return; }
   if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !(event.code in ACTIONS)) return;
   event.preventDefault();
@@ -342,6 +355,10 @@ async function start() {
   control = new Control({ touch: page.touch, seen: () => page.look.seen, onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
   page.control = control;
   drawLegend();
+  page.strip = new Strip({ doing, onChosen: drawChosen });
+  page.strip.control_hz = page.about.control_hz;
+  who(page.about, { doing, onChanged: () => { page.strip.begin(); page.said = null; doing(page.strip.read()); } });
+  setInterval(() => doing(page.strip.read()), STRIP_MS);
   connect(at("/ws/telemetry"), { onMessage: onTelemetry });
   setInterval(watch, 200);
   addEventListener("keydown", onKey);
@@ -359,7 +376,7 @@ async function start() {
   $("theme").onclick = () => drawTheme(theme() === "dark" ? "light" : "dark");
   night.onchange = () => drawTheme();
   drawTheme();
-  document.querySelectorAll("[data-label]").forEach((b) => { b.onclick = () => doing(label(b.dataset.label)); });
+  document.querySelectorAll("[data-label]").forEach((b) => { b.onclick = () => doing(label(b.dataset.label, page.strip.chosen)); });
   page.keys = [...Object.keys(KEYS), ...Object.keys(ACTIONS)];
   globalThis.robotRL = page; // for tests and the curious
 }

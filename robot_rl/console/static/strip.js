@@ -1,0 +1,127 @@
+// The newest episodes at a glance, one to choose and to say something about, and what this person did in their shift.
+
+import { at, post } from "./socket.js";
+
+const $ = (id) => document.getElementById(id);
+const MARKS = { success: "✓", failure: "✗", neutral: "○", excluded: "–", running: "…", unknown: "?" };
+const CHOSEN_MS = 30000; // then the labels are about the newest episode again
+const SINCE = "shift since ms", WHO = "operator";
+const shown = { key: "", chosen: null, until_ms: 0 };
+
+// what became of an episode, in the words of the labels; a person's word counts most
+export function outcome({ review, voices, ending }) {
+  if (review.neutral) return "neutral";
+  if (review.excluded) return "excluded";
+  const first = Object.values(voices)[0];
+  return first == null ? (ending ? "unknown" : "running") : first ? "success" : "failure";
+}
+
+export const personOf = (author) => author.replace(/^operator (?=\D)/, ""); // "operator 2" stays
+
+export function drivers({ drove, human_steps, steps }) {
+  const people = Object.keys(drove).map(personOf);
+  const share = steps ? Math.round((100 * human_steps) / steps) : 0;
+  return share ? `${people.join(" and ") || "helped"}: ${share} % of the steps` : "nobody helped";
+}
+
+const same = (a, b) => a && b && a.run === b.run && a.actor === b.actor && a.episode === b.episode;
+
+export class Strip {
+  constructor({ doing, onChosen }) {
+    this.doing = doing;
+    this.onChosen = onChosen; // the episode that labels are about; null: the newest
+    this.since_ms = Number(localStorage.getItem(SINCE)) || this.begin();
+    $("strip-newest").onclick = () => { $("strip-newest").blur(); this.choose(null); };
+    $("note").onsubmit = (event) => { event.preventDefault(); doing(this.note()); };
+    setInterval(() => { if (shown.chosen && performance.now() > shown.until_ms && document.activeElement !== $("note-text")) this.choose(null); }, 500);
+  }
+
+  begin() { // a shift
+    const now_ms = Date.now();
+    localStorage.setItem(SINCE, now_ms);
+    return (this.since_ms = now_ms);
+  }
+
+  async read() {
+    const answer = await fetch(at(`/api/strip?since_ns=${this.since_ms}000000`)).catch(() => ({ ok: false }));
+    if (!answer.ok) return; // nothing has been recorded yet
+    const { episodes, totals } = await answer.json();
+    this.draw(episodes);
+    this.drawTotals(totals);
+  }
+
+  draw(episodes) {
+    const key = JSON.stringify([episodes, shown.chosen]);
+    if (key === shown.key) return;
+    shown.key = key;
+    this.episodes = episodes;
+    $("episodes").replaceChildren(...episodes.map((episode) => this.cell(episode)));
+    const chosen = episodes.find((episode) => same(episode, shown.chosen));
+    $("notes").replaceChildren(...(chosen?.notes ?? []).map((n) => Object.assign(document.createElement("li"), { textContent: `${personOf(n.author)}: ${n.text}` })));
+  }
+
+  cell(episode) {
+    const cell = document.createElement("button"), what = outcome(episode), share = document.createElement("i");
+    cell.type = "button";
+    cell.className = what;
+    cell.dataset.episode = episode.episode;
+    cell.setAttribute("aria-pressed", Boolean(same(episode, shown.chosen)));
+    const said = `episode ${episode.episode}, ${episode.purpose}: ${what}; ${drivers(episode)}`;
+    cell.setAttribute("aria-label", said);
+    cell.title = [said, ...episode.notes.map((n) => `${personOf(n.author)}: ${n.text}`)].join("\n");
+    cell.textContent = MARKS[what];
+    if (episode.notes.length) cell.classList.add("noted");
+    share.style.width = `${episode.steps ? (100 * episode.human_steps) / episode.steps : 0}%`;
+    cell.append(share);
+    cell.onclick = () => { cell.blur(); this.choose(same(episode, shown.chosen) ? null : episode); };
+    return cell;
+  }
+
+  choose(episode) {
+    const { run, actor, episode: number } = episode ?? {};
+    shown.chosen = episode && { run, actor, episode: number };
+    shown.until_ms = performance.now() + CHOSEN_MS;
+    $("note").hidden = $("strip-newest").hidden = !episode;
+    $("note-text").value = "";
+    if (this.episodes) this.draw(this.episodes);
+    this.onChosen(shown.chosen);
+  }
+
+  get chosen() { return shown.chosen; }
+
+  async note() {
+    await post("/api/note", { ...shown.chosen, text: $("note-text").value });
+    $("note-text").value = "";
+    $("note-text").blur();
+    await this.read();
+  }
+
+  drawTotals({ episodes, successes, steps }) {
+    const since = new Date(this.since_ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+    const minutes = steps / this.control_hz / 60;
+    $("totals").textContent = `since ${since}: ${episodes} driven, ${successes} succeeded, ${minutes.toFixed(1)} min`;
+  }
+}
+
+// who is at this page: asked for once in a browser, changed by a press when a shift is handed over
+export function who(about, { doing, onChanged }) {
+  const dialog = $("who"), tell = (name) => { about.you = name; $("you").textContent = name; };
+  tell(about.you);
+  const say = async (name, remember) => {
+    tell((await post("/api/name", { name })).you);
+    if (remember) { localStorage.setItem(WHO, name); onChanged(); }
+  };
+  const before = localStorage.getItem(WHO);
+  if (before && before !== about.you && /^(operator|observer) \d+$/.test(about.you)) say(before, false).catch(() => localStorage.removeItem(WHO));
+  $("you").onclick = () => {
+    $("you").blur();
+    $("who-name").value = localStorage.getItem(WHO) ?? "";
+    dialog.show(); // not as a modal one, under which nobody could press hold
+    $("who-name").focus();
+  };
+  $("who-cancel").onclick = () => dialog.close();
+  dialog.querySelector("form").onsubmit = (event) => {
+    event.preventDefault();
+    doing(say($("who-name").value, true).then(() => dialog.close()));
+  };
+}
