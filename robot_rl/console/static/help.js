@@ -46,7 +46,7 @@ function build(dialog) {
   const close = element("button", "", "Close ?");
   close.type = "button";
   close.onclick = () => dialog.close();
-  const keys = element("div", "keys", "");
+  const keys = Object.assign(element("div", "keys", ""), { tabIndex: 0 }); // scrolled by keyboard where it is too wide
   for (const row of ROWS) {
     const line = keys.appendChild(element("div", "keyrow", ""));
     for (const code of row) {
