@@ -54,7 +54,7 @@ async def command(verb: str, console: TheConsole, session: Watcher) -> dict[str,
     if verb not in STOPS:
         operator(session)
     if verb in SEATED and not console.access.hears(session):
-        raise HTTPException(409, "take the seat first: press T")
+        raise HTTPException(409, "take the seat first")
     audit.info("%s: %s", console.who(session), verb)
     answer, _ = await console.feed.panel.ask("command", verb=verb)
     return dict(answer)
@@ -69,7 +69,7 @@ async def accept(
     if not isinstance(name, str) or not 0 < len(name) <= MAX_ITEM or not isinstance(on, bool):
         raise HTTPException(422, 'expected {"name": an item of the readiness list, "on": flag}')
     if not console.access.hears(session):
-        raise HTTPException(409, "take the seat first: press T")
+        raise HTTPException(409, "take the seat first")
     audit.info("%s: %s %s", console.who(session), "accepts" if on else "takes back", name)
     answer, _ = await console.feed.panel.ask("accept", name=name, on=on)
     return dict(answer)

@@ -27,8 +27,8 @@ CURVES = (
 )
 
 WAITS = {  # for whom the gate waits -> what a person may do about it
-    "person": "held by a person; R: resume",
-    "device": "the driver fell silent; R: resume",
+    "person": "held by a person: press resume",
+    "device": "the driver fell silent: press resume",
 }
 
 

@@ -1,7 +1,8 @@
-"""The pages against axe-core's rules (WCAG 2.1 A and AA), in both themes and at the sizes in use."""
+"""The pages against axe-core's rules (WCAG 2.1 A and AA), in both themes and at four sizes."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.served import until
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
+log = logging.getLogger(__name__)
 __all__ = ["page"]  # a fixture
 SIZES = ((390, 844), (768, 1024), (1280, 800), (2560, 1440))
 SCHEMES: tuple[Any, ...] = ("dark", "light")
@@ -43,7 +45,9 @@ def everywhere(page: Any) -> list[str]:
             for problem in findings(page):
                 found.setdefault(problem, f"{scheme}, {wide}x{high}")
     for problem, where in found.items():
-        print(f"{problem} ({where})")  # all of it, which the message of a test is too short for
+        log.warning(
+            "%s (%s)", problem, where
+        )  # all of it, which the message of a test is too short for
     return sorted(found)
 
 

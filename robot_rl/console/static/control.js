@@ -3,22 +3,23 @@
 // The page says which keys are held and where the sticks are. The robot side decides what that means:
 // dead zones, neutral check, time-outs. A page that goes away simply stops sending.
 
+import { meaning } from "./keymap.js";
 import { at, connect, post } from "./socket.js";
 
 const PERIOD_MS = 20;
 
 // axes: tx ty tz rx ry rz of the tool, pointing down: forward, right, down are positive, as seen in the large picture
 export const KEYS = {
-  Space: { held: "drive", say: "Space", means: "hold to drive" },
-  KeyW: { axis: [0, 1], say: "W S", means: "forward, back" }, KeyS: { axis: [0, -1] },
-  KeyA: { axis: [1, -1], say: "A D", means: "left, right" }, KeyD: { axis: [1, 1] },
-  KeyE: { axis: [2, -1], say: "E Q", means: "up, down" }, KeyQ: { axis: [2, 1] },
-  KeyJ: { axis: [5, -1], say: "J L", means: "turn" }, KeyL: { axis: [5, 1] },
-  KeyI: { axis: [4, 1], say: "I K U O", means: "tilt" }, KeyK: { axis: [4, -1] },
+  Space: { held: "drive", say: ["Space"], means: "hold to drive" },
+  KeyW: { axis: [0, 1], say: ["KeyW", "KeyS"], means: "forward, back" }, KeyS: { axis: [0, -1] },
+  KeyA: { axis: [1, -1], say: ["KeyA", "KeyD"], means: "left, right" }, KeyD: { axis: [1, 1] },
+  KeyE: { axis: [2, -1], say: ["KeyE", "KeyQ"], means: "up, down" }, KeyQ: { axis: [2, 1] },
+  KeyJ: { axis: [5, -1], say: ["KeyJ", "KeyL"], means: "turn" }, KeyL: { axis: [5, 1] },
+  KeyI: { axis: [4, 1], say: ["KeyI", "KeyK", "KeyU", "KeyO"], means: "tilt" }, KeyK: { axis: [4, -1] },
   KeyU: { axis: [3, -1] }, KeyO: { axis: [3, 1] },
-  KeyC: { held: "close", say: "C G", means: "gripper close, open" }, KeyG: { held: "open" },
-  ShiftLeft: { held: "slow", say: "Shift", means: "slow" }, ShiftRight: { held: "slow" },
-  KeyZ: { held: "rewind", say: "Z", means: "rewind" },
+  KeyC: { held: "close", say: ["KeyC", "KeyG"], means: "gripper close, open" }, KeyG: { held: "open" },
+  ShiftLeft: { held: "slow", say: ["ShiftLeft"], means: "slow" }, ShiftRight: { held: "slow" },
+  KeyZ: { held: "rewind", say: ["KeyZ"], means: "rewind" },
 };
 const PAD_BUTTONS = { 5: "drive", 4: "slow", 6: "close", 7: "open", 3: "success", 0: "failure", 2: "redo", 1: "hold", 9: "arm" };
 const PAD_AXES = [[1, 0, -1], [0, 1, 1], [3, 2, 1], [2, 5, 1]]; // stick, axis, sign
@@ -47,12 +48,13 @@ export class Control {
   }
 
   key(event, down) {
-    if (!(event.code in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const code = meaning(event.code);
+    if (!(code in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
     const typed = event.target.closest("input, textarea, select");
     if (typed && down) return; // but a key that was held before is let go everywhere
     if (!typed) event.preventDefault(); // Space must not press a focused button
     if (event.repeat) return;
-    if (down) this.down.add(event.code); else this.down.delete(event.code);
+    if (down) this.down.add(code); else this.down.delete(code);
     this.send();
   }
 

@@ -1,5 +1,9 @@
 // `?`: a picture of all keys, and the words of the page. It lies beside what happens: every key goes on working.
 
+import { FIXED, asShipped, keyOf, move } from "./keymap.js";
+import { canSpeak, isOn, speak, turn } from "./speak.js";
+
+const HOW = "Press a key in the picture to move what it does to another key.";
 const ROWS = [
   ["Escape", "KeyQ", "KeyW", "KeyE", "KeyR", "KeyT", "KeyY", "KeyU", "KeyI", "KeyO", "KeyP", "Backspace"],
   ["KeyA", "KeyS", "KeyD", "KeyF", "KeyG", "KeyH", "KeyJ", "KeyK", "KeyL", "Enter"],
@@ -14,7 +18,6 @@ export const CAPTIONS = { // what a key does, and which kind of key it is
   ShiftLeft: ["slow", "drive"], KeyZ: ["held: rewind", "drive"], KeyH: ["nudge: small steps", "drive"], Enter: ["success", "label"], Backspace: ["failure", "label"],
   KeyN: ["neutral", "label"], KeyX: ["exclude", "label"], KeyB: ["not a success yet", "label"],
 };
-const NAMES = { Escape: "Esc", Backspace: "Backspace", Enter: "Enter", ShiftLeft: "Shift", Space: "Space" };
 const WORDS = [ // as in docs/glossary.md
   ["seat", "the right to drive from the operator's page; one page at a time has it"],
   ["takeover, release", "the person begins to drive; the person lets go"],
@@ -34,12 +37,51 @@ const WORDS = [ // as in docs/glossary.md
 
 const element = (tag, name, text) => Object.assign(document.createElement(tag), { className: name, textContent: text });
 
+let asked = null; // the picture of a key that waits for its new key
+
+function ask(key, caption) {
+  key.blur();
+  asked = key;
+  document.getElementById("keys-say").textContent = `Press the new key for "${caption}". Esc: leave it as it is.`;
+  for (const other of document.querySelectorAll(".key")) other.classList.toggle("asked", other === key);
+}
+
+function answered() {
+  asked = null;
+  document.getElementById("keys-say").textContent = HOW;
+  for (const key of document.querySelectorAll(".key.asked")) key.classList.remove("asked");
+}
+
+// before anything else hears the key: it must not move the arm as well. Esc still holds the robot.
+function onKey(event) {
+  if (!asked || !document.getElementById("help").open) return;
+  const key = asked;
+  answered();
+  if (event.code === "Escape") return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  move(key.dataset.key, event.code);
+}
+
 export function help() {
   const dialog = document.getElementById("help");
   if (dialog.open) { dialog.close(); return; }
   if (!dialog.childElementCount) build(dialog);
   dialog.show(); // not as a modal one, which would take the keys
   document.activeElement.blur();
+}
+
+function settings(...more) {
+  const row = element("div", "row settings", ""), voice = element("button", "", "");
+  const draw = () => { voice.textContent = isOn() ? "Voice on" : "Voice off"; voice.setAttribute("aria-pressed", isOn()); };
+  voice.type = "button";
+  voice.id = "voice";
+  voice.hidden = !canSpeak();
+  voice.title = "Says aloud what waits for a person, and how an episode ended";
+  voice.onclick = () => { voice.blur(); turn(!isOn()); draw(); speak(isOn() ? "Voice on" : ""); };
+  draw();
+  row.append(voice, ...more);
+  return row;
 }
 
 function build(dialog) {
@@ -50,11 +92,22 @@ function build(dialog) {
   for (const row of ROWS) {
     const line = keys.appendChild(element("div", "keyrow", ""));
     for (const code of row) {
-      const [caption, kind] = CAPTIONS[code], key = line.appendChild(element("div", `key ${kind}`, ""));
-      key.append(element("b", "", NAMES[code] ?? code.slice(3)), element("span", "", caption));
+      const [caption, kind] = CAPTIONS[code], key = line.appendChild(element("button", `key ${kind}`, ""));
+      key.type = "button";
+      key.dataset.key = code;
+      key.disabled = FIXED.includes(code);
+      key.append(element("b", "", keyOf(code)), element("span", "", caption));
+      key.onclick = () => ask(key, caption);
     }
   }
   const words = element("dl", "", "");
   for (const [word, meaning] of WORDS) words.append(element("dt", "", word), element("dd", "", meaning));
-  dialog.append(close, element("h2", "", "Keys"), keys, element("h2", "", "Words"), words);
+  const say = Object.assign(element("p", "", HOW), { id: "keys-say" });
+  say.setAttribute("role", "status");
+  const reset = element("button", "", "All keys as shipped");
+  reset.type = "button";
+  reset.onclick = () => { reset.blur(); asShipped(); };
+  addEventListener("keydown", onKey, true);
+  dialog.addEventListener("close", answered);
+  dialog.append(close, element("h2", "", "Keys"), keys, say, settings(reset), element("h2", "", "Words"), words);
 }

@@ -5,8 +5,10 @@ import { Control, KEYS } from "./control.js";
 import { curve, smooth } from "./curves.js";
 import { drawDeployment, drawScene } from "./deploy.js";
 import { help } from "./help.js";
+import { kbd, keyOf, meaning } from "./keymap.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
 import { at, connect, isLetIn, post } from "./socket.js";
+import { speak } from "./speak.js";
 import { Strip, who } from "./strip.js";
 import { toast } from "./toast.js";
 import { Touch } from "./touch.js";
@@ -25,6 +27,7 @@ const write = (id, text) => { if ($(id).textContent !== text) $(id).textContent 
 const UNDO_MS = 5000;
 const STRIP_MS = 3000;
 const WINDOW = 20;
+const SPOKEN = ["RESET?", "HOLD", "PROTECTIVE STOP", "OFFLINE"]; // words that ask a person to do something
 const PHASES = { demo: "demos", train: "practice", eval: "evaluation", deploy: "deployment" };
 const FIGURES = [
   ["success of 20", (f) => percent(f["episode/success_rate"])], ["human-driven", (f) => percent(f["episode/human_rate"])],
@@ -80,6 +83,7 @@ function drawState(now) {
     $("ask").hidden = word !== "RESET?";
     const tones = { HUMAN: 880, POLICY: 660, "RESET?": 550, HOLD: 330, "PROTECTIVE STOP": 220 };
     if (word in tones) beep(tones[word]);
+    if (SPOKEN.includes(word)) speak([said, now.reason].filter(Boolean).join("\n"));
   }
   write("word", said);
   write("reason", reason.replaceAll("\n", ", "));
@@ -101,11 +105,11 @@ function drawLease(lease, problem) {
   $("ready").disabled = !lease.mine;
   page.touch.show(lease.mine);
   $("seat-first").hidden = lease.mine || page.about?.role !== "operator";
-  if (lease.asked_by && lease.asked_by !== drawLease.asked) toast(`${lease.asked_by} would like to have the seat: press T to leave it`);
+  if (lease.asked_by && lease.asked_by !== drawLease.asked) toast(`${lease.asked_by} would like to have the seat: press ${keyOf("KeyT")} to leave it`);
   drawLease.asked = lease.asked_by;
   $("lease").textContent = lease.mine ? "you have the seat" : lease.holder ? `${lease.holder} has the seat` : "the seat is free";
   const verb = lease.mine ? "Leave" : "Take";
-  if ($("lease-button").dataset.verb !== verb) $("lease-button").innerHTML = `${verb} the seat <kbd>T</kbd>`;
+  if ($("lease-button").dataset.verb !== verb) $("lease-button").innerHTML = `${verb} the seat ${kbd("KeyT")}`;
   $("lease-button").dataset.verb = verb;
   $("lease-button").disabled = page.about?.role !== "operator";
 }
@@ -139,6 +143,7 @@ function drawResult(figures) {
     if (!matchMedia("(prefers-reduced-motion: reduce)").matches) $("result").animate([{ transform: "scale(1.12)" }, { transform: "none" }], { duration: 600 });
     beep(success ? 1050 : 260);
     if (success) setTimeout(() => beep(1400), 130);
+    speak([word, phase].filter(Boolean).join(", "));
   }
   page.result = ended.index;
 }
@@ -303,24 +308,25 @@ function onKey(event) {
   if (event.code !== "Escape" && event.target.closest("input, textarea, select")) return; // a hold is heard everywhere
   if (event.key === "?") { event.preventDefault(); help(); return; }
   if (event.code === "Escape") { $("help").close(); $("who").close(); }
-  if (event.code === "KeyZ" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); doing(undo()); return; }
-  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !(event.code in ACTIONS)) return;
+  const code = meaning(event.code);
+  if (code === "KeyZ" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); doing(undo()); return; }
+  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || !(code in ACTIONS)) return;
   event.preventDefault();
-  doing(ACTIONS[event.code](event));
+  doing(ACTIONS[code](event));
 }
 
 function drawLegend() {
   const shown = Object.values(KEYS).filter((k) => k.say);
   $("legend").replaceChildren(...shown.map((key) => {
     const item = document.createElement("span");
-    item.innerHTML = `<kbd>${key.say}</kbd> ${key.means}`;
+    item.innerHTML = `${key.say.map(kbd).join(" ")} ${key.means}`;
     return item;
   }));
   const other = $("legend").appendChild(document.createElement("span"));
-  other.innerHTML = "<kbd>P</kbd> other picture";
+  other.innerHTML = `${kbd("KeyP")} other picture`;
   other.hidden = page.views.length < 2;
   const nudge = $("legend").appendChild(document.createElement("span"));
-  nudge.innerHTML = "<kbd>H</kbd> nudge";
+  nudge.innerHTML = `${kbd("KeyH")} nudge`;
   nudge.title = "A press is one small step";
   setInterval(() => {
     const codes = Object.keys(KEYS).filter((code) => KEYS[code].say);
