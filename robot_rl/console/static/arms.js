@@ -3,6 +3,7 @@
 // A tab is a page of its own (`/?arm=NAME`): its keys, sockets and seat belong to one arm, and whoever
 // goes to another tab leaves the seat here, so that no key ever moves an arm that is out of sight.
 
+import { t } from "./language.js";
 import { says } from "./words.js";
 import { at, connect, post } from "./socket.js";
 
@@ -31,7 +32,7 @@ function tab(name, mine, doing, leave) {
   link.querySelector("span").textContent = name;
   link.onclick = (event) => { event.preventDefault(); go(name, mine ? name : "", leave); };
   hold.type = "button";
-  hold.textContent = `Hold ${name}`;
+  hold.textContent = t("Hold {name}", { name });
   hold.onclick = () => { hold.blur(); doing(post("/api/command/hold", undefined, name)); };
   box.append(link, hold);
   watch(name, box, link);
@@ -45,23 +46,23 @@ function watch(name, box, link) { // every tab shows every arm: a stop must not 
     link.querySelector("b").textContent = said;
     link.querySelector("small").textContent = driver;
   };
-  draw("OFFLINE", "Offline", "");
+  draw("OFFLINE", t("Offline"), "");
   connect(at("/ws/telemetry", name), {
     onMessage: (text) => {
       const now = JSON.parse(text), { word, lease } = now;
       heard = performance.now();
-      draw(word, says(now), lease.mine ? "you have the seat" : lease.holder ? `${lease.holder} has the seat` : "");
+      draw(word, says(now), lease.mine ? t("you have the seat") : lease.holder ? t("{who} has the seat", { who: lease.holder }) : "");
     },
   });
-  setInterval(() => { if (performance.now() - heard > STALE_MS) draw("OFFLINE", "Offline", ""); }, 200);
+  setInterval(() => { if (performance.now() - heard > STALE_MS) draw("OFFLINE", t("Offline"), ""); }, 200);
 }
 
 function all(arms, doing) {
   const button = document.createElement("button");
   button.id = "hold-all";
   button.type = "button";
-  button.title = "Holds every arm where it is. This is not an emergency stop.";
-  button.innerHTML = "<b>Hold all</b> <kbd>Shift Esc</kbd>";
+  button.title = t("Holds every arm where it is. This is not an emergency stop.");
+  button.innerHTML = `<b>${t("Hold all")}</b> <kbd>Shift Esc</kbd>`;
   button.onclick = () => { button.blur(); doing(holdAll(arms)); };
   return button;
 }

@@ -1,5 +1,7 @@
 // The card "Deployment": what a policy at work has come to; and the picture by which a scene is restored.
 
+import { t } from "./language.js";
+
 const $ = (id) => document.getElementById(id);
 const made = (tag, text, name = "") => Object.assign(document.createElement(tag), { textContent: text, className: name });
 const percent = (v, digits = 0) => (v == null ? "-" : `${(100 * v).toFixed(digits)} %`);
@@ -25,14 +27,14 @@ export function drawDeployment(figures, about, away) {
   const f = Object.fromEntries(Object.entries(figures).filter(([k]) => k.startsWith("deploy/")).map(([k, v]) => [k.slice(7), v]));
   $("deploy-success").textContent = percent(f.success);
   $("deploy-interval").textContent = f.labelled
-    ? `${whole(f.successes)} of ${whole(f.labelled)} (95 %: ${percent(f.success_low)} to ${percent(f.success_high)})` : "no episode has been judged yet";
+    ? t("{n} of {all} (95 %: {low} to {high})", { n: whole(f.successes), all: whole(f.labelled), low: percent(f.success_low), high: percent(f.success_high) }) : t("no episode has been judged yet");
   $("deploy-range").style.left = percent(f.success_low ?? 0, 1).replace(" ", "");
   $("deploy-range").style.right = percent(1 - (f.success_high ?? 1), 1).replace(" ", "");
   $("deploy-dot").style.left = percent(f.success ?? 0, 1).replace(" ", "");
   $("deploy-dot").hidden = f.success == null;
   const cells = FIGURES.map(([name, value]) => {
     const cell = made("div", "");
-    cell.append(made("span", name), made("b", value(f)));
+    cell.append(made("span", t(name)), made("b", value(f)));
     return cell;
   });
   $("deploy-figures").replaceChildren(...cells);
@@ -49,7 +51,7 @@ function drawFailures(failed, about) {
     const item = made("li", ""), words = made("a", ""), key = new URLSearchParams({ run: about.run, actor: "actor-0", episode: one.episode });
     words.href = `/review#${key}`;
     words.target = "_blank";
-    words.append(made("b", `episode ${one.episode}`), made("span", `${one.reason}, ${one.at.slice(11, 16)} UTC`));
+    words.append(made("b", t("episode {n}", { n: one.episode })), made("span", `${one.reason}, ${one.at.slice(11, 16)} UTC`));
     if (camera) {
       const picture = document.createElement("img");
       picture.alt = `the end of episode ${one.episode}`;
@@ -60,7 +62,7 @@ function drawFailures(failed, about) {
     item.append(words);
     return item;
   });
-  $("deploy-failed").replaceChildren(...(items.length ? items : [made("li", "none", "none-yet")]));
+  $("deploy-failed").replaceChildren(...(items.length ? items : [made("li", t("none"), "none-yet")]));
 }
 
 export function drawScene(start, about) { // over the cameras, half transparent, and in the card
@@ -77,7 +79,7 @@ export function drawScene(start, about) { // over the cameras, half transparent,
     picture.alt = `how the scene shall look, camera ${camera}`;
     over.className = "scene";
     over.alt = "";
-    figure.append(picture, made("figcaption", `as it was, ${camera}`));
+    figure.append(picture, made("figcaption", t("as it was, {camera}", { camera })));
     $("scene").append(figure);
     document.querySelector(`.camera[data-camera="${CSS.escape(camera)}"]`)?.append(over);
   }

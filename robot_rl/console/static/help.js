@@ -1,6 +1,7 @@
 // `?`: a picture of all keys, and the words of the page. It lies beside what happens: every key goes on working.
 
 import { FIXED, asShipped, keyOf, move } from "./keymap.js";
+import { LANGUAGES, choose, language, t } from "./language.js";
 import { canSpeak, isOn, speak, turn } from "./speak.js";
 
 const HOW = "Press a key in the picture to move what it does to another key.";
@@ -42,13 +43,13 @@ let asked = null; // the picture of a key that waits for its new key
 function ask(key, caption) {
   key.blur();
   asked = key;
-  document.getElementById("keys-say").textContent = `Press the new key for "${caption}". Esc: leave it as it is.`;
+  document.getElementById("keys-say").textContent = t("Press the new key for \"{what}\". Esc: leave it as it is.", { what: t(caption) });
   for (const other of document.querySelectorAll(".key")) other.classList.toggle("asked", other === key);
 }
 
 function answered() {
   asked = null;
-  document.getElementById("keys-say").textContent = HOW;
+  document.getElementById("keys-say").textContent = t(HOW);
   for (const key of document.querySelectorAll(".key.asked")) key.classList.remove("asked");
 }
 
@@ -73,19 +74,23 @@ export function help() {
 
 function settings(...more) {
   const row = element("div", "row settings", ""), voice = element("button", "", "");
-  const draw = () => { voice.textContent = isOn() ? "Voice on" : "Voice off"; voice.setAttribute("aria-pressed", isOn()); };
+  const draw = () => { voice.textContent = t(isOn() ? "Voice on" : "Voice off"); voice.setAttribute("aria-pressed", isOn()); };
   voice.type = "button";
   voice.id = "voice";
   voice.hidden = !canSpeak();
-  voice.title = "Says aloud what waits for a person, and how an episode ended";
-  voice.onclick = () => { voice.blur(); turn(!isOn()); draw(); speak(isOn() ? "Voice on" : ""); };
+  voice.title = t("Says aloud what waits for a person, and how an episode ended");
+  voice.onclick = () => { voice.blur(); turn(!isOn()); draw(); speak(isOn() ? t("Voice on") : ""); };
   draw();
-  row.append(voice, ...more);
+  row.append(voice, ...more, ...Object.entries(LANGUAGES).filter(([code]) => code !== language).map(([code, name]) => {
+    const button = Object.assign(element("button", "", name), { type: "button", lang: code });
+    button.onclick = () => choose(code);
+    return button;
+  }));
   return row;
 }
 
 function build(dialog) {
-  const close = element("button", "", "Close ?");
+  const close = element("button", "", `${t("Close")} ?`);
   close.type = "button";
   close.onclick = () => dialog.close();
   const keys = Object.assign(element("div", "keys", ""), { tabIndex: 0 }); // scrolled by keyboard where it is too wide
@@ -96,18 +101,18 @@ function build(dialog) {
       key.type = "button";
       key.dataset.key = code;
       key.disabled = FIXED.includes(code);
-      key.append(element("b", "", keyOf(code)), element("span", "", caption));
+      key.append(element("b", "", keyOf(code)), element("span", "", t(caption)));
       key.onclick = () => ask(key, caption);
     }
   }
   const words = element("dl", "", "");
-  for (const [word, meaning] of WORDS) words.append(element("dt", "", word), element("dd", "", meaning));
-  const say = Object.assign(element("p", "", HOW), { id: "keys-say" });
+  for (const [word, meaning] of WORDS) words.append(element("dt", "", t(word)), element("dd", "", t(meaning)));
+  const say = Object.assign(element("p", "", t(HOW)), { id: "keys-say" });
   say.setAttribute("role", "status");
-  const reset = element("button", "", "All keys as shipped");
+  const reset = element("button", "", t("All keys as shipped"));
   reset.type = "button";
   reset.onclick = () => { reset.blur(); asShipped(); };
   addEventListener("keydown", onKey, true);
   dialog.addEventListener("close", answered);
-  dialog.append(close, element("h2", "", "Keys"), keys, say, settings(reset), element("h2", "", "Words"), words);
+  dialog.append(close, element("h2", "", t("Keys")), keys, say, settings(reset), element("h2", "", t("Words")), words);
 }

@@ -6,6 +6,7 @@ import { curve, smooth } from "./curves.js";
 import { drawDeployment, drawScene } from "./deploy.js";
 import { help } from "./help.js";
 import { kbd, keyOf, meaning } from "./keymap.js";
+import { t, told, translate } from "./language.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
 import { at, connect, isLetIn, post } from "./socket.js";
 import { speak } from "./speak.js";
@@ -34,7 +35,7 @@ const FIGURES = [
   ["env steps", (f) => whole(f.env_steps)], ["human data", (f) => whole(f["replay/demo"])],
 ];
 const INTERNALS = [ // behind "Details"
-  ["policy version", (f) => (f["weights/version"] < 0 ? "none yet" : whole(f["weights/version"]))], ["policy age", (f) => seconds(f["weights/staleness_s"])],
+  ["policy version", (f) => (f["weights/version"] < 0 ? t("none yet") : whole(f["weights/version"]))], ["policy age", (f) => seconds(f["weights/staleness_s"])],
   ["replay", (f) => whole(f["replay/online"])], ["updates per step", (f) => number(f["learner/utd"], 1)],
   ["mean Q", (f) => number(f["critic/q_mean"], 2) + (f["critic/q_std"] == null ? "" : ` ± ${number(f["critic/q_std"], 2)}`)],
   ["clock", (f) => (f["clock/factor"] == null ? "-" : `${number(f["clock/factor"], 1)} x`)],
@@ -73,7 +74,7 @@ function beep(hz) {
 
 function drawState(now) {
   const { word } = now, said = says(now);
-  const reason = now.reason || (word === "REWIND" ? (now.lease.mine ? "you drive" : `${now.lease.holder ?? "a person"} drives`) : "");
+  const reason = told(now.reason) || (word === "REWIND" ? (now.lease.mine ? t("you drive") : t("{who} drives", { who: now.lease.holder ?? t("a person") })) : "");
   if (word !== page.word) {
     page.word = word;
     document.body.dataset.word = word;
@@ -83,7 +84,7 @@ function drawState(now) {
     $("ask").hidden = word !== "RESET?";
     const tones = { HUMAN: 880, POLICY: 660, "RESET?": 550, HOLD: 330, "PROTECTIVE STOP": 220 };
     if (word in tones) beep(tones[word]);
-    if (SPOKEN.includes(word)) speak([said, now.reason].filter(Boolean).join("\n"));
+    if (SPOKEN.includes(word)) speak([said, told(now.reason)].filter(Boolean).join("\n"));
   }
   write("word", said);
   write("reason", reason.replaceAll("\n", ", "));
@@ -91,9 +92,10 @@ function drawState(now) {
   write("asks", word === "RESET?" ? reason : "");
 }
 
-function drawAdvice(reason, advice) { // why the arm stands still in full, and what to do about it
+function drawAdvice(reason, english) { // why the arm stands still in full, and what to do about it
+  const advice = told(english);
   $("advice").hidden = !advice;
-  write("advice-why", advice ? reason : "");
+  write("advice-why", advice ? told(reason) : "");
   write("advice-do", advice ? `${advice[0].toUpperCase()}${advice.slice(1)}.` : "");
 }
 
@@ -105,11 +107,11 @@ function drawLease(lease, problem) {
   $("ready").disabled = !lease.mine;
   page.touch.show(lease.mine);
   $("seat-first").hidden = lease.mine || page.about?.role !== "operator";
-  if (lease.asked_by && lease.asked_by !== drawLease.asked) toast(`${lease.asked_by} would like to have the seat: press ${keyOf("KeyT")} to leave it`);
+  if (lease.asked_by && lease.asked_by !== drawLease.asked) toast(t("{who} would like to have the seat: press {key} to leave it", { who: lease.asked_by, key: keyOf("KeyT") }));
   drawLease.asked = lease.asked_by;
-  $("lease").textContent = lease.mine ? "you have the seat" : lease.holder ? `${lease.holder} has the seat` : "the seat is free";
-  const verb = lease.mine ? "Leave" : "Take";
-  if ($("lease-button").dataset.verb !== verb) $("lease-button").innerHTML = `${verb} the seat ${kbd("KeyT")}`;
+  $("lease").textContent = lease.mine ? t("you have the seat") : lease.holder ? t("{who} has the seat", { who: lease.holder }) : t("the seat is free");
+  const verb = t(lease.mine ? "Leave the seat" : "Take the seat");
+  if ($("lease-button").dataset.verb !== verb) $("lease-button").innerHTML = `${verb} ${kbd("KeyT")}`;
   $("lease-button").dataset.verb = verb;
   $("lease-button").disabled = page.about?.role !== "operator";
 }
@@ -123,7 +125,7 @@ function drawRobot(robot, figures) {
   gauge("force", robot.force_n, `${robot.force_n?.toFixed(1)} N`);
   gauge("speed", robot.speed_mm_s, `${robot.speed_mm_s?.toFixed(0)} mm/s`);
   gauge("gripper", robot.gripper_mm, `${robot.gripper_mm?.toFixed(0)} mm`);
-  $("phase-word").textContent = figures.state ?? PHASES[robot.episode?.purpose] ?? ""; // before the first episode has ended
+  $("phase-word").textContent = told(figures.state ?? PHASES[robot.episode?.purpose] ?? ""); // before the first episode has ended
 }
 
 // the episode that ended last: a word, a sound, and how far the phase is
@@ -133,17 +135,18 @@ function drawResult(figures) {
   if (!ended || ended.index === page.result) return;
   const figure = (name) => figures[`${ended.kind}episode/${name}`];
   const success = figure("success") > 0, word = success ? "success" : figure("aborted") > 0 ? "aborted" : "failure";
-  const exam = figures["exam/success"] == null ? "" : `last exam ${percent(figures["exam/success"])}`;
-  const phase = { "demo_": `demo ${whole(figures["session/demos"])} of ${page.about.demos}`, "eval_": "evaluation", "": exam }[ended.kind] ?? "";
-  write("result", [`${success ? "✓" : "✗"} ${word}`, phase].filter(Boolean).join(" · "));
-  $("result").title = `episode ${whole(ended.index)}`;
+  const exam = figures["exam/success"] == null ? "" : t("last exam {share}", { share: percent(figures["exam/success"]) });
+  const demo = t("demo {n} of {all}", { n: whole(figures["session/demos"]), all: page.about.demos });
+  const phase = { "demo_": demo, "eval_": t("evaluation"), "": exam }[ended.kind] ?? "";
+  write("result", [`${success ? "✓" : "✗"} ${t(word)}`, phase].filter(Boolean).join(" · "));
+  $("result").title = t("episode {n}", { n: whole(ended.index) });
   $("result").className = word;
   $("result").hidden = false;
   if (page.result != null) { // not for what had ended before this page was opened
     if (!matchMedia("(prefers-reduced-motion: reduce)").matches) $("result").animate([{ transform: "scale(1.12)" }, { transform: "none" }], { duration: 600 });
     beep(success ? 1050 : 260);
     if (success) setTimeout(() => beep(1400), 130);
-    speak([word, phase].filter(Boolean).join(", "));
+    speak([t(word), phase].filter(Boolean).join(", "));
   }
   page.result = ended.index;
 }
@@ -160,7 +163,7 @@ function drawLearning(figures, curves) {
   for (const [id, listed] of [["figures", FIGURES], ["internals", INTERNALS]]) {
     $(id).replaceChildren(...listed.map(([name, value]) => {
       const row = document.createElement("div");
-      for (const [tag, words] of [["span", name], ["b", value(figures)]]) row.appendChild(document.createElement(tag)).textContent = words;
+      for (const [tag, words] of [["span", t(name)], ["b", value(figures)]]) row.appendChild(document.createElement(tag)).textContent = words;
       return row;
     }));
   }
@@ -170,7 +173,7 @@ function drawLearning(figures, curves) {
   ];
   const inside = [["mean Q", curves["critic/q_mean"] ?? [], {}, (v) => number(v, 2)]];
   for (const [id, shown] of [["curves", drawn], ["inner-curves", inside]]) $(id).innerHTML = shown.map(([name, points, range, text]) =>
-    `<figure><figcaption><span>${name}</span><b>${points.length ? text(points.at(-1)[1]) : "-"}</b></figcaption>
+    `<figure><figcaption><span>${t(name)}</span><b>${points.length ? text(points.at(-1)[1]) : "-"}</b></figcaption>
      <svg viewBox="0 0 100 42" preserveAspectRatio="none"><path class="base" d="M0,40H100"/><path d="${curve(points, range)}"/></svg></figure>`).join("");
 }
 
@@ -179,7 +182,7 @@ function drawFindings(findings) {
     const item = document.createElement("li");
     item.className = found ? "warn" : "ok";
     const learns = page.figures?.["learner/utd"] != null; // before, there is nothing to complain about yet
-    item.textContent = found ? `▲ ${found.what}` : learns ? "nothing to complain about" : "learning has not begun";
+    item.textContent = found ? `▲ ${found.what}` : t(learns ? "nothing to complain about" : "learning has not begun");
     if (found) {
       const fix = document.createElement("small");
       fix.textContent = found.fix;
@@ -248,7 +251,8 @@ async function label(word, chosen = null) { // a key means the newest episode, w
   const answer = await post("/api/label", { ...LABELS[word], ...chosen });
   const ruled = !chosen && page.about.ruled && page.robot?.episode?.purpose === "eval"; // what is said there is a label beside the rule's own word
   page.said = { ...answer, word, ends: ends && !ruled };
-  $("said-text").textContent = `episode ${answer.episode}: ${SAID[word] ?? word}${ruled ? ", a label: the evaluation counts what the task's rule says" : ""}`;
+  const said = t(SAID[word] ?? word) + (ruled ? t(", a label: the evaluation counts what the task's rule says") : "");
+  $("said-text").textContent = t("episode {n}: {said}", { n: answer.episode, said });
   $("undo").hidden = false;
   clearTimeout(label.timer);
   label.timer = setTimeout(() => { $("undo").hidden = true; }, UNDO_MS);
@@ -262,13 +266,13 @@ async function undo() {
   await post("/api/label", { run, actor, episode, kind: "undo", value: number });
   // the label has ended the episode and stands in its last step: nobody knows how it would have ended
   if (ends) await post("/api/label", { run, actor, episode, kind: "neutral", value: 1 });
-  $("said-text").textContent = `episode ${episode}: ${ends ? "taken back; excluded until you say more" : "taken back"}`;
+  $("said-text").textContent = t("episode {n}: {said}", { n: episode, said: t(ends ? "taken back; excluded until you say more" : "taken back") });
   $("undo").hidden = true;
   await page.strip.read();
 }
 
 function drawChosen(episode) { // which episode the buttons are about
-  $("label-about").textContent = episode ? `episode ${episode.episode}` : "newest episode";
+  $("label-about").textContent = episode ? t("episode {n}", { n: episode.episode }) : t("newest episode");
   $("labels").classList.toggle("chosen", Boolean(episode)); // without "not a success yet", which is about what happens now
 }
 
@@ -293,7 +297,7 @@ const ACTIONS = {
 function mute() {
   page.mute = !page.mute;
   $("mute").setAttribute("aria-pressed", page.mute);
-  $("mute").firstChild.textContent = page.mute ? "Sound off " : "Sound on ";
+  $("mute").firstChild.textContent = `${t(page.mute ? "Sound off" : "Sound on")} `;
 }
 
 const night = matchMedia("(prefers-color-scheme: dark)");
@@ -301,7 +305,7 @@ const theme = () => document.documentElement.dataset.theme ?? (night.matches ? "
 
 function drawTheme(chosen) { // the button names the theme that it leads to
   if (chosen) document.documentElement.dataset.theme = chosen;
-  $("theme").textContent = theme() === "dark" ? "Light" : "Dark";
+  $("theme").textContent = t(theme() === "dark" ? "Light" : "Dark");
 }
 
 function onKey(event) {
@@ -319,15 +323,15 @@ function drawLegend() {
   const shown = Object.values(KEYS).filter((k) => k.say);
   $("legend").replaceChildren(...shown.map((key) => {
     const item = document.createElement("span");
-    item.innerHTML = `${key.say.map(kbd).join(" ")} ${key.means}`;
+    item.innerHTML = `${key.say.map(kbd).join(" ")} ${t(key.means)}`;
     return item;
   }));
   const other = $("legend").appendChild(document.createElement("span"));
-  other.innerHTML = `${kbd("KeyP")} other picture`;
+  other.innerHTML = `${kbd("KeyP")} ${t("other picture")}`;
   other.hidden = page.views.length < 2;
   const nudge = $("legend").appendChild(document.createElement("span"));
-  nudge.innerHTML = `${kbd("KeyH")} nudge`;
-  nudge.title = "A press is one small step";
+  nudge.innerHTML = `${kbd("KeyH")} ${t("nudge")}`;
+  nudge.title = t("A press is one small step");
   setInterval(() => {
     const codes = Object.keys(KEYS).filter((code) => KEYS[code].say);
     nudge.className = control.nudge ? "on" : "";
@@ -346,6 +350,7 @@ function nearestNamed(code) { // W carries the legend of W and S
 }
 
 async function start() {
+  translate(document.body);
   page.about = await (await fetch(at("/api/about"))).json();
   $("task").textContent = `${page.about.task} · ${page.about.run}`;
   $("to-review").href = at("/review");
@@ -358,7 +363,7 @@ async function start() {
     order.forEach((name, i) => page.views[i].setSlow(name !== chosen && drawn.includes(name)));
   });
   page.touch = new Touch($("touch"));
-  control = new Control({ touch: page.touch, seen: () => page.look.seen, onHeard: () => {}, onPad: (name) => toast(name ? `gamepad: ${name}` : "the gamepad is gone") });
+  control = new Control({ touch: page.touch, seen: () => page.look.seen, onHeard: () => {}, onPad: (name) => toast(name ? t("gamepad: {name}", { name }) : t("the gamepad is gone")) });
   page.control = control;
   drawLegend();
   page.strip = new Strip({ doing, onChosen: drawChosen });

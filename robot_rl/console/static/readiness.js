@@ -1,5 +1,6 @@
 // The card "Ready?": what must be well before the arm may move, and what a person accepts of it.
 
+import { t } from "./language.js";
 import { post } from "./socket.js";
 
 const $ = (id) => document.getElementById(id);
@@ -36,11 +37,11 @@ function draw({ items, accept }) {
   const state = of("fail") ? "fail" : of("accepted") || held.length ? "accepted" : "ok";
   $("readiness").dataset.state = state;
   $("ready-mark").textContent = MARKS[state];
-  $("ready-text").textContent = of("fail") ? "Not ready: the arm does not move" : "Ready";
+  $("ready-text").textContent = t(of("fail") ? "Not ready: the arm does not move" : "Ready");
   const parts = [[of("fail"), "to mend"], [of("accepted") + held.length, "accepted"], [of("warn"), "to look at"], [of("ok"), "well"]];
-  $("ready-count").textContent = parts.filter(([n]) => n).map(([n, what]) => `${n} ${what}`).join(", ");
+  $("ready-count").textContent = parts.filter(([n]) => n).map(([n, what]) => `${n} ${t(what)}`).join(", ");
   $("ready-line").setAttribute("aria-expanded", shown.open);
-  $("ready-line").title = shown.open ? "Show only what needs a look" : "Show every item";
+  $("ready-line").title = t(shown.open ? "Show only what needs a look" : "Show every item");
   const ranked = [...items].sort((a, b) => RANK.indexOf(a.status) - RANK.indexOf(b.status));
   const wanted = ranked.filter((i) => shown.open || i.status === "fail" || i.status === "accepted");
   $("ready-items").replaceChildren(...wanted.map(line), ...held.map(heldLine));
@@ -50,11 +51,11 @@ function draw({ items, accept }) {
 function line(item) {
   const row = made("li", "", item.status), words = made("div", ""), mark = made("span", MARKS[item.status], "mark-of");
   row.dataset.name = item.name;
-  mark.title = SAID[item.status];
+  mark.title = t(SAID[item.status]);
   const text = item.text.startsWith(item.name) ? item.text.slice(item.name.length).replace(/^[:\s]+/, "") : item.text;
   words.append(made("b", breakable(item.name)), made("span", breakable(text), "what"));
   if (item.fix && (item.status === "fail" || item.status === "warn")) words.append(made("span", item.fix, "fix"));
-  if (item.status === "fail" && item.never) words.append(made("span", `Nobody can accept this: ${item.never}.`, "never"));
+  if (item.status === "fail" && item.never) words.append(made("span", t("Nobody can accept this: {why}.", { why: item.never }), "never"));
   row.append(mark, words);
   if (item.status === "accepted") row.append(takeBack(item.name));
   if (item.status === "fail" && !item.never && shown.mine) row.append(shown.asked === item.name ? question(item, text) : first(item.name));
@@ -64,7 +65,7 @@ function line(item) {
 function heldLine(name) { // accepted, and well at the moment: it would pass again
   const row = made("li", "", "accepted"), words = made("div", "");
   row.dataset.name = name;
-  words.append(made("b", breakable(name)), made("span", "accepted, although it is well now", "what"));
+  words.append(made("b", breakable(name)), made("span", t("accepted, although it is well now"), "what"));
   row.append(made("span", MARKS.accepted, "mark-of"), words, takeBack(name));
   return row;
 }
@@ -80,20 +81,20 @@ function ask(name) {
   again();
 }
 
-const first = (name) => button("Accept …", "accept", () => ask(name));
+const first = (name) => button(t("Accept …"), "accept", () => ask(name));
 
 function question(item, text) {
   const box = made("div", "", "question");
   const words = made("p", "");
-  words.append("Accept ", made("b", breakable(item.name)), `? The arm may move although: ${breakable(text)}`);
+  words.append(made("b", breakable(item.name)), `: ${t("accept it? The arm may move although: {why}", { why: breakable(text) })}`);
   const buttons = made("div", "", "row");
-  buttons.append(button("Yes, accept", "yes", () => say(item.name, true)), button("No", "no", () => ask("")));
+  buttons.append(button(t("Yes, accept"), "yes", () => say(item.name, true)), button(t("No"), "no", () => ask("")));
   box.append(words, buttons);
   return box;
 }
 
 function takeBack(name) {
-  const back = button("Take back", "back", () => say(name, false));
+  const back = button(t("Take back"), "back", () => say(name, false));
   back.disabled = !shown.mine;
   return back;
 }

@@ -1,5 +1,6 @@
 // The newest episodes at a glance, one to choose and to say something about, and what this person did in their shift.
 
+import { t } from "./language.js";
 import { at, post } from "./socket.js";
 
 const $ = (id) => document.getElementById(id);
@@ -21,7 +22,7 @@ export const personOf = (author) => author.replace(/^operator (?=\D)/, ""); // "
 export function drivers({ drove, human_steps, steps }) {
   const people = Object.keys(drove).map(personOf);
   const share = steps ? Math.round((100 * human_steps) / steps) : 0;
-  return share ? `${people.join(" and ") || "helped"}: ${share} % of the steps` : "nobody helped";
+  return share ? t("{who}: {share} % of the steps", { who: people.join(", ") || t("helped"), share }) : t("nobody helped");
 }
 
 const same = (a, b) => a && b && a.run === b.run && a.actor === b.actor && a.episode === b.episode;
@@ -66,7 +67,7 @@ export class Strip {
     cell.className = what;
     cell.dataset.episode = episode.episode;
     cell.setAttribute("aria-pressed", Boolean(same(episode, shown.chosen)));
-    const said = `episode ${episode.episode}, ${episode.purpose}: ${what}; ${drivers(episode)}`;
+    const said = t("episode {n}, {purpose}: {what}; {who}", { n: episode.episode, purpose: t(episode.purpose), what: t(what), who: drivers(episode) });
     cell.setAttribute("aria-label", said);
     cell.title = [said, ...episode.notes.map((n) => `${personOf(n.author)}: ${n.text}`)].join("\n");
     cell.textContent = MARKS[what];
@@ -99,7 +100,7 @@ export class Strip {
   drawTotals({ episodes, successes, steps }) {
     const since = new Date(this.since_ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
     const minutes = steps / this.control_hz / 60;
-    $("totals").textContent = `since ${since}: ${episodes} driven, ${successes} succeeded, ${minutes.toFixed(1)} min`;
+    $("totals").textContent = t("since {since}: {episodes} driven, {successes} succeeded, {minutes} min", { since, episodes, successes, minutes: minutes.toFixed(1) });
   }
 }
 

@@ -1,5 +1,6 @@
 // Cameras: the newest picture only, drawn by a worker, which asks for the next one when it has drawn the last.
 
+import { t } from "./language.js";
 import { at, secret } from "./socket.js";
 
 const GREEN_MS = 100, AMBER_MS = 200;
@@ -10,7 +11,7 @@ export function show(name, seen_size, parent, words = name) { // seen_size: [wid
   const box = document.createElement("div");
   box.className = "camera";
   box.dataset.camera = name;
-  box.innerHTML = `<canvas></canvas><span class="name"><b></b><small></small></span><span class="age red">no picture</span>`;
+  box.innerHTML = `<canvas></canvas><span class="name"><b></b><small></small></span><span class="age red"></span>`;
   box.querySelector(".name b").textContent = words;
   parent.append(box);
   const canvas = box.querySelector("canvas").transferControlToOffscreen();
@@ -37,9 +38,9 @@ export function show(name, seen_size, parent, words = name) { // seen_size: [wid
     const extra_ms = seen.slow ? SLOW_MS : 0;
     const colour = seen.frozen || age_ms >= AMBER_MS + extra_ms ? "red" : age_ms >= GREEN_MS + extra_ms ? "amber" : "green";
     badge.className = `age ${colour}`;
-    badge.textContent = !Number.isFinite(age_ms) ? "no picture"
-      : seen.frozen ? "frozen: the same picture again and again"
-      : age_ms < 1000 ? `${age_ms.toFixed(0)} ms` : `${(age_ms / 1000).toFixed(1)} s old`;
+    badge.textContent = !Number.isFinite(age_ms) ? t("no picture")
+      : seen.frozen ? t("frozen: the same picture again and again")
+      : age_ms < 1000 ? `${age_ms.toFixed(0)} ms` : t("{age} s old", { age: (age_ms / 1000).toFixed(1) });
   };
   setInterval(tick, 100);
   return seen;
@@ -47,5 +48,5 @@ export function show(name, seen_size, parent, words = name) { // seen_size: [wid
 
 function compare(picture, [width, height]) {
   const size = `${width}x${height}`;
-  return picture.width === width && picture.height === height ? `${size}, as the network sees it` : `the network sees it at ${size}`;
+  return picture.width === width && picture.height === height ? t("{size}, as the network sees it", { size }) : t("the network sees it at {size}", { size });
 }

@@ -1,10 +1,12 @@
 // Which picture is the large one, whose axes the keys follow; and what is drawn at the tip of the tool in it.
 
+import { t } from "./language.js";
+
 const ARROW = 0.13, SHORT = 0.02; // length of an arrow across the view, and the least that is drawn; shares of the height
 const NAMES = { video: "overview", video_wrist: "at the wrist", video_tool: "along the tool" };
 const KEPT = "view"; // what this browser remembers
 
-export const nameOf = (camera) => NAMES[camera] ?? camera;
+export const nameOf = (camera) => (camera in NAMES ? t(NAMES[camera]) : camera);
 
 const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 const column = (rotation, i) => rotation.map((row) => row[i]);
@@ -48,7 +50,7 @@ export class Views {
       mark.setAttribute("class", "tip");
       mark.setAttribute("aria-hidden", "true");
       box.append(mark);
-      box.title = "Make this the large picture; the keys follow it";
+      box.title = t("Make this the large picture; the keys follow it");
       box.onclick = () => this.choose(name);
     }
     if (cameras.length) this.choose(boxes[before] ? before : Object.keys(boxes)[0]);

@@ -1,0 +1,35 @@
+// The language of the page: one file each in lang/, from the English text to the other one. What nodes, errors and
+// logs say stays English, unless it is one of the texts in the file.
+
+const KEPT = "language";
+export const LANGUAGES = { en: "English", de: "Deutsch" };
+const wanted = localStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
+export const language = wanted in LANGUAGES ? wanted : "en";
+const words = language === "en" ? null : await fetch(`/static/lang/${language}.json`).then((answer) => answer.json()).catch(() => null);
+export const missing = new Set(); // texts that the file lacks, for its test
+document.documentElement.lang = words ? language : "en";
+
+// t("{who} has the seat", { who: "Ada" })
+export function t(text, values = {}) {
+  if (words && text && !(text in words)) missing.add(text);
+  return (words?.[text] ?? text).replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
+export const told = (text) => words?.[text] ?? text; // what the robot side says: where there is a text for it
+
+export function choose(name) {
+  localStorage.setItem(KEPT, name);
+  location.reload();
+}
+
+export function translate(root) { // what stands in the HTML
+  if (!words) return;
+  const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    const text = node.data.trim();
+    if (/[a-z]{2}/i.test(text) && !node.parentElement.closest("kbd, code, script, style, svg")) node.data = node.data.replace(text, t(text.replaceAll(/\s+/g, " ")));
+  }
+  for (const name of ["title", "aria-label"]) {
+    for (const item of root.querySelectorAll(`[${name}]`)) item.setAttribute(name, t(item.getAttribute(name)));
+  }
+}

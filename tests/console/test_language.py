@@ -1,0 +1,86 @@
+"""The page in another language: no text of the page, and none that nodes always say, is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robot_rl.console.app import STATIC
+from robot_rl.console.telemetry import SAYS, WAITS
+from robot_rl.safety.advice import ADVICE
+from tests.console.test_page import OUTSIDE, open_page, shoot, word
+from tests.support.served import until
+
+FILES = sorted((STATIC / "lang").glob("*.json"))
+CALL = re.compile(r'\bt\("((?:[^"\\]|\\.)*)"')
+VALUE = re.compile(r"\{\w+\}")
+MISSING = "import('/static/language.js').then((m) => [...m.missing])"
+SHOWN = """
+(words) => {  // English texts that are still on the page
+  const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    const text = node.data.trim();
+    if (words.includes(text) && !node.parentElement.closest("kbd, script")) found.push(text);
+  }
+  return found;
+}
+"""
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+def test_a_language_has_every_text_and_every_place_for_a_value(file: Path) -> None:
+    words = json.loads(file.read_text())
+    wanted = {*SAYS.values(), *WAITS.values(), *ADVICE.values()}
+    for script in STATIC.glob("*.js"):
+        wanted |= {found.replace('\\"', '"') for found in CALL.findall(script.read_text())}
+    assert wanted - words.keys() == set()
+    for text, said in words.items():
+        assert sorted(VALUE.findall(text)) == sorted(VALUE.findall(said)), text
+        assert said.strip(), text
+
+
+def test_the_page_in_german(browser: Any, console: Any, robot: Any, run_dir: Path) -> None:
+    words = json.loads((STATIC / "lang" / "de.json").read_text())
+    same = {text for text, said in words.items() if text == said}
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="de-DE")
+    page = open_page(context, console)
+    assert page.evaluate("document.documentElement.lang") == "de"
+    page.keyboard.press("t")
+    until(lambda: page.locator("#lease").inner_text() == "Sie haben den Platz")
+    until(lambda: page.locator("#episodes button").count() == 5)
+    page.keyboard.press("?")
+    page.keyboard.press("Enter")
+    until(lambda: page.locator("#said-text").inner_text() == "Episode 4: Erfolg")
+    shoot(page, "german_help")
+    page.keyboard.press("?")
+    states: list[dict[str, Any]] = [
+        {"driving": True, "driver": "correction"},
+        {"driving": True, "driver": "recovery"},
+        {"gate": {"mode": "hold", "reason": "person: hold", "waits": "person"}},
+        {"gate": {"mode": "protective_stop", "reason": "force: 61 N", "waits": "person"}},
+        {"episode": {"purpose": "demo", "active": True}},
+        {"episode": {"purpose": "train", "active": False}},
+        {"asks": "x", "gate": {"mode": "hold"}},
+    ]
+    before = dict(robot.view)
+    for state in states:
+        last = word(page), page.locator("#reason").inner_text()
+        robot.view = before | state
+        until(lambda b=last: (word(page), page.locator("#reason").inner_text()) != b)
+        assert page.evaluate(SHOWN, sorted(words.keys() - same)) == []
+        assert page.evaluate(OUTSIDE) == []
+    robot.view = before
+    until(lambda: page.locator("#word").inner_text() == "Roboter steuert")
+    shoot(page, "german")
+    assert page.evaluate(MISSING) == []
+    page.keyboard.press("?")
+    page.locator("#help button[lang=en]").click()
+    until(lambda: page.evaluate("document.documentElement.lang") == "en")
+    until(lambda: page.locator("#word").inner_text() == "Robot driving")
+    page.reload()  # this browser remembers it
+    until(lambda: page.locator("#word").inner_text() == "Robot driving")
+    context.close()
