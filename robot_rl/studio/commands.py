@@ -64,13 +64,26 @@ def checked(words: Sequence[str], config_dir: Path | None = None) -> Experiment:
     return experiment
 
 
-def new_run_dir(folder: Path, experiment: Experiment) -> Path:
-    """The folder of a new run: NAME/TIME-sSEED below the studio's, as `robot-rl train` names it."""
+def new_run_dir(folder: Path, experiment: Experiment, wanted: Any = None) -> Path:
+    """The folder of a new run: NAME/TIME-sSEED below the studio's, as `robot-rl train` names it.
+
+    wanted: the name that a plan has told before, so that what was shown is what runs.
+
+    Raises:
+        ConfigError: `wanted` is no such name, or there is one already.
+    """
     if not re.fullmatch(r"\w[\w.-]{0,79}", experiment.name):
-        raise _refused(
-            "the name is no name of a folder", "name=letters_and_digits", experiment.name
-        )
-    return folder / experiment.name / f"{time.strftime('%Y%m%d-%H%M%S')}-s{experiment.seed}"
+        got = experiment.name
+        raise _refused("the name is no name of a folder", "name=letters_and_digits", got)
+    name = f"{experiment.name}/{time.strftime('%Y%m%d-%H%M%S')}-s{experiment.seed}"
+    if wanted is not None:
+        pattern = rf"{re.escape(experiment.name)}/\d{{8}}-\d{{6}}-s{experiment.seed}"
+        if not isinstance(wanted, str) or not re.fullmatch(pattern, wanted):
+            raise _refused("the run is not called so", f"a name like {name}", wanted)
+        name = wanted
+    if (folder / name).exists():
+        raise _refused("there is a run of this name", "a new name", name, "start it again")
+    return folder / name
 
 
 def words_of_new(verb: str, words: Sequence[str], config_dir: Path | None = None) -> list[str]:

@@ -135,7 +135,8 @@ class Studio:
     def _planned_new(self, verb: str, said: Said) -> tuple[str, str, list[str]]:
         words = commands.checked_words(said.get("words", []))
         with self._composing:
-            run_dir = commands.new_run_dir(self.folder, commands.checked(words, self.config_dir))
+            experiment = commands.checked(words, self.config_dir)
+            run_dir = commands.new_run_dir(self.folder, experiment, said.get("name"))
             words.append(f"run_dir={run_dir}")
             commands.checked(words, self.config_dir)
         name = run_dir.relative_to(self.folder).as_posix()

@@ -24,7 +24,7 @@ export function showNew(side, said, page) {
 
   const heads = () => [`experiment=${state.experiment}`, ...[...state.chosen].map(([key, value]) => `${key}=${value}`)];
   const words = () => [...heads(), ...[...state.values].map(([key, value]) => `${key}=${value}`), ...state.more.split("\n").map((w) => w.trim()).filter(Boolean)];
-  let asked = 0, timer, closed = false;
+  let asked = 0, timer, closed = false, planned = null;
   const soon = () => { clearTimeout(timer); start.disabled = true; timer = setTimeout(check, TYPED_MS); };
 
   async function check() { // composed and checked by the server; nothing runs
@@ -33,6 +33,7 @@ export function showNew(side, said, page) {
     try {
       const plan = await post("/api/plan", { verb: state.verb, words: words() }, null);
       if (mine !== asked || closed) return;
+      planned = plan.run; // what is shown is what runs
       line.replaceChildren(command(plan.command));
       start.disabled = !page.mayAct;
     } catch (error) { if (mine === asked && !closed) line.replaceChildren(trouble(error)); }
@@ -106,7 +107,7 @@ export function showNew(side, said, page) {
   start.onclick = async () => {
     start.disabled = true;
     try {
-      const job = await post("/api/start", { verb: state.verb, words: words() }, null);
+      const job = await post("/api/start", { verb: state.verb, words: words(), name: planned }, null);
       toast(`${job.verb} is starting: ${job.run}`);
       location.hash = "";
     } catch (error) { line.replaceChildren(trouble(error)); }
