@@ -106,7 +106,9 @@ class Catalogue:
             return answer
 
     def run(self, name: str) -> Run:
-        """The run of this name. No name is ever joined to a path: it is looked up.
+        """The run of this name, looked at in this moment: who works on it is true now.
+
+        No name is ever joined to a path: it is looked up.
 
         Raises:
             ConfigError: there is none.
@@ -121,6 +123,7 @@ class Catalogue:
                     got="none of this name",
                     fix=did_you_mean(name[:200], list(self._runs)[-20:]),
                 )
+            self._runs[name].look(time.monotonic() + LOOK_S)
             return self._runs[name]
 
     @property
@@ -128,13 +131,6 @@ class Catalogue:
         """Names of the runs that are known."""
         with self._lock:
             return set(self._runs)
-
-    def seen_now(self, name: str) -> Run:
-        """`run`, and looked at in this moment: who works on it is true now."""
-        run = self.run(name)
-        with self._lock:
-            run.look(time.monotonic() + LOOK_S)
-        return run
 
     def forget(self) -> None:
         """Folders were moved: look for them at once."""

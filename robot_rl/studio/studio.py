@@ -6,6 +6,7 @@ import re
 import shlex
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +175,8 @@ class Studio:
     def _working(self, name: str) -> dict[str, str]:
         """Verb -> process of everything that works on a run now."""
         found = {job.verb: job.process for job in self.jobs.running(name)}
-        if name in self.catalogue.names:
-            found |= self.catalogue.seen_now(name).at_work
+        with suppress(ConfigError):  # a run that is only just starting has no folder
+            found |= self.catalogue.run(name).at_work
         return found
 
     def finish(self, name: str, verb: str) -> None:
@@ -199,7 +200,7 @@ class Studio:
         Raises:
             ConfigError: somebody works on it, or it cannot be moved.
         """
-        run = self.catalogue.seen_now(name)
+        run = self.catalogue.run(name)
         if (working := self._working(name)) or run.is_live:
             raise _busy(name, f"{', '.join(working) or 'it'} runs")
         self.consoles.close(name)

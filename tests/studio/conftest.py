@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,4 +41,7 @@ def studio(runs: Path) -> Iterator[ServedStudio]:
     """The studio's server."""
     served = ServedStudio(runs)
     yield served
+    for job in served.studio.jobs.all():  # what was started outlives a studio, but not its test
+        if job.is_running:
+            os.kill(int(job.process.split()[2]), signal.SIGKILL)
     served.close()

@@ -104,14 +104,14 @@ def test_the_state_of_a_run_is_that_of_its_process(
 def test_a_process_says_itself_that_it_works_and_how_it_ended(runs: Path) -> None:
     studio, run = Studio(runs), runs / FIRST
     with working(run, "train"):
-        assert studio.catalogue.seen_now(FIRST).state == "running"
-    assert studio.catalogue.seen_now(FIRST).state == "ended"
+        assert studio.catalogue.run(FIRST).state == "running"
+    assert studio.catalogue.run(FIRST).state == "ended"
     with pytest.raises(ConfigError), working(run, "train"):
         raise ConfigError("a bad value", fix="mend it")
-    assert studio.catalogue.seen_now(FIRST).why.startswith("a bad value")
+    assert studio.catalogue.run(FIRST).why.startswith("a bad value")
     with pytest.raises(KeyboardInterrupt), working(run, "train"):
         raise KeyboardInterrupt
-    assert studio.catalogue.seen_now(FIRST).state == "stopped"
+    assert studio.catalogue.run(FIRST).state == "stopped"
 
 
 def test_a_line_is_read_once_however_often_one_looks(

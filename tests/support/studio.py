@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +63,9 @@ def made_run(folder: Path, experiment: Path, name: str, episodes: int = 30) -> P
     shutil.copytree(experiment, run)
     lines = [line(index, index >= 10) for index in range(episodes)]
     (run / "metrics.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    long_ago_s = time.time() - 3600.0
+    for path in run.iterdir():
+        os.utime(path, (long_ago_s, long_ago_s))
     return run
 
 
