@@ -57,7 +57,8 @@ class Catalogue:
         """Find new runs and take in what is new of all, for about `LOOK_S` at most."""
         with self._lock:
             now_s = time.monotonic()
-            if now_s - self._looked_s < PERIOD_S:
+            waiting = any(run.unread for run in self._runs.values())
+            if now_s - self._looked_s < PERIOD_S and not waiting:
                 return
             if now_s - self._scanned_s > SCAN_S:
                 self._scan()
@@ -84,7 +85,8 @@ class Catalogue:
         for run in self._runs.values():
             if run.unread and time.monotonic() > until_s:
                 continue
-            run.look(until_s)
+            if not run.look(until_s) and self._rows[run.name][1]:
+                continue
             row = json.dumps(run.row())
             if row != self._rows[run.name][1]:
                 self._version += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,9 +13,12 @@ from robot_rl.control.mastery import needed
 from robot_rl.control.session import EXAM_AUTONOMY, WINDOW
 
 MAX_POINTS = 160  # of a curve: more than a small picture shows
-PAUSE_S = 600.0  # between two episodes: nobody worked
 EXAM, EXAM_RESULT = "exam", "exam/success"
-KEY = "episode/"  # of practice; those of other purposes have it after their name
+PRACTICE = ("practice", EXAM)  # states in which the budget is used up
+FEWEST = 5  # lines that tell a pace
+PAUSE_S = 600.0  # between two episodes: nobody worked
+KEY = "episode/"  # of practice; those of other purposes have it after one of `PURPOSES`
+PURPOSES = ("", "eval_", "demo_", "deploy_")
 
 
 @dataclass(slots=True)
@@ -37,6 +41,7 @@ class Figures:
     worked_s: float = 0.0  # between the lines; what is longer than `PAUSE_S` was a pause
     exam: list[int] = field(default_factory=lambda: [0, 0])  # successes, failures of the newest
     exams: list[tuple[int, float]] = field(default_factory=list)  # decided: env steps, success
+    _pace: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=2 * WINDOW))
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Take in a line of metrics.jsonl; a line of another program is left out."""
@@ -60,18 +65,19 @@ class Figures:
     def _budget(self, line: Mapping[str, Any]) -> None:
         if (progress := _number(line.get("progress"))) is not None:
             self.progress = progress
+            if self.state in PRACTICE:
+                self._pace.append((self.newest_s, progress))
         if (left_s := _number(line.get("time_left_s"))) is not None:
             self.time_left_s = left_s
 
     def _episode(self, line: Mapping[str, Any]) -> None:
-        key = next((k for k in line if k.endswith(f"{KEY}success")), "")
-        success = _number(line.get(key)) if key else None
+        prefix = next((p for p in PURPOSES if f"{p}{KEY}success" in line), "")
+        success = _number(line.get(f"{prefix}{KEY}success"))
         if success is None:
             return
         self.episodes += 1
-        prefix = key.removesuffix("success")
-        if prefix != KEY:
-            if self.state == EXAM and not line.get(f"{prefix}aborted"):
+        if prefix:
+            if self.state == EXAM and not line.get(f"{prefix}{KEY}aborted"):
                 self.exam[success < 1.0] += 1
             return
         length = _number(line.get(f"{KEY}length")) or 0.0
@@ -113,16 +119,17 @@ class Figures:
             found.append((int(self.steps[i]), round(sum(window) / len(window), 3)))
         return found
 
-    def practice_left_s(self, max_minutes: float) -> float | None:
-        """Seconds after which practice ends at the latest, at the pace so far; None = not known.
+    def practice_left_s(self) -> float | None:
+        """Seconds until practice ends, at the pace of the last episodes; None = not known yet.
 
-        A line says which share of the budget, of steps or of time, practice has used, and how much
-        of its time is left.
+        It never says more than is left of the time that practice may take.
         """
-        if self.progress is None or self.time_left_s is None or not 0.0 < self.progress < 1.0:
+        if len(self._pace) < FEWEST or self.progress is None or self.time_left_s is None:
             return None
-        practised_s = 60.0 * max_minutes - self.time_left_s
-        return max(0.0, practised_s * (1.0 - self.progress) / self.progress)
+        (since_s, before), (until_s, now) = self._pace[0], self._pace[-1]
+        if now <= before:
+            return self.time_left_s
+        return min(self.time_left_s, (1.0 - now) * (until_s - since_s) / (now - before))
 
     def mastery(self, target: float, allowed: int) -> dict[str, Any]:
         """How far the skill is from being mastered, by the rule of the exam."""

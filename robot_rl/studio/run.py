@@ -16,15 +16,17 @@ import yaml
 from robot_rl.config.registry import build
 from robot_rl.config.run_folder import ARMS, AT_WORK, EVALUATION, METRICS, read_facts
 from robot_rl.config.yaml_file import MAX_BYTES, parse_yaml
-from robot_rl.control.session import TrainConfig
+from robot_rl.control.session import WINDOW, TrainConfig
 from robot_rl.errors import RobotRLError
 from robot_rl.run.at_work import DONE, STOPPED, VERBS
-from robot_rl.studio.figures import Figures
+from robot_rl.studio.figures import PRACTICE, Figures
 from robot_rl.system.files import Tail
 from robot_rl.system.presence import runs_still
 
 SECTION = re.compile(r"^(\w+):", re.MULTILINE)
-SHOWN = ("name", "seed", "runtime", "robot", "task", "algo", "operator", "train", "actors")
+NAME = re.compile(r"\w+:\s*\{?name: ([\w.-]+)")  # how a section begins that names a dataclass
+NAMED = ("robot", "task", "algo")  # sections of which only the name is shown
+READ = ("name", "seed", "runtime", "train")
 FRESH_S = 60.0  # a run of which nobody says who works in it, and that was written to so lately
 PART = 1 << 20  # bytes of metrics that are read between two looks at the clock
 SIZED_S = 60.0  # a run that grows is measured again after this time
@@ -39,6 +41,7 @@ class Run:
         self.folder, self.name = folder, name
         self.figures = Figures()
         self.config: Mapping[str, Any] = {}
+        self.names: Mapping[str, str] = dict.fromkeys(NAMED, "")
         self.train = TrainConfig()
         self.record: Mapping[str, Any] = {}
         self.evaluation: Mapping[str, Any] = {}
@@ -57,11 +60,15 @@ class Run:
         """Whether it is being trained or recorded."""
         return self.state in LIVE
 
-    def look(self, until_s: float, now_s: float | None = None) -> None:
-        """Take in what is new; figures only until `until_s` of the monotonic clock."""
-        now_s = time.time() if now_s is None else now_s
+    def look(self, until_s: float) -> bool:
+        """Take in what is new, and return whether anything is.
+
+        Figures are read until `until_s` of the monotonic clock, and otherwise at the next look.
+        """
+        now_s, before = time.time(), (self.state, self.why, self.at_work, self.bytes, self.unread)
         stamps = _stamps(self.folder)
-        self._newest_s = max((ns for ns, _ in stamps.values()), default=0) / 1e9
+        written = [ns for name, (ns, _) in stamps.items() if not name.endswith(AT_WORK)]
+        self._newest_s = max(written, default=0) / 1e9
         fresh = {name for name, stamp in stamps.items() if self._stamps.get(name) != stamp}
         if "config.yaml" in fresh:
             self._read_config()
@@ -72,13 +79,14 @@ class Run:
         for verb in VERBS:
             if (name := f"{verb}{AT_WORK}") in fresh:
                 self._told[verb] = _facts(self.folder / name)
-        deploys = self.folder / "deploy" / f"deploy{AT_WORK}"
-        if deploys.is_file():
-            self._told["deploy"] = _facts(deploys)
+        if "deploy" in stamps and (path := self.folder / "deploy" / f"deploy{AT_WORK}").is_file():
+            self._told["deploy"] = _facts(path)
         self._stamps = stamps
-        self._read_metrics(until_s)
+        has_read = self._read_metrics(until_s)
         self._find_state(now_s)
         self._measure(until_s, now_s)
+        now = (self.state, self.why, self.at_work, self.bytes, self.unread)
+        return bool(fresh) or has_read or now != before
 
     def _read_config(self) -> None:
         """Of config.yaml, which our own program wrote, the sections that are shown."""
@@ -87,32 +95,35 @@ class Run:
                 text = file.read(MAX_BYTES)
             starts = [m.start() for m in SECTION.finditer(text)] + [len(text)]
             parts = [text[a:b] for a, b in itertools.pairwise(starts)]
-            kept = [part for part in parts if part.partition(":")[0] in SHOWN]
-            found = parse_yaml("".join(kept), "config.yaml")
+            sections = {part.partition(":")[0]: part for part in parts}
+            kept = "".join(sections.get(name, "") for name in READ)
+            found = parse_yaml(kept, "config.yaml")  # the whole file would take 35 ms
             self.config = found if isinstance(found, dict) else {}
+            names = {name: NAME.match(sections.get(name, "")) for name in NAMED}
+            self.names = {name: match[1] if match else "" for name, match in names.items()}
+        train = self.config.get("train")
         with suppress(RobotRLError):
-            self.train = build(TrainConfig, self.section("train"))
+            self.train = build(TrainConfig, train if isinstance(train, dict) else {})
 
-    def section(self, name: str) -> Mapping[str, Any]:
-        """A section of the configuration; {} when it is none."""
-        found = self.config.get(name)
-        return found if isinstance(found, Mapping) else {}
-
-    def _read_metrics(self, until_s: float) -> None:
-        self.unread = False
-        for path in (self.folder / METRICS, *sorted((self.folder / ARMS).glob(f"*/{METRICS}"))):
+    def _read_metrics(self, until_s: float) -> bool:
+        """Read new lines; returns whether there were any."""
+        self.unread, has_read = False, False
+        paths = [self.folder / METRICS]
+        if ARMS in self._stamps:
+            paths += sorted((self.folder / ARMS).glob(f"*/{METRICS}"))
+        for path in paths:
             tail = self._tails.setdefault(path, Tail(path))
-            while (left := _size(path) - tail.offset) > 0:
+            while _size(path) > tail.offset:
                 if time.monotonic() > until_s:
                     self.unread = True
-                    return
+                    return has_read
                 before = tail.offset
                 for line in tail.lines(PART):
                     self.figures.add(line)
                 if tail.offset == before:  # a torn line at the end
                     break
-                if left <= PART:
-                    break
+                has_read = True
+        return has_read
 
     def _find_state(self, now_s: float) -> None:
         self.at_work, dead = {}, []
@@ -169,14 +180,15 @@ class Run:
                 return {"kind": "evaluation", **{key: part[key] for key in keys}}
         if self.figures.recent is None:
             return None
-        return {"kind": "practice", "success": self.figures.recent}
+        count = min(len(self.figures.success), WINDOW)
+        return {"kind": "practice", "success": self.figures.recent, "episodes": count}
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until practice ends at the latest; None where the run does not say it."""
-        if not self.is_live or self.figures.state not in ("practice", "exam"):
+        """Seconds until practice ends, at its pace; None where the run does not say it."""
+        if not self.is_live or self.figures.state not in PRACTICE:
             return None
-        return self.figures.practice_left_s(self.train.max_minutes)
+        return self.figures.practice_left_s()
 
     def row(self) -> dict[str, Any]:
         """What the list shows."""
@@ -185,9 +197,7 @@ class Run:
             "id": self.name,
             "experiment": str(self.config.get("name", "")),
             "seed": self.config.get("seed"),
-            "task": str(self.section("task").get("name", "")),
-            "algo": str(self.section("algo").get("name", "")),
-            "robot": str(self.section("robot").get("name", "")),
+            **self.names,
             "runtime": str(self.config.get("runtime", "")),
             "created": str(self.record.get("created", "")),
             "state": self.state,

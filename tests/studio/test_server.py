@@ -160,10 +160,14 @@ def test_an_exam_is_told_as_it_goes() -> None:
     assert told["in_exam"]
 
 
-def test_practice_ends_at_the_pace_so_far() -> None:
+def test_practice_ends_at_the_pace_of_the_last_episodes() -> None:
     figures = Figures()
-    figures.add(line(24, True, time_left_s=900.0 - 150.0))  # a quarter of its budget in 150 s
-    assert figures.practice_left_s(15.0) == pytest.approx(450.0)
+    for index in range(25):  # a hundredth of the budget in 6 s
+        assert (figures.practice_left_s() is None) == (index < 5)
+        figures.add(line(index, True))
+    assert figures.practice_left_s() == pytest.approx(75 * 6.0)
+    figures.add(line(25, True, time_left_s=100.0))
+    assert figures.practice_left_s() == 100.0  # no longer than it may take
 
 
 def test_runs_inside_runs_links_and_hidden_folders_are_not_listed(

@@ -26,7 +26,7 @@ function drawRow(row) {
   const name = el("a", { className: "name", href: `#${new URLSearchParams({ run: row.id })}` }, el("b", {}, title(row)), el("small", {}, place(row)));
   const state = el("span", { className: `state ${kind}` }, words);
   const progress = row.progress != null && kind === "live" ? el("progress", { max: 1, value: row.progress, title: "of the practice budget", "aria-label": "practice budget used" }) : "";
-  const left = row.left_s != null ? el("small", {}, `at most ${duration(row.left_s)} left`) : "";
+  const left = row.left_s != null ? el("small", {}, `about ${duration(row.left_s)} left`) : "";
   const figures = [["steps", number(row.steps)], ["person", percent(row.human)], ["time", duration(row.worked_s || null)], ["disk", bytes(row.bytes)]];
   box.append(
     el("label", { className: "mark" }, mark),

@@ -93,7 +93,7 @@ export function interval(success) { // success with its 95 % interval as a small
 
 export function successWords(success) {
   if (success == null) return "no figure yet";
-  if (success.kind === "practice") return `${percent(success.success)} of the last 20 practice episodes`;
+  if (success.kind === "practice") return `${percent(success.success)} of the last ${success.episodes} practice episode${success.episodes === 1 ? "" : "s"}`;
   const { wilson_low: low, wilson_high: high, successes, episodes } = success;
   return `${successes} of ${episodes}, 95 % interval ${Math.round(100 * low)} to ${Math.round(100 * high)} %`;
 }

@@ -75,7 +75,7 @@ function figures(run) {
 
 function progress(run) {
   if (stateWords(run)[0] !== "live" || run.progress == null) return "";
-  const left = run.left_s == null ? "" : `at most ${duration(run.left_s)} left`;
+  const left = run.left_s == null ? "" : `about ${duration(run.left_s)} of practice left`;
   return el("section", { className: "card budget" }, el("div", {}, el("b", {}, `${percent(run.progress)} of the practice budget`), el("span", { className: "soft" }, left)),
     el("progress", { max: 1, value: run.progress, "aria-label": "practice budget used" }),
     el("small", { className: "soft" }, `The budget is ${number(run.max_steps)} steps or ${duration(60 * run.max_minutes)}, whichever comes first; an exam that is passed ends practice sooner.`));
