@@ -71,15 +71,15 @@ def about(doors: TheStudio, session: Watcher) -> dict[str, Any]:
 
 
 @router.get("/runs")
-def runs(doors: TheStudio, _: Watcher, since: int = 0) -> dict[str, Any]:
+def runs(doors: TheStudio, session: Watcher, since: int = 0) -> dict[str, Any]:
     """Rows of the list that have changed since a version."""
-    return doors.studio.runs(since)
+    return doors.studio.runs(since, logs=session.role is Role.OPERATOR)
 
 
 @router.get("/run")
-def run(doors: TheStudio, _: Watcher, name: Name) -> dict[str, Any]:
+def run(doors: TheStudio, session: Watcher, name: Name) -> dict[str, Any]:
     """Everything about a run."""
-    return doors.studio.run(name)
+    return doors.studio.run(name, logs=session.role is Role.OPERATOR)
 
 
 @router.get("/compare")
@@ -148,8 +148,9 @@ def form(doors: TheStudio, _: Operator, said: Said) -> dict[str, Any]:
 @router.post("/plan")
 def plan(doors: TheStudio, _: Operator, said: Said) -> dict[str, Any]:
     """The command line that /api/start would run for the same body; it is checked, nothing runs."""
-    verb, name, words = doors.studio.planned(said)
-    return {"verb": verb, "run": name, "command": shown(words)}
+    found = doors.studio.planned(said)
+    command, warning = shown(found.words), found.warning
+    return {"verb": found.verb, "run": found.run, "command": command, "warning": warning}
 
 
 @router.post("/start")

@@ -7,10 +7,15 @@ import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.compose import compose
+from robot_rl.config.run_folder import POLICY
 from robot_rl.errors import ConfigError
+from robot_rl.run.deploy_setup import experiment_on
+from robot_rl.run.experiment import Experiment
 from robot_rl.studio import commands, form
 from robot_rl.studio.bin import Bin
 from robot_rl.studio.catalogue import Catalogue
@@ -23,8 +28,19 @@ from robot_rl.studio.run import Run
 LINES = 12  # of a log
 LOG_LINE = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL|[DIWEC]) ([\w.]+): (.*)")
 LEVELS = {"W": "warning", "E": "error", "C": "error"}
+NO_LOG: Mapping[str, Any] = {"of": "", "lines": []}
 REPORT, FIRST_SUCCESS = "report.html", "first_success.png"
 Said = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A command line that was checked. warning: what a person should know before it runs."""
+
+    verb: str
+    run: str
+    words: list[str]
+    warning: str = ""
 
 
 class Studio:
@@ -36,22 +52,29 @@ class Studio:
         self.films, self.consoles = Films(), Consoles()
         self._composing = threading.Lock()  # Hydra keeps what it composes in one place
 
-    def runs(self, since: int) -> dict[str, Any]:
-        """What has changed of the list, and what was started and has no folder yet."""
+    def runs(self, since: int, *, logs: bool = True) -> dict[str, Any]:
+        """What has changed of the list, and what was started and has no folder yet.
+
+        logs: with the last lines of logs, in which a run may print a link to its own page.
+        """
         told = self.catalogue.told(since)
         jobs = self.jobs.all()
         known = self.catalogue.names
         waiting = [j for j in jobs if j.verb in commands.NEW and j.run not in known][-5:]
         told["waiting"] = [
-            {**facts_of(job), "run": job.run, "log": self._log(self.jobs.log(job.id))}
+            {
+                **facts_of(job),
+                "run": job.run,
+                "log": self._log(self.jobs.log(job.id)) if logs else NO_LOG,
+            }
             for job in waiting
             if job.is_running or job.code
         ]
         told["busy"] = [f"{job.verb} {job.run}" for job in jobs if job.is_running]
         return told
 
-    def run(self, name: str) -> dict[str, Any]:
-        """Everything about one run."""
+    def run(self, name: str, *, logs: bool = True) -> dict[str, Any]:
+        """Everything about one run; logs: as in `runs`."""
         run = self.catalogue.run(name)
         figures, evaluation = run.figures, run.evaluation
         evaluations = evaluation.get("evaluations")
@@ -69,22 +92,22 @@ class Studio:
             "takeovers": figures.takeovers,
             "evaluations": evaluations[-8:] if isinstance(evaluations, list) else [],
             "jobs": [facts_of(job) for job in jobs[-6:]],
-            "log": self._log_of(run, jobs),
+            "log": self._log_of(run, jobs) if logs else NO_LOG,
             "at_work": sorted({*run.at_work, *(j.verb for j in jobs if j.is_running)}),
             "has": {
                 "report": (run.folder / REPORT).is_file(),
                 "film": (run.folder / FILM).is_file(),
                 "first_success": (run.folder / FIRST_SUCCESS).is_file(),
-                "policy": (run.folder / "policy.safetensors").is_file(),
+                "policy": (run.folder / POLICY).is_file(),
             },
         }
 
-    def _log_of(self, run: Run, jobs: Sequence[Job]) -> dict[str, Any]:
+    def _log_of(self, run: Run, jobs: Sequence[Job]) -> Mapping[str, Any]:
         """The log written to last: of a command of the studio, or of a process of the run."""
         files = [self.jobs.log(job.id) for job in jobs] + [*(run.folder / "logs").glob("*.log")]
         files = [path for path in files if path.is_file()]
         if not files:
-            return {"of": "", "lines": []}
+            return NO_LOG
         return self._log(max(files, key=lambda path: path.stat().st_mtime))
 
     def _log(self, path: Path) -> dict[str, Any]:
@@ -111,11 +134,11 @@ class Studio:
         with self._composing:
             return form.form(commands.checked_words(words), self.config_dir)
 
-    def planned(self, said: Said) -> tuple[str, str, list[str]]:
-        """(verb, run, command line) of what a page asks for; it is checked, and nothing runs.
+    def planned(self, said: Said) -> Plan:
+        """What a page asks for, as a command line; it is checked, and nothing runs.
 
         Raises:
-            ConfigError, SetupError: a verb, a key or a value that is not accepted.
+            RobotRLError: a verb, a key or a value that is not accepted.
         """
         verb, name = str(said.get("verb", ""))[:40], said.get("run")
         if name is None:
@@ -124,26 +147,34 @@ class Studio:
         if said.get("again"):
             return self._planned_again(run)
         words = commands.words_for(verb, run.folder, said)
-        if verb in ("eval", "deploy") and not (run.folder / "policy.safetensors").is_file():
+        if verb in ("eval", "deploy") and not (run.folder / POLICY).is_file():
             raise ConfigError(
                 f"{run.name} has no policy yet",
-                expected="policy.safetensors, which a run writes before its evaluation",
+                expected=f"{POLICY}, which a run writes before its evaluation",
                 got="no such file",
                 fix="let it practise to its end",
             )
-        return verb, run.name, words
+        if verb != "deploy":
+            return Plan(verb, run.name, words)
+        extra = [word for word in words[2:] if commands.WORD.fullmatch(word)]
+        with self._composing:
+            to = run.folder / "deploy"
+            experiment = experiment_on(run.folder, extra, to, self.config_dir)
+        words += ["--config-dir", str(self.config_dir)] if self.config_dir else []
+        return Plan(verb, run.name, words, _warning(experiment))
 
-    def _planned_new(self, verb: str, said: Said) -> tuple[str, str, list[str]]:
+    def _planned_new(self, verb: str, said: Said) -> Plan:
         words = commands.checked_words(said.get("words", []))
         with self._composing:
             experiment = commands.checked(words, self.config_dir)
             run_dir = commands.new_run_dir(self.folder, experiment, said.get("name"))
             words.append(f"run_dir={run_dir}")
-            commands.checked(words, self.config_dir)
+            compose(words, self.config_dir)  # the path of the folder, too, is a value
         name = run_dir.relative_to(self.folder).as_posix()
-        return verb, name, commands.words_of_new(verb, words, self.config_dir)
+        command = commands.words_of_new(verb, words, self.config_dir)
+        return Plan(verb, name, command, _warning(experiment))
 
-    def _planned_again(self, run: Run) -> tuple[str, str, list[str]]:
+    def _planned_again(self, run: Run) -> Plan:
         """The command that began a run, which goes on with it.
 
         Raises:
@@ -155,7 +186,8 @@ class Studio:
         words = [w for w in words if commands.WORD.fullmatch(w) and not w.startswith("run_dir=")]
         words.append(f"run_dir={run.folder}")
         with self._composing:
-            same = commands.checked(words, self.config_dir).hash == run.record.get("config_hash")
+            experiment = commands.checked(words, self.config_dir)
+            same = experiment.hash == run.record.get("config_hash")
         if verb not in commands.NEW or not same:
             raise ConfigError(
                 f"how {run.name} was begun is not known exactly",
@@ -163,14 +195,15 @@ class Studio:
                 got=str(run.record.get("command", ""))[:300],
                 fix=f"give it again in a terminal, with run_dir={run.folder}",
             )
-        return verb, run.name, commands.words_of_new(verb, words, self.config_dir)
+        command = commands.words_of_new(verb, words, self.config_dir)
+        return Plan(verb, run.name, command, _warning(experiment))
 
     def start(self, said: Said) -> Job:
         """Run what a page asks for. Raises as `planned` and `Jobs.start`."""
-        verb, name, words = self.planned(said)
-        if said.get("again") and self._working(name):
-            raise _busy(name, "it goes on already")
-        return self.jobs.start(verb, name, words)
+        plan = self.planned(said)
+        if said.get("again") and self._working(plan.run):
+            raise _busy(plan.run, "it goes on already")
+        return self.jobs.start(plan.verb, plan.run, plan.words)
 
     def _working(self, name: str) -> dict[str, str]:
         """Verb -> process of everything that works on a run now."""
@@ -221,6 +254,12 @@ class Studio:
     def close(self) -> None:
         """End what belongs to the page; what it has started goes on."""
         self.consoles.close_all()
+
+
+def _warning(experiment: Experiment) -> str:
+    if not experiment.is_real or getattr(experiment.ros, "double", False):
+        return ""
+    return "This moves a real arm. Somebody has to be beside it, with the emergency stop in reach."
 
 
 def _busy(name: str, got: str) -> ConfigError:

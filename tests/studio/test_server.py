@@ -210,9 +210,19 @@ def test_what_acts_needs_secret_origin_host_and_the_same_browser(
 def test_who_may_look_may_not_act(studio: ServedStudio, runs: Path) -> None:
     with studio.page(Role.OBSERVER) as observer:
         assert observer.get("/api/runs").status_code == 200
+        assert observer.get("/api/run", params={"id": FIRST}).json()["log"]["lines"] == []
         for path in ("form", "plan", "start", "finish", "put_away", "restore", "console"):
             assert observer.post(f"/api/{path}", json={"run": FIRST}).status_code == 403
     assert (runs / FIRST).is_dir()
+
+
+def test_a_log_is_for_who_may_act(studio: ServedStudio, page: httpx.Client, runs: Path) -> None:
+    (runs / FIRST / "logs").mkdir()
+    (runs / FIRST / "logs" / "actor.log").write_text("WARNING a.b: the console is open: link\n")
+    told = page.get("/api/run", params={"id": FIRST}).json()["log"]["lines"]
+    assert told == [{"level": "warning", "text": "the console is open: link"}]
+    with studio.page(Role.OBSERVER) as observer:
+        assert observer.get("/api/run", params={"id": FIRST}).json()["log"]["lines"] == []
 
 
 def test_a_link_works_once(studio: ServedStudio) -> None:
@@ -360,6 +370,14 @@ def test_a_run_is_not_named_otherwise_or_twice(page: httpx.Client, runs: Path, n
     assert not (runs / ".studio").exists()
 
 
+def test_a_real_arm_is_told_before_it_moves(page: httpx.Client) -> None:
+    words = ["experiment=reach", "robot=ur5e_fzi", "operator=console", "runtime=ros"]
+    body = {"verb": "train", "words": words}
+    assert "moves a real arm" in page.post("/api/plan", json=body).json()["warning"]
+    body["words"] = [*words, "double=true"]
+    assert page.post("/api/plan", json=body).json()["warning"] == ""
+
+
 # --- a run that is there ------------------------------------------------------------------------
 
 
@@ -392,6 +410,8 @@ def test_each_action_shows_its_command(
         {"verb": "eval", "episodes": 10**9},
         {"verb": "export", "to": "x; rm -r /"},
         {"verb": "export", "to": ["mcap"]},
+        {"verb": "deploy", "words": ["robot=ur5"]},
+        {"verb": "deploy", "words": ["task=lift"]},
         {"verb": "deploy", "words": ["--out=/tmp/x"]},
         {"verb": "deploy", "words": ["run_dir=/tmp/x"]},
         {"verb": "deploy", "words": [7]},

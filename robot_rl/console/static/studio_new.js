@@ -1,7 +1,7 @@
 // Begin a run: every value of an experiment, with what the source says about it, and the command line.
 
 import { post } from "./socket.js";
-import { command, el, get, trouble } from "./studio_parts.js";
+import { command, el, get, trouble, warning } from "./studio_parts.js";
 import { toast } from "./toast.js";
 
 const TYPED_MS = 500;
@@ -34,7 +34,7 @@ export function showNew(side, said, page) {
       const plan = await post("/api/plan", { verb: state.verb, words: words() }, null);
       if (mine !== asked || closed) return;
       planned = plan.run; // what is shown is what runs
-      line.replaceChildren(command(plan.command));
+      line.replaceChildren(command(plan.command), warning(plan));
       start.disabled = !page.mayAct;
     } catch (error) { if (mine === asked && !closed) line.replaceChildren(trouble(error)); }
   }

@@ -135,3 +135,5 @@ export function command(text) { // a command line to copy
 }
 
 export const trouble = (error) => el("pre", { className: "trouble", role: "alert" }, error.message ?? String(error));
+
+export const warning = (plan) => (plan.warning ? el("p", { className: "warning" }, plan.warning) : "");

@@ -1,7 +1,7 @@
 // One run: what it has come to, its log, and what can be done with it. Each action shows its command.
 
 import { post } from "./socket.js";
-import { $, bytes, chart, command, duration, el, get, interval, number, percent, stateWords, successWords, title, trouble } from "./studio_parts.js";
+import { $, bytes, chart, command, warning, duration, el, get, interval, number, percent, stateWords, successWords, title, trouble } from "./studio_parts.js";
 import { toast } from "./toast.js";
 
 const EVERY_MS = 2000, TYPED_MS = 350;
@@ -105,7 +105,7 @@ function pictures(run) {
 function log(run) {
   const lines = run.log.lines.map((x) => el("span", { className: x.level }, x.text, "\n"));
   return el("section", { className: "card" }, el("h3", {}, "Last words"),
-    lines.length ? el("pre", { className: "log", tabIndex: 0, "aria-label": "last lines of the log" }, ...lines) : el("p", { className: "soft" }, "It was started in a terminal, and its words are there."),
+    lines.length ? el("pre", { className: "log", tabIndex: 0, "aria-label": "last lines of the log" }, ...lines) : el("p", { className: "soft" }, "The studio has no words of it: it was started in a terminal, or this link may only look."),
     run.log.of ? el("small", { className: "soft" }, run.log.of) : "");
 }
 
@@ -161,7 +161,7 @@ export function ask(body, label, says, fields, then) { // a dialog that shows th
     try {
       const plan = await post("/api/plan", said(), null);
       if (mine !== asked) return;
-      line.replaceChildren(command(plan.command));
+      line.replaceChildren(command(plan.command), warning(plan));
       yes.disabled = false;
     } catch (error) { if (mine === asked) line.replaceChildren(trouble(error)); }
   };
