@@ -85,9 +85,10 @@ class Catalogue:
         for run in self._runs.values():
             if run.unread and time.monotonic() > until_s:
                 continue
-            if not run.look(until_s) and self._rows[run.name][1]:
+            run.look(until_s)
+            if not run.changed:
                 continue
-            row = json.dumps(run.row())
+            run.changed, row = False, json.dumps(run.row())
             if row != self._rows[run.name][1]:
                 self._version += 1
                 self._rows[run.name] = (self._version, row)

@@ -48,6 +48,7 @@ class Run:
         self.state, self.why = "unknown", ""
         self.at_work: dict[str, str] = {}  # verb -> process that does it now
         self.bytes: int | None = None
+        self.changed = True  # since somebody took its row
         self.unread = True  # metrics or size are still to be read
         self._tails: dict[Path, Tail] = {}
         self._stamps: dict[str, Stamp] = {}
@@ -60,8 +61,8 @@ class Run:
         """Whether it is being trained or recorded."""
         return self.state in LIVE
 
-    def look(self, until_s: float) -> bool:
-        """Take in what is new, and return whether anything is.
+    def look(self, until_s: float) -> None:
+        """Take in what is new.
 
         Figures are read until `until_s` of the monotonic clock, and otherwise at the next look.
         """
@@ -86,7 +87,7 @@ class Run:
         self._find_state(now_s)
         self._measure(until_s, now_s)
         now = (self.state, self.why, self.at_work, self.bytes, self.unread)
-        return bool(fresh) or has_read or now != before
+        self.changed |= bool(fresh) or has_read or now != before
 
     def _read_config(self) -> None:
         """Of config.yaml, which our own program wrote, the sections that are shown."""

@@ -138,6 +138,15 @@ def test_a_line_is_read_once_however_often_one_looks(
     assert "names" not in told  # the list has the same runs
 
 
+def test_the_list_learns_what_another_view_has_read_first(runs: Path) -> None:
+    studio = Studio(runs)
+    version = studio.runs(0)["version"]
+    at_work(runs / FIRST, "train", ended="stopped")
+    assert studio.run(FIRST)["state"] == "stopped"
+    time.sleep(0.6)
+    assert [row["state"] for row in studio.runs(version)["rows"]] == ["stopped"]
+
+
 def test_a_line_of_another_program_costs_only_itself() -> None:
     figures = Figures()
     for said in ({}, {"time_s": "x", "env_steps": 1}, {"time_s": 1.0, "env_steps": 1e400}):
