@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from robot_rl.studio.jobs import Job, Jobs, facts_of, finish, last_lines
 from robot_rl.studio.run import Run
 
 LINES = 12  # of a log
+FAILED = (1, 2)  # exit codes of a command that has told an error
+TOLD_S = 600.0  # how long the list tells of one that has left no folder
 LOG_LINE = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL|[DIWEC]) ([\w.]+): (.*)")
 LEVELS = {"W": "warning", "E": "error", "C": "error"}
 NO_LOG: Mapping[str, Any] = {"of": "", "lines": []}
@@ -59,7 +62,7 @@ class Studio:
         """
         told = self.catalogue.told(since)
         jobs = self.jobs.all()
-        known = self.catalogue.names
+        known = self.catalogue.names | {item["name"] for item in self.bin.all()}
         waiting = [j for j in jobs if j.verb in commands.NEW and j.run not in known][-5:]
         told["waiting"] = [
             {
@@ -68,7 +71,7 @@ class Studio:
                 "log": self._log(self.jobs.log(job.id)) if logs else NO_LOG,
             }
             for job in waiting
-            if job.is_running or job.code
+            if job.is_running or (job.code in FAILED and time.time() - job.began_s < TOLD_S)
         ]
         told["busy"] = [f"{job.verb} {job.run}" for job in jobs if job.is_running]
         return told

@@ -153,6 +153,7 @@ def test_a_run_from_the_form_to_the_bin_and_back(  # noqa: PLR0915 - one person'
     until(lambda: page.locator(".bin .item").count() == 1)
     until(lambda: row(page, name).count() == 0)
     assert not (runs / name).exists()
+    assert page.locator("#waiting").inner_text() == ""  # it has not failed to start
     fits(page, "bin")
     page.get_by_role("button", name="Restore").click()
     until(lambda: row(page, name).count() == 1)
