@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ BASE = "base/"  # prefix of the entries that a base policy adds
 BASE_ACTION = "base/action"  # float32 [n, A]: what the base policy would do in the next n steps
 BASE_NOISE = "base/noise"  # float32 [d]: the decision about the noise that this plan came from
 BASE_AGE = "base/age"  # float32 [1]: ticks since that decision; 0 = made at this frame
+ABSENT = "(absent)"  # in the place of a value that one of two dicts lacks
 PROTOCOL_VERSION = 1  # bump when a message or row changes shape
 
 
@@ -366,13 +367,18 @@ def _action_from(data: Mapping[str, Any]) -> ActionSpec | JointActionSpec | BoxA
     return _pose_action(data)
 
 
-def diff(mine: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
+def diff(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Readable lines `path: mine -> theirs` for every leaf in which two spec dicts differ."""
-    lines: list[str] = []
+    return [f"{path}: {a} -> {b}" for path, a, b in differing(mine, theirs)]
+
+
+def differing(
+    mine: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """(path, mine, theirs) of every leaf in which two nested dicts differ."""
     for key in sorted(set(mine) | set(theirs)):
-        a, b, path = mine.get(key, "(absent)"), theirs.get(key, "(absent)"), f"{prefix}{key}"
+        a, b, path = mine.get(key, ABSENT), theirs.get(key, ABSENT), f"{prefix}{key}"
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            lines += diff(a, b, f"{path}.")
+            yield from differing(a, b, f"{path}.")
         elif a != b:
-            lines.append(f"{path}: {a} -> {b}")
-    return lines
+            yield path, a, b

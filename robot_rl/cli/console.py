@@ -75,6 +75,11 @@ def page_options(parser: Parser) -> None:
         help="a loopback address (default); with --tls a name of this machine",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the link")
+    parser.add_argument(
+        "--links",
+        action="store_true",
+        help="print another link for each line of standard input, also where that is no terminal",
+    )
 
 
 def port_of(args: argparse.Namespace, first: int = FIRST_PORT, certificate: Any = None) -> int:
@@ -110,7 +115,7 @@ def link_teller(
             say(f"once for each device\n  {root}/trust   fingerprint {certificate.fingerprint}")
         if not args.no_browser:
             webbrowser.open(link + invite("operator"))
-        if sys.stdin.isatty():
+        if args.links or sys.stdin.isatty():
             threading.Thread(target=_more_links, args=(link, invite), daemon=True).start()
 
     return started

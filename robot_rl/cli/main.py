@@ -22,6 +22,7 @@ VERBS = {
     "actor": "process: control loop of one robot",
     "learner": "process: replay, gradient updates, weights",
     "pair": "invite another machine to be the learner of a run",
+    "studio": "one web page over all runs: watch, compare, start, finish, put away",
     "console": "the operator's web page: watch, take over, label, stop, review",
     "review": "look through the episodes of a run on a web page, and label them",
     "devices": "gamepads and SpaceMice of this machine: list, watch, calibrate",

@@ -38,9 +38,9 @@ def simulate(rate: float, target: float, allowed: int, seed: int = 0) -> tuple[f
         # lengths of the runs of successes before each failure decide an exam
         wins = failures = 0
         for run in rng.geometric(1.0 - rate, allowed + 1) - 1:
-            needed = _needed(failures, target)
-            if wins + run >= needed:
-                wins, passed = needed, passed + 1
+            enough = needed(failures, target)
+            if wins + run >= enough:
+                wins, passed = enough, passed + 1
                 break
             wins, failures = wins + int(run), failures + 1
         episodes += wins + failures
@@ -48,7 +48,7 @@ def simulate(rate: float, target: float, allowed: int, seed: int = 0) -> tuple[f
 
 
 @functools.cache
-def _needed(failures: int, target: float) -> int:
+def needed(failures: int, target: float) -> int:
     """Number of successes that pass an exam in spite of `failures` failures."""
     wins = 0
     while wilson(wins, wins + failures)[0] < target:

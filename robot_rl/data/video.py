@@ -159,6 +159,23 @@ def read_video(
     return [found[index] for index in range(count)]
 
 
+def pictures_of(path: Path, most: int, size: tuple[int, int]) -> list[Image]:
+    """Pictures of a video from beginning to end, at most `most` of them, evenly over it.
+
+    size: (height, width) to which they are resized.
+
+    Raises:
+        StoreError: no such file, or not a video.
+    """
+    try:
+        times = [time_s for time_s, _ in _frames_from(path, 0.0)]
+        places = np.linspace(0, len(times) - 1, min(most, len(times))).round().astype(int)
+        wanted = {times[place] for place in places}
+        return [_rgb(f, size) for time_s, f in _frames_from(path, 0.0) if time_s in wanted]
+    except (av.error.FFmpegError, OSError, ValueError, IndexError, MemoryError) as error:
+        raise _bad_video(path, "is damaged", f"{type(error).__name__}: {error}") from error
+
+
 def resized(image: Image, height: int, width: int) -> Image:
     """The whole image at another size (stretched if the shape differs); unchanged if it fits."""
     if image.shape[:2] == (height, width):

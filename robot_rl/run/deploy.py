@@ -19,6 +19,7 @@ from robot_rl.config.run_folder import DEPLOYMENT, PLAN, POLICY, read_facts
 from robot_rl.control.session import ACTOR
 from robot_rl.errors import CheckpointError, ConfigError, RobotRLError
 from robot_rl.report.tally import Ledger, Tally
+from robot_rl.run.at_work import at_work
 from robot_rl.run.parts import policy_of
 from robot_rl.run.rounds import Recording, Rounds, Side, Watch, lockstep_side, robot_side
 from robot_rl.store.cycles import CONTINUED
@@ -122,12 +123,13 @@ def deploy(
     write_plan(folder, asdict(plan))
     with DailyStore(folder, experiment.spec, now_s=now_s) as store:
         store.turn()  # a disk that is full, or a store of another run: said before anything starts
-    if experiment.runtime == "ros":
-        from robot_rl.run.graph import deploy_ros
+    with at_work(folder, DEPLOY):
+        if experiment.runtime == "ros":
+            from robot_rl.run.graph import deploy_ros
 
-        deploy_ros(experiment, watch)
-    else:
-        _in_lockstep(experiment, plan, watch, now_s, stopping)
+            deploy_ros(experiment, watch)
+        else:
+            _in_lockstep(experiment, plan, watch, now_s, stopping)
     return figures_of(folder)
 
 

@@ -15,6 +15,7 @@ from robot_rl.control.session import EVAL_SEED, Session
 from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.policy.runtime import load_policy
+from robot_rl.run.at_work import at_work
 from robot_rl.run.evaluations import write_eval
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.film import film
@@ -85,23 +86,24 @@ def evaluate(
             "--simulated to measure the policy in the simulation of its task",
         )
     other = [*([engine] if engine not in ("", experiment.sim) else []), *scene]
-    session, rig = make_eval_session(in_scene(experiment, scene), run_dir, engine=engine)
-    result = write_eval(
-        run_dir,
-        {
-            "deterministic": session.evaluate(episodes, seed).as_dict(),
-            "stochastic": session.evaluate(episodes, seed, deterministic=False).as_dict(),
-            "seed": seed,
-            "weights_version": session.loop.policy.version,
-            "evaluated_in": " ".join(other) or "lockstep",
-        },
-    )
-    end = getattr(getattr(rig, "robot", None), "close", None)
-    if end is not None:  # a second Isaac Sim, for the film, would not fit beside the first
-        end()
-    if video and not other:  # eval.mp4 shows what eval.json does
-        record_video(run_dir, experiment)
-    return result
+    with at_work(run_dir, "eval"):
+        session, rig = make_eval_session(in_scene(experiment, scene), run_dir, engine=engine)
+        result = write_eval(
+            run_dir,
+            {
+                "deterministic": session.evaluate(episodes, seed).as_dict(),
+                "stochastic": session.evaluate(episodes, seed, deterministic=False).as_dict(),
+                "seed": seed,
+                "weights_version": session.loop.policy.version,
+                "evaluated_in": " ".join(other) or "lockstep",
+            },
+        )
+        end = getattr(getattr(rig, "robot", None), "close", None)
+        if end is not None:  # a second Isaac Sim, for the film, would not fit beside the first
+            end()
+        if video and not other:  # eval.mp4 shows what eval.json does
+            record_video(run_dir, experiment)
+        return result
 
 
 def record_video(run_dir: Path, experiment: Experiment | None = None) -> Path | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config.run_folder import ACTOR_STORE, STORE
 from robot_rl.control.session import ACTOR, restore_progress
 from robot_rl.errors import ConfigError
+from robot_rl.run.at_work import at_work
 from robot_rl.run.lockstep import recorded_session
 from robot_rl.run.parts import policy_of
 from robot_rl.store.store import Store
@@ -34,7 +35,12 @@ def record(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[s
             got=f"actors={','.join(experiment.actors)}",
             fix="record without actors; train.dataset=RUN gives the episodes to several arms",
         )
-    run_dir = experiment.save()
+    with at_work(experiment.save(), "record"):
+        return _record(experiment, watch)
+
+
+def _record(experiment: Experiment, watch: Watch) -> dict[str, Any]:
+    run_dir = experiment.run_dir
     if experiment.runtime == "ros":
         from robot_rl.run.graph import record_ros
 

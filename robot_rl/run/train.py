@@ -14,6 +14,7 @@ from robot_rl.errors import ConfigError
 from robot_rl.learn.learner import Learner
 from robot_rl.nets.cpu import take_cores
 from robot_rl.policy.runtime import PolicyRuntime, save_policy
+from robot_rl.run.at_work import at_work
 from robot_rl.run.evaluate import record_video
 from robot_rl.run.evaluations import write_eval
 from robot_rl.run.lockstep import recorded_session
@@ -50,19 +51,19 @@ def train(
             got=f"runtime={experiment.runtime} actors={len(experiment.actors) or 'none'}",
             fix="robot-rl train experiment=... runtime=lockstep actors=4 --ray",
         )
-    experiment.save()
-    if experiment.runtime == "ros":
-        from robot_rl.run.graph import train_ros
+    with at_work(experiment.save(), "train"):
+        if experiment.runtime == "ros":
+            from robot_rl.run.graph import train_ros
 
-        result = train_ros(experiment, watch)
-    elif experiment.actors:
-        from robot_rl.run.graph import train_simulated
+            result = train_ros(experiment, watch)
+        elif experiment.actors:
+            from robot_rl.run.graph import train_simulated
 
-        result = train_simulated(experiment, watch, ray)
-    else:
-        result = _train_lockstep(experiment, watch)
-    if experiment.train.video:
-        record_video(experiment.run_dir, experiment)
+            result = train_simulated(experiment, watch, ray)
+        else:
+            result = _train_lockstep(experiment, watch)
+        if experiment.train.video:
+            record_video(experiment.run_dir, experiment)
     return result
 
 

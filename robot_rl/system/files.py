@@ -61,13 +61,21 @@ class TextTail:
         self._path = path
         self._offset = path.stat().st_size if new_only and path.is_file() else 0
 
-    def read(self) -> list[bytes]:
-        """Lines appended since the last call; a torn last line is left for the next one."""
+    @property
+    def offset(self) -> int:
+        """Bytes of the file that were read, up to the end of a line."""
+        return self._offset
+
+    def read(self, most: int = -1) -> list[bytes]:
+        """Lines appended since the last call; a torn last line is left for the next one.
+
+        most: bytes that are read at once, more than the longest line has; -1 = all.
+        """
         if not self._path.is_file():
             return []
         with self._path.open("rb") as file:
             file.seek(self._offset)
-            data = file.read()
+            data = file.read(most)
         end = data.rfind(b"\n") + 1
         self._offset += end
         return data[:end].splitlines()
@@ -76,10 +84,10 @@ class TextTail:
 class Tail(TextTail):
     """Objects of a growing JSONL file; see `TextTail`."""
 
-    def lines(self) -> list[dict[str, Any]]:
-        """Objects appended since the last call; a torn last line is left for the next one."""
+    def lines(self, most: int = -1) -> list[dict[str, Any]]:
+        """Objects appended since the last call; see `read`."""
         found = []
-        for line in self.read():
+        for line in self.read(most):
             try:
                 row = plain_json.loads(line)
             except ValueError:

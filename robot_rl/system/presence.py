@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -22,12 +23,16 @@ def own_process() -> str:
     something, the number, and when the process was started (in the kernel's ticks), as numbers are
     used again.
     """
-    pid = os.getpid()
+    return process_of(os.getpid())
+
+
+def process_of(pid: int) -> str:
+    """The same name of another process of this machine; "" if there is none."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(_PROC / 'self/ns/pid').readlink()} {pid} {_started(pid)}"
     except OSError:
-        return ""  # no /proc
+        return ""  # no /proc, or it has ended
 
 
 def _started(pid: int) -> str:
@@ -73,8 +78,27 @@ class Presence:
             self._gone = bool(look.poll(0))
         return self._gone
 
+    def signal(self, number: int) -> bool:
+        """Send a signal to the process that is watched, and to no other; False = it has ended."""
+        if self.gone() or self._fd < 0:
+            return False
+        try:
+            signal.pidfd_send_signal(self._fd, number)
+        except ProcessLookupError:
+            return False
+        return True
+
     def close(self) -> None:
         """Watch nobody."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._gone = -1, False
+
+
+def runs_still(process: str) -> bool | None:
+    """Whether a process (its `own_process`) still runs; None = it cannot be watched from here."""
+    presence = Presence()
+    try:
+        return not presence.gone() if presence.watch(process) else None
+    finally:
+        presence.close()

@@ -42,12 +42,13 @@ ORDER = (
     *("robot_rl_sim", "robot_rl_hardware"),  # implement ports
     "ros",
     "run",
+    "studio",
     "bench",
     "cli",
 )
 """From the room that everybody knows to the one that nobody does: arrows point to the left."""
 
-MOST = 36  # package folders and loose modules of `robot_rl`
+MOST = 37  # package folders and loose modules of `robot_rl`
 
 ROS = (
     *("rclpy", "rosidl_adapter", "sensor_msgs", "geometry_msgs", "std_msgs", "std_srvs"),
@@ -115,7 +116,7 @@ RULES = {
     ),
     "only a run, a benchmark and the command line see an Experiment": Rule(
         ("robot_rl", "robot_rl_sim", "robot_rl_hardware"), ("robot_rl.run",),
-        but=_core("run", "bench", "cli"),
+        but=_core("run", "studio", "bench", "cli"),
     ),
     "nobody below knows the report": Rule(
         ("robot_rl", "robot_rl_sim", "robot_rl_hardware"), ("robot_rl.report",),
@@ -280,7 +281,7 @@ assert main(["--help"]) == 0
 
 
 def test_the_core_imports_without_ros_torch_and_mujoco() -> None:
-    needs_extra = _core("ros", "console", "data", *TORCH_FILES)
+    needs_extra = _core("ros", "console", "data", "studio", *TORCH_FILES)
     needs_extra += _core("run.train", "run.evaluate", "run.record", "run.serve_policy")
     needs_extra += _core("run.actor", "run.sim_actor", "run.learner", "run.console", "run.nodes")
     core = [m for m in modules() if _under(m, ("robot_rl",)) and not _under(m, needs_extra)]

@@ -1,0 +1,124 @@
+// Begin a run: every value of an experiment, with what the source says about it, and the command line.
+
+import { post } from "./socket.js";
+import { command, el, get, trouble, warning } from "./studio_parts.js";
+import { toast } from "./toast.js";
+
+const TYPED_MS = 500;
+const PLAIN = /^[\w./:@+-]*$/; // text that needs no quotes on the command line
+const shown = (value) => (value == null ? "null" : typeof value === "object" ? JSON.stringify(value) : String(value));
+
+export function showNew(side, said, page) {
+  const state = { verb: "train", experiment: said.get("experiment") ?? "reach", chosen: new Map(), values: new Map(), more: "" };
+  const pick = el("select", { id: "experiment" }), tells = el("p", { className: "soft" }), fields = el("div", { className: "sections" });
+  const line = el("div", { role: "status" }), start = el("button", { type: "button", className: "go", disabled: true }, "Start");
+  const find = el("input", { type: "search", placeholder: "find a key: steps, gamma, camera …", "aria-label": "find a key" });
+  const more = el("textarea", { rows: 2, spellcheck: false, placeholder: "key=value, one in a line" });
+  const verb = el("select", {}, el("option", { value: "train" }, "train: demonstrations, practice, evaluation"), el("option", { value: "record" }, "record: demonstrations only"));
+  side.append(el("h2", {}, "Start a run"), el("div", { className: "new" },
+    el("div", { className: "form" },
+      el("div", { className: "picks" }, el("label", {}, el("span", {}, "experiment"), pick), el("label", {}, el("span", {}, "what to do"), verb)), tells,
+      el("div", { className: "find" }, find), fields,
+      el("label", { className: "lines" }, el("span", {}, "more words"), more)),
+    el("div", { className: "plan card" }, el("h3", {}, "This will run"), line, start, el("p", { className: "soft" }, "It goes on when this page, the studio or the terminal is closed."))));
+
+  const heads = () => [`experiment=${state.experiment}`, ...[...state.chosen].map(([key, value]) => `${key}=${value}`)];
+  const words = () => [...heads(), ...[...state.values].map(([key, value]) => `${key}=${value}`), ...state.more.split("\n").map((w) => w.trim()).filter(Boolean)];
+  let asked = 0, timer, closed = false, planned = null;
+  const soon = () => { clearTimeout(timer); start.disabled = true; timer = setTimeout(check, TYPED_MS); };
+
+  async function check() { // composed and checked by the server; nothing runs
+    const mine = ++asked;
+    start.disabled = true;
+    try {
+      const plan = await post("/api/plan", { verb: state.verb, words: words() }, null);
+      if (mine !== asked || closed) return;
+      planned = plan.run; // what is shown is what runs
+      line.replaceChildren(command(plan.command), warning(plan));
+      start.disabled = !page.mayAct;
+    } catch (error) { if (mine === asked && !closed) line.replaceChildren(trouble(error)); }
+  }
+
+  async function load() { // the form of this experiment, with these choices
+    line.replaceChildren(el("p", { className: "soft" }, "composing …"));
+    start.disabled = true;
+    try {
+      const form = await post("/api/form", { words: heads() }, null);
+      if (closed) return;
+      for (const key of state.values.keys()) if (!knows(form, key)) state.values.delete(key);
+      drawForm(form);
+      check();
+    } catch (error) { if (!closed) line.replaceChildren(trouble(error)); }
+  }
+
+  const knows = (form, key) => form.top.some((f) => f.key === key) || form.sections.some((s) => s.fields.some((f) => f.key === key));
+
+  function drawForm(form) {
+    const open = new Set([...fields.querySelectorAll("details[open]")].map((d) => d.dataset.name));
+    const top = el("details", { open: true, data: { name: "run" } }, el("summary", {}, el("b", {}, "run"), " seed and runtime"), el("div", { className: "fields-of" }, ...form.top.map((f) => input(f, ""))));
+    fields.replaceChildren(top, ...form.sections.filter((s) => s.fields.length || s.choice).map((section) => {
+      const choice = section.choice ? choose(section.name, section.choice) : "";
+      return el("details", { open: open.has(section.name) || (!open.size && section.name === "train"), data: { name: section.name } },
+        el("summary", {}, el("b", {}, section.name), " ", section.about), choice, el("div", { className: "fields-of" }, ...section.fields.map((f) => input(f, `${section.name}.`))));
+    }));
+    narrow();
+  }
+
+  function choose(name, { value, options }) {
+    const select = el("select", {}, ...(options.includes(value) ? [] : [el("option", { value }, value)]), ...options.map((o) => el("option", { value: o, selected: o === (state.chosen.get(name) ?? value) }, o)));
+    select.onchange = () => { state.chosen.set(name, select.value); load(); };
+    return el("label", { className: "choice" }, el("span", {}, `${name}=`), select);
+  }
+
+  function input(field, prefix) {
+    const before = shown(field.value), now = state.values.get(field.key);
+    const made = field.kind === "flag" || field.kind === "choice"
+      ? el("select", {}, ...(field.kind === "flag" ? ["true", "false"] : field.options).map((o) => el("option", { value: o, selected: o === (now ?? before) }, o)))
+      : el("input", { type: "text", value: now ?? before, spellcheck: false, inputMode: field.kind === "int" ? "numeric" : field.kind === "float" ? "decimal" : "text" });
+    const box = el("label", { className: `field${now == null ? "" : " changed"}`, data: { key: `${field.key} ${field.about}`.toLowerCase() } },
+      el("span", { className: "name" }, field.key.startsWith(prefix) ? field.key.slice(prefix.length) : field.key), made, field.about ? el("small", {}, field.about) : "");
+    made.oninput = () => {
+      const text = made.value, same = text === before;
+      box.classList.toggle("changed", !same);
+      if (same) state.values.delete(field.key);
+      else state.values.set(field.key, field.kind === "text" && !PLAIN.test(text) ? JSON.stringify(text) : text);
+      soon();
+    };
+    return box;
+  }
+
+  function narrow() { // only the fields that the words are in
+    const wanted = find.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+    for (const section of fields.children) {
+      let some = false;
+      for (const box of section.querySelectorAll(".field")) {
+        box.hidden = !wanted.every((word) => box.dataset.key.includes(word));
+        some ||= !box.hidden;
+      }
+      section.hidden = wanted.length > 0 && !some;
+      if (wanted.length && some) section.open = true;
+    }
+  }
+
+  find.oninput = narrow;
+  more.oninput = () => { state.more = more.value; soon(); };
+  verb.onchange = () => { state.verb = verb.value; check(); };
+  pick.onchange = () => { state.experiment = pick.value; state.chosen.clear(); state.values.clear(); told(); load(); };
+  start.onclick = async () => {
+    start.disabled = true;
+    try {
+      const job = await post("/api/start", { verb: state.verb, words: words(), name: planned }, null);
+      toast(`${job.verb} is starting: ${job.run}`);
+      location.hash = "";
+    } catch (error) { line.replaceChildren(trouble(error)); }
+  };
+  let experiments = [];
+  const told = () => { tells.textContent = experiments.find((x) => x.name === state.experiment)?.about ?? ""; };
+  get("/api/experiments").then((found) => {
+    experiments = found;
+    pick.replaceChildren(...found.map((x) => el("option", { value: x.name, selected: x.name === state.experiment }, x.name)));
+    told();
+    return load();
+  }).catch((error) => line.replaceChildren(trouble(error)));
+  return { close() { closed = true; clearTimeout(timer); } };
+}

@@ -1,0 +1,221 @@
+// One run: what it has come to, its log, and what can be done with it. Each action shows its command.
+
+import { post } from "./socket.js";
+import { $, bytes, chart, command, warning, duration, el, get, interval, number, percent, stateWords, successWords, title, trouble } from "./studio_parts.js";
+import { toast } from "./toast.js";
+
+const EVERY_MS = 2000, TYPED_MS = 350;
+
+// verb -> what its button says, what it does, and what may be said to it: [key, label, kind, default, options]
+const ACTIONS = {
+  eval: ["Evaluate", "Measures the newest policy on held-out starts, unaided.", [["episodes", "episodes of each kind", "number", 100], ["video", "film a few of them", "flag", true]], "policy"],
+  deploy: ["Deploy", "Lets the policy work. Words such as robot=ur5e_fzi say where; in lockstep it works in simulation.", [["words", "words key=value, one in a line", "lines", "runtime=lockstep"], ["episodes", "episodes, 0 = until you finish it", "number", 50], ["stop_after", "failures in a row after which it stops, 0 = never", "number", 3]], "policy"],
+  export: ["Export", "Writes the episodes for other programs, into the run's folder exports.", [["to", "format", "choice", "lerobot", ["lerobot", "mcap", "rerun"]]]],
+  report: ["Write report", "Writes report.html again from what is in the folder.", []],
+};
+
+const WORDS = { killed: "It was killed: its process is gone and said nothing of an end.", stopped: "It was stopped by a person. It can go on where it was.", failed: "It ended with an error:", "no result": "Nobody works on it, and there is no evaluation." };
+
+export function showRun(side, said, page) {
+  const id = said.get("run");
+  const body = el("div", { className: "detail" });
+  side.append(body);
+  let timer, closed = false, drawn = "";
+  const load = async () => {
+    clearTimeout(timer);
+    try {
+      const run = await get(`/api/run?${new URLSearchParams({ id })}`);
+      if (closed) return;
+      const text = JSON.stringify(run);
+      if (text !== drawn && !body.contains(document.activeElement?.closest("details, pre") ?? null)) { draw(body, run, page, load); drawn = text; }
+    } catch (error) {
+      if (closed) return;
+      if (!drawn) body.replaceChildren(el("h2", {}, id), trouble(error));
+    }
+    timer = setTimeout(load, document.hidden ? 5 * EVERY_MS : EVERY_MS);
+  };
+  load();
+  return { close() { closed = true; clearTimeout(timer); } };
+}
+
+function draw(body, run, page, again) {
+  const [kind, words] = stateWords(run);
+  const scroll = body.parentElement.scrollTop;
+  body.replaceChildren(
+    el("div", { className: "top" }, el("h2", {}, title(run)), el("span", { className: `state ${kind}` }, words)),
+    el("p", { className: "soft id" }, run.id),
+    run.why || WORDS[run.state] ? el("div", { className: `word ${kind}` }, WORDS[run.state] ?? "", run.why ? el("pre", {}, run.why) : "") : "",
+    buttons(run, page, again),
+    progress(run),
+    el("section", { className: "card" },
+      el("div", { className: "headline" }, el("b", {}, percent(run.success?.success)), el("div", {}, interval(run.success), el("span", { className: "soft" }, successWords(run.success)))),
+      el("div", { className: "figures" }, ...figures(run))),
+    el("section", { className: "card" }, el("h3", {}, "Success and help in practice"),
+      run.curve.length > 1 ? chart([{ name: "success, last 20 episodes", points: run.curve, kind: "c0" }, { name: "driven by a person", points: run.human_curve, kind: "human" }], "success and share of human steps over env steps")
+        : el("p", { className: "soft" }, "No practice episode yet.")),
+    mastery(run),
+    pictures(run),
+    log(run),
+    history(run),
+  );
+  body.parentElement.scrollTop = scroll;
+}
+
+function figures(run) {
+  const pairs = [
+    ["task", run.task || "–"], ["algorithm", run.algo || "–"], ["robot, runtime", [run.robot, run.runtime].filter(Boolean).join(", ") || "–"], ["seed", String(run.seed ?? "–")],
+    ["env steps", `${number(run.steps)} of ${number(run.max_steps)} at most`], ["episodes", number(run.episodes)],
+    ["demonstrations", `${run.demos[0]} of ${run.demos[1]}`],
+    ["driven by a person", percent(run.human)], ["takeovers", number(run.takeovers)],
+    ["time at work", duration(run.worked_s || null)], ["on disk", bytes(run.bytes)],
+    ["begun", run.created ? new Date(run.created.replace(/([+-]\d\d)(\d\d)$/, "$1:$2")).toLocaleString() : "–"], ["folder", run.folder],
+  ];
+  return pairs.map(([label, value]) => el("div", {}, el("span", {}, label), el("b", {}, value)));
+}
+
+function progress(run) {
+  if (stateWords(run)[0] !== "live" || run.progress == null) return "";
+  const left = run.left_s == null ? "" : `about ${duration(run.left_s)} of practice left`;
+  return el("section", { className: "card budget" }, el("div", {}, el("b", {}, `${percent(run.progress)} of the practice budget`), el("span", { className: "soft" }, left)),
+    el("progress", { max: 1, value: run.progress, "aria-label": "practice budget used" }),
+    el("small", { className: "soft" }, `The budget is ${number(run.max_steps)} steps or ${duration(60 * run.max_minutes)}, whichever comes first; an exam that is passed ends practice sooner.`));
+}
+
+function mastery(run) {
+  const m = run.mastery, rows = [];
+  if (run.mastered) rows.push(el("p", {}, "An exam was passed: the skill is mastered."));
+  else if (m.in_exam && m.needed != null) rows.push(
+    el("p", {}, `In an exam: ${m.won} of ${m.needed} successes, ${m.failed} failure${m.failed === 1 ? "" : "s"} (${m.allowed} allowed).`),
+    el("progress", { max: m.needed, value: m.won, "aria-label": "exam" }));
+  else if (m.alone != null) rows.push(
+    el("p", {}, `${percent(m.alone)} of the last 20 episodes succeeded without help; an exam is held from ${percent(m.alone_needed)} on.`),
+    el("progress", { max: m.alone_needed, value: Math.min(m.alone, m.alone_needed), "aria-label": "episodes without help" }));
+  if (!rows.length) return "";
+  const held = m.exams.map(([steps, success]) => `after ${number(steps)} steps ${percent(success)}`).join("; ");
+  if (held) rows.push(el("p", { className: "soft" }, `Exams so far: ${held}. Passed is what shows more than ${percent(m.target)} with an interval of 95 %.`));
+  return el("section", { className: "card" }, el("h3", {}, "To mastery"), ...rows);
+}
+
+function pictures(run) {
+  const query = new URLSearchParams({ id: run.id });
+  if (!run.has.first_success) return "";
+  return el("section", { className: "card" }, el("h3", {}, "First success without help"), el("img", { className: "strip", src: `/api/first_success?${query}`, alt: "six pictures of the first episode that the policy solved alone" }));
+}
+
+function log(run) {
+  const lines = run.log.lines.map((x) => el("span", { className: x.level }, x.text, "\n"));
+  return el("section", { className: "card" }, el("h3", {}, "Last words"),
+    lines.length ? el("pre", { className: "log", tabIndex: 0, "aria-label": "last lines of the log" }, ...lines) : el("p", { className: "soft" }, "The studio has no words of it: it was started in a terminal, or this link may only look."),
+    run.log.of ? el("small", { className: "soft" }, run.log.of) : "");
+}
+
+function history(run) {
+  const items = [];
+  for (const e of run.evaluations) {
+    const part = e.deterministic ?? {};
+    if (part.episodes) items.push(el("li", {}, `evaluation ${e.time ?? ""}: ${part.successes} of ${part.episodes} (${e.evaluated_in ?? ""})`));
+  }
+  const commands = run.jobs.length ? run.jobs.map((j) => [j.command, j.running ? "runs" : j.code === 0 ? "done" : j.code == null ? "ended" : `exit code ${j.code}`]) : run.command ? [[run.command, "from a terminal"]] : [];
+  return el("section", { className: "card" }, items.length ? el("h3", {}, "Evaluations") : "", items.length ? el("ul", { className: "plain" }, ...items) : "",
+    el("h3", {}, "Commands"), ...commands.map(([text, how]) => el("div", {}, el("small", { className: "soft" }, how), command(text))));
+}
+
+// --- what can be done -------------------------------------------------------------------------
+
+function buttons(run, page, again) {
+  const busy = run.at_work.length > 0, row = el("div", { className: "actions" });
+  const add = (label, press, { className = "", disabled = false, why = "" } = {}) => {
+    const button = el("button", { type: "button", className, disabled: disabled || !page.mayAct, title: page.mayAct ? why : "this link may only look" }, label);
+    button.onclick = press;
+    row.append(button);
+  };
+  for (const verb of run.at_work) if (verb !== "report") add(`Finish ${verb}`, () => finish(run, verb, again), { className: "stop" });
+  const can_go_on = !busy && ["stopped", "killed", "failed", "no result"].includes(run.state);
+  if (can_go_on) add("Go on", () => ask({ run: run.id, again: true, verb: "train" }, "Go on", "The same command goes on where the run stopped.", [], again), { className: "go" });
+  add("Open its page", () => open_page(run, "", again), { why: "the operator's page: watch, take over, label, stop" });
+  add("Review episodes", () => open_page(run, "review", again));
+  for (const [verb, [label, says, fields, needs]] of Object.entries(ACTIONS)) {
+    if (verb === "report" && busy && run.at_work.includes("report")) continue;
+    const lacks = needs && !run.has[needs];
+    add(label, () => ask({ verb, run: run.id }, label, says, fields, again), { disabled: run.at_work.includes(verb) || lacks, why: lacks ? "there is no policy yet" : says });
+  }
+  if (run.has.report) row.append(el("a", { className: "button", href: `/api/report?${new URLSearchParams({ id: run.id })}`, download: "" }, "Save report"));
+  add("Put away", () => put_away(run, again), { disabled: busy, why: busy ? "finish what works on it first" : "moves it into the bin; it can be restored" });
+  return row;
+}
+
+export function ask(body, label, says, fields, then) { // a dialog that shows the command line before it runs
+  const dialog = $("ask"), form = dialog.querySelector("form"), line = el("div"), inputs = {};
+  const yes = el("button", { type: "submit", value: "yes", className: "go", disabled: true }, label);
+  const rows = fields.map(([key, text, kind, value, options]) => {
+    const made = kind === "choice" ? el("select", {}, ...options.map((o) => el("option", { value: o }, o)))
+      : kind === "lines" ? el("textarea", { value, rows: 2, spellcheck: false }) : el("input", kind === "flag" ? { type: "checkbox", checked: value } : { type: "number", min: 0, value, required: true });
+    inputs[key] = [made, kind];
+    return el("label", { className: kind }, el("span", {}, text), made);
+  });
+  const said = () => ({ ...body, ...Object.fromEntries(Object.entries(inputs).map(([key, [x, kind]]) => [key, kind === "number" ? Number(x.value) : kind === "flag" ? x.checked : kind === "lines" ? x.value.split("\n").map((w) => w.trim()).filter(Boolean) : x.value])) });
+  let asked = 0, timer;
+  const check = async () => {
+    const mine = ++asked;
+    yes.disabled = true;
+    try {
+      const plan = await post("/api/plan", said(), null);
+      if (mine !== asked) return;
+      line.replaceChildren(command(plan.command), warning(plan));
+      yes.disabled = false;
+    } catch (error) { if (mine === asked) line.replaceChildren(trouble(error)); }
+  };
+  form.replaceChildren(el("h2", { id: "ask-title" }, label), el("p", {}, says), ...rows, line,
+    el("div", { className: "row" }, el("button", { type: "submit", value: "no", formNoValidate: true }, "Cancel"), yes));
+  form.oninput = () => { clearTimeout(timer); yes.disabled = true; timer = setTimeout(check, TYPED_MS); };
+  form.onsubmit = async (event) => {
+    if (event.submitter !== yes) return;
+    event.preventDefault();
+    yes.disabled = true;
+    try { await post("/api/start", said(), null); } catch (error) { line.replaceChildren(trouble(error)); return; }
+    dialog.close();
+    toast(`${label}: started`);
+    then();
+  };
+  line.replaceChildren(el("p", { className: "soft" }, "checking …"));
+  dialog.showModal();
+  check();
+}
+
+function confirm(label, says, press) {
+  const dialog = $("ask"), form = dialog.querySelector("form"), problem = el("div");
+  const yes = el("button", { type: "submit", className: "stop" }, label);
+  form.oninput = null;
+  form.replaceChildren(el("h2", { id: "ask-title" }, label), el("p", {}, says), problem, el("div", { className: "row" }, el("button", { type: "submit" }, "Cancel"), yes));
+  form.onsubmit = async (event) => {
+    if (event.submitter !== yes) return;
+    event.preventDefault();
+    try { await press(); dialog.close(); } catch (error) { problem.replaceChildren(trouble(error)); }
+  };
+  dialog.showModal();
+}
+
+const finish = (run, verb, again) => confirm(`Finish ${verb}`, `${verb} of ${run.id} ends as if Ctrl-C had been pressed. What was recorded is safe, and the same command goes on later.`, async () => {
+  toast((await post("/api/finish", { run: run.id, verb }, null)).said);
+  again();
+});
+
+const put_away = (run) => confirm("Put away", `${run.id} is moved into the bin, from which it can be restored. Nothing is deleted.`, async () => {
+  await post("/api/put_away", { run: run.id }, null);
+  toast(`${run.id} is in the bin`);
+  location.hash = "view=bin";
+});
+
+async function open_page(run, which) {
+  const dialog = $("ask"), form = dialog.querySelector("form"), what = el("div", {}, el("p", {}, "The page is starting; that takes some seconds …"));
+  form.oninput = form.onsubmit = null;
+  form.replaceChildren(el("h2", { id: "ask-title" }, which ? "Review episodes" : "The run's own page"), command(`robot-rl console ${run.folder}`), what, el("div", { className: "row" }, el("button", { type: "submit" }, "Close")));
+  dialog.showModal();
+  try {
+    const { link } = await post("/api/console", { run: run.id, page: which }, null);
+    const way = el("a", { className: "button go", href: link, target: "_blank", rel: "noopener" }, "Open it");
+    way.onclick = () => dialog.close();
+    what.replaceChildren(el("p", {}, "The page is served until the studio ends. This link works once; from another machine its port needs a tunnel, too."), way);
+    way.focus();
+  } catch (error) { what.replaceChildren(trouble(error)); }
+}

@@ -1,0 +1,216 @@
+"""The studio in a real browser: a run is begun, watched, finished, compared, put away, restored."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robot_rl.console.remembered import Role
+from tests.support.served import until
+from tests.support.studio import ServedStudio, write_eval
+
+FIRST, SECOND = "reach/20260101-120000-s0", "reach/20260101-130000-s1"
+SHOTS = os.environ.get("ROBOT_RL_SCREENSHOTS")
+SIZES = ((1280, 800), (390, 844), (768, 1024), (2560, 1440))
+WIDER = """
+[...document.querySelectorAll('body *')].filter((x) => !x.closest('.scroll, .log'))
+  .filter((x) => x.checkVisibility() && x.getBoundingClientRect().right > innerWidth + 1)
+  .map((x) => `${x.tagName}.${x.className?.baseVal ?? x.className}`)
+"""
+NAMELESS = """
+[...document.querySelectorAll('input, select, textarea, button')].filter((x) => x.checkVisibility())
+  .filter((x) => !(x.labels?.length || x.textContent.trim() || x.getAttribute('aria-label')))
+  .map((x) => x.outerHTML.slice(0, 120))
+"""
+CONTRAST = """
+() => {
+  const parts = (c) => (c.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = (c) => {
+    const [r, g, b] = parts(c).map((v) => v / 255);
+    const lin = [r, g, b].map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * lin[0] + 0.7152 * lin[1] + 0.0722 * lin[2];
+  };
+  const below = (x) => {
+    for (; x; x = x.parentElement) {
+      const c = getComputedStyle(x).backgroundColor, p = parts(c);
+      if (p.length === 3 || p[3] === 1) return c;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const found = new Set();
+  for (const x of document.querySelectorAll("body *")) {
+    const own = [...x.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !x.checkVisibility() || x.closest("svg, :disabled, option")) continue;
+    const [a, b] = [light(getComputedStyle(x).color), light(below(x))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const who = `${x.tagName}.${x.className} ${x.textContent.slice(0, 30)}`;
+    if (ratio < 4.5) found.add(`${who} ${ratio.toFixed(2)}`);
+  }
+  return [...found];
+}
+"""
+
+
+@pytest.fixture
+def page(context: Any, studio: ServedStudio) -> Any:
+    """The studio, opened by a link; fails on any error in the page."""
+    made = open_page(context, studio)
+    yield made
+    assert made.problems == []
+
+
+def open_page(context: Any, studio: ServedStudio, role: Role = Role.OPERATOR) -> Any:
+    page = context.new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("console", lambda m: page.problems.append(m.text) if m.type == "error" else None)
+    page.goto(studio.invite(role))
+    until(lambda: page.locator(".run").count())
+    return page
+
+
+def fits(page: Any, name: str) -> None:
+    """At every size nothing sticks out, everything has a name, and text can be read in both."""
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        for wide, high in SIZES:
+            page.set_viewport_size({"width": wide, "height": high})
+            page.wait_for_timeout(80)
+            assert page.evaluate(WIDER) == [], f"{name} at {wide}x{high}"
+            assert page.evaluate("document.documentElement.scrollWidth") <= wide, f"{name}, {wide}"
+            if SHOTS:
+                page.screenshot(path=f"{SHOTS}/studio-{name}-{scheme}-{wide}.png")
+        assert page.evaluate(CONTRAST) == [], f"{name}, {scheme}"
+    assert page.evaluate(NAMELESS) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+
+
+def row(page: Any, name: str) -> Any:
+    """The row of a run in the list."""
+    return page.locator(f'.run[data-id="{name}"]')
+
+
+def test_a_run_from_the_form_to_the_bin_and_back(  # noqa: PLR0915 - one person's way
+    page: Any, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROBOT_RL_DISK_RESERVE_BYTES", "0")
+    page.get_by_role("link", name="Start a run").click()
+    until(lambda: page.locator(".plan code").count(), 60.0)
+    page.locator("#experiment").select_option("reach")
+    until(lambda: page.locator(".field").count() > 20, 60.0)
+    page.get_by_label("demos", exact=False).first.fill("1")
+    page.get_by_label("more words").fill("train.dmos=1")
+    until(lambda: "did you mean 'demos'?" in page.locator(".plan .trouble").inner_text(), 30.0)
+    assert page.get_by_role("button", name="Start", exact=True).is_disabled()
+    page.problems.clear()  # the refused request itself, as the browser reports it
+    page.get_by_label("more words").fill("train.video=false\ntrain.eval_episodes=2")
+    start = page.get_by_role("button", name="Start", exact=True)
+    until(start.is_enabled, 30.0)
+    command = page.locator(".plan code").inner_text()
+    words = "train experiment=reach train.demos=1 train.video=false train.eval_episodes=2"
+    assert command.startswith(f"robot-rl {words} run_dir=")
+    fits(page, "new")
+    start.click()
+    until(lambda: "train is starting" in page.locator("#waiting").inner_text())
+    name = Path(command.rpartition("run_dir=")[2]).relative_to(runs).as_posix()
+    until(lambda: row(page, name).count(), 60.0)
+    until(lambda: "practising" in row(page, name).inner_text(), 60.0)
+    steps = row(page, name).locator(".n").first
+    before = steps.inner_text()
+    until(lambda: steps.inner_text() != before, 30.0)  # it is live
+    assert json.loads((runs / name / "run.json").read_text())["command"] == command
+
+    row(page, name).get_by_role("link").click()
+    until(lambda: "practice budget" in page.locator(".detail").inner_text())
+    until(lambda: "train" in page.locator(".log").inner_text())
+    assert page.get_by_role("button", name="Put away").is_disabled()
+    fits(page, "run")
+    page.get_by_role("button", name="Finish train").click()
+    page.locator("dialog").get_by_role("button", name="Finish train").click()
+    until(lambda: "stopped" in row(page, name).inner_text(), 30.0)
+    until(lambda: "interrupted; what was recorded is safe" in page.locator(".log").inner_text())
+    page.get_by_role("button", name="Go on").click()
+    until(lambda: page.locator("dialog code").count(), 30.0)
+    assert page.locator("dialog code").inner_text() == command  # the same one goes on
+    fits(page, "dialog")
+    page.keyboard.press("Escape")
+
+    page.get_by_role("link", name="all runs").click()
+    row(page, name).get_by_role("checkbox").check()
+    row(page, FIRST).get_by_role("checkbox").check()
+    page.get_by_role("link", name="Compare 2").click()
+    until(lambda: "train.demos" in page.locator(".compare").inner_text())
+    assert page.locator(".compare thead").first.locator("th").count() == 2
+    fits(page, "compare")
+
+    page.goto(page.url.partition("#")[0] + f"#run={name.replace('/', '%2F')}")
+    page.get_by_role("button", name="Put away").click()
+    page.locator("dialog").get_by_role("button", name="Put away").click()
+    until(lambda: page.locator(".bin .item").count() == 1)
+    until(lambda: row(page, name).count() == 0)
+    assert not (runs / name).exists()
+    assert page.locator("#waiting").inner_text() == ""  # it has not failed to start
+    fits(page, "bin")
+    page.get_by_role("button", name="Restore").click()
+    until(lambda: row(page, name).count() == 1)
+    assert (runs / name / "store.sqlite").is_file()
+    page.get_by_role("link", name="all runs").click()
+    fits(page, "list")
+
+
+def test_a_list_follows_its_files_and_keeps_what_a_person_does(page: Any, runs: Path) -> None:
+    assert "No evaluation" not in row(page, FIRST).inner_text()
+    page.locator("#filter").fill("s1")
+    until(lambda: page.locator(".run").count() == 1)
+    assert "1 of 2 runs" in page.locator("#count").inner_text()
+    write_eval(runs / SECOND, 19, 20)
+    until(lambda: "19 of 20" in row(page, SECOND).inner_text())
+    assert page.locator("#filter").input_value() == "s1"
+    page.locator("#filter").fill("nothing like it")
+    until(lambda: page.locator("#empty").is_visible())
+
+
+def test_the_keyboard_reaches_a_run_and_its_actions(page: Any) -> None:
+    page.locator("#filter").focus()
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    until(lambda: page.locator(".detail").count())
+    page.get_by_role("button", name="Write report").focus()
+    page.keyboard.press("Enter")
+    until(lambda: "robot-rl report" in page.locator("dialog").inner_text())
+    page.keyboard.press("Escape")
+    assert page.locator("dialog").is_hidden()
+
+
+def test_whoever_may_only_look_finds_no_button_that_acts(
+    context: Any, studio: ServedStudio
+) -> None:
+    page = open_page(context, studio, Role.OBSERVER)
+    page.locator(".run a").first.click()
+    until(lambda: page.locator(".actions button").count())
+    assert page.locator(".actions button:enabled").count() == 0
+
+
+def test_markup_in_a_run_is_text(page: Any, runs: Path) -> None:
+    mark = """'"><img src=x onerror="globalThis.struck=1">"""
+    log = runs / FIRST / "logs"
+    log.mkdir()
+    (log / "actor.log").write_text(f"INFO a.b: {mark}\n")
+    record = json.loads((runs / FIRST / "run.json").read_text())
+    (runs / FIRST / "run.json").write_text(json.dumps(record | {"command": mark}))
+    row(page, FIRST).get_by_role("link").click()
+    until(lambda: mark in page.locator(".log").inner_text())
+    until(lambda: page.locator(".command code").first.inner_text() == mark)
+    assert page.locator("img[src=x]").count() == 0
+    assert page.evaluate("globalThis.struck ?? 0") == 0
+
+
+def test_the_page_says_that_the_studio_is_gone(page: Any, studio: ServedStudio) -> None:
+    studio.close()
+    until(lambda: page.locator("#lost").is_visible())
+    page.problems.clear()  # requests that nobody answered
