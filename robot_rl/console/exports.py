@@ -55,9 +55,17 @@ def file_of(store: Store, id_: EpisodeId, kind: str) -> tuple[str, IO[bytes]]:
         data = encode(read_whole(store, id_), spec_of(store))
     finally:
         _ONE_AT_A_TIME.release()
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - `chunks` closes it
-    file.write(data)
-    file.seek(0)
+    try:
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - `chunks` closes it
+        file.write(data)
+        file.seek(0)
+    except OSError as error:
+        raise StoreError(
+            "there is no room for the exported file",
+            expected=f"{len(data) / 1e6:.1f} MB in {tempfile.gettempdir()}",
+            got=str(error),
+            fix="free some space there, or name another folder in TMPDIR",
+        ) from error
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{id_.run}-episode-{id_.episode:06d}")
     return f"{name[-120:].lstrip('.-')}.{kind}", file
 

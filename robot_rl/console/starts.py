@@ -20,6 +20,7 @@ MOST_STARTS = 2000  # the newest ones
 MOST_AXES = 24  # those in which the starts differ most
 MOVING = ("m/s", "rad/s", "N", "Nm")  # units of what says nothing about a place
 LENGTH = "mm"
+SCENE = "_in_base"  # end of the names of what a scene tells
 Place = dict[str, float]  # name of an axis -> value
 
 
@@ -40,7 +41,7 @@ class Starts:
         if scene is not None:
             poses = {"tcp": scene.tcp_in_base, **scene.objects}
             for name, pose in poses.items():
-                self._put(place, f"{name}_in_base", "mm", pose.position_m * 1000.0)
+                self._put(place, name + SCENE, "mm", pose.position_m * 1000.0)
         state = None if first is None else first.observation.get("state")
         if state is not None:
             for name, part, recorded in part_names(self._spec):
@@ -73,17 +74,20 @@ class Starts:
 
     def _put(self, place: Place, name: str, unit: str, values: NDArray[np.floating]) -> None:
         for entry, value in zip(line_names(len(values)), values, strict=True):
-            axis = f"{name} {entry}".strip()
+            axis = f"{entry} of {name}" if entry else name
             self._units[axis] = unit
             place[axis] = float(value)
 
     def _axes(self, places: Sequence[Place]) -> list[str]:
-        """Names of the axes in which the places differ, lengths first, the widest spread first."""
-        spreads: dict[str, tuple[bool, float]] = {}
+        """Names of the axes in which the places differ, the widest spread first; but those that
+        most episodes have come before others, then those of a scene, then lengths."""
+        spreads: dict[str, tuple[bool, bool, bool, float]] = {}
         for name, unit in self._units.items():
             values = [place[name] for place in places if name in place]
             spread = float(np.std(values)) if values else 0.0
             if spread > 0.0:
-                spreads[name] = (unit.partition(" ")[0] == LENGTH, spread)
+                is_length = unit.partition(" ")[0] == LENGTH
+                is_usual = len(values) * 2 > len(places)
+                spreads[name] = (is_usual, name.endswith(SCENE), is_length, spread)
         order = sorted(spreads, key=lambda name: spreads[name], reverse=True)
         return order[:MOST_AXES]

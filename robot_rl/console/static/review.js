@@ -12,7 +12,7 @@ import { toast } from "./toast.js";
 
 const $ = (id) => document.getElementById(id);
 // shown: what the filters leave of the list; at: the row chosen there; episode: the one on the page, which `data` is of
-const page = { about: null, list: [], shown: [], at: 0, episode: null, data: null, step: 0 };
+const page = { about: null, list: [], shown: [], at: 0, episode: null, data: null, step: 0, telling: 0 };
 let filters, batch, plots, player, map; // the parts of the page, each in a module of its own
 const ROW_PX = 34, EXTRA_ROWS = 12;
 const ADDRESS_MS = 400; // browsers forbid many changes of the address at once
@@ -52,7 +52,7 @@ function drawRows() {
 function row(e, index) {
   const line = document.createElement("div"), box = document.createElement("input"), button = document.createElement("button");
   const word = outcome(e), [mark, words] = OUTCOMES[word], here = index === page.at;
-  line.className = `line${here ? " on" : ""}${leftOut(e) ? " out" : ""}`;
+  line.className = `entry${here ? " on" : ""}${leftOut(e) ? " out" : ""}`;
   line.style.transform = `translateY(${index * ROW_PX}px)`;
   box.type = "checkbox";
   box.checked = batch.has(e);
@@ -126,7 +126,8 @@ async function open(index) {
   drawTrack($("track"), data);
   goto(0);
   map.ring();
-  tellAddress();
+  clearTimeout(page.telling);
+  page.telling = setTimeout(tellAddress, ADDRESS_MS);
   await plots.load(e, data);
 }
 
@@ -258,9 +259,10 @@ function press(event) {
     event.preventDefault();
     batch.undo();
   }
-  if (!(event.code in ACTIONS) || event.ctrlKey || event.metaKey || event.altKey || !page.data) return;
+  const code = event.key === "/" ? "Slash" : event.code; // which is not on one place of all keyboards
+  if (!(code in ACTIONS) || event.ctrlKey || event.metaKey || event.altKey || !page.data) return;
   event.preventDefault();
-  ACTIONS[event.code]();
+  ACTIONS[code]();
 }
 
 function leaveKeys() { // what was clicked does not keep the keys of the page; what Tab reached does
@@ -278,15 +280,11 @@ function asked() { // #run=...&actor=...&episode=...: the episode that a link na
   return Math.max(found, 0);
 }
 
-let telling;
 function tellAddress() { // filters and episode, so that a link leads to what is on the page
-  clearTimeout(telling);
-  telling = setTimeout(() => {
-    const words = new URLSearchParams();
-    filters.write(words);
-    if (page.episode) for (const [name, value] of Object.entries(key(page.episode))) words.set(name, value);
-    history.replaceState(null, "", `${location.pathname}${location.search}#${words}`);
-  }, ADDRESS_MS);
+  const words = new URLSearchParams();
+  filters.write(words);
+  if (page.episode) for (const [name, value] of Object.entries(key(page.episode))) words.set(name, value);
+  history.replaceState(null, "", `${location.pathname}${location.search}#${words}`);
 }
 
 async function start() {
@@ -294,7 +292,7 @@ async function start() {
     [page.about, page.list] = await Promise.all([get("/api/about"), get("/api/episodes")]);
   } catch (error) { toast(error.message); return; }
   const failed = (error) => toast(error.message);
-  filters = makeFilters($("filters"), () => { drawList(); open(0); tellAddress(); });
+  filters = makeFilters($("filters"), () => { drawList(); tellAddress(); open(0); });
   filters.offerAll(page.list);
   filters.read();
   batch = makeBatch($("batch"), { shown: () => page.shown, changed: relist });
@@ -306,6 +304,7 @@ async function start() {
   map = makeMap($("map"), {
     get, key, shown: () => page.shown, current: () => page.episode, open: (e) => open(page.shown.indexOf(e)), failed,
   });
+  $("console").href = at("/");
   makeExports($("exports"), { query, current: () => page.episode });
   drawList();
   $("list").onscroll = drawRows;

@@ -9,7 +9,7 @@ const known = (e) => (["success", "failure"].includes(outcome(e)) ? outcome(e) :
 const share = (e) => (e.steps ? e.human_steps / e.steps : 0);
 const mixed = (from, to, part) => `color-mix(in oklab, var(${to}) ${Math.round(100 * part)}%, var(${from}))`;
 const COLOURINGS = { // value in [0, 1] of an episode, null = it has none; its colours
-  outcome: { value: (e) => ({ success: 1, failure: 0 })[outcome(e)] ?? null, from: "--stop", to: "--ok" },
+  outcome: { value: (e) => ({ success: 1, failure: 0 })[outcome(e)] ?? null, from: "--fail", to: "--ok" },
   share: { value: share, from: "--policy", to: "--human" },
 };
 const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, useGrouping: false });
