@@ -660,6 +660,7 @@ def test_review_draws_what_models_say_and_queues_where_they_differ(
     until(lambda: shown.inner_text() == "2 of 5 episodes")
     page.keyboard.press("n")
     until(lambda: "neutral" in page.locator("#verdict").inner_text())
+    page.locator("#clear").click()  # the list stays as it was until a filter is set anew
     page.locator("[data-filter=disagree]").click()
     until(lambda: shown.inner_text() == "1 of 5 episodes")
     until(lambda: voices.inner_text() == "recorded: failure; vlm: success; nobody has looked")

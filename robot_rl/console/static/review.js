@@ -6,6 +6,7 @@ import { address, leftOut, looked, makeFilters, OUTCOMES, outcome, said } from "
 import { makeMap } from "./review_map.js";
 import { makePlayer } from "./review_play.js";
 import { makePlots } from "./review_plots.js";
+import { first, get } from "./review_read.js";
 import { columns, drawLegend, drawScoreLegend, drawTrack } from "./review_timeline.js";
 import { at, post } from "./socket.js";
 import { toast } from "./toast.js";
@@ -21,12 +22,6 @@ const key = (e) => ({ run: e.run, actor: e.actor, episode: e.episode });
 const query = (e) => new URLSearchParams(key(e)).toString();
 const counted = (steps) => `${steps} step${steps === 1 ? "" : "s"}`;
 const same = (a, b) => a.run === b.run && a.actor === b.actor && a.episode === b.episode;
-
-async function get(path) {
-  const answer = await fetch(at(path)), data = await answer.json();
-  if (!answer.ok) throw new Error(data.error ?? data.detail);
-  return data;
-}
 
 // --- the list: only what is on screen is in the document ----------------------------------------
 
@@ -289,7 +284,7 @@ function tellAddress() { // filters and episode, so that a link leads to what is
 
 async function start() {
   try {
-    [page.about, page.list] = await Promise.all([get("/api/about"), get("/api/episodes")]);
+    [page.about, page.list] = await first;
   } catch (error) { toast(error.message); return; }
   const failed = (error) => toast(error.message);
   filters = makeFilters($("filters"), () => { drawList(); tellAddress(); open(0); });
