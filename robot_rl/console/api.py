@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, HTTPException
-from fastapi.responses import Response
+from fastapi import APIRouter, Body, Depends, HTTPException, Query
+from fastapi.responses import Response, StreamingResponse
 
 from robot_rl.console.doors import Operator, TheConsole, Watcher, operator
+from robot_rl.console.exports import chunks
 from robot_rl.console.shift import strip, totals
+from robot_rl.console.signals import MOST_SIGNALS
 from robot_rl.system.audit import audit
 from robot_rl.types import EpisodeId
 
@@ -122,6 +124,31 @@ def episode(id_: Which, console: TheConsole, _: Watcher) -> dict[str, Any]:
     return console.records.episode(id_)
 
 
+@router.get("/signals")
+def signals(
+    id_: Which,
+    console: TheConsole,
+    _: Watcher,
+    name: Annotated[list[str], Query(max_length=MOST_SIGNALS)] = [],  # noqa: B006
+) -> dict[str, Any]:
+    """What can be plotted of an episode, and curves of the signals named: ?name=...&name=..."""
+    return console.records.signals(id_, name)
+
+
+@router.get("/starts")
+def starts(console: TheConsole, _: Watcher) -> dict[str, Any]:
+    """Where the episodes started."""
+    return console.records.starts()
+
+
+@router.get("/export/{kind}")
+def export(kind: str, id_: Which, console: TheConsole, _: Watcher) -> Response:
+    """An episode as a file for Rerun (rrd) or Foxglove (mcap)."""
+    name, made = console.records.export(id_, kind)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(chunks(made), headers=headers, media_type="application/octet-stream")
+
+
 @router.get("/frame/{camera}/{frame}")
 def picture(camera: str, frame: int, id_: Which, console: TheConsole, _: Watcher) -> Response:
     """One picture of an episode, JPEG."""
@@ -140,5 +167,15 @@ def label(
 ) -> dict[str, Any]:
     """Append a label; {"kind": "undo", "value": number} takes one back."""
     answer = console.records.label(said, author=session.author)
+    audit.info("%s: label %s", console.who(session), answer["said"])
+    return answer
+
+
+@router.post("/labels")
+def labels(
+    console: TheConsole, session: Operator, said: Annotated[dict[str, Any], Body()]
+) -> dict[str, Any]:
+    """Exclude several episodes at once, or take that back; all or none (`batch.py`)."""
+    answer = console.records.label_many(said, author=session.author)
     audit.info("%s: label %s", console.who(session), answer["said"])
     return answer

@@ -9,13 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import IO, Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, SCENE_PICTURES, STORE
+from robot_rl.console.batch import grouped, read_batch
+from robot_rl.console.exports import file_of
+from robot_rl.console.signals import plots, signals_of
+from robot_rl.console.starts import MOST_STARTS, Starts
+from robot_rl.data.names import action_names
 from robot_rl.errors import StoreError
 from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
@@ -30,6 +35,7 @@ from robot_rl.store.labels import (
     Review,
     check_label,
     review,
+    standing,
     who_drove,
 )
 from robot_rl.store.rows import MAX_NUMBER, RowKind
@@ -44,6 +50,7 @@ KEPT = 4  # episodes whose frames stay in memory while somebody scrubs through t
 CLASSIFIER = "classifier"  # source of its scores
 START = re.compile(r"start-\d{3,6}")  # name of a start of a comparison
 LONGEST_S = 60.0  # what may be labelled at once
+DRIVEN = "SELECT DISTINCT run, actor, episode, driver FROM steps WHERE seq > ? AND seq <= ?"
 
 
 class Records:
@@ -64,7 +71,11 @@ class Records:
         self._frames = lru_cache(maxsize=KEPT)(self._read_frames)
         self._scenes = Scenes(run_dir / SCENES)
         self._artist = ThreadPoolExecutor(1, "scene", initializer=priority.step_back)
+        self._aside = ThreadPoolExecutor(1, "starts", initializer=priority.step_back)
         self._mirror: Any = None  # belongs to the artist's thread, as its OpenGL context does
+        self._drivers: dict[EpisodeId, frozenset[str]] = {}  # who drove any of its steps
+        self._counted: dict[Path, int] = {}  # store -> seq up to which that is known
+        self._starts: Starts | None = None
         self._turn = Lock()  # an episode is read once for all cameras; labels are numbered in order
 
     @property
@@ -134,6 +145,7 @@ class Records:
         if self._mirror is not None:
             self._artist.submit(self._mirror.close).result()
         self._artist.shutdown()
+        self._aside.shutdown()
 
     def episodes(self) -> list[dict[str, Any]]:
         """All episodes, newest first; without observations."""
@@ -143,8 +155,9 @@ class Records:
         words += self._learner_labels(lambda learner: learner.all_labels((VLM_SUCCESS,)))
         for label in words:
             labels.setdefault(label.id, []).append(label)
-        drivers = who_drove(store.all_labels((DROVE,)))
+        people = who_drove(store.all_labels((DROVE,)))
         reviews = {id_: review(said) for id_, said in labels.items()}
+        drivers = self._who_drove()
         truths = {id_: x.value > 0.0 for id_, x in store.last_scores(PREDICATE).items()}
         return [
             {
@@ -154,15 +167,29 @@ class Records:
                 "purpose": r.purpose,
                 "steps": r.steps,
                 "human_steps": r.human_steps,
-                "drove": drivers.get(r.id, {}),
+                "drove": people.get(r.id, {}),
                 "ending": r.ending,
                 "success": r.success,
                 "stamp_ns": r.stamp_ns,
                 "review": _verdict(said := reviews.get(r.id, Review())),
                 "voices": _voices(said, r.success, truths.get(r.id)),
+                "drivers": sorted(drivers.get(r.id, ())),
+                "authors": sorted({x.author for x in standing(labels.get(r.id, ()))}),
             }
             for r in reversed(store.episode_summaries())
         ]
+
+    def _who_drove(self) -> Mapping[EpisodeId, frozenset[str]]:
+        """Who drove any step of each episode; only what is new since the last call is read."""
+        with self._turn:
+            for store in filter(None, (self.store, self._learners())):
+                last = store.last_seq()
+                new = (self._counted.get(store.path, 0), last)
+                for run, actor, episode, driver in store.select(DRIVEN, new):
+                    id_ = EpisodeId(run, actor, episode)
+                    self._drivers[id_] = self._drivers.get(id_, frozenset()) | {driver}
+                self._counted[store.path] = last
+        return self._drivers
 
     def episode(self, id_: EpisodeId) -> dict[str, Any]:
         """Steps, events and labels of one episode, and the names of its cameras."""
@@ -182,6 +209,7 @@ class Records:
         return {
             "cameras": self._cameras(spec, id_),
             "control_hz": spec.control_hz if spec else None,
+            "actions": (spec and action_names(spec)) or [],
             "steps": [
                 {
                     "step": s.step,
@@ -207,6 +235,7 @@ class Records:
             ],
             "scores": _scores(labels),
             "review": _verdict(said),
+            "authors": sorted({x.author for x in standing(x for x in labels if x.kind in FOLDED)}),
             "voices": _voices(said, end.success if end else None, ends.get(PREDICATE), by),
         }  # fmt: skip
 
@@ -226,14 +255,52 @@ class Records:
             if state is None or self._make_mirror is None:
                 raise _missing(id_, f"frame {frame} of '{camera}'")
             return _jpeg(self._artist.submit(self._draw, state).result())
-        with self._turn:
-            if frame not in self._frames(id_):
-                self._frames.cache_clear()  # the episode was still running when it was read
-            found = self._frames(id_).get(frame)
+        found = self._frames_until(id_, frame).get(frame)
         image = None if found is None else found.observation.get(f"image/{camera}")
         if image is None:
             raise _missing(id_, f"frame {frame} of '{camera}'")
         return _jpeg(image)
+
+    def signals(self, id_: EpisodeId, names: Sequence[str]) -> dict[str, Any]:
+        """What can be plotted of an episode, and the points of the named signals.
+
+        Raises:
+            StoreError: there is no such episode or signal.
+        """
+        spec = self.store.spec
+        assert spec is not None  # `store` says so
+        steps = self._holding(id_).steps(id_)
+        if not steps:
+            raise _missing(id_)
+        frames = self._frames_until(id_, steps[-1].next_frame) if names else {}
+        return {
+            "known": [signal.about() for signal in signals_of(spec).values()],
+            "signals": plots(spec, names, steps, frames),
+        }
+
+    def starts(self) -> dict[str, Any]:
+        """Where the newest episodes started; the first frame of each is read once."""
+        return self._aside.submit(self._read_starts).result()
+
+    def _read_starts(self) -> dict[str, Any]:
+        store = self.store
+        assert store.spec is not None
+        if self._starts is None:
+            self._starts = Starts(store.spec)
+        records = [r for r in store.episode_summaries() if r.steps][-MOST_STARTS:]
+        learners = self._learners()
+        for r in records:
+            if r.id not in self._starts:
+                holding = learners if r.removed else store
+                first = None if holding is None else holding.frame(r.id, 0)
+                own = r.purpose != "data"  # what was imported has other scenes
+                scene = self._scenes.state(r.id.episode, 0) if own else None
+                self._starts.add(r.id, first, scene)
+        return self._starts.told([r.id for r in records])
+
+    def export(self, id_: EpisodeId, kind: str) -> tuple[str, IO[bytes]]:
+        """An episode as a file for another viewer: its name, and itself; see `exports.file_of`."""
+        return file_of(self._holding(id_), id_, kind)
 
     def _draw(self, state: RobotState) -> NDArray[np.uint8]:
         """The scene, by the mirror that also draws the console's own picture."""
@@ -299,6 +366,45 @@ class Records:
             store.append(x if steps is None else check_label(x, steps) for x in labels)
         return first
 
+    def label_many(self, said: Mapping[str, Any], author: str) -> dict[str, Any]:
+        """Append one label to each of several episodes, all or none; see `batch.read_batch`.
+
+        The answer has the form of an undo of it: `of`, with the numbers of the labels as "values".
+
+        Raises:
+            StoreError: it makes no sense for one of them, or the disk is full; nothing is stored.
+        """
+        store = self.store
+        kind, values = read_batch(said)
+        steps = {record.id: record.steps for record in store.episode_summaries()}
+        if unknown := next((id_ for id_ in values if id_ not in steps), None):
+            raise _missing(unknown)
+        with self._turn:
+            stamp_ns = time.time_ns()
+            labels = [
+                Label(
+                    id=id_,
+                    label=store.next_label(id_, author),
+                    step=None,
+                    kind=kind,
+                    value=value,
+                    source="person",
+                    author=author,
+                    stamp_ns=stamp_ns,
+                )
+                for id_, value in values.items()
+            ]
+            if kind == "undo" and any(x.value >= x.label for x in labels):
+                raise StoreError(
+                    "an undo names a label that was never given",
+                    expected="the numbers that the answer to the batch named",
+                    got=f"{kind} of {len(labels)} episodes",
+                    fix="reload the page",
+                )
+            store.append(check_label(label, steps[label.id]) for label in labels)
+        count = f"{len(labels)} episode{'s' * (len(labels) != 1)}"
+        return {"said": f"{kind} of {count}", "of": grouped({x.id: x.label for x in labels})}
+
     def scene(self, start: str, camera: str) -> bytes:
         """The picture of a camera by which a person restores the scene of a start, JPEG.
 
@@ -351,6 +457,13 @@ class Records:
                 got=str(last_s)[:80],
             )
         return range(max(0, steps - max(1, round(last_s * spec.control_hz))), steps)
+
+    def _frames_until(self, id_: EpisodeId, last: int) -> dict[int, Frame]:
+        """The frames of an episode, read again if it was still running and `last` is not there."""
+        with self._turn:
+            if last not in self._frames(id_):
+                self._frames.cache_clear()
+            return self._frames(id_)
 
     def _read_frames(self, id_: EpisodeId) -> dict[int, Frame]:
         return {frame.frame: frame for frame in self._holding(id_).frames(id_)}

@@ -18,7 +18,7 @@ from robot_rl.spec import Spec
 from robot_rl.store.labels import Review, review
 from robot_rl.store.store import Store
 from robot_rl.store.summary import EpisodeRecord
-from robot_rl.types import Ending, EpisodeStart, Event, Frame, Label, Step
+from robot_rl.types import Ending, EpisodeId, EpisodeStart, Event, Frame, Label, Step
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +130,34 @@ def read(store: Store, chosen: Chosen) -> Episode:
         events=store.events(id_),
         labels=store.labels(id_),
     )
+
+
+def read_whole(store: Store, id_: EpisodeId) -> Episode:
+    """Read one episode to look at: all its steps, also excluded and trimmed ones.
+
+    Raises:
+        StoreError: there is no such episode, it still runs, or it has no steps here.
+    """
+    start = next((s for s in store.episodes(id_.run, id_.actor) if s.id == id_), None)
+    ending = store.ending(id_)
+    if start is None or ending is None:
+        raise StoreError(
+            "only an episode that has ended can be exported",
+            expected="an episode of the store, with an ending",
+            got=f"episode {id_.episode}, "
+            + ("which still runs" if start else "which is not there"),
+            fix="wait until it has ended",
+        )
+    said = _what_holds(review(store.labels(id_)), INCLUDE)
+    episode = read(store, Chosen(start, 0, ending, said))
+    if not episode.steps or not episode.frames:
+        raise StoreError(
+            "this episode has no steps to export",
+            expected="an episode with steps",
+            got=f"episode {id_.episode} without any",
+            fix="choose another one",
+        )
+    return episode
 
 
 def unbroken(episode: Episode) -> list[Piece]:

@@ -118,8 +118,8 @@ class Review:
         return inside and not self.excluded
 
 
-def review(labels: Iterable[Label]) -> Review:
-    """Fold the labels of one episode, oldest first; other kinds (a model's scores) are ignored.
+def standing(labels: Iterable[Label]) -> list[Label]:
+    """The labels of one episode that nobody has taken back, oldest first; without the undos.
 
     Labels of several authors are ordered by their stamps.
     """
@@ -129,14 +129,19 @@ def review(labels: Iterable[Label]) -> Review:
 
     def stands(x: Label) -> bool:  # one press of `shows` is many labels: one per step, one stamp
         taken_back = x.kind == SHOWS and (x.author, x.stamp_ns) in moments
-        return not taken_back and (x.author, x.label) not in undone
+        return x.kind != "undo" and not taken_back and (x.author, x.label) not in undone
 
+    return [x for x in said if stands(x)]
+
+
+def review(labels: Iterable[Label]) -> Review:
+    """Fold the labels of one episode; other kinds (a model's scores) are ignored."""
     excluded, success, neutral, first, last = False, None, False, 0, None
     rewards: dict[int, float] = {}
     left_out: set[int] = set()
     shows: dict[int, bool] = {}
     model_success = None
-    for label in filter(stands, said):
+    for label in standing(labels):
         match label.kind, label.step:
             case "exclude", _:
                 excluded = label.value > 0.0

@@ -223,6 +223,12 @@ class Store(Sending):
         """Frames of an episode by index."""
         return self._of(RowKind.FRAME, id)
 
+    def frame(self, id: EpisodeId, number: int) -> Frame | None:
+        """One frame of an episode; None where there is none."""
+        clause = "run=? AND actor=? AND episode=? AND frame=?"
+        found = self._rows(RowKind.FRAME, clause, (id.run, id.actor, id.episode, number), "frame")
+        return found[0] if found else None
+
     def events(self, id: EpisodeId) -> list[Event]:
         """Events of an episode by index."""
         return self._of(RowKind.EVENT, id)

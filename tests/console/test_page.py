@@ -271,12 +271,12 @@ def test_neutral_takes_an_episode_out_of_the_mix_until_somebody_says_more(
     page.keyboard.press("n")
     until(lambda: "neutral: counts as failed" in verdict.inner_text())
     assert learned_from(run_dir) == 4 * 12
-    page.locator("[data-filter=unlabelled]").click()
+    page.select_option("[data-filter=outcome]", "neutral")
     until(lambda: shown.inner_text() == "1 of 5 episodes")
     shoot(page, "review_neutral")
-    page.locator("[data-filter=excluded]").click()
+    page.select_option("[data-filter=outcome]", "excluded")
     until(lambda: shown.inner_text() == "0 of 5 episodes")
-    page.locator("[data-filter=all]").click()
+    page.locator("#clear").click()
     until(lambda: shown.inner_text() == "5 of 5 episodes")
     page.keyboard.press("u")
     until(lambda: "neutral" not in verdict.inner_text())
@@ -584,7 +584,9 @@ def test_a_word_is_about_the_episode_on_the_page_while_the_next_one_loads(
     with Store(run_dir / "actor.sqlite") as store:
         said = [review(store.labels(EpisodeId("run", "actor-0", n))).success for n in (4, 3)]
     assert said[0] is False and said[1] is not False
-    page.locator("[data-filter=excluded]").click()  # leaves no episode while that one loads
+    page.select_option(
+        "[data-filter=outcome]", "excluded"
+    )  # leaves no episode while that one loads
     until(lambda: page.locator("#count").inner_text() == "0 of 5 episodes")
     held.pop(0).continue_()
     page.wait_for_timeout(300)
@@ -658,6 +660,7 @@ def test_review_draws_what_models_say_and_queues_where_they_differ(
     until(lambda: shown.inner_text() == "2 of 5 episodes")
     page.keyboard.press("n")
     until(lambda: "neutral" in page.locator("#verdict").inner_text())
+    page.locator("#clear").click()  # the list stays as it was until a filter is set anew
     page.locator("[data-filter=disagree]").click()
     until(lambda: shown.inner_text() == "1 of 5 episodes")
     until(lambda: voices.inner_text() == "recorded: failure; vlm: success; nobody has looked")

@@ -1,72 +1,94 @@
 // The review page: a list of episodes; one's cameras are scrubbed together; keys append labels.
 
+import { makeBatch } from "./review_batch.js";
+import { makeExports } from "./review_export.js";
+import { address, leftOut, looked, makeFilters, OUTCOMES, outcome, said } from "./review_filters.js";
+import { makeMap } from "./review_map.js";
+import { makePlayer } from "./review_play.js";
+import { makePlots } from "./review_plots.js";
+import { first, get } from "./review_read.js";
+import { columns, drawLegend, drawScoreLegend, drawTrack } from "./review_timeline.js";
 import { at, post } from "./socket.js";
 import { toast } from "./toast.js";
 
 const $ = (id) => document.getElementById(id);
-const COLOURS = { policy: "#0b6bcb", correction: "#d9631a", recovery: "#7d57cf", demo: "#1f7a3d", reset: "#888" };
-// shown: what the filter leaves of the list; at: the row chosen there; episode: the one on the page, which `data` is of
-const page = { about: null, list: [], shown: [], at: 0, episode: null, data: null, step: 0, filter: "all", playing: null };
+// shown: what the filters leave of the list; at: the row chosen there; episode: the one on the page, which `data` is of
+const page = { about: null, list: [], shown: [], at: 0, episode: null, data: null, step: 0, telling: 0 };
+let filters, batch, plots, player, map; // the parts of the page, each in a module of its own
 const ROW_PX = 34, EXTRA_ROWS = 12;
-const TRACK_PX = 92, SCORES_PX = 64; // drivers, actions, reward; below them the scores of models, if there are any
-const SCORE_COLOURS = ["#2f86e0", "#e0702a", "#8f6ee0", "#0d9aa3", "#d4528f", "#b58a1a"];
-const PREDICATE = "predicate"; // the task's own rule: dashed
+const ADDRESS_MS = 400; // browsers forbid many changes of the address at once
 
 const key = (e) => ({ run: e.run, actor: e.actor, episode: e.episode });
 const query = (e) => new URLSearchParams(key(e)).toString();
-const said = (e) => (e.review.neutral ? null : e.review.success ?? e.success);
-const leftOut = (e) => e.review.excluded && !e.review.neutral;
-const looked = (e) => e.review.success != null || e.review.excluded; // neutral episodes are excluded, so they count as looked at
 const counted = (steps) => `${steps} step${steps === 1 ? "" : "s"}`;
-const differ = (e) => new Set(Object.values(e.voices)).size > 1;
-const disagree = (e) => (looked(e) ? e.review.success != null && e.success != null && e.review.success !== e.success : differ(e));
-const FILTERS = {
-  all: () => true, unlabelled: (e) => said(e) == null, disagree, human: (e) => e.human_steps > 0, excluded: leftOut,
-};
-
-async function get(path) {
-  const answer = await fetch(at(path)), data = await answer.json();
-  if (!answer.ok) throw new Error(data.error ?? data.detail);
-  return data;
-}
+const same = (a, b) => a.run === b.run && a.actor === b.actor && a.episode === b.episode;
 
 // --- the list: only what is on screen is in the document ----------------------------------------
 
 function drawList() {
-  page.shown = page.list.filter(FILTERS[page.filter]);
+  page.shown = filters.of(page.list);
   $("count").textContent = `${page.shown.length} of ${page.list.length} episodes`;
   const box = $("list");
   box.innerHTML = `<div id="space"></div>`;
   $("space").style.height = `${page.shown.length * ROW_PX}px`;
   drawRows();
+  batch.filtered();
+  map.draw();
 }
 
 function drawRows() {
-  const box = $("list"), space = $("space");
+  const box = $("list"), space = $("space"), inside = box.contains(document.activeElement) && document.activeElement.type;
   const first = Math.max(0, Math.floor(box.scrollTop / ROW_PX) - EXTRA_ROWS);
   const last = Math.min(page.shown.length, Math.ceil((box.scrollTop + box.clientHeight) / ROW_PX) + EXTRA_ROWS);
-  space.replaceChildren(...page.shown.slice(first, last).map((e, i) => {
-    const row = document.createElement("button");
-    row.type = "button";
-    row.className = `episode${first + i === page.at ? " on" : ""}${leftOut(e) ? " out" : ""}`;
-    row.style.transform = `translateY(${(first + i) * ROW_PX}px)`;
-    const mark = e.review.neutral ? "○" : e.review.excluded ? "–" : said(e) == null ? "?" : said(e) ? "✓" : "✗";
-    const words = [mark, e.episode, e.purpose, counted(e.steps), e.human_steps ? `${e.human_steps} human-driven` : ""];
-    row.append(...words.map((word, column) => {
-      const cell = document.createElement(column ? "span" : "b");
-      if (!column) cell.className = `mark m${said(e)}`;
-      cell.textContent = word;
-      return cell;
-    }));
-    row.onclick = () => open(first + i);
-    return row;
+  space.replaceChildren(...page.shown.slice(first, last).map((e, i) => row(e, first + i)));
+  if (inside) space.querySelector(`.on ${inside === "checkbox" ? "input" : "button"}`)?.focus({ preventScroll: true });
+}
+
+function row(e, index) {
+  const line = document.createElement("div"), box = document.createElement("input"), button = document.createElement("button");
+  const word = outcome(e), [mark, words] = OUTCOMES[word], here = index === page.at;
+  line.className = `entry${here ? " on" : ""}${leftOut(e) ? " out" : ""}`;
+  line.style.transform = `translateY(${index * ROW_PX}px)`;
+  box.type = "checkbox";
+  box.checked = batch.has(e);
+  box.setAttribute("aria-label", `choose episode ${e.episode}`);
+  box.onclick = (event) => batch.choose(index, box.checked, event.shiftKey);
+  button.type = "button";
+  button.className = `episode${here ? " on" : ""}`;
+  box.tabIndex = button.tabIndex = here ? 0 : -1; // up and down lead to the others
+  if (here) button.setAttribute("aria-current", "true");
+  const cells = [mark, e.episode, e.purpose, counted(e.steps), e.human_steps ? `${e.human_steps} human-driven` : ""];
+  button.append(...cells.map((text, column) => {
+    const cell = document.createElement(column ? "span" : "b");
+    if (!column) [cell.className, cell.title] = [`mark m${said(e)}`, words];
+    cell.textContent = text;
+    return cell;
   }));
+  button.setAttribute("aria-label", [`episode ${e.episode}`, words, ...cells.slice(2)].filter(Boolean).join(", "));
+  button.onclick = (event) => (event.shiftKey ? batch.choose(index, true, true) : open(index));
+  line.append(box, button);
+  return line;
 }
 
 async function load(e) { // steps, labels and scores of an episode; updates its row in the list, too
   const data = await get(`/api/episode?${query(e)}`);
-  [e.review, e.voices] = [data.review, data.voices];
+  [e.review, e.voices, e.authors] = [data.review, data.voices, data.authors];
   return data;
+}
+
+async function relist(groups) { // after something was said about several
+  drawRows();
+  if (!groups.length) return;
+  const now = await get("/api/episodes");
+  const known = new Map(page.list.map((e) => [query(e), e]));
+  for (const e of now) Object.assign(known.get(query(e)) ?? {}, e);
+  filters.offerAll(page.list);
+  drawRows();
+  map.draw();
+  const e = page.episode, about = e && groups.some(({ run, actor, episodes }) => run === e.run && actor === e.actor && episodes.includes(e.episode));
+  if (!about) return;
+  const data = await load(e);
+  if (page.episode === e) redraw(data);
 }
 
 // --- one episode --------------------------------------------------------------------------------
@@ -78,6 +100,7 @@ async function open(index) {
   if (top < box.scrollTop) box.scrollTop = top;
   if (top + ROW_PX > box.scrollTop + box.clientHeight) box.scrollTop = top + ROW_PX - box.clientHeight;
   drawRows();
+  player.stop();
   const data = await load(e);
   if (page.shown[page.at] !== e) return; // another has been chosen meanwhile
   [page.episode, page.data] = [e, data];
@@ -90,9 +113,23 @@ async function open(index) {
   }));
   if (!page.data.cameras.length) $("frames").innerHTML = `<p class="none">This run recorded no pictures.</p>`;
   $("scrub").max = page.data.steps.length;
+  $("scrub").style.margin = `2px 0 0 calc(${50 / columns(data)}% - 8px)`; // its thumb, 16 px wide, stands at the cursor
+  $("scrub").style.width = `calc(${100 - 100 / columns(data)}% + 16px)`;
   drawVerdict();
-  drawLegend();
+  drawScoreLegend($("scores"), data);
+  drawLegend($("colours"), data);
+  drawTrack($("track"), data);
   goto(0);
+  map.ring();
+  clearTimeout(page.telling);
+  page.telling = setTimeout(tellAddress, ADDRESS_MS);
+  await plots.load(e, data);
+}
+
+function redraw(data) { // the same episode, after something was said about it
+  page.data = data;
+  drawVerdict();
+  drawTrack($("track"), data);
 }
 
 function drawVerdict() {
@@ -123,75 +160,6 @@ function atOnce(labels) { // one press may be many labels, one for each step
   return [...groups.values()];
 }
 
-const scoreColour = (i) => SCORE_COLOURS[i % SCORE_COLOURS.length];
-
-function drawLegend() {
-  $("scores").replaceChildren(...page.data.scores.map(({ author, kind }, i) => {
-    const item = document.createElement("span");
-    const dash = author === PREDICATE ? "4 3" : "none";
-    item.innerHTML = `<svg viewBox="0 0 26 8" aria-hidden="true"><path d="M0 4H26" stroke="${scoreColour(i)}" stroke-width="2.500" stroke-dasharray="${dash}"/></svg>`;
-    item.append(`${kind === "progress" ? "progress" : "success"}, ${author}`);
-    return item;
-  }));
-}
-
-function drawScores(pen, width, w, soft) {
-  const top = TRACK_PX + 6, height = SCORES_PX - 10;
-  pen.strokeStyle = soft;
-  pen.globalAlpha = 0.35;
-  pen.lineWidth = 1;
-  pen.beginPath();
-  for (const y of [top, top + height]) { pen.moveTo(0, y); pen.lineTo(width, y); } // one and zero
-  pen.stroke();
-  pen.globalAlpha = 1;
-  page.data.scores.forEach(({ author, points }, line) => {
-    pen.strokeStyle = scoreColour(line);
-    pen.lineWidth = 1.8;
-    pen.setLineDash(author === PREDICATE ? [5, 4] : []);
-    pen.beginPath();
-    points.forEach(([frame, value], i) => pen[i ? "lineTo" : "moveTo"](frame * w, top + height * (1 - Math.max(0, Math.min(1, value)))));
-    pen.stroke();
-    pen.fillStyle = scoreColour(line);
-    if (points.length > page.data.steps.length / 2) return;
-    for (const [frame, value] of points) pen.fillRect(frame * w - 2, top + height * (1 - value) - 2, 4, 4); // of a model that is asked only now and then
-  });
-  pen.setLineDash([]);
-  pen.lineWidth = 1;
-}
-
-function drawTrack() {
-  const canvas = $("track"), pen = canvas.getContext("2d"), steps = page.data.steps, r = page.data.review;
-  canvas.width = canvas.clientWidth * devicePixelRatio;
-  const height = TRACK_PX + (page.data.scores.length ? SCORES_PX : 0);
-  canvas.style.height = `${height}px`;
-  canvas.height = height * devicePixelRatio;
-  pen.scale(devicePixelRatio, devicePixelRatio);
-  const width = canvas.clientWidth, w = width / Math.max(steps.length, 1);
-  const soft = getComputedStyle(document.body).getPropertyValue("--soft");
-  pen.font = "13px system-ui";
-  steps.forEach((s, i) => {
-    const kept = !r.excluded && i >= r.first && (r.last == null || i <= r.last);
-    pen.globalAlpha = kept ? 1 : 0.25;
-    pen.fillStyle = COLOURS[s.driver] ?? "#888";
-    pen.fillRect(i * w, 0, Math.max(w - 0.5, 0.5), 16);
-    if (s.outcome !== "pass") { pen.fillStyle = s.outcome === "hold" ? "#b3261e" : "#9a6700"; pen.fillRect(i * w, 17, Math.max(w - 0.5, 0.5), 4); }
-    if (s.reward > 0) { pen.fillStyle = "#1f7a3d"; pen.fillRect(i * w, 84, Math.max(w, 2), 8); }
-  });
-  pen.globalAlpha = 1;
-  ["#0b6bcb", "#1f7a3d", "#b3261e"].forEach((colour, axis) => {
-    pen.strokeStyle = colour;
-    pen.beginPath();
-    steps.forEach((s, i) => pen[i ? "lineTo" : "moveTo"]((i + 0.5) * w, 52 - s.action[axis] * 26));
-    pen.stroke();
-  });
-  if (page.data.scores.length) drawScores(pen, width, w, soft);
-  pen.strokeStyle = soft;
-  pen.beginPath();
-  pen.moveTo(((page.step) + 0.5) * w, 0);
-  pen.lineTo(((page.step) + 0.5) * w, height);
-  pen.stroke();
-}
-
 function goto(step) {
   const e = page.episode, steps = page.data.steps;
   page.step = Math.max(0, Math.min(step, steps.length));
@@ -201,7 +169,27 @@ function goto(step) {
   }
   const s = steps[Math.min(page.step, steps.length - 1)];
   $("step").textContent = s ? `step ${page.step} of ${steps.length} · ${s.driver} · ${s.outcome}${s.reason ? `: ${s.reason}` : ""} · reward ${s.reward ?? "unlabelled"} · action ${s.action.map((a) => a.toFixed(2)).join("  ")}` : "";
-  drawTrack();
+  $("cursor").style.left = `${(100 * (page.step + 0.5)) / columns(page.data)}%`;
+  plots.show(page.step);
+}
+
+function moveTo(step) { // as a person wants it; playing goes on from there
+  goto(step);
+  player.moved();
+}
+
+function drag(stack) { // a press on timeline or plots moves the cursor
+  const to = (event) => {
+    const { left, width } = stack.getBoundingClientRect();
+    moveTo(Math.floor(((event.clientX - left) / width) * columns(page.data)));
+  };
+  stack.onpointerdown = (event) => {
+    if (!page.data || event.button || event.target.closest("button")) return;
+    event.preventDefault();
+    stack.setPointerCapture(event.pointerId);
+    to(event);
+  };
+  stack.onpointermove = (event) => { if (stack.hasPointerCapture(event.pointerId)) to(event); };
 }
 
 // --- what the person says -----------------------------------------------------------------------
@@ -234,58 +222,99 @@ async function say(word) {
   try {
     await post("/api/label", { ...key(e), ...SAY[word]() });
     const data = await load(e);
-    if (page.episode === e) {
-      page.data = data;
-      drawVerdict();
-      drawTrack();
-    }
+    if (page.episode === e) redraw(data);
     drawRows();
+    map.draw();
   } catch (error) { toast(error.message); }
 }
 
-function play() {
-  if (page.playing) { clearInterval(page.playing); page.playing = null; return; }
-  page.playing = setInterval(() => {
-    if (page.step >= page.data.steps.length) { play(); return; }
-    goto(page.step + 1);
-  }, 1000 / (page.data.control_hz || 10));
-}
+// --- keys and the address -----------------------------------------------------------------------
 
 const ACTIONS = {
-  ArrowRight: () => goto(page.step + 1), ArrowLeft: () => goto(page.step - 1), ArrowDown: () => open(page.at + 1), ArrowUp: () => open(page.at - 1),
-  Home: () => goto(0), End: () => goto(page.data.steps.length), Space: play,
+  ArrowRight: () => moveTo(page.step + 1), ArrowLeft: () => moveTo(page.step - 1), ArrowDown: () => open(page.at + 1), ArrowUp: () => open(page.at - 1),
+  Home: () => moveTo(0), End: () => moveTo(page.data.steps.length), Space: () => player.toggle(), Comma: () => player.slower(), Period: () => player.faster(),
   Enter: () => say("success"), Backspace: () => say("failure"), KeyN: () => say("neutral"), KeyX: () => say("exclude"),
   KeyS: () => say("shows"), KeyB: () => say("shows_not"), BracketLeft: () => say("keep_from"), BracketRight: () => say("keep_to"), KeyU: () => say("undo"),
+  KeyM: () => page.shown[page.at] && batch.choose(page.at, !batch.has(page.shown[page.at]), false), Slash: () => document.querySelector("[data-filter=number]").focus(),
 };
 
+function isTaken(event) { // by what has the focus: a field takes all keys, a button those that press it
+  const own = event.target.closest?.("input:not([type=range]), select, button, a, summary");
+  if (!own) return false;
+  const pressed = own.matches("button, a, summary, [type=checkbox]");
+  return pressed ? ["Space", "Enter"].includes(event.code) : true;
+}
+
+function press(event) {
+  if (isTaken(event)) {
+    if (event.code === "Escape") event.target.blur();
+    return;
+  }
+  if ((event.ctrlKey || event.metaKey) && event.code === "KeyZ") {
+    event.preventDefault();
+    batch.undo();
+  }
+  const code = event.key === "/" ? "Slash" : event.code; // which is not on one place of all keyboards
+  if (!(code in ACTIONS) || event.ctrlKey || event.metaKey || event.altKey || !page.data) return;
+  event.preventDefault();
+  ACTIONS[code]();
+}
+
+function leaveKeys() { // what was clicked does not keep the keys of the page; what Tab reached does
+  let pointed = false;
+  const letGo = (what) => document.activeElement?.matches(what) && document.activeElement.blur();
+  addEventListener("pointerdown", () => { pointed = true; }, true);
+  addEventListener("keydown", () => { pointed = false; }, true);
+  addEventListener("click", (event) => { if (event.detail) letGo("button, summary, [type=checkbox]"); });
+  addEventListener("change", () => { if (pointed) letGo("select"); });
+}
+
 function asked() { // #run=...&actor=...&episode=...: the episode that a link names
-  const wanted = new URLSearchParams(location.hash.slice(1));
-  const at = page.shown.findIndex((e) => ["run", "actor", "episode"].every((k) => String(e[k]) === wanted.get(k)));
-  return Math.max(at, 0);
+  const wanted = Object.fromEntries(address());
+  const found = page.shown.findIndex((e) => same(wanted, { ...key(e), episode: String(e.episode) }));
+  return Math.max(found, 0);
+}
+
+function tellAddress() { // filters and episode, so that a link leads to what is on the page
+  const words = new URLSearchParams();
+  filters.write(words);
+  if (page.episode) for (const [name, value] of Object.entries(key(page.episode))) words.set(name, value);
+  history.replaceState(null, "", `${location.pathname}${location.search}#${words}`);
 }
 
 async function start() {
   try {
-    [page.about, page.list] = await Promise.all([get("/api/about"), get("/api/episodes")]);
+    [page.about, page.list] = await first;
   } catch (error) { toast(error.message); return; }
+  const failed = (error) => toast(error.message);
+  filters = makeFilters($("filters"), () => { drawList(); tellAddress(); open(0); });
+  filters.offerAll(page.list);
+  filters.read();
+  batch = makeBatch($("batch"), { shown: () => page.shown, changed: relist });
+  plots = makePlots($("plots"), $("add-plot"), { get, query, task: page.about.task, failed });
+  player = makePlayer($("play"), $("speed"), {
+    at: () => page.step, last: () => page.data?.steps.length ?? 0, hz: () => page.data.control_hz || 10, goto,
+    isShown: () => [...$("frames").querySelectorAll("img")].every((image) => image.complete),
+  });
+  map = makeMap($("map"), {
+    get, key, shown: () => page.shown, current: () => page.episode, open: (e) => open(page.shown.indexOf(e)), failed,
+  });
+  $("console").href = at("/");
+  makeExports($("exports"), { query, current: () => page.episode });
   drawList();
   $("list").onscroll = drawRows;
-  $("scrub").oninput = () => goto(Number($("scrub").value));
-  addEventListener("keydown", (event) => {
-    if (!(event.code in ACTIONS) || event.ctrlKey || event.metaKey || !page.data) return;
-    event.preventDefault();
-    ACTIONS[event.code]();
-  });
-  addEventListener("resize", () => page.data && drawTrack());
+  $("scrub").oninput = () => moveTo(Number($("scrub").value));
+  drag($("stack"));
+  $("add-plot").onchange = ({ target }) => { if (target.value) plots.choose([...plots.chosen(), target.value], page.episode); };
+  $("plots").onclick = ({ target }) => {
+    const name = target.closest("[data-remove]")?.dataset.remove;
+    if (name) plots.choose(plots.chosen().filter((other) => other !== name), page.episode);
+  };
+  addEventListener("keydown", press);
+  leaveKeys();
+  addEventListener("resize", () => { drawRows(); if (page.data) { drawTrack($("track"), page.data); plots.redraw(); } });
+  addEventListener("hashchange", () => { filters.read(); drawList(); open(asked()); });
   document.querySelectorAll("[data-say]").forEach((b) => { b.onclick = () => say(b.dataset.say); });
-  document.querySelectorAll("[data-filter]").forEach((b) => {
-    b.onclick = () => {
-      page.filter = b.dataset.filter;
-      document.querySelectorAll("[data-filter]").forEach((o) => o.setAttribute("aria-pressed", o === b));
-      drawList();
-      open(0);
-    };
-  });
   await open(asked());
   globalThis.robotRL = page;
 }
