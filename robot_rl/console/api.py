@@ -29,7 +29,12 @@ router = APIRouter(prefix="/api")
 @router.get("/about")
 async def about(console: TheConsole, session: Watcher) -> dict[str, Any]:
     """What the page must know once."""
-    return {"you": session.name, "role": session.role, **console.feed.about}
+    return {
+        "you": session.name,
+        "author": session.author,
+        "role": session.role,
+        **console.feed.about,
+    }
 
 
 @router.post("/lease/{verb}")

@@ -160,6 +160,10 @@ def test_a_name_outlives_the_link_and_stands_beside_what_a_person_does(
     with Store(run_dir / "actor.sqlite") as store:
         (label,) = store.labels(EpisodeId("run", "actor-0", 4))
     assert label.author == "operator Ada t"
+    page.goto(console.url + "/review")  # where this person takes it back
+    until(lambda: "neutral" in page.locator("#verdict").inner_text())
+    page.keyboard.press("u")
+    until(lambda: "neutral" not in page.locator("#verdict").inner_text())
     page.close()
     page = open_page(context, console)  # by a new link, in the same browser
     until(lambda: page.locator("#you").inner_text() == "Ada t")

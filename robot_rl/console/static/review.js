@@ -208,7 +208,7 @@ const SAY = {
   shows: () => ({ kind: "shows", value: 1, step: stepBefore() }),
   shows_not: () => ({ kind: "shows", value: 0, step: stepBefore() }),
   undo: () => {
-    const mine = page.data.labels.filter((x) => x.author === page.about.you);
+    const mine = page.data.labels.filter((x) => x.author === page.about.author);
     const undone = new Set(mine.filter((x) => x.kind === "undo").map((x) => x.value));
     const words = atOnce(mine.filter((x) => x.kind !== "undo"));
     const last = words.filter((said) => !said.some((x) => undone.has(x.label))).at(-1);
