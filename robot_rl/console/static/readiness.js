@@ -86,7 +86,7 @@ const first = (name) => button(t("Accept …"), "accept", () => ask(name));
 function question(item, text) {
   const box = made("div", "", "question");
   const words = made("p", "");
-  words.append(made("b", breakable(item.name)), `: ${t("accept it? The arm may move although: {why}", { why: breakable(text) })}`);
+  words.textContent = t("Accept {name}? The arm may move although: {why}", { name: breakable(item.name), why: breakable(text) });
   const buttons = made("div", "", "row");
   buttons.append(button(t("Yes, accept"), "yes", () => say(item.name, true)), button(t("No"), "no", () => ask("")));
   box.append(words, buttons);
