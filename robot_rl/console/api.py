@@ -109,11 +109,11 @@ def note(
 @router.get("/strip")
 def newest(console: TheConsole, session: Watcher, since_ns: int = 0) -> dict[str, Any]:
     """The newest episodes, and what this person did since a moment (ns since 1970)."""
-    if console.records.is_empty():
-        return {"episodes": [], "totals": {"episodes": 0, "successes": 0, "steps": 0}}
+    records = console.records
+    all_, drove = ([], []) if records.is_empty() else (records.episodes(), records.drove())
     return {
-        "episodes": strip(console.records, console.notes, STRIP),
-        "totals": totals(console.records, session.author, since_ns),
+        "episodes": strip(all_, console.notes, STRIP),
+        "totals": totals(drove, all_, session.author, since_ns),
     }
 
 

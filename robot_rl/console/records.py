@@ -104,9 +104,14 @@ class Records:
     def is_empty(self) -> bool:
         """Whether nothing has been recorded yet."""
         try:
-            return self.store is None
+            _ = self.store
         except StoreError:
             return True
+        return False
+
+    def drove(self) -> list[Label]:
+        """What the console has said of who drove."""
+        return self.store.all_labels((DROVE,))
 
     def _learner_labels(self, read: Callable[[Store], list[Label]]) -> list[Label]:
         """Labels of the models that run beside the learner, in a run over ROS 2."""
@@ -155,9 +160,9 @@ class Records:
         words += self._learner_labels(lambda learner: learner.all_labels((VLM_SUCCESS,)))
         for label in words:
             labels.setdefault(label.id, []).append(label)
-        people = who_drove(store.all_labels((DROVE,)))
+        people = who_drove(self.drove())
         reviews = {id_: review(said) for id_, said in labels.items()}
-        drivers = self._who_drove()
+        drivers = self._drivers_of()
         truths = {id_: x.value > 0.0 for id_, x in store.last_scores(PREDICATE).items()}
         return [
             {
@@ -179,8 +184,8 @@ class Records:
             for r in reversed(store.episode_summaries())
         ]
 
-    def _who_drove(self) -> Mapping[EpisodeId, frozenset[str]]:
-        """Who drove any step of each episode; only what is new since the last call is read."""
+    def _drivers_of(self) -> Mapping[EpisodeId, frozenset[str]]:
+        """The drivers of each episode's steps; only what is new since the last call is read."""
         with self._turn:
             for store in filter(None, (self.store, self._learners())):
                 last = store.last_seq()
@@ -432,7 +437,7 @@ class Records:
         """The episode that "run", "actor" and "episode" name. Raises `StoreError`: none."""
         number = said["episode"] if isinstance(said.get("episode"), int) else -1
         id_ = EpisodeId(str(said.get("run")), str(said.get("actor")), number)
-        if all(record.id != id_ for record in self.store.episode_summaries()):
+        if not self.store.has((RowKind.EPISODE, id_.run, id_.actor, id_.episode)):
             raise _missing(id_)
         return id_
 

@@ -7,14 +7,14 @@ the episode, as a label of that person (`store.labels.DROVE`) whose value is the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from robot_rl.console.notes import Notes
 from robot_rl.console.records import Records
 from robot_rl.errors import StoreError
 from robot_rl.store.labels import DROVE
-from robot_rl.types import EpisodeId
+from robot_rl.types import EpisodeId, Label
 
 log = logging.getLogger(__name__)
 
@@ -65,25 +65,25 @@ class Shift:
             log.warning("who drove episode %d is not stored: %s", id_.episode, error)
 
 
-def strip(records: Records, notes: Notes, last: int) -> list[dict[str, Any]]:
-    """The newest `last` episodes as the review lists them, oldest first, with their notes."""
-    newest = records.episodes()[:last]
+def strip(episodes: Sequence[Mapping[str, Any]], notes: Notes, last: int) -> list[dict[str, Any]]:
+    """The newest `last` of `Records.episodes`, oldest first, with their notes."""
     said = notes.read()
-    return [e | {"notes": said.get(_key(e), [])} for e in reversed(newest)]
+    return [{**e, "notes": said.get(_key(e), [])} for e in reversed(episodes[:last])]
 
 
 def _key(row: Mapping[str, Any]) -> EpisodeId:
     return EpisodeId(row["run"], row["actor"], row["episode"])
 
 
-def totals(records: Records, author: str, since_ns: int) -> dict[str, float]:
-    """What a person did since a moment, in ns since 1970.
+def totals(
+    drove: Iterable[Label], episodes: Iterable[Mapping[str, Any]], author: str, since_ns: int
+) -> dict[str, float]:
+    """What a person did since a moment, in ns since 1970, by the labels `DROVE` of a run.
 
     episodes: in which they drove; successes of these; steps that they drove.
     """
-    store = records.store
-    own = [x for x in store.all_labels((DROVE,)) if x.author == author and x.stamp_ns >= since_ns]
-    ended = {_key(e): e for e in records.episodes()}
+    own = [x for x in drove if x.author == author and x.stamp_ns >= since_ns]
+    ended = {_key(e): e for e in episodes}
     won = [x for x in own if next(iter(ended[x.id]["voices"].values()), False)]
     return {
         "episodes": len(own),

@@ -127,15 +127,11 @@ class Run:
         return has_read
 
     def _find_state(self, now_s: float) -> None:
-        self.at_work, dead = {}, []
-        for verb, told in self._told.items():
-            if "ended" in told:
-                continue
-            process = str(told.get("process", ""))
-            if runs_still(process):
-                self.at_work[verb] = process
-            else:
-                dead.append(verb)
+        processes = {
+            v: str(t.get("process", "")) for v, t in self._told.items() if "ended" not in t
+        }
+        runs = {verb: runs_still(process) for verb, process in processes.items()}
+        self.at_work = {verb: process for verb, process in processes.items() if runs[verb]}
         main = max(
             (v for v in ("train", "record") if v in self._told),
             key=lambda v: float(self._told[v].get("began_s") or 0.0),
@@ -143,14 +139,9 @@ class Run:
         )
         silent = now_s - self._newest_s > FRESH_S
         self.why = ""
-        if main in self.at_work:
-            self.state = "running"
-        elif (
-            main in dead and runs_still(str(self._told[main].get("process"))) is None and not silent
-        ):
-            self.state = "running"  # on another machine, or in another container
-        elif main in dead:
-            self.state = "killed"
+        if main in runs:
+            elsewhere = runs[main] is None  # on another machine, or in another container
+            self.state = "running" if runs[main] or (elsewhere and not silent) else "killed"
         elif main:
             ended = str(self._told[main].get("ended"))
             self.state = {DONE: "ended", STOPPED: "stopped"}.get(ended, "failed")

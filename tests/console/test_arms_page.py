@@ -11,7 +11,14 @@ import pytest
 from robot_rl.system.audit import AUDIT
 from tests.console.test_page import shoot
 from tests.support import entry
-from tests.support.served import NETWORK_PIXELS, RobotSide, Served, until, write_figures
+from tests.support.served import (
+    NETWORK_PIXELS,
+    RobotSide,
+    Served,
+    new_page,
+    until,
+    write_figures,
+)
 
 ARMS = ("left", "right")
 
@@ -50,10 +57,7 @@ def console(run_dir: Path) -> Iterator[Served]:
 @pytest.fixture
 def page(context: Any, console: Served, sides: dict[str, RobotSide]) -> Any:
     """The page of the first arm; fails on any error in it."""
-    made = context.new_page()
-    made.problems = []
-    made.on("pageerror", lambda error: made.problems.append(str(error)))
-    made.on("console", lambda m: made.problems.append(m.text) if m.type == "error" else None)
+    made = new_page(context)
     made.goto(console.invite())
     made.wait_for_selector("#arms .arm[data-arm=right]:not([data-word=OFFLINE])")
     yield made

@@ -29,7 +29,7 @@ from robot_rl.run.cameras import Eyes
 from robot_rl.run.experiment import Experiment
 from tests.support import entry
 from tests.support.films import HEIGHT, WIDTH, ramp, write_film
-from tests.support.served import until
+from tests.support.served import new_page, until
 
 SEEN = 64  # pixels of what the network of lift_pixels sees, each way
 SHOTS = os.environ.get("ROBOT_RL_SCREENSHOTS")
@@ -196,10 +196,7 @@ def test_a_crop_that_cannot_be_is_refused_and_the_file_stays(draws: Page, config
 
 def opened(context: Any, page: Page) -> Any:
     """The page in a browser; `problems` collects its errors."""
-    made = context.new_page()
-    made.problems = []
-    made.on("pageerror", lambda error: made.problems.append(str(error)))
-    made.on("console", lambda m: made.problems.append(m.text) if m.type == "error" else None)
+    made = new_page(context)
     made.goto(page.invite())
     until(lambda: made.locator("[data-camera=wrist] dd").count() >= 5)
     return made

@@ -15,7 +15,7 @@ from robot_rl.learn.replay import Replay
 from robot_rl.store.labels import PREDICATE, PROGRESS, review
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, Label
-from tests.support.served import Served, scores_of, until
+from tests.support.served import Served, new_page, scores_of, until
 
 HOLD_AFTER_S = 0.09  # operator_timeout_s of every configs/safety
 SHOTS = os.environ.get("ROBOT_RL_SCREENSHOTS")
@@ -74,10 +74,7 @@ def page(context: Any, console: Any, robot: Any) -> Any:
 
 
 def open_page(context: Any, console: Any, role: Role = Role.OPERATOR) -> Any:
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("console", lambda m: page.problems.append(m.text) if m.type == "error" else None)
+    page = new_page(context)
     page.goto(console.invite(role))
     until(lambda: page.evaluate("document.body.dataset.word") != "OFFLINE")
     return page

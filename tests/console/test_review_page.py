@@ -16,7 +16,7 @@ from robot_rl.store.labels import review
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, Ending, EpisodeId, Label, Outcome, Step
 from tests.console.test_page import shoot
-from tests.support.served import Served, rows_of, until
+from tests.support.served import Served, new_page, rows_of, until
 
 SIZES = ((390, 844), (768, 1024), (1280, 800), (2560, 1440))
 OVERFLOWING = """
@@ -102,10 +102,7 @@ def page(context: Any, console: Served) -> Iterator[Any]:
 
 
 def opened(context: Any, console: Served, role: Role = Role.OPERATOR) -> Any:
-    made = context.new_page()
-    made.problems = []
-    made.on("pageerror", lambda error: made.problems.append(str(error)))
-    made.on("console", lambda m: made.problems.append(m.text) if m.type == "error" else None)
+    made = new_page(context)
     made.goto(f"{console.invite(role)}&page=review")
     ready(made)
     return made

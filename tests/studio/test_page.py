@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from robot_rl.console.remembered import Role
-from tests.support.served import until
+from tests.support.served import new_page, until
 from tests.support.studio import ServedStudio, write_eval
 
 FIRST, SECOND = "reach/20260101-120000-s0", "reach/20260101-130000-s1"
@@ -64,10 +64,7 @@ def page(context: Any, studio: ServedStudio) -> Any:
 
 
 def open_page(context: Any, studio: ServedStudio, role: Role = Role.OPERATOR) -> Any:
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("console", lambda m: page.problems.append(m.text) if m.type == "error" else None)
+    page = new_page(context)
     page.goto(studio.invite(role))
     until(lambda: page.locator(".run").count())
     return page

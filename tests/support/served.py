@@ -225,6 +225,15 @@ class Served:
         self._thread.join()
 
 
+def new_page(context: Any) -> Any:
+    """A page of a browser that keeps its errors in `problems`."""
+    page = context.new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("console", lambda m: page.problems.append(m.text) if m.type == "error" else None)
+    return page
+
+
 def until(what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
     """Wait until `what()` is true; returns it. Fails with its last value."""
     deadline_s = time.monotonic() + timeout_s

@@ -149,6 +149,7 @@ function drawResult(figures) {
     speak([t(word), phase].filter(Boolean).join(", "));
   }
   page.result = ended.index;
+  doing(page.strip.read());
 }
 
 function drawScore(score) { // only runs whose reward comes from a model have a score
@@ -229,7 +230,6 @@ function onTelemetry(text) {
     drawLearning(page.figures, now.curves);
     drawFindings(now.findings);
     drawResult(now.figures);
-    doing(page.strip.read());
   }
   page.look.draw(now.robot);
   drawRobot(now.robot, page.figures);
@@ -369,6 +369,7 @@ async function start() {
   page.strip = new Strip({ doing, onChosen: drawChosen });
   page.strip.control_hz = page.about.control_hz;
   who(page.about, { doing, onChanged: () => { page.strip.begin(); page.said = null; doing(page.strip.read()); } });
+  doing(page.strip.read());
   setInterval(() => doing(page.strip.read()), STRIP_MS);
   connect(at("/ws/telemetry"), { onMessage: onTelemetry });
   setInterval(watch, 200);

@@ -6,9 +6,9 @@ import { address, leftOut, looked, makeFilters, OUTCOMES, outcome, said } from "
 import { makeMap } from "./review_map.js";
 import { makePlayer } from "./review_play.js";
 import { makePlots } from "./review_plots.js";
-import { first, get } from "./review_read.js";
+import { first } from "./review_read.js";
 import { columns, drawLegend, drawScoreLegend, drawTrack } from "./review_timeline.js";
-import { at, post } from "./socket.js";
+import { at, get, post } from "./socket.js";
 import { toast } from "./toast.js";
 
 const $ = (id) => document.getElementById(id);

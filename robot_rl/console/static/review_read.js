@@ -1,12 +1,6 @@
-// What the page reads from the server; the list is asked for before the rest of the page has loaded.
+// The list is asked for before the rest of the page has loaded.
 
-import { at } from "./socket.js";
-
-export async function get(path) {
-  const answer = await fetch(at(path)), data = await answer.json();
-  if (!answer.ok) throw new Error(data.error ?? data.detail);
-  return data;
-}
+import { get } from "./socket.js";
 
 export const first = Promise.all([get("/api/about"), get("/api/episodes")]);
 first.catch(() => {}); // who waits for it says so

@@ -44,9 +44,14 @@ export async function post(path, body, arm = ARM) {
     body: body ? JSON.stringify(body) : undefined,
   });
   const stops = /^\/api\/command\/(hold|stop)$/.test(path); // may be said twice; must be heard
-  const answer = await (stops ? send().catch(send) : send());
+  return read(await (stops ? send().catch(send) : send()));
+}
+
+export const get = async (path) => read(await fetch(at(path)));
+
+async function read(answer) {
   const data = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(data.error ?? data.detail ?? `refused (${answer.status})`);
+  if (!answer.ok) throw new Error(data.error ?? (typeof data.detail === "string" ? data.detail : `refused (${answer.status})`));
   return data;
 }
 

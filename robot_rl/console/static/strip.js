@@ -7,7 +7,6 @@ const $ = (id) => document.getElementById(id);
 const MARKS = { success: "✓", failure: "✗", neutral: "○", excluded: "–", running: "…", unknown: "?" };
 const CHOSEN_MS = 30000; // then the labels are about the newest episode again
 const SINCE = "shift since ms", WHO = "operator";
-const shown = { key: "", chosen: null, until_ms: 0 };
 
 // what became of an episode, in the words of the labels; a person's word counts most
 export function outcome({ review, voices, ending }) {
@@ -31,10 +30,13 @@ export class Strip {
   constructor({ doing, onChosen }) {
     this.doing = doing;
     this.onChosen = onChosen; // the episode that labels are about; null: the newest
+    this.chosen = null;
+    this.until_ms = 0; // when it is the newest again
+    this.drawn = "";
     this.since_ms = Number(localStorage.getItem(SINCE)) || this.begin();
     $("strip-newest").onclick = () => { $("strip-newest").blur(); this.choose(null); };
     $("note").onsubmit = (event) => { event.preventDefault(); doing(this.note()); };
-    setInterval(() => { if (shown.chosen && performance.now() > shown.until_ms && document.activeElement !== $("note-text")) this.choose(null); }, 500);
+    setInterval(() => { if (this.chosen && performance.now() > this.until_ms && document.activeElement !== $("note-text")) this.choose(null); }, 500);
   }
 
   begin() { // a shift
@@ -52,12 +54,12 @@ export class Strip {
   }
 
   draw(episodes) {
-    const key = JSON.stringify([episodes, shown.chosen]);
-    if (key === shown.key) return;
-    shown.key = key;
+    const drawn = JSON.stringify([episodes, this.chosen]);
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
     this.episodes = episodes;
     $("episodes").replaceChildren(...episodes.map((episode) => this.cell(episode)));
-    const chosen = episodes.find((episode) => same(episode, shown.chosen));
+    const chosen = episodes.find((episode) => same(episode, this.chosen));
     $("notes").replaceChildren(...(chosen?.notes ?? []).map((n) => Object.assign(document.createElement("li"), { textContent: `${personOf(n.author)}: ${n.text}` })));
   }
 
@@ -66,7 +68,7 @@ export class Strip {
     cell.type = "button";
     cell.className = what;
     cell.dataset.episode = episode.episode;
-    cell.setAttribute("aria-pressed", Boolean(same(episode, shown.chosen)));
+    cell.setAttribute("aria-pressed", Boolean(same(episode, this.chosen)));
     const said = t("episode {n}, {purpose}: {what}; {who}", { n: episode.episode, purpose: t(episode.purpose), what: t(what), who: drivers(episode) });
     cell.setAttribute("aria-label", said);
     cell.title = [said, ...episode.notes.map((n) => `${personOf(n.author)}: ${n.text}`)].join("\n");
@@ -74,24 +76,22 @@ export class Strip {
     if (episode.notes.length) cell.classList.add("noted");
     share.style.width = `${episode.steps ? (100 * episode.human_steps) / episode.steps : 0}%`;
     cell.append(share);
-    cell.onclick = () => { cell.blur(); this.choose(same(episode, shown.chosen) ? null : episode); };
+    cell.onclick = () => { cell.blur(); this.choose(same(episode, this.chosen) ? null : episode); };
     return cell;
   }
 
   choose(episode) {
     const { run, actor, episode: number } = episode ?? {};
-    shown.chosen = episode && { run, actor, episode: number };
-    shown.until_ms = performance.now() + CHOSEN_MS;
+    this.chosen = episode && { run, actor, episode: number };
+    this.until_ms = performance.now() + CHOSEN_MS;
     $("note").hidden = $("strip-newest").hidden = !episode;
     $("note-text").value = "";
     if (this.episodes) this.draw(this.episodes);
-    this.onChosen(shown.chosen);
+    this.onChosen(this.chosen);
   }
 
-  get chosen() { return shown.chosen; }
-
   async note() {
-    await post("/api/note", { ...shown.chosen, text: $("note-text").value });
+    await post("/api/note", { ...this.chosen, text: $("note-text").value });
     $("note-text").value = "";
     $("note-text").blur();
     await this.read();

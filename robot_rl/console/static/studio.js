@@ -1,7 +1,7 @@
 // The studio: a list of runs that keeps itself up to date, and beside it the view that the address names.
 
-import { secret } from "./socket.js"; // first: it keeps the page's secret out of the address
-import { $, about, bytes, duration, el, get, interval, number, percent, place, spark, stateWords, successWords, title } from "./studio_parts.js";
+import { get, secret } from "./socket.js"; // first: it keeps the page's secret out of the address
+import { $, about, bytes, duration, el, interval, number, percent, place, spark, stateWords, successWords, title } from "./studio_parts.js";
 import { showBin } from "./studio_bin.js";
 import { showCompare } from "./studio_compare.js";
 import { showNew } from "./studio_new.js";

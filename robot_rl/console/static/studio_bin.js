@@ -1,7 +1,7 @@
 // The bin: runs that were put away, and the way back.
 
-import { post } from "./socket.js";
-import { bytes, el, get, trouble } from "./studio_parts.js";
+import { get, post } from "./socket.js";
+import { bytes, el, trouble } from "./studio_parts.js";
 import { toast } from "./toast.js";
 
 export function showBin(side, _said, page) {

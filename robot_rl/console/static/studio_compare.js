@@ -1,6 +1,7 @@
 // Runs beside each other: success with its interval, help, steps and time; curves; keys that differ; films.
 
-import { chart, duration, el, get, interval, number, percent, place, stateWords, successWords, title, trouble } from "./studio_parts.js";
+import { get } from "./socket.js";
+import { chart, duration, el, interval, number, percent, place, stateWords, successWords, title, trouble } from "./studio_parts.js";
 
 const PLAY_MS = 100;
 const part = (x) => (x?.episodes ? `${x.successes} of ${x.episodes}` : "–");

@@ -1,7 +1,7 @@
 // Begin a run: every value of an experiment, with what the source says about it, and the command line.
 
-import { post } from "./socket.js";
-import { command, el, get, trouble, warning } from "./studio_parts.js";
+import { get, post } from "./socket.js";
+import { command, el, trouble, warning } from "./studio_parts.js";
 import { toast } from "./toast.js";
 
 const TYPED_MS = 500;

@@ -15,12 +15,6 @@ export function el(tag, props = {}, ...children) { // an element; text of childr
   return made;
 }
 
-export async function get(path) {
-  const answer = await fetch(path), data = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(data.error ?? (typeof data.detail === "string" ? data.detail : `refused (${answer.status})`));
-  return data;
-}
-
 // --- figures in words -------------------------------------------------------------------------
 
 export const percent = (x) => (x == null ? "–" : `${Math.round(100 * x)} %`);

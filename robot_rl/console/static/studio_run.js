@@ -1,7 +1,7 @@
 // One run: what it has come to, its log, and what can be done with it. Each action shows its command.
 
-import { post } from "./socket.js";
-import { $, bytes, chart, command, warning, duration, el, get, interval, number, percent, stateWords, successWords, title, trouble } from "./studio_parts.js";
+import { get, post } from "./socket.js";
+import { $, bytes, chart, command, warning, duration, el, interval, number, percent, stateWords, successWords, title, trouble } from "./studio_parts.js";
 import { toast } from "./toast.js";
 
 const EVERY_MS = 2000, TYPED_MS = 350;
