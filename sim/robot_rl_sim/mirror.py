@@ -67,7 +67,7 @@ class Mirror:
         renderer.update_scene(data, camera=self._above)
         for geom in renderer.scene.geoms[: renderer.scene.ngeom]:
             if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM and self._arm[geom.objid]:
-                geom.rgba[3] = 0.0  # the arm is in the way
+                geom.type = mujoco.mjtGeom.mjGEOM_NONE  # the arm is in the way
         return renderer.render()
 
     def places(self) -> dict[str, Place]:
