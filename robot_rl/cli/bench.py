@@ -31,6 +31,8 @@ Measure speed on this machine:
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
   console  the operator's page and its targets: key to gate, server killed, video, memory, review
            (a real browser and, for key, hand and kill, the whole ROS 2 graph; 14 minutes in all)
+  person   the operator's page and a stand-in for a person, who sees only the page: time from opening
+           it to the first demonstration and to the tenth (the same needs; up to an hour)
   endurance  an hour at full speed with a kill -9 each minute, and 45 minutes of the whole ROS 2
            graph with the page open: rows lost or doubled, memory, descriptors, missed ticks;
            exit code 1 when something is lost or grows
@@ -47,6 +49,7 @@ robot-rl bench reward --frames 2000
 robot-rl bench arms --only ur5e_forward,fr3_joint --columns up,kill
 robot-rl bench console --only video,review --seconds 60
 robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
+robot-rl bench person --tasks lift --seeds 1 --out /tmp/person       what it saw and pressed is kept
 robot-rl bench endurance --json endurance.json                         an hour and three quarters
 robot-rl bench endurance --only graph --minutes 20
 """
@@ -81,14 +84,32 @@ def run(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="arms: profiles of your own")
     parser.add_argument(
-        "--minutes", type=float, metavar="N", help="endurance: of each part (lockstep 60, graph 45)"
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="endurance: of each part (lockstep 60, graph 45); person: of a sitting at most (11)",
     )
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("runs/endurance"),
         metavar="FOLDER",
-        help="endurance: gets the run folders (runs/endurance)",
+        help="endurance, person: gets the run folders (runs/endurance, runs/person)",
+    )
+    person = parser.add_argument_group("person")
+    person.add_argument(
+        "--tasks", default="", metavar="TASK,...", help="some of lift,peg_insert_easy (all)"
+    )
+    person.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="sittings at each task (3)"
+    )
+    person.add_argument(
+        "--demos", type=int, default=10, metavar="N", help="demonstrations of a sitting (10)"
+    )
+    person.add_argument(
+        "--source",
+        type=Path,
+        metavar="FOLDER",
+        help="a checkout of another commit, whose run and page are used",
     )
     console = parser.add_argument_group("console")
     console.add_argument(
@@ -105,7 +126,8 @@ def run(argv: Sequence[str]) -> int:
         )
     args = parser.read(argv)
     if args.what == ENDURANCE:
-        return _endurance(args.out, args.json, minutes=args.minutes, only=args.only)
+        out = args.out or Path("runs/endurance")
+        return _endurance(out, args.json, minutes=args.minutes, only=args.only)
     if args.what not in BENCHES:
         raise ConfigError(
             f"unknown benchmark '{args.what}'",
@@ -127,6 +149,10 @@ def run(argv: Sequence[str]) -> int:
         "arms": {"only": args.only, "columns": args.columns, "config_dir": args.config_dir},
         "reward": {"frames": args.frames},
         "console": {name: getattr(args, name) for name in ("only", *(c[0] for c in CONSOLE))},
+        "person": {
+            name: getattr(args, name)
+            for name in ("tasks", "seeds", "demos", "minutes", "out", "source")
+        },
     }
     figures = BENCHES[args.what](args.seconds, **options.get(args.what, {}))
     targets = _targets(args.what, figures)
@@ -171,6 +197,8 @@ def _targets(what: str, figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]
         }
     if what == "console":
         from robot_rl.bench.console import TARGETS as limits  # noqa: N811
+    elif what == "person":
+        from robot_rl.bench.person import TARGETS as limits  # noqa: N811
     elif what == "reward":
         from robot_rl.bench.vlm import TARGETS as limits  # noqa: N811
     elif what == "store":
@@ -246,5 +274,6 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "exam": _from("robot_rl.bench.exam:bench"),
     "reward": _from("robot_rl.bench.vlm:bench"),
     "console": _from("robot_rl.bench.console:bench"),
+    "person": _from("robot_rl.bench.person:bench"),
 }
 """name -> function(seconds) returning {figure: number}; names carry units ("updates_per_s")."""

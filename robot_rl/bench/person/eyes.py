@@ -19,6 +19,7 @@ Picture = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 Point = tuple[float, float]
 LEAST = 4e-4  # a thing has at least so much of the picture
+HIDDEN = 0.9  # a square whose sides differ more is hidden in part
 ALONG = "along the tool"
 
 
@@ -90,6 +91,13 @@ def find(hsv: Picture, colour: Callable[[NDArray[np.int16]], Mask]) -> Thing | N
     edge = cv2.boxPoints(rect)
     dx, dy = edge[1] - edge[0]
     angle = -float(np.arctan2(dy, dx))
+    if colour is BLOCK and min(w, h) < HIDDEN * max(w, h):
+        # it is square: the rest lies behind the fingers, in the middle of the picture
+        across = np.array((-dy, dx) if np.hypot(dx, dy) > min(w, h) else (dx, dy))
+        across /= np.hypot(*across)
+        inward = np.sign(across @ ((width - 1) / 2 - x, (height - 1) / 2 - y))
+        x, y = np.array((x, y)) + inward * abs(w - h) / 2 * across
+        w = h = max(w, h)
     quarter = np.pi / 2
     lowest = points[points[:, 1] >= np.quantile(points[:, 1], 0.93)]
 

@@ -24,6 +24,8 @@ LEAST_S = 0.12  # a shorter press may fall between two ticks of the control loop
 MOST_S = 0.6  # then a person looks again
 SLOWER = 0.3  # what the help calls slow
 STANDS_MM_S = 4.0
+RESTS_MM_S = 25.0  # on the table; the slow way down is three times as fast
+FALL_S = 0.35  # the fast part of the way down to the cube
 TOUCHES_N = 5.0
 GUESS = 0.4  # heights of the picture per second that a key moves the tool: the first guess
 TOLERANCE = {"lift": 0.035, "peg_insert_easy": 0.008}  # heights of the picture
@@ -103,6 +105,9 @@ class Mind:
             return Act({"KeyF": TAP_S}, "everything is in place: go")
         if words.word in ("", "Offline", "Idle", "Resetting"):
             return Act(why="wait")
+        said = f"{words.reason} {words.device}"
+        if any(text in said for text in ("let go", "release the device", "a moment more")):
+            return Act(why="let go, and wait")
         if words.views > 1 and words.view != ALONG:
             return Act({"KeyP": TAP_S}, "another picture")
         return None
@@ -168,11 +173,11 @@ class Mind:
             if (act := self._aim(sight, TOLERANCE["lift"], TURN_RAD["lift"])) is not None:
                 return act
             self._step, self._low = "down", 0
-            return Act({DRIVE: None, "KeyQ": None}, "over it: down")
+            return Act({DRIVE: None, "KeyQ": FALL_S}, "over it: down")
         if self._step == "down":
-            self._low += words.speed_mm_s < STANDS_MM_S
-            if self._low < 2:
-                return Act({DRIVE: None, "KeyQ": None}, "down")
+            self._low += 1
+            if self._low < 3 or words.speed_mm_s > RESTS_MM_S:  # it takes a moment to begin
+                return Act({DRIVE: None, SLOW: None, "KeyQ": None}, "near: down slowly")
             self._step, self._waited = "close", 0
             return Act({DRIVE: None, "KeyC": 0.6}, "it stands: close")
         if self._step == "close":

@@ -57,21 +57,39 @@ READ = """
 """
 """What is written on the page where it can be seen, where the large picture is, and its arrows."""
 
+LOOK = (
+    """
+async () => {
+  const said = ("""
+    + READ
+    + """)();
+  const shown = (document.querySelector(".camera.chosen") ?? document.querySelector(".camera"))?.querySelector("canvas");
+  said.picture = "";
+  if (!shown?.width) return said;
+  const copy = new OffscreenCanvas(640, 480);
+  copy.getContext("2d", { willReadFrequently: true }).drawImage(shown, 0, 0, 640, 480);
+  const bytes = new Uint8Array(await (await copy.convertToBlob({ type: "image/jpeg", quality: 0.92 })).arrayBuffer());
+  for (let i = 0; i < bytes.length; i += 8192) said.picture += String.fromCharCode(...bytes.subarray(i, i + 8192));
+  said.picture = btoa(said.picture);
+  return said;
+}
+"""
+)
+"""The same, and the pixels of the large picture. A screenshot of the whole page would take the two
+cores for so long that the page could not send its keys in time; a person's eyes take nothing."""
+
 
 @dataclass
 class Sitting:
-    """What came of it. first_s, tenth_s: from opening the page; NaN when that was not reached."""
+    """What came of it. at_s: when each demonstration had succeeded, from opening the page."""
 
     task: str
     seed: int
-    first_s: float = float("nan")
-    last_s: float = float("nan")
     demos: int = 0
     failures: int = 0
     presses: int = 0
     slips: int = 0
     at_s: list[float] = field(default_factory=list[float])
-    ended: str = ""
 
 
 def sit(
@@ -95,10 +113,6 @@ def sit(
         if run.process.poll() == 0 and found.demos < demos:  # the page was gone before it said so
             found.demos = demos
             found.at_s.append(time.monotonic() - began_s)
-    if found.at_s:
-        found.first_s = found.at_s[0]
-    if found.demos >= demos:
-        found.last_s = found.at_s[-1]
     (folder / "sitting.json").write_text(json.dumps(asdict(found), indent=1))
     return found
 
@@ -107,39 +121,38 @@ def _drive(
     page: Any, hands: Hands, mind: Mind, dice: random.Random, run: Recording, found: Sitting,
     log: Any, folder: Path, began_s: float, limit_s: float,
 ) -> None:  # fmt: skip
-    number, result = 0, ""
-    eyes = Eyes(page)
+    number, tries, drove = 0, 0, False
     while time.monotonic() < began_s + limit_s and run.process.poll() is None:
         looked_s = time.monotonic()
-        said = page.evaluate(READ)
+        said = page.evaluate(LOOK)
+        seen_s = time.monotonic() - looked_s
         words = words_of(said)
-        if words.result != result and words.result:
-            result = words.result
-            found.failures += "success" not in result
-            if (m := DEMOS.search(result)) and int(m[1]) > found.demos:
-                found.demos = int(m[1])
-                found.at_s.append(looked_s - began_s)
-                if found.demos >= int(m[2]):
-                    return
-        shot = eyes.look() if said["large"] else None
-        shot_s = time.monotonic() - looked_s
-        large = None if shot is None else cut(shot, said["large"])
+        if (m := DEMOS.search(words.result)) and int(m[1]) > found.demos:
+            found.demos = int(m[1])
+            found.at_s.append(looked_s - began_s)
+            if found.demos >= int(m[2]):
+                return
+        tries += drove and words.word == "Resetting"
+        drove = words.word != "Resetting" and (drove or words.word == "You are driving")
+        found.failures = tries - found.demos
+        jpeg = base64.b64decode(said.pop("picture"))
         sight = Sight(None, None)
-        if large is not None:
-            sight = see(large, words.view, mind.task, tip_of(said["arrows"], said["large"]))
+        if jpeg:
+            tip = tip_of(said["arrows"], said["large"])
+            sight = see(decoded(jpeg), words.view, mind.task, tip)
         act = mind.next(words, sight)
         time.sleep(max(looked_s + dice.uniform(*REACTION_S) - time.monotonic(), 0.0))
         acted_s = time.monotonic()
         hands.act(act.keys)
         line = {
             "at_s": round(looked_s - began_s, 3), "acted_s": round(acted_s - began_s, 3),
-            "done_s": round(time.monotonic() - began_s, 3), "n": number, "why": act.why, "shot_s": round(shot_s, 3),
+            "done_s": round(time.monotonic() - began_s, 3), "n": number, "why": act.why, "shot_s": round(seen_s, 3),
             "keys": dict(act.keys), "words": {k: v for k, v in said.items() if v not in ("", None, [])},
             "sight": asdict(sight),
         }  # fmt: skip
         log.write(json.dumps(line) + "\n")
-        if shot is not None and (number % SHOT_EVERY == 0 or act.why.startswith(KEEP)):
-            (folder / f"look{number:05d}.jpg").write_bytes(shot)
+        if jpeg and (number % SHOT_EVERY == 0 or act.why.startswith(KEEP)):
+            (folder / f"look{number:05d}.jpg").write_bytes(jpeg)
         number += 1
         if act.settle:
             _wait_for_picture(page, time.monotonic())
@@ -182,35 +195,6 @@ def _prefer_browser() -> None:
                     os.setpriority(os.PRIO_PROCESS, int(thread.name), NICE)
 
 
-class Eyes:
-    """What the browser shows, frame by frame, as a camera in front of the screen would see it.
-
-    A screenshot would keep the page from sending its keys for as long as it takes.
-    """
-
-    def __init__(self, page: Any) -> None:
-        self._page, self._frames = page, list[tuple[int, str]]()
-        self._session = page.context.new_cdp_session(page)
-        self._session.on("Page.screencastFrame", self._take)
-        self._session.send("Page.startScreencast", {"format": "jpeg", "quality": 90})
-
-    def _take(self, frame: dict[str, Any]) -> None:
-        self._frames.append((frame["sessionId"], frame["data"]))
-
-    def look(self) -> bytes:
-        """The next frame, as JPEG. Raises `RobotRLError` when there is none for long."""
-        for number, _ in self._frames:
-            self._session.send("Page.screencastFrameAck", {"sessionId": number})
-        self._frames.clear()
-
-        def shown() -> bool:
-            self._page.wait_for_timeout(5)
-            return bool(self._frames)
-
-        until(shown, "the page shows something")
-        return base64.b64decode(self._frames[-1][1])
-
-
 def words_of(said: dict[str, Any]) -> Words:
     """What is read, with numbers where numbers are written."""
     texts = ("word", "reason", "advice", "result", "seat", "device", "asks", "view")
@@ -238,14 +222,13 @@ def picture_in(box: list[float]) -> tuple[float, float, float, float]:
     return left + (width - w) / 2, top + (height - h) / 2, w, h
 
 
-def cut(shot: bytes, box: list[float]) -> Picture:
-    """The large picture out of a screenshot, RGB."""
+def decoded(jpeg: bytes) -> Picture:
+    """RGB of a JPEG."""
     import cv2
 
-    bgr = cv2.imdecode(np.frombuffer(shot, np.uint8), cv2.IMREAD_COLOR)
+    bgr = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR)
     assert bgr is not None
-    left, top, width, height = (round(v) for v in picture_in(box))
-    return np.ascontiguousarray(bgr[top : top + height, left : left + width, ::-1])
+    return np.ascontiguousarray(bgr[..., ::-1])
 
 
 def tip_of(arrows: list[list[float] | None], box: list[float]) -> Point | None:
