@@ -31,8 +31,8 @@ Measure speed on this machine:
   reward   the client's cost of asking a vision-language model; a stand-in acts as the server
   console  the operator's page and its targets: key to gate, server killed, video, memory, review
            (a real browser and, for key, hand and kill, the whole ROS 2 graph; 14 minutes in all)
-  person   the operator's page and a stand-in for a person, who sees only the page: time from opening
-           it to the first demonstration and to the tenth (the same needs; up to an hour)
+  person   the operator's page and a stand-in for a person, who sees only the page: time from
+           opening it to the first demonstration and to the tenth (the same needs; up to an hour)
   endurance  an hour at full speed with a kill -9 each minute, and 45 minutes of the whole ROS 2
            graph with the page open: rows lost or doubled, memory, descriptors, missed ticks;
            exit code 1 when something is lost or grows

@@ -15,15 +15,15 @@ import pytest
 from robot_rl.bench.person import TASKS, bench, figures_of
 from robot_rl.bench.person.eyes import ALONG, Sight, see
 from robot_rl.bench.person.hands import Hands
-from robot_rl.bench.person.mind import DRIVE, SLOW, SLOWER, Act, Mind, Words
+from robot_rl.bench.person.mind import DRIVE, SLOW, SLOWER, Mind, Words
 from robot_rl.bench.person.sitting import Sitting, age_of, picture_in, tip_of, words_of
 from robot_rl.cli.main import main
 from robot_rl.errors import ConfigError
 from robot_rl.geometry import quat_to_matrix
 from robot_rl.tasks.common import ALONG_TOOL
 
-AXES = {"KeyW": (0, 1), "KeyS": (0, -1), "KeyD": (1, 1), "KeyA": (1, -1), "KeyQ": (2, 1), "KeyE": (2, -1),
-        "KeyL": (5, 1), "KeyJ": (5, -1)}  # fmt: skip
+AXES = {"KeyW": (0, 1), "KeyS": (0, -1), "KeyD": (1, 1), "KeyA": (1, -1),
+        "KeyQ": (2, 1), "KeyE": (2, -1), "KeyL": (5, 1), "KeyJ": (5, -1)}  # fmt: skip
 REACTION_TICKS = 3
 SCALE = 0.5 / math.tan(math.radians(22.5))  # heights of the picture per unit of slope
 
@@ -119,7 +119,8 @@ def test_it_sees_how_far_the_target_is_from_the_tip(task: str) -> None:
             turn = quat_to_matrix(tcp.quaternion_xyzw)
             name, top_m = ("cube", 0.02) if task == "lift" else ("hole", 0.0)
             target = table.state.objects[name]
-            way = turn.T @ (target.position_m + (0, 0, top_m) - tcp.position_m)
+            top = np.array((0.0, 0.0, top_m))
+            way = turn.T @ (target.position_m + top - tcp.position_m)
             expected = SCALE * np.array((way[1], way[0])) / (0.25 + way[2])
             assert sight.error is not None and sight.target is not None
             assert np.allclose(sight.error, expected, atol=0.012)
@@ -139,7 +140,15 @@ def test_where_there_is_nothing_of_that_colour_nothing_is_seen() -> None:
 
 
 def driving(**more: Any) -> Words:
-    return Words(**{"word": "You are driving", "seat": "you have the seat", "view": ALONG, "views": 3, **more})
+    return Words(
+        **{
+            "word": "You are driving",
+            "seat": "you have the seat",
+            "view": ALONG,
+            "views": 3,
+            **more,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +196,9 @@ def test_hands_hold_what_is_meant_and_slip_now_and_then(monkeypatch: pytest.Monk
 
 
 def test_what_is_read_on_the_page() -> None:
-    said = dict.fromkeys(("word", "reason", "advice", "result", "seat", "device", "asks", "view"), "")
+    said = dict.fromkeys(
+        ("word", "reason", "advice", "result", "seat", "device", "asks", "view"), ""
+    )
     said |= {"force": "13.6 N", "speed": "-", "gripper": "39 mm", "go": True, "acknowledge": False}
     words = words_of(said | {"views": 3})
     assert (words.force_n, words.speed_mm_s, words.gripper_mm, words.go) == (13.6, 0.0, 39.0, True)
@@ -238,7 +249,3 @@ def test_nothing_to_measure_is_refused() -> None:
         bench(seeds=0)
     with pytest.raises(ConfigError, match="no task 'lifft'"):
         bench(tasks="lifft")
-
-
-def test_an_act_says_why() -> None:
-    assert Act(why="wait").keys == {}

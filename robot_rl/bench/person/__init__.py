@@ -11,9 +11,9 @@ real time); the clock starts when the page is opened.
 What it knows beforehand is what docs/console.md and `?` tell: what each key is for, that the robot
 waits until somebody drives, and what to press when it holds or has stopped. And it knows how the
 thing is done: the colours of cube, block and peg; over it, down, close, up. How fast a key moves
-the tool, and (`--source`, an older page) in which direction, it learns by pressing. A press follows
-what it answers after 200 to 300 ms; how long a key is held varies by 12 %; 3 of 100 presses land on a
-neighbouring key first; after one episode in five there is a pause.
+the tool it learns by pressing. A press follows what it answers after 200 to 300 ms; how long a key
+is held varies by 12 %; 3 of 100 presses land on a neighbouring key first; after one episode in five
+there is a pause.
 
 Unlike a person it does not read `?` or the docs, does not hesitate, does not tire, and needs no
 second look to find a thing or to read a line. It looks at one picture, the large one. It measures
@@ -42,7 +42,9 @@ TASKS = ("lift", "peg_insert_easy")
 DEMOS = 10
 MINUTES = 11.0  # of a sitting; the target for ten demonstrations is ten
 TARGETS = {
-    f"{task}/demo_{demo}_s_p50": limit for task in TASKS for demo, limit in ((1, 120.0), (10, 600.0))
+    f"{task}/demo_{demo}_s_p50": limit
+    for task in TASKS
+    for demo, limit in ((1, 120.0), (10, 600.0))
 }
 """Figure -> its highest allowed value."""
 
@@ -59,12 +61,14 @@ def bench(
 ) -> dict[str, float]:
     """Let the stand-in show each of the tasks, once for each seed; returns figure -> number.
 
-    seconds: is not used, a sitting takes as long as it takes; tasks: names with commas between them, "" = all; seeds: of the run's starts and of the hand;
-    minutes: after so long a sitting ends; out: gets a folder for each sitting, with what was seen
-    and pressed; source: a checkout of another commit, whose page and run are used.
+    seconds: is not used, a sitting takes as long as it takes; tasks: names with commas between
+    them, "" = all; seeds: of the run's starts and of the hand; minutes: after so long a sitting
+    ends; out: gets a folder for each sitting, with what was seen and pressed; source: a checkout of
+    another commit, whose run and page are used.
 
     demo_1_s, demo_10_s: seconds from opening the page until so many demonstrations have succeeded,
-    the median of the sittings (NaN: most of them did not get there). failures, presses, slips: means.
+    the median of the sittings (NaN: most of them did not get there). failures, presses, slips: the
+    means.
 
     Raises:
         ConfigError: an unknown task, or nothing to measure.
@@ -87,13 +91,13 @@ def bench(
     need_browser()
     need_ros()
     out = (out or Path("runs/person")) / time.strftime("%Y%m%d-%H%M%S")
-    figures: dict[str, float] = {}
+    limit_s, figures = 60 * (minutes or MINUTES), dict[str, float]()
     for task in chosen:
         sittings: list[Sitting] = []
         for seed in range(seeds):
             log.info("%s, seed %d", task, seed)
             folder = out / f"{task}-s{seed}"
-            sittings.append(sit(task, seed, demos, folder, 60 * (minutes or MINUTES), source))
+            sittings.append(sit(task, seed, folder, demos=demos, limit_s=limit_s, source=source))
         figures |= figures_of(task, sittings, demos)
     return figures
 

@@ -76,7 +76,8 @@ def find(hsv: Picture, colour: Callable[[NDArray[np.int16]], Mask]) -> Thing | N
     import cv2
 
     mask = colour(hsv.astype(np.int16)).astype(np.uint8)
-    mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8)) if colour is not RIM else mask
+    if colour is not RIM:  # which is thin
+        mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
     count, labels, facts, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     height, width = mask.shape
     sizes = facts[1:, cv2.CC_STAT_AREA]
@@ -93,7 +94,7 @@ def find(hsv: Picture, colour: Callable[[NDArray[np.int16]], Mask]) -> Thing | N
     angle = -float(np.arctan2(dy, dx))
     if colour is BLOCK and min(w, h) < HIDDEN * max(w, h):
         # it is square: the rest lies behind the fingers, in the middle of the picture
-        across = np.array((-dy, dx) if np.hypot(dx, dy) > min(w, h) else (dx, dy))
+        across = np.array((-dy, dx) if np.hypot(dx, dy) > (w + h) / 2 else (dx, dy))
         across /= np.hypot(*across)
         inward = np.sign(across @ ((width - 1) / 2 - x, (height - 1) / 2 - y))
         x, y = np.array((x, y)) + inward * abs(w - h) / 2 * across

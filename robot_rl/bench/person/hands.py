@@ -17,9 +17,10 @@ BETWEEN_S = (0.01, 0.04)  # two keys that are meant together do not go down toge
 WRONG = 0.03  # share of presses that land on a neighbour
 SLIP_S = (0.06, 0.14)  # until a finger on the wrong key is lifted again
 NEIGHBOURS = {
-    "KeyW": ("KeyQ", "KeyE", "KeyS"), "KeyS": ("KeyA", "KeyD", "KeyW", "KeyX"), "KeyA": ("KeyQ", "KeyS", "KeyZ"),
-    "KeyD": ("KeyS", "KeyF", "KeyE", "KeyC"), "KeyE": ("KeyW", "KeyR", "KeyD"), "KeyQ": ("KeyW", "KeyA"),
-    "KeyJ": ("KeyH", "KeyK"), "KeyL": ("KeyK",), "KeyC": ("KeyX", "KeyV"), "KeyG": ("KeyF", "KeyH"),
+    "KeyW": ("KeyQ", "KeyE", "KeyS"), "KeyS": ("KeyA", "KeyD", "KeyW", "KeyX"),
+    "KeyA": ("KeyQ", "KeyS", "KeyZ"), "KeyD": ("KeyS", "KeyF", "KeyE", "KeyC"),
+    "KeyE": ("KeyW", "KeyR", "KeyD"), "KeyQ": ("KeyW", "KeyA"), "KeyJ": ("KeyH", "KeyK"),
+    "KeyL": ("KeyK",), "KeyC": ("KeyX", "KeyV"), "KeyG": ("KeyF", "KeyH"),
     "KeyT": ("KeyR", "KeyY"), "KeyR": ("KeyE", "KeyT"), "KeyP": ("KeyO",),
 }  # fmt: skip
 

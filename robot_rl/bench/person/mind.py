@@ -17,26 +17,45 @@ from numpy.typing import NDArray
 
 from robot_rl.bench.person.eyes import ALONG, Sight
 
-SLOW = "ShiftLeft"
-DRIVE = "Space"
-TAP_S = 0.08
-LEAST_S = 0.12  # a shorter press may fall between two ticks of the control loop
-MOST_S = 0.6  # then a person looks again
+F64 = NDArray[np.float64]
+DRIVE, SLOW = "Space", "ShiftLeft"
 SLOWER = 0.3  # what the help calls slow
+TAP_S = 0.08
+LEAST_S, MOST_S = 0.12, 0.6  # a shorter press may do nothing; after a longer one a person looks
+LEARNS = 0.4  # share of what a press has shown that is believed
+WHOLE_TURN_RAD = 0.6  # beyond, a square soon looks turned the other way
 STANDS_MM_S = 4.0
 RESTS_MM_S = 25.0  # on the table; the slow way down is three times as fast
-FALL_S = 0.35  # the fast part of the way down to the cube
 TOUCHES_N = 5.0
-GUESS = 0.4  # heights of the picture per second that a key moves the tool: the first guess
-TOLERANCE = {"lift": 0.035, "peg_insert_easy": 0.008}  # heights of the picture
-TURN_RAD = {"lift": 0.18, "peg_insert_easy": 0.05}
-TURNS_RAD_S = {"lift": 1.0, "peg_insert_easy": 0.4}
-GIVE_UP = 3
+FALL_S = 0.35  # the fast part of the way down to a cube
+WIDE_MM, EMPTY_MM = 60.0, 20.0  # the gripper has not closed yet; there is nothing in it
+LOW_LOOKS = 2  # looks at a tool that goes down and stands, until that is believed
+ENDED = "an episode has ended: let go"
+WAITS = "has pressed, waits:"
+QUIET = ("", "offline", "idle", "resetting")  # words of state in which nothing can be driven
+LET_GO = ("let go", "release the device", "a moment more")  # the page wants no key held
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """How exactly a task is done, and a first guess at what the keys do.
+
+    tolerance: heights of the picture; turn_rad: how far the target may be turned; per_s: heights of
+    the picture per second that a key moves the tool; turns_rad_s: how fast a key turns it.
+    """
+
+    tolerance: float
+    turn_rad: float
+    turns_rad_s: float
+    per_s: float = 0.4
+
+
+SKILLS = {"lift": Skill(0.035, 0.18, 1.0), "peg_insert_easy": Skill(0.008, 0.05, 0.4)}
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The page's visible text; "" for what is not shown."""
+    """The page's visible text; "" for what is not shown. views: how many pictures there are."""
 
     word: str = ""
     reason: str = ""
@@ -64,21 +83,24 @@ class Act:
 
 
 class Mind:
-    """A person at the page. Ask it again after every look."""
+    """A person at the page. Ask it again after every look.
+
+    rates: heights of the picture per second that D and W move the tool; turns_rad_s: J and L.
+    """
 
     def __init__(self, task: str) -> None:
-        self.task = task
-        self.rates = np.full(2, GUESS)  # along D and W, heights of the picture per second
-        self.turn_rate = TURNS_RAD_S[task]  # rad per second
-        self._result = ""
+        self._skill = SKILLS[task]
+        self._task = self._lift if task == "lift" else self._insert
+        self.rates = np.full(2, self._skill.per_s)
+        self.turns_rad_s = self._skill.turns_rad_s
+        self._result = self._asked = ""
         self._begin()
 
     def _begin(self) -> None:
         """A new try."""
         self._step = "over"
-        self._low = self._waited = self._stuck = 0
-        self._tight = 1.0
-        self._pressed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+        self._looks, self._care = 0, 1.0
+        self._moved: tuple[F64, F64] | None = None  # error before, and seconds of each axis
         self._turned: tuple[float, float] | None = None
 
     def next(self, words: Words, sight: Sight) -> Act:
@@ -86,138 +108,117 @@ class Mind:
         if words.result != self._result:
             self._result = words.result
             self._begin()
-            return Act(why="an episode has ended: let go")
-        if (act := self._page(words)) is not None:
-            self._begin()
-            return act
-        self._learn(sight)
-        return self._lift(words, sight) if self.task == "lift" else self._peg(words, sight)
-
-    def _page(self, words: Words) -> Act | None:
-        """What the page asks for before anything can be driven."""
-        if words.acknowledge:
-            return Act({"KeyY": TAP_S}, "a stop: looked, acknowledge")
-        if words.go:
-            return Act({"KeyR": TAP_S}, "it waits: go on")
-        if words.seat and not words.seat.startswith("you have"):
-            return Act({"KeyT": TAP_S}, "take the seat")
-        if words.asks:
-            return Act({"KeyF": TAP_S}, "everything is in place: go")
-        if words.word in ("", "Offline", "Idle", "Resetting"):
-            return Act(why="wait")
-        said = f"{words.reason} {words.device}"
-        if any(text in said for text in ("let go", "release the device", "a moment more")):
-            return Act(why="let go, and wait")
-        if words.views > 1 and words.view != ALONG:
-            return Act({"KeyP": TAP_S}, "another picture")
-        return None
+            return Act(why=ENDED)
+        act = answer_to(words)
+        if act is None:
+            self._learn(sight)
+            return self._task(words, sight)
+        self._begin()
+        if act.why == self._asked:  # it takes a moment until the page says that it has heard
+            self._asked = ""
+            return Act(why=f"{WAITS} {act.why}")
+        self._asked = act.why if act.keys else ""
+        return act
 
     def _learn(self, sight: Sight) -> None:
         """How fast a key moves and turns the tool: what the last press has changed."""
-        before, self._pressed = self._pressed, None
+        moved, self._moved = self._moved, None
         turned, self._turned = self._turned, None
         if turned is not None and sight.target is not None:
             rate = (turned[0] - sight.target.turn_rad) / turned[1]
             if 0.1 < rate < 3.0:
-                self.turn_rate += 0.4 * (rate - self.turn_rate)
-        if before is None or sight.error is None:
+                self.turns_rad_s += LEARNS * (rate - self.turns_rad_s)
+        if moved is None or sight.error is None:
             return
-        error, held_s = before
-        moved = error - sight.error
-        for i in range(2):
-            if abs(held_s[i]) < 0.1:
-                continue
-            rate = moved[i] / held_s[i]
+        before, held_s = moved
+        for i in np.flatnonzero(np.abs(held_s) >= TAP_S):
+            rate = float((before - sight.error)[i] / held_s[i])
             if 0.05 < rate < 3.0:
-                self.rates[i] += 0.4 * (rate - self.rates[i])
+                self.rates[i] += LEARNS * (rate - self.rates[i])
 
-    def _aim(self, sight: Sight, tolerance: float, turn_rad: float) -> Act | None:
-        """Keys that put the tip over the target; None when it is there."""
+    def _aim(self, sight: Sight) -> Act | None:
+        """Keys that put the tip over the target, square with it; None when it is there."""
         error, target = sight.error, sight.target
-        assert error is not None and target is not None
+        if error is None or target is None:
+            return Act({DRIVE: None, "KeyE": 0.3}, "it cannot be seen: up", settle=True)
+        wanted_s = np.abs(error) / self.rates
+        far = np.abs(error) > self._care * self._skill.tolerance
+        slow = not (far & (wanted_s > 2 * LEAST_S)).any()
+        share = SLOWER if slow else 1.0
         keys: dict[str, float | None] = {}
         held_s = np.zeros(2)
-        wanted_s = np.abs(error) / self.rates
-        far = np.abs(error) > tolerance
-        turned = abs(target.turn_rad) > turn_rad
-        if not far.any() and not turned:
-            return None
-        slow = not (far & (wanted_s > 2 * LEAST_S)).any()
         for i, (less, more) in enumerate((("KeyA", "KeyD"), ("KeyS", "KeyW"))):
-            if not far[i]:
-                continue
-            press_s = float(np.clip(wanted_s[i] / (SLOWER if slow else 1.0), LEAST_S, MOST_S))
-            if not slow and wanted_s[i] < LEAST_S:
-                continue  # at the next look
-            keys[more if error[i] > 0 else less] = press_s
-            held_s[i] = np.sign(error[i]) * press_s * (SLOWER if slow else 1.0)
-        if turned:
-            share = SLOWER if slow and keys else 1.0
-            press_s = abs(target.turn_rad) / self.turn_rate / share
+            if far[i] and (slow or wanted_s[i] >= LEAST_S):  # the rest at the next look
+                press_s = float(np.clip(wanted_s[i] / share, LEAST_S, MOST_S))
+                keys[more if error[i] > 0 else less] = press_s
+                held_s[i] = np.sign(error[i]) * press_s * share
+        if slow and keys:
+            keys = {SLOW: max(s or 0.0 for s in keys.values()) + TAP_S, **keys}
+        if abs(target.turn_rad) > self._skill.turn_rad:
+            share = SLOWER if SLOW in keys else 1.0
+            press_s = abs(target.turn_rad) / self.turns_rad_s / share
             press_s = float(np.clip(press_s, LEAST_S, MOST_S))
             keys["KeyJ" if target.turn_rad > 0 else "KeyL"] = press_s
-            if abs(target.turn_rad) < 0.6:  # beyond, a square looks turned the other way
+            if abs(target.turn_rad) < WHOLE_TURN_RAD:
                 self._turned = target.turn_rad, float(np.sign(target.turn_rad)) * press_s * share
-        if abs(target.turn_rad) < 2 * turn_rad:  # a larger turn moves what is seen, too
-            self._pressed = error, held_s
-        if slow and any(k in keys for k in ("KeyA", "KeyD", "KeyS", "KeyW")):
-            keys = {SLOW: max(s or 0.0 for s in keys.values()) + 0.05, **keys}
-        return Act({DRIVE: None, **keys}, "aim", settle=True)
-
-    # --- lift: over the cube, square with it, down, close, up ---------------------------------------
+        if abs(target.turn_rad) < 2 * self._skill.turn_rad:  # a larger turn moves what is seen, too
+            self._moved = error, held_s
+        return Act({DRIVE: None, **keys}, "aim", settle=True) if keys else None
 
     def _lift(self, words: Words, sight: Sight) -> Act:
-        if self._step == "over":
-            if sight.error is None:
-                return self._lost()
-            if (act := self._aim(sight, TOLERANCE["lift"], TURN_RAD["lift"])) is not None:
-                return act
-            self._step, self._low = "down", 0
-            return Act({DRIVE: None, "KeyQ": FALL_S}, "over it: down")
-        if self._step == "down":
-            self._low += 1
-            if self._low < 3 or words.speed_mm_s > RESTS_MM_S:  # it takes a moment to begin
-                return Act({DRIVE: None, SLOW: None, "KeyQ": None}, "near: down slowly")
-            self._step, self._waited = "close", 0
-            return Act({DRIVE: None, "KeyC": 0.6}, "it stands: close")
-        if self._step == "close":
-            if words.gripper_mm > 60 and self._waited < 3:
-                self._waited += 1
-                return Act({DRIVE: None, "KeyC": 0.4}, "close further")
-            if words.gripper_mm < 20:
-                self._step = "open"
-                return Act({DRIVE: None, "KeyG": 0.6, "KeyE": 0.4}, "nothing in it: open, up")
-            self._step = "up"
-        if self._step == "up":
-            if words.gripper_mm < 20:
-                self._step = "open"
-            return Act({DRIVE: None, "KeyE": None}, "up")
-        self._step = "over"
-        return Act({DRIVE: None, "KeyG": 0.5, "KeyE": 0.4}, "open, up", settle=True)
+        """Over the cube, square with it, down, close, up."""
+        match self._step:
+            case "over":
+                act = self._aim(sight)
+                if act is None:
+                    self._step, self._looks = "down", 0
+                    act = Act({DRIVE: None, "KeyQ": FALL_S}, "over it: down")
+            case "down":
+                self._looks += 1  # it takes a moment to begin
+                act = Act({DRIVE: None, SLOW: None, "KeyQ": None}, "near: down slowly")
+                if self._looks > LOW_LOOKS and words.speed_mm_s < RESTS_MM_S:
+                    self._step = "close"
+                    act = Act({DRIVE: None, "KeyC": 0.6}, "it stands: close")
+            case "close" if words.gripper_mm > WIDE_MM:
+                act = Act({DRIVE: None, "KeyC": 0.4}, "close further")
+            case "close" | "up" if words.gripper_mm < EMPTY_MM:
+                self._step = "over"
+                act = Act({DRIVE: None, "KeyG": 0.6, "KeyE": 0.5}, "empty: open, up", settle=True)
+            case _:
+                self._step = "up"
+                act = Act({DRIVE: None, "KeyE": None}, "up")
+        return act
 
-    # --- peg: over the hole, down; when it rests on the rim, up a little and look again --------------
-
-    def _peg(self, words: Words, sight: Sight) -> Act:
-        task = self.task
-        if sight.error is None:
-            return self._lost()
-        tolerance = TOLERANCE[task] * self._tight
-        if self._step == "over":
-            if (act := self._aim(sight, tolerance, TURN_RAD[task])) is not None:
-                return act
-            self._step, self._low = "down", 0
-            return Act({DRIVE: None, "KeyQ": None}, "over it: down")
-        stands = words.speed_mm_s < STANDS_MM_S
-        self._low = self._low + 1 if stands else 0
-        if self._low >= 2:
-            self._step, self._stuck = "over", self._stuck + 1
-            self._tight = 0.7
+    def _insert(self, words: Words, sight: Sight) -> Act:
+        """Over the hole, down; when it rests on the rim, up a little and look again."""
+        if self._step == "over" or sight.error is None:
+            act = self._aim(sight)
+            if act is None:
+                self._step, self._looks = "down", 0
+                act = Act({DRIVE: None, "KeyQ": None}, "over it: down")
+            return act
+        self._looks = self._looks + 1 if words.speed_mm_s < STANDS_MM_S else 0
+        if self._looks >= LOW_LOOKS:
+            self._step, self._care = "over", 0.7
             return Act({DRIVE: None, "KeyE": 0.2}, "it rests on the rim: up", settle=True)
-        if words.force_n < TOUCHES_N and float(np.abs(sight.error).max()) > 2.5 * TOLERANCE[task]:
+        drifted = float(np.abs(sight.error).max()) > 2.5 * self._skill.tolerance
+        if drifted and words.force_n < TOUCHES_N:
             self._step = "over"
             return Act({DRIVE: None}, "it has drifted: stop", settle=True)
         return Act({DRIVE: None, "KeyQ": None}, "down")
 
-    def _lost(self) -> Act:
-        """The target is not in the picture: up, for more to be in it."""
-        return Act({DRIVE: None, "KeyE": 0.3}, "it cannot be seen: up", settle=True)
+
+def answer_to(words: Words) -> Act | None:
+    """What the page asks for before anything can be driven; None when nothing stands in the way."""
+    said = f"{words.reason} {words.device}"
+    has_seat = not words.seat or words.seat.startswith("you have")
+    cases: tuple[tuple[bool, Act], ...] = (
+        (words.acknowledge, Act({"KeyY": TAP_S}, "a stop: looked, acknowledge")),
+        (words.go, Act({"KeyR": TAP_S}, "it waits: go on")),
+        (not has_seat, Act({"KeyT": TAP_S}, "take the seat")),
+        (bool(words.asks), Act({"KeyF": TAP_S}, "everything is in place: go")),
+        (words.word.lower() in QUIET, Act(why="wait")),
+        (any(text in said for text in LET_GO), Act(why="let go, and wait")),
+        (words.views > 1 and words.view != ALONG, Act({"KeyP": TAP_S}, "another picture")),
+    )
+    return next((act for applies, act in cases if applies), None)

@@ -1,13 +1,14 @@
 """A person sits down at the page: starts the run, opens its link, looks, thinks, presses.
 
 The folder of a sitting gets `looks.jsonl`, a line for every look (what was read and seen, what was
-pressed and why), and screenshots.
+pressed and why), and some of the pictures that were seen.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import queue
 import random
@@ -27,54 +28,51 @@ import numpy as np
 from robot_rl.bench.console.browser import SIZE, browser, until
 from robot_rl.bench.person.eyes import Picture, Point, Sight, see
 from robot_rl.bench.person.hands import REACTION_S, Hands
-from robot_rl.bench.person.mind import Mind, Words
+from robot_rl.bench.person.mind import ENDED, WAITS, Act, Mind, Words
 from robot_rl.errors import RobotRLError
 
 START_S = 120.0
 NICE = -10
 STANDS_S = 0.25  # after a press, until the tool stands
 LATE_S = 2.0  # a picture that is later than that is taken as it is
-PAUSE = 0.2, (0.5, 2.0)  # share of episodes after which the person rests, and how long
+HEARD_S = 0.6  # after a key that asks the page for something, before it is pressed again
+PAUSE, PAUSE_S = 0.2, (0.5, 2.0)  # share of episodes after which the person rests, and how long
+DRIVING = ("you are driving", "human")  # the second on an older page
+KEPT = 5  # every so many looks the picture is kept
 LINK = re.compile(r"http://\S+/enter\?token=\S+")
 DEMOS = re.compile(r"demo (\d+) of (\d+)")
-SHOT_EVERY = 6  # looks between two screenshots that are kept
-
 READ = """
 () => {
-  const seen = (e) => e && e.checkVisibility();
+  const seen = (e) => Boolean(e?.checkVisibility()), all = (q) => [...document.querySelectorAll(q)];
   const text = (q) => { const e = document.querySelector(q); return seen(e) ? e.innerText.trim() : ""; };
-  const box = (e) => { if (!seen(e)) return null; const b = e.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; };
+  const box = (e) => { const b = e?.getBoundingClientRect(); return seen(e) ? [b.x, b.y, b.width, b.height] : null; };
   const large = document.querySelector(".camera.chosen") ?? document.querySelector(".camera");
+  const words = { word: "#word", reason: "#reason", advice: "#advice", result: "#result", seat: "#lease",
+    device: "#device", asks: "#asks", force: "#v-force", speed: "#v-speed", gripper: "#v-gripper" };
   return {
-    word: text("#word"), reason: text("#reason"), advice: text("#advice"), result: text("#result"), seat: text("#lease"),
-    device: text("#device"), asks: text("#asks"), go: seen(document.querySelector("#go")) ?? false,
-    acknowledge: seen(document.querySelector("#acknowledge")) ?? false, toast: text("#toast"),
-    force: text("#v-force"), speed: text("#v-speed"), gripper: text("#v-gripper"),
-    view: large?.querySelector(".name b")?.innerText ?? "", age: large?.querySelector(".age")?.innerText ?? "", views: document.querySelectorAll(".camera").length,
-    large: box(large), arrows: [...(large?.querySelectorAll(".tip line") ?? [])].map(box),
+    ...Object.fromEntries(Object.entries(words).map(([name, q]) => [name, text(q)])),
+    go: seen(document.querySelector("#go")), acknowledge: seen(document.querySelector("#acknowledge")),
+    view: large?.querySelector(".name b")?.innerText ?? "", age: large?.querySelector(".age")?.innerText ?? "",
+    views: all(".camera").length, large: box(large),
+    arrows: [...(large?.querySelectorAll(".tip line") ?? [])].map(box),
   };
 }
-"""
+"""  # noqa: E501
 """What is written on the page where it can be seen, where the large picture is, and its arrows."""
 
-LOOK = (
-    """
-async () => {
-  const said = ("""
-    + READ
-    + """)();
+LOOK = f"""
+async () => {{
+  const said = {{ ...({READ})(), picture: "" }};
   const shown = (document.querySelector(".camera.chosen") ?? document.querySelector(".camera"))?.querySelector("canvas");
-  said.picture = "";
   if (!shown?.width) return said;
   const copy = new OffscreenCanvas(640, 480);
-  copy.getContext("2d", { willReadFrequently: true }).drawImage(shown, 0, 0, 640, 480);
-  const bytes = new Uint8Array(await (await copy.convertToBlob({ type: "image/jpeg", quality: 0.92 })).arrayBuffer());
+  copy.getContext("2d", {{ willReadFrequently: true }}).drawImage(shown, 0, 0, 640, 480);
+  const jpeg = await copy.convertToBlob({{ type: "image/jpeg", quality: 0.92 }});
+  const bytes = new Uint8Array(await jpeg.arrayBuffer());
   for (let i = 0; i < bytes.length; i += 8192) said.picture += String.fromCharCode(...bytes.subarray(i, i + 8192));
-  said.picture = btoa(said.picture);
-  return said;
-}
-"""
-)
+  return {{ ...said, picture: btoa(said.picture) }};
+}}
+"""  # noqa: E501
 """The same, and the pixels of the large picture. A screenshot of the whole page would take the two
 cores for so long that the page could not send its keys in time; a person's eyes take nothing."""
 
@@ -93,94 +91,110 @@ class Sitting:
 
 
 def sit(
-    task: str, seed: int, demos: int, folder: Path, limit_s: float, source: Path | None = None
+    task: str, seed: int, folder: Path, *, demos: int, limit_s: float, source: Path | None = None
 ) -> Sitting:
-    """Show the task `demos` times. Raises `RobotRLError` when the run does not come up."""
+    """Show the task `demos` times, for `limit_s` at most; the arguments are those of `bench`.
+
+    Raises:
+        RobotRLError: the run does not come up.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    dice = random.Random(seed)
-    found = Sitting(task, seed)
     with _recording(task, seed, demos, folder, source) as run, browser() as running:
-        link = run.link()
         page = running.new_context(viewport=SIZE).new_page()
+        link = run.link()
         began_s = time.monotonic()
         page.goto(link)
         _prefer_browser()
-        hands, mind = Hands(page.keyboard, dice), Mind(task)
-        with (folder / "looks.jsonl").open("w", buffering=1) as log:
-            _drive(page, hands, mind, dice, run, found, log, folder, began_s, limit_s)
-        hands.let_go()
-        found.presses, found.slips = hands.pressed, hands.slips
-        if run.process.poll() == 0 and found.demos < demos:  # the page was gone before it said so
+        person = _Person(page, Sitting(task, seed), folder, began_s)
+        while time.monotonic() < began_s + limit_s and run.process.poll() is None:
+            person.turn()
+            if person.found.demos >= demos:
+                break
+        person.hands.let_go()
+        found = person.found
+        if run.process.poll() == 0 and found.demos < demos:  # it ended before the page said so
             found.demos = demos
             found.at_s.append(time.monotonic() - began_s)
+    found.presses, found.slips = person.hands.pressed, person.hands.slips
     (folder / "sitting.json").write_text(json.dumps(asdict(found), indent=1))
     return found
 
 
-def _drive(
-    page: Any, hands: Hands, mind: Mind, dice: random.Random, run: Recording, found: Sitting,
-    log: Any, folder: Path, began_s: float, limit_s: float,
-) -> None:  # fmt: skip
-    number, tries, drove = 0, 0, False
-    while time.monotonic() < began_s + limit_s and run.process.poll() is None:
+class _Person:
+    """Somebody in front of the page. found: what has come of it so far."""
+
+    def __init__(self, page: Any, found: Sitting, folder: Path, began_s: float) -> None:
+        self.found, self._page, self._folder, self._began_s = found, page, folder, began_s
+        self._dice = random.Random(found.seed)
+        self.hands, self._mind = Hands(page.keyboard, self._dice), Mind(found.task)
+        self._log = (folder / "looks.jsonl").open("w", buffering=1)
+        self._looks = self._tries = 0
+        self._drove = False
+
+    def turn(self) -> None:
+        """Look once, think, press."""
         looked_s = time.monotonic()
-        said = page.evaluate(LOOK)
-        seen_s = time.monotonic() - looked_s
-        words = words_of(said)
-        if (m := DEMOS.search(words.result)) and int(m[1]) > found.demos:
-            found.demos = int(m[1])
-            found.at_s.append(looked_s - began_s)
-            if found.demos >= int(m[2]):
-                return
-        tries += drove and words.word == "Resetting"
-        drove = words.word != "Resetting" and (drove or words.word == "You are driving")
-        found.failures = tries - found.demos
+        said = self._page.evaluate(LOOK)
         jpeg = base64.b64decode(said.pop("picture"))
+        words = words_of(said)
+        self._count(words, looked_s)
         sight = Sight(None, None)
         if jpeg:
             tip = tip_of(said["arrows"], said["large"])
-            sight = see(decoded(jpeg), words.view, mind.task, tip)
-        act = mind.next(words, sight)
-        time.sleep(max(looked_s + dice.uniform(*REACTION_S) - time.monotonic(), 0.0))
+            sight = see(decoded(jpeg), words.view, self.found.task, tip)
+        act = self._mind.next(words, sight)
+        think_s = self._dice.uniform(*REACTION_S)
+        time.sleep(max(looked_s + think_s - time.monotonic(), 0.0))
         acted_s = time.monotonic()
-        hands.act(act.keys)
-        line = {
-            "at_s": round(looked_s - began_s, 3), "acted_s": round(acted_s - began_s, 3),
-            "done_s": round(time.monotonic() - began_s, 3), "n": number, "why": act.why, "shot_s": round(seen_s, 3),
-            "keys": dict(act.keys), "words": {k: v for k, v in said.items() if v not in ("", None, [])},
-            "sight": asdict(sight),
-        }  # fmt: skip
-        log.write(json.dumps(line) + "\n")
-        if jpeg and (number % SHOT_EVERY == 0 or act.why.startswith(KEEP)):
-            (folder / f"look{number:05d}.jpg").write_bytes(jpeg)
-        number += 1
+        self.hands.act(act.keys)
+        self._note((looked_s, acted_s), act, words=asdict(words), sight=asdict(sight))
+        if jpeg and self._looks % KEPT == 0:
+            (self._folder / f"look{self._looks:05d}.jpg").write_bytes(jpeg)
+        self._looks += 1
+        if act.why.startswith(WAITS):
+            time.sleep(HEARD_S)
         if act.settle:
-            _wait_for_picture(page, time.monotonic())
-        if act.why.startswith("an episode") and dice.random() < PAUSE[0]:
-            time.sleep(dice.uniform(*PAUSE[1]))
+            self._wait_for_picture(time.monotonic())
+        if act.why == ENDED and self._dice.random() < PAUSE:
+            time.sleep(self._dice.uniform(*PAUSE_S))
 
+    def _count(self, words: Words, now_s: float) -> None:
+        """Demonstrations as the page counts them, and tries that came to nothing."""
+        found = self.found
+        if (m := DEMOS.search(words.result)) and int(m[1]) > found.demos:
+            found.demos = int(m[1])
+            found.at_s.append(now_s - self._began_s)
+        resets = words.word.lower() == "resetting"
+        self._tries += self._drove and resets
+        self._drove = not resets and (self._drove or words.word.lower() in DRIVING)
+        found.failures = max(self._tries - found.demos, 0)
 
-def _wait_for_picture(page: Any, since_s: float) -> None:
-    """Until the page shows how it has become: its age is written on the picture."""
-    time.sleep(STANDS_S)
-    while time.monotonic() < since_s + LATE_S:
-        age_s = age_of(page.evaluate(READ)["age"])
-        if age_s < time.monotonic() - since_s - STANDS_S / 2:
-            return
-        time.sleep(0.1)
+    def _note(self, at_s: tuple[float, float], act: Act, **saw: Any) -> None:
+        """A line of the log. at_s: when the look began, and the press."""
+        line = {
+            "look": self._looks,
+            "at_s": [round(s - self._began_s, 3) for s in (*at_s, time.monotonic())],
+            "why": act.why,
+            "keys": dict(act.keys),
+            **saw,
+        }
+        self._log.write(json.dumps(line) + "\n")
 
-
-def age_of(text: str) -> float:
-    """Seconds of "412 ms" or "1.3 s old"; infinite where no number is written."""
-    found = re.match(r"(\d+(?:\.\d+)?) (ms|s)", text)
-    return float("inf") if found is None else float(found[1]) * (1e-3 if found[2] == "ms" else 1.0)
-
-
-KEEP = ("over it", "it rests", "nothing", "it cannot", "an episode", "a stop", "it waits")
+    def _wait_for_picture(self, since_s: float) -> None:
+        """Until the page shows how it has become: the age of a picture is written on it."""
+        time.sleep(STANDS_S)
+        while time.monotonic() < since_s + LATE_S:
+            age_s = age_of(self._page.evaluate(READ)["age"])
+            if age_s < time.monotonic() - since_s - STANDS_S / 2:
+                return
+            time.sleep(0.1)
 
 
 def _prefer_browser() -> None:
-    """Let the browser go first, as it does on a computer of its own; where the system lets us."""
+    """Let the browser go first, as it does on a computer of its own; where the system lets us.
+
+    Nodes with a deadline still go before it (`system.priority`).
+    """
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError):
@@ -193,6 +207,12 @@ def _prefer_browser() -> None:
             if above == os.getpid() and b"--type=" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 for thread in Path(f"/proc/{pid}/task").iterdir():
                     os.setpriority(os.PRIO_PROCESS, int(thread.name), NICE)
+
+
+def age_of(text: str) -> float:
+    """Seconds of "412 ms" or "1.3 s old"; infinite where no number is written."""
+    found = re.match(r"(\d+(?:\.\d+)?) (ms|s)", text)
+    return math.inf if found is None else float(found[1]) * (1e-3 if found[2] == "ms" else 1.0)
 
 
 def words_of(said: dict[str, Any]) -> Words:
@@ -228,7 +248,7 @@ def decoded(jpeg: bytes) -> Picture:
 
     bgr = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR)
     assert bgr is not None
-    return np.ascontiguousarray(bgr[..., ::-1])
+    return np.ascontiguousarray(bgr[..., ::-1], np.uint8)
 
 
 def tip_of(arrows: list[list[float] | None], box: list[float]) -> Point | None:
