@@ -39,13 +39,14 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What is seen in one picture. target: cube or hole; tool: the tip of what moves.
+    """What is seen in one picture. target: cube or hole; tool: the tip of what moves; view: its name.
 
     None where it is not to be seen.
     """
 
     target: Thing | None
     tool: Point | None
+    view: str = ALONG
 
     @property
     def error(self) -> NDArray[np.float64] | None:
@@ -64,36 +65,36 @@ def see(picture: Picture, view: str, task: str, tip: Point | None = None) -> Sig
     hsv = _hsv(picture)
     if task == "lift":
         target = find(hsv, CUBE)
-        return Sight(target, tip or _hand(hsv))
+        return Sight(target, tip, view)
     peg = find(hsv, BRASS)
     if view == ALONG:
-        return Sight(find(hsv, BLOCK), tip or (peg.at if peg else None))
-    return Sight(find(hsv, RIM), peg.low if peg else None)
+        return Sight(find(hsv, BLOCK, square=True), tip or (peg.at if peg else None))
+    return Sight(find(hsv, BLOCK), peg.low if peg else None, view)
 
 
-def find(hsv: Picture, colour: Callable[[NDArray[np.int16]], Mask]) -> Thing | None:
-    """The largest thing of a colour; things behind something else count as one."""
+def find(
+    hsv: Picture, colour: Callable[[NDArray[np.int16]], Mask], *, square: bool = False
+) -> Thing | None:
+    """The largest thing of a colour. square: it is one, also where something hides a part of it."""
     import cv2
 
     mask = colour(hsv.astype(np.int16)).astype(np.uint8)
-    if colour is not RIM:  # which is thin
-        mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
     count, labels, facts, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     height, width = mask.shape
     sizes = facts[1:, cv2.CC_STAT_AREA]
     if count < 2 or sizes.max() < LEAST * height * width:
         return None
-    near = [i for i in range(1, count) if facts[i, cv2.CC_STAT_AREA] >= 0.04 * sizes.max()]
-    if colour is not BLOCK:
-        near = [1 + int(sizes.argmax())]
+    least = 0.04 * sizes.max() if square else sizes.max()
+    near = [i for i in range(1, count) if facts[i, cv2.CC_STAT_AREA] >= least]
     ys, xs = np.nonzero(np.isin(labels, near))
     points = np.column_stack((xs, ys)).astype(np.float32)
     (x, y), (w, h), _ = rect = cv2.minAreaRect(cv2.convexHull(points))
     edge = cv2.boxPoints(rect)
     dx, dy = edge[1] - edge[0]
     angle = -float(np.arctan2(dy, dx))
-    if colour is BLOCK and min(w, h) < HIDDEN * max(w, h):
-        # it is square: the rest lies behind the fingers, in the middle of the picture
+    if square and min(w, h) < HIDDEN * max(w, h):
+        # the rest lies behind the fingers, in the middle of the picture
         across = np.array((-dy, dx) if np.hypot(dx, dy) > (w + h) / 2 else (dx, dy))
         across /= np.hypot(*across)
         inward = np.sign(across @ ((width - 1) / 2 - x, (height - 1) / 2 - y))
@@ -119,11 +120,6 @@ def _hsv(picture: Picture) -> Any:
     return cv2.cvtColor(picture, cv2.COLOR_RGB2HSV)
 
 
-def _hand(hsv: Picture) -> Point | None:
-    """The place between the fingertips, under the white hand; where the page draws no arrows."""
-    return None
-
-
 # --- colours: hue 0 to 180, saturation and brightness 0 to 255 ------------------------------------
 
 
@@ -143,9 +139,3 @@ def BLOCK(hsv: NDArray[np.int16]) -> Mask:  # noqa: N802
     """The upper face of the blue block."""
     hue, saturation, value = (hsv[..., i] for i in range(3))
     return (hue >= 102) & (hue <= 116) & (saturation > 110) & (value > 100)
-
-
-def RIM(hsv: NDArray[np.int16]) -> Mask:  # noqa: N802
-    """The white frame around the mouth of the hole, in front of the dark mat."""
-    saturation, value = hsv[..., 1], hsv[..., 2]
-    return (saturation < 40) & (value > 215)

@@ -30,6 +30,7 @@ TOUCHES_N = 5.0
 FALL_S = 0.35  # the fast part of the way down to a cube
 WIDE_MM, EMPTY_MM = 60.0, 20.0  # the gripper has not closed yet; there is nothing in it
 LOW_LOOKS = 2  # looks at a tool that goes down and stands, until that is believed
+ABOVE, ASIDE = 0.03, 0.004  # seen from aside: how far above at first, and how exactly; shares
 ENDED = "an episode has ended: let go"
 WAITS = "has pressed, waits:"
 QUIET = ("", "offline", "idle", "resetting")  # words of state in which nothing can be driven
@@ -85,13 +86,17 @@ class Act:
 class Mind:
     """A person at the page. Ask it again after every look.
 
-    rates: heights of the picture per second that D and W move the tool; turns_rad_s: J and L.
+    moves: [2, 2] heights of the picture per second, to the right and up, that D and W move the tool;
+    turns_rad_s: how fast J and L turn it. In a picture that looks at the table from aside the tip
+    of a tool that hangs above its target is seen above it: by how much, the person learns when the
+    tool touches.
     """
 
     def __init__(self, task: str) -> None:
         self._skill = SKILLS[task]
         self._task = self._lift if task == "lift" else self._insert
-        self.rates = np.full(2, self._skill.per_s)
+        self.moves = self._skill.per_s * np.eye(2)
+        self._begins_above = ABOVE  # heights of the picture, at the beginning of a try
         self.turns_rad_s = self._skill.turns_rad_s
         self._result = self._asked = ""
         self._begin()
@@ -100,8 +105,11 @@ class Mind:
         """A new try."""
         self._step = "over"
         self._looks, self._care = 0, 1.0
+        self._above = self._begins_above
+        self._touched: float | None = None  # where the tip was seen when it touched
         self._moved: tuple[F64, F64] | None = None  # error before, and seconds of each axis
         self._turned: tuple[float, float] | None = None
+        self._fell_from: float | None = None  # where the tip was seen before it went down
 
     def next(self, words: Words, sight: Sight) -> Act:
         """What to do now."""
@@ -131,18 +139,24 @@ class Mind:
         if moved is None or sight.error is None:
             return
         before, held_s = moved
-        for i in np.flatnonzero(np.abs(held_s) >= TAP_S):
-            rate = float((before - sight.error)[i] / held_s[i])
-            if 0.05 < rate < 3.0:
-                self.rates[i] += LEARNS * (rate - self.rates[i])
+        length = held_s @ held_s
+        if length > TAP_S**2:
+            off = before - sight.error - self.moves @ held_s
+            self.moves += LEARNS * np.outer(off, held_s) / length
 
     def _aim(self, sight: Sight) -> Act | None:
         """Keys that put the tip over the target, square with it; None when it is there."""
         error, target = sight.error, sight.target
         if error is None or target is None:
             return Act({DRIVE: None, "KeyE": 0.3}, "it cannot be seen: up", settle=True)
-        wanted_s = np.abs(error) / self.rates
-        far = np.abs(error) > self._care * self._skill.tolerance
+        along = sight.view == ALONG
+        way = error if along else error + (0.0, self._above)
+        signed_s = np.linalg.solve(self.moves, way)
+        wanted_s = np.abs(signed_s)
+        if along:
+            far = np.abs(way) > self._care * self._skill.tolerance
+        else:
+            far = (np.abs(way).max() > self._care * ASIDE) & (wanted_s > 0.01)
         slow = not (far & (wanted_s > 2 * LEAST_S)).any()
         share = SLOWER if slow else 1.0
         keys: dict[str, float | None] = {}
@@ -150,18 +164,19 @@ class Mind:
         for i, (less, more) in enumerate((("KeyA", "KeyD"), ("KeyS", "KeyW"))):
             if far[i] and (slow or wanted_s[i] >= LEAST_S):  # the rest at the next look
                 press_s = float(np.clip(wanted_s[i] / share, LEAST_S, MOST_S))
-                keys[more if error[i] > 0 else less] = press_s
-                held_s[i] = np.sign(error[i]) * press_s * share
+                keys[more if signed_s[i] > 0 else less] = press_s
+                held_s[i] = np.sign(signed_s[i]) * press_s * share
         if slow and keys:
             keys = {SLOW: max(s or 0.0 for s in keys.values()) + TAP_S, **keys}
-        if abs(target.turn_rad) > self._skill.turn_rad:
+        turned = along and abs(target.turn_rad) > self._skill.turn_rad
+        if turned:
             share = SLOWER if SLOW in keys else 1.0
             press_s = abs(target.turn_rad) / self.turns_rad_s / share
             press_s = float(np.clip(press_s, LEAST_S, MOST_S))
             keys["KeyJ" if target.turn_rad > 0 else "KeyL"] = press_s
             if abs(target.turn_rad) < WHOLE_TURN_RAD:
                 self._turned = target.turn_rad, float(np.sign(target.turn_rad)) * press_s * share
-        if abs(target.turn_rad) < 2 * self._skill.turn_rad:  # a larger turn moves what is seen, too
+        if not turned or abs(target.turn_rad) < 2 * self._skill.turn_rad:  # a turn moves it, too
             self._moved = error, held_s
         return Act({DRIVE: None, **keys}, "aim", settle=True) if keys else None
 
@@ -192,20 +207,31 @@ class Mind:
     def _insert(self, words: Words, sight: Sight) -> Act:
         """Over the hole, down; when it rests on the rim, up a little and look again."""
         if self._step == "over" or sight.error is None:
+            if self._touched is not None and sight.tool is not None:
+                self._above = max(sight.tool[1] - self._touched, 0.0)
             act = self._aim(sight)
             if act is None:
                 self._step, self._looks = "down", 0
+                self._fell_from = sight.tool[1] if sight.tool else None
                 act = Act({DRIVE: None, "KeyQ": None}, "over it: down")
             return act
         self._looks = self._looks + 1 if words.speed_mm_s < STANDS_MM_S else 0
         if self._looks >= LOW_LOOKS:
-            self._step, self._care = "over", 0.7
+            self._touches(sight)
+            self._step, self._care = "over", 0.6
             return Act({DRIVE: None, "KeyE": 0.2}, "it rests on the rim: up", settle=True)
         drifted = float(np.abs(sight.error).max()) > 2.5 * self._skill.tolerance
-        if drifted and words.force_n < TOUCHES_N:
+        if drifted and words.force_n < TOUCHES_N and sight.view == ALONG:
             self._step = "over"
             return Act({DRIVE: None}, "it has drifted: stop", settle=True)
         return Act({DRIVE: None, "KeyQ": None}, "down")
+
+    def _touches(self, sight: Sight) -> None:
+        """The tip rests on something: remember where, to see from it how high it hangs later."""
+        assert sight.tool is not None
+        if self._touched is None and self._fell_from is not None:
+            self._begins_above = max(self._fell_from - sight.tool[1], 0.0)
+        self._touched = sight.tool[1]
 
 
 def answer_to(words: Words) -> Act | None:
