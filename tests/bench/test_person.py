@@ -15,7 +15,7 @@ import pytest
 from robot_rl.bench.person import TASKS, bench, figures_of
 from robot_rl.bench.person.eyes import ALONG, Sight, Thing, see
 from robot_rl.bench.person.hands import Hands
-from robot_rl.bench.person.mind import ABOVE, ASIDE, DRIVE, SLOW, SLOWER, Mind, Words
+from robot_rl.bench.person.mind import ABOVE, ASIDE, DRIVE, SLOW, SLOWER, Act, Mind, Words
 from robot_rl.bench.person.sitting import Sitting, age_of, picture_in, tip_of, words_of
 from robot_rl.cli.main import main
 from robot_rl.errors import ConfigError
@@ -255,16 +255,15 @@ def test_from_aside_it_learns_by_pressing_where_keys_lead() -> None:
     """As on the page before it had views: W leads towards the person, D to the left and down."""
     truth = np.array(((-0.09, 0.08), (-0.03, -0.03)))  # columns: what a second of D, of W moves
     mind, error = Mind("peg_insert_easy"), np.array((0.03, -0.06))
-    for _ in range(12):
+    presses, act = 0, Act()
+    while act.why != "over it: down" and presses < 40:
         block = Thing((float(error[0]), float(error[1])), 0.0, 0.08, (0.0, 0.0))
         act = mind.next(driving(view="overview", views=1), Sight(block, (0.0, 0.0), "overview"))
-        if act.why != "aim":
-            break
         share = SLOWER if SLOW in act.keys else 1.0
         held_s = [
             share * ((act.keys.get(more) or 0.0) - (act.keys.get(less) or 0.0))
             for less, more in (("KeyA", "KeyD"), ("KeyS", "KeyW"))
         ]
-        error = error - truth @ held_s
-    assert act.why == "over it: down"  # which is seen above it, as far as it hangs
-    assert abs(error[0]) <= ASIDE and abs(error[1] + ABOVE) <= ASIDE
+        error, presses = error - truth @ held_s, presses + 1
+    assert 4 < presses < 40
+    assert abs(error[0]) <= ASIDE and abs(error[1] + ABOVE) <= ASIDE  # it hangs above

@@ -39,9 +39,9 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What is seen in one picture. target: cube or hole; tool: the tip of what moves; view: its name.
+    """What is seen in one picture, whose name is `view`.
 
-    None where it is not to be seen.
+    target: cube or hole; tool: the tip of what moves; None where it is not to be seen.
     """
 
     target: Thing | None

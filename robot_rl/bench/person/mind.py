@@ -86,7 +86,7 @@ class Act:
 class Mind:
     """A person at the page. Ask it again after every look.
 
-    moves: [2, 2] heights of the picture per second, to the right and up, that D and W move the tool;
+    moves: [2, 2] heights of the picture per second, right and up, that D and W move the tool;
     turns_rad_s: how fast J and L turn it. In a picture that looks at the table from aside the tip
     of a tool that hangs above its target is seen above it: by how much, the person learns when the
     tool touches.
@@ -150,7 +150,7 @@ class Mind:
         if error is None or target is None:
             return Act({DRIVE: None, "KeyE": 0.3}, "it cannot be seen: up", settle=True)
         along = sight.view == ALONG
-        way = error if along else error + (0.0, self._above)
+        way = error if along else error + np.array((0.0, self._above))
         signed_s = np.linalg.solve(self.moves, way)
         wanted_s = np.abs(signed_s)
         if along:
