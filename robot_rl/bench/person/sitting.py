@@ -61,16 +61,13 @@ READ = """
 """What is written on the page where it can be seen, where the large picture is, and its arrows."""
 
 LOOK = f"""
-async () => {{
+() => {{
   const said = {{ ...({READ})(), picture: "" }};
   const shown = (document.querySelector(".camera.chosen") ?? document.querySelector(".camera"))?.querySelector("canvas");
   if (!shown?.width) return said;
-  const copy = new OffscreenCanvas(640, 480);
+  const copy = Object.assign(document.createElement("canvas"), {{ width: 640, height: 480 }});
   copy.getContext("2d", {{ willReadFrequently: true }}).drawImage(shown, 0, 0, 640, 480);
-  const jpeg = await copy.convertToBlob({{ type: "image/jpeg", quality: 0.92 }});
-  const bytes = new Uint8Array(await jpeg.arrayBuffer());
-  for (let i = 0; i < bytes.length; i += 8192) said.picture += String.fromCharCode(...bytes.subarray(i, i + 8192));
-  return {{ ...said, picture: btoa(said.picture) }};
+  return {{ ...said, picture: copy.toDataURL("image/jpeg", 0.92).split(",")[1] }};  // a blob would wait for idle time
 }}
 """  # noqa: E501
 """The same, and the pixels of the large picture. A screenshot of the whole page would take the two
