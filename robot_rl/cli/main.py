@@ -21,6 +21,7 @@ VERBS = {
     "operator": "node: the person (or the script) who corrects",
     "actor": "process: control loop of one robot",
     "learner": "process: replay, gradient updates, weights",
+    "pause": "let a run wait between two episodes, and go on",
     "pair": "invite another machine to be the learner of a run",
     "studio": "one web page over all runs: watch, compare, start, finish, put away",
     "console": "the operator's web page: watch, take over, label, stop, review",

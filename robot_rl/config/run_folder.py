@@ -27,6 +27,7 @@ COMPARISON = "comparison.json"  # what a comparison has come to; written when it
 DRAWS = "draws.jsonl"  # what was drawn for each episode of a randomised task, in lockstep
 MIRROR = "mirror.jsonl"  # how far the mirror was from the arm, stretch by stretch
 AT_WORK = ".process.json"  # behind a verb: which process works in the folder, and how it ended
+PAUSED = "paused.json"  # while it is there, no episode begins
 SCENE_PICTURES = "scene"  # folder: pictures by which a person restores a scene
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.run_folder import PAUSED
 from robot_rl.console.telemetry import SAYS, RunFigures, advice_of, word_of
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.link.panel import ControlSender, Panel, socket_address
@@ -87,6 +88,7 @@ class Feed:
         self._read_score, self._score = score, None
         self._run_dir = run_dir
         self._figures = RunFigures(run_dir, home or run_dir)
+        self._paused = (home or run_dir) / PAUSED
         self._learning = NOTHING_YET  # "learning" counts lines read: a slow reader misses none
         self._cameras: dict[str, _Camera] = {}
         self._values: dict[str, Any] = {"robot": {}}
@@ -210,6 +212,6 @@ class Feed:
                 "findings": self._figures.findings,
                 "curves": {k: list(v) for k, v in self._figures.curves.items() if v},
             }
-        word, reason = word_of(view)
+        word, reason = word_of(view, paused=self._paused.exists())
         said = {"word": word, "says": SAYS[word], "reason": reason, "advice": advice_of(view)}
         return said | {"robot": view or {}, "score": self._score}

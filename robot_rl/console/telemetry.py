@@ -26,11 +26,11 @@ CURVES = (
     "learner/utd",
 )
 
-WAITS = {  # for whom the gate waits -> what a person may do about it
+WAITS = {  # for whom the gate, or the run, waits -> what a person may do about it
     "person": "held by a person: press resume",
     "device": "the driver fell silent: press resume",
+    "run": "the run is paused; `robot-rl pause RUN --end` and the studio let it go on",
 }
-
 
 SAYS = {
     "IDLE": "Idle",
@@ -47,11 +47,11 @@ SAYS = {
 """What a person reads for each word of `word_of`; the page adds who the person is."""
 
 
-def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
+def word_of(view: Mapping[str, Any] | None, *, paused: bool = False) -> tuple[str, str]:
     """(word, reason) for the top of the page.
 
     IDLE, RESET?, RESETTING, POLICY, HUMAN, SCRIPT, REWIND, HOLD, PROTECTIVE STOP, or OFFLINE
-    without a robot side.
+    without a robot side. paused: no episode begins.
     """
     if view is None:
         return "OFFLINE", "the robot side does not answer"
@@ -63,6 +63,7 @@ def word_of(view: Mapping[str, Any] | None) -> tuple[str, str]:
         (bool(gate.get("waits")), "HOLD", WAITS.get(str(gate.get("waits")), reason)),
         (bool(view.get("stopped")), "PROTECTIVE STOP", "the controller was stopped"),
         (not mode, "IDLE", "the gate has not reported yet"),
+        (paused and not episode.get("active"), "HOLD", WAITS["run"]),
         (bool(asks), "RESET?", asks),
         (not episode, "IDLE", reason),
         (mode != "run", "HOLD", reason),

@@ -43,6 +43,7 @@ EVAL_SEED = 1_000_000  # evaluation and exam starts never coincide with practice
 EXAM_SEED = 2_000_000
 FAILED_DEMOS = 25  # in a row: a poor operator succeeds now and then, with a broken reward nobody
 UNJUDGED = 3  # in a row: a rule that raises in each episode will not mend itself
+PAUSED_S = 0.2  # between two looks at whether a pause has ended
 EXAM_AUTONOMY = 0.9  # share of recent episodes without help before an exam is worth its time
 REMEMBERED = ("next_exam", "practice_s", "mastered", "mastered_steps")
 
@@ -212,6 +213,7 @@ class Session:
         limits_hash: hash of the limits that the gate enforces.
         figures: more figures for each episode's line (age of weights, queues).
         stopping: non-empty reason = stop now (operator, SIGTERM); polled between episodes.
+        paused: while it says True no episode begins; polled between episodes.
         store: holds the run's episodes; with a store, a restarted session goes on where it was.
         on_stuck: called with the error when a reset fails; returns True to try again.
         arms: how many arms practise; one looks at its share of the run's newest episodes.
@@ -237,6 +239,7 @@ class Session:
         figures: Callable[[], dict[str, float]] = dict,
         on_stuck: Callable[[RobotRLError], bool] = lambda _error: False,
         stopping: Callable[[], str] = lambda: "",
+        paused: Callable[[], bool] = lambda: False,
         arms: int = 1,
         others: Callable[[], Others] = Others,
         free_from: Callable[[], int] = lambda: 0,
@@ -251,10 +254,11 @@ class Session:
         self.progress.next_exam = max(self.progress.next_exam, self.train.min_env_steps)
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
         self.on_episode, self.figures, self._free_from = on_episode, figures, free_from
+        self._paused = paused
         self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
         self._unjudged = 0  # episodes in a row whose rule or reward raised
         self.purpose = ""  # of the episode that runs, or ran last
-        self._end_s = math.inf  # of practice, on the monotonic clock
+        self._began_s, self._end_s = 0.0, math.inf  # of practice, on the monotonic clock
 
     @property
     def env_steps(self) -> int:
@@ -315,6 +319,22 @@ class Session:
             )
         return summary
 
+    def _stops(self) -> str:
+        """Why no episode begins any more, "" = one may begin; waits while the run is paused.
+
+        A pause is no time of practice.
+        """
+        if self._paused() and not self.stopping():
+            log.info("paused: no episode begins until `robot-rl pause RUN --end`")
+            since_s = time.monotonic()
+            while self._paused() and not self.stopping():
+                time.sleep(PAUSED_S)
+            waited_s = time.monotonic() - since_s
+            self._began_s += waited_s
+            self._end_s += waited_s
+            log.info("the pause has ended after %.0f s", waited_s)
+        return self.stopping()
+
     def _await_policy(self) -> None:
         """Raise `RobotRLError` if the policy cannot drive now: the robot need not move for that."""
         problem = self.loop.policy.ready()
@@ -333,7 +353,7 @@ class Session:
             RobotRLError: `FAILED_DEMOS` tries in a row failed.
         """
         self.state, failed = "demos", 0
-        while self.progress.demos < self.train.demos and not self.stopping():
+        while self.progress.demos < self.train.demos and not self._stops():
             if failed == FAILED_DEMOS:
                 raise RobotRLError(
                     "the demonstrations keep failing",
@@ -348,11 +368,12 @@ class Session:
     def practice(self) -> None:
         """Let the policy drive and the person correct until mastered, or the budget is spent."""
         progress, train = self.progress, self.train
-        began_s = time.monotonic() - progress.practice_s
-        self._end_s = began_s + 60 * train.max_minutes
+        self._began_s = time.monotonic() - progress.practice_s
+        self._end_s = self._began_s + 60 * train.max_minutes
         while self.env_steps < train.max_env_steps and not self.mastered:
-            progress.practice_s = time.monotonic() - began_s
-            if self.stopping() or time.monotonic() > self._end_s:
+            stops = self._stops()
+            progress.practice_s = time.monotonic() - self._began_s
+            if stops or time.monotonic() > self._end_s:
                 return
             self.state = "practice"
             summary = self.episode("train", progress.next_episode)
@@ -415,7 +436,7 @@ class Session:
         """
         result = EvalResult()
         index = retries = tries = 0
-        while (episodes is None or index < episodes) and not self.stopping():
+        while (episodes is None or index < episodes) and not self._stops():
             summary = self.episode("eval", seed + index, deterministic=deterministic)
             helped = summary.human_steps > 0
             aborted = helped or summary.ending in (Ending.ABORTED, Ending.STALE)

@@ -24,6 +24,7 @@ from robot_rl.link.client import LinkClient
 from robot_rl.ports import ActorPorts, ResetPlan
 from robot_rl.run.dump import write_dump
 from robot_rl.run.parts import policy_of, scene_log, session_of, take_dataset
+from robot_rl.run.pause import is_paused
 from robot_rl.run.robot_side import Starts, loop_on
 from robot_rl.run.train import finish
 from robot_rl.store.store import Store
@@ -98,6 +99,7 @@ class Actor:
             figures=self._figures,
             on_stuck=self._retry,
             stopping=ports.stopping,
+            paused=partial(is_paused, experiment.home),
             others=self._others,
             free_from=self.link.next_episode,
         )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from robot_rl.ports import BringsSimulator, HandDevice, InputDevice, ResetPlan, 
 from robot_rl.run import engines
 from robot_rl.run.gym_view import shown
 from robot_rl.run.parts import scene_log, session_of, simulated_task
+from robot_rl.run.pause import is_paused
 from robot_rl.safety.local import LocalGate, WatchedClock
 from robot_rl.store.store import Store
 from robot_rl.tasks.gym import GymTask
@@ -173,6 +175,7 @@ def recorded_session(
                 store=store,
                 before_episode=scenes.flush,
                 on_episode=on_episode,
+                paused=partial(is_paused, experiment.home),
             )
     finally:
         scenes.flush()

@@ -11,6 +11,7 @@ from robot_rl.errors import ConfigError
 from robot_rl.run.at_work import at_work
 from robot_rl.run.lockstep import recorded_session
 from robot_rl.run.parts import policy_of
+from robot_rl.run.pause import end_pause
 from robot_rl.store.store import Store
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def record(experiment: Experiment, watch: Watch = lambda _stats: None) -> dict[s
             fix="record without actors; train.dataset=RUN gives the episodes to several arms",
         )
     with at_work(experiment.save(), "record"):
+        end_pause(experiment.run_dir)  # who starts it wants it to go on
         return _record(experiment, watch)
 
 

@@ -19,6 +19,7 @@ from robot_rl.run.evaluate import record_video
 from robot_rl.run.evaluations import write_eval
 from robot_rl.run.lockstep import recorded_session
 from robot_rl.run.parts import learner_of, policy_of, take_dataset
+from robot_rl.run.pause import end_pause
 from robot_rl.store.store import Store
 from robot_rl.types import Step
 
@@ -52,6 +53,7 @@ def train(
             fix="robot-rl train experiment=... runtime=lockstep actors=4 --ray",
         )
     with at_work(experiment.save(), "train"):
+        end_pause(experiment.run_dir)  # who starts it wants it to go on
         if experiment.runtime == "ros":
             from robot_rl.run.graph import train_ros
 

@@ -119,6 +119,10 @@ def _export(run: Path, said: Said) -> list[str]:
     return ["export", str(run), "--to", to, "--out", str(run / "exports" / to)]
 
 
+def _pause(run: Path, said: Said) -> list[str]:
+    return ["pause", str(run), *(["--end"] if said.get("end") is True else [])]
+
+
 def _report(run: Path, _: Said) -> list[str]:
     return ["report", str(run)]
 
@@ -128,6 +132,7 @@ OF_A_RUN: Mapping[str, Callable[[Path, Said], list[str]]] = {
     "deploy": _deploy,
     "export": _export,
     "report": _report,
+    "pause": _pause,
 }
 """Verb -> its words for a run folder and what a page says."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from robot_rl.config.registry import build
-from robot_rl.config.run_folder import ARMS, AT_WORK, EVALUATION, METRICS, read_facts
+from robot_rl.config.run_folder import ARMS, AT_WORK, EVALUATION, METRICS, PAUSED, read_facts
 from robot_rl.config.yaml_file import MAX_BYTES, parse_yaml
 from robot_rl.control.session import WINDOW, TrainConfig
 from robot_rl.errors import RobotRLError
@@ -47,6 +47,7 @@ class Run:
         self.evaluation: Mapping[str, Any] = {}
         self.state, self.why = "unknown", ""
         self.at_work: dict[str, str] = {}  # verb -> process that does it now
+        self.paused = False  # no further episode begins
         self.bytes: int | None = None
         self.changed = True  # since somebody took its row
         self.unread = True  # metrics or size are still to be read
@@ -66,7 +67,7 @@ class Run:
 
         Figures are read until `until_s` of the monotonic clock, and otherwise at the next look.
         """
-        now_s, before = time.time(), (self.state, self.why, self.at_work, self.bytes, self.unread)
+        now_s, before = time.time(), self._shown()
         stamps = _stamps(self.folder)
         written = [ns for name, (ns, _) in stamps.items() if not name.endswith(AT_WORK)]
         self._newest_s = max(written, default=0) / 1e9
@@ -86,8 +87,11 @@ class Run:
         has_read = self._read_metrics(until_s)
         self._find_state(now_s)
         self._measure(until_s, now_s)
-        now = (self.state, self.why, self.at_work, self.bytes, self.unread)
-        self.changed |= bool(fresh) or has_read or now != before
+        self.paused = PAUSED in stamps
+        self.changed |= bool(fresh) or has_read or self._shown() != before
+
+    def _shown(self) -> tuple[Any, ...]:
+        return self.state, self.why, self.at_work, self.paused, self.bytes, self.unread
 
     def _read_config(self) -> None:
         """Of config.yaml, which our own program wrote, the sections that are shown."""
@@ -195,6 +199,7 @@ class Run:
             "state": self.state,
             "phase": figures.state if self.is_live else "",
             "why": self.why,
+            "paused": self.paused and self.is_live,
             "busy": sorted(set(self.at_work) - {"train", "record"}),
             "steps": figures.env_steps,
             "episodes": figures.episodes,

@@ -87,6 +87,34 @@ def test_practice_stops_at_its_step_budget_without_success() -> None:
     assert all(s.purpose == "train" for s in starts)  # no autonomy, so no exam is worth its time
 
 
+def test_a_pause_waits_between_two_episodes_and_is_no_time_of_practice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session, starts, _ = make_session()
+    looks = iter([True] * 5)
+    clock_s = [100.0]
+    monkeypatch.setattr("robot_rl.control.session.time.monotonic", lambda: clock_s[0])
+
+    def sleep(_seconds: float) -> None:
+        assert starts == []  # nothing moves
+        clock_s[0] += 3600.0
+
+    monkeypatch.setattr("robot_rl.control.session.time.sleep", sleep)
+    session._paused = lambda: next(looks, False)
+    session.practice()
+    assert clock_s[0] > 3 * 3600.0
+    assert session.progress.mastered and session.progress.practice_s < 60.0
+
+
+def test_a_paused_run_can_be_stopped_and_nothing_moves() -> None:
+    session, starts, _ = make_session()
+    session._paused = lambda: True
+    session.stopping = lambda: "asked to stop"
+    session.demos()
+    session.practice()
+    assert starts == [] and session.evaluate(1).successes == []
+
+
 def test_the_step_budget_is_that_of_all_arms_together() -> None:
     told = [Others(env_steps=steps) for steps in (0, 0, TRAIN.max_env_steps)]
     session, starts, lines = make_session(succeeds=False, others=lambda: told[min(len(starts), 2)])

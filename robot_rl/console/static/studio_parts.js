@@ -42,6 +42,7 @@ const PHASES = {
 const BUSY = { eval: "being evaluated", deploy: "at work" };
 
 export function stateWords(row) { // one word or two for the list: [kind, words]
+  if (row.paused) return ["rest", "paused"];
   if (row.state === "running") return ["live", PHASES[row.phase] ?? (row.phase || "starting")];
   const busy = row.busy.find((verb) => BUSY[verb]);
   if (busy) return ["live", BUSY[busy]];

@@ -130,6 +130,8 @@ function buttons(run, page, again) {
     row.append(button);
   };
   for (const verb of run.at_work) if (verb !== "report") add(`Finish ${verb}`, () => finish(run, verb, again), { className: "stop" });
+  if (run.paused) add("Go on", () => ask({ verb: "pause", run: run.id, end: true }, "Go on", "Episodes begin again.", [], again), { className: "go" });
+  else if (["train", "record"].some((verb) => run.at_work.includes(verb))) add("Pause", () => ask({ verb: "pause", run: run.id }, "Pause", "The episode that runs ends, and no other begins until you press Go on. To stop an arm that moves, open the run's page.", [], again));
   const can_go_on = !busy && ["stopped", "killed", "failed", "no result"].includes(run.state);
   if (can_go_on) add("Go on", () => ask({ run: run.id, again: true, verb: "train" }, "Go on", "The same command goes on where the run stopped.", [], again), { className: "go" });
   add("Open its page", () => open_page(run, "", again), { why: "the operator's page: watch, take over, label, stop" });
