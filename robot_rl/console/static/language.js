@@ -15,7 +15,8 @@ export function t(text, values = {}) {
   return (words?.[text] ?? text).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 }
 
-export const told = (text) => words?.[text] ?? text; // what the robot side says: where there is a text for it
+// What the robot side says: in this language where there is a text for it; "state_lost: ..." as "state lost: ...".
+export const told = (text) => words?.[text] ?? text?.replace(/^[a-z]+(_[a-z]+)+(?=:)/, (rule) => rule.replaceAll("_", " "));
 
 export function choose(name) {
   localStorage.setItem(KEPT, name);
