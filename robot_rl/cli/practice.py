@@ -11,8 +11,8 @@ from robot_rl.run.experiment import Experiment
 TEXT = """
 Learn takeover and release in two minutes, on a simulated arm. A script drives it to one point after
 another, in real time; the page that opens (its link is printed as soon as it is up) has a card that
-goes through it step by step: take the seat, take over, let go, hold, go on, say how it went. Nothing
-is learned from it, and its folder in runs/practice may be deleted at any time. Ctrl-C ends it.
+goes through it step by step: take the seat, take over, let go, hold, go on, say how it went.
+Nothing is learned from it, and its folder in runs/practice may be deleted. Ctrl-C ends it.
 """
 EXAMPLES = """
 robot-rl practice

@@ -196,8 +196,9 @@ class ConsoleConfig:
     """A person at the web page (`robot-rl console RUN`): keyboard, or a gamepad in the browser.
 
     with_script: the scripted operator helps while nobody has the seat; whoever takes it stops the
-    script, and takes over from the policy. script_goes_on: it stops only while they drive (`robot-rl
-    practice`; with `ros.real_time_factor=1`, as time hurries while the script drives). follow: for a headset or a phone at the page `/xr`.
+    script, and takes over from the policy. script_goes_on: it stops only while they drive; as time
+    hurries while a script drives, with `ros.real_time_factor=1` (`robot-rl practice`). follow: for
+    a headset or a phone at the page `/xr`.
     """
 
     with_script: bool = False

@@ -1,4 +1,4 @@
-"""The practice card: a step is done when the robot side says so, and only a simulated arm has it."""
+"""The practice card: a step is done when the robot side says so; only a simulated arm has it."""
 
 from __future__ import annotations
 
@@ -218,6 +218,10 @@ def test_on_a_phone_it_covers_neither_hold_nor_the_sticks(
     until(lambda: at(page) == 1)
     assert page.locator("#practice-now b").inner_text() == "Hold to drive"
     until(lambda: page.evaluate(COVERED) == [])
+    card, state = page.locator("#practice").bounding_box(), page.locator("#state").bounding_box()
+    picture = page.locator(".camera.chosen").bounding_box()
+    assert state["y"] + state["height"] <= card["y"]  # between the word and the picture
+    assert card["y"] + card["height"] <= picture["y"]
     shoot(page, "practice_390")
     assert page.problems == []
     context.close()
