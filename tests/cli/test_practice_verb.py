@@ -41,8 +41,9 @@ def test_another_task_keeps_its_own_settings(started: list[Experiment]) -> None:
     assert main(["practice", "experiment=lift", "run_dir=elsewhere"]) == 0
     (experiment,) = started
     assert experiment.task.name == "lift" and experiment.run_dir == Path("elsewhere")
-    own = Experiment.compose(["experiment=lift"]).task
-    assert experiment.task.translation_m == own.translation_m
+    task: Any = experiment.task
+    own: Any = Experiment.compose(["experiment=lift"]).task
+    assert task.translation_m == own.translation_m
 
 
 @pytest.mark.parametrize(

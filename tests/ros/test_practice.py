@@ -1,4 +1,4 @@
-"""`robot-rl practice` as a whole: the script drives; a person takes over and lets go; it goes on."""
+"""`robot-rl practice` as a whole: the script drives, and goes on when a person lets go again."""
 
 from __future__ import annotations
 
