@@ -17,7 +17,7 @@ Nothing is learned from it, and its folder in runs/practice may be deleted. Ctrl
 EXAMPLES = """
 robot-rl practice
 robot-rl practice experiment=lift           with a gripper and a cube
-robot-rl practice task.translation_m=0.003         slower still
+robot-rl practice task.translation_m=0.003  slower still
 """
 
 PRACTICE = (
