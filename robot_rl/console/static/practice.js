@@ -6,7 +6,7 @@ import { t } from "./language.js";
 
 const $ = (id) => document.getElementById(id);
 const FAR_MM = 30; // how far the tool has to be moved
-const MOST_S = 0.5; // between two messages; over a longer gap nobody knows how far the tool went
+const MOST_S = 0.5; // between two messages; of a longer gap nobody knows what happened in it
 const NEXT = "robot-rl train experiment=peg_insert runtime=ros operator=console";
 
 const mine = (now) => now.word === "HUMAN" && now.lease.mine;
@@ -14,7 +14,7 @@ const free = (now) => now.word === "SCRIPT" || now.word === "POLICY" || now.word
 const released = (now) => free(now) && !now.robot.device_problem; // keys that are held across a reset do not drive
 const held = (now) => now.robot.gate?.waits === "person" && now.word === "HOLD";
 
-// name, what to do, its keys, whether it is done; `timed`: a takeover, timed from the moment in which it is possible
+// name, what to do, its keys, whether it is done; `timed`: a takeover, timed while it is possible
 const STEPS = [
   ["Seat", "Take the seat: one person drives, everybody else watches.", ["KeyT"], (now) => now.lease.mine],
   ["Takeover", "Take over: hold the drive key, and keep it held. The word on top becomes: You are driving.", ["Space"], mine, "timed"],
@@ -30,7 +30,6 @@ const STEPS = [
 const TOUCHED = { KeyT: "Take the seat", Space: "Hold to drive", KeyW: "move", Escape: "Hold robot", KeyR: "Everybody is clear: resume", Enter: "Success", Backspace: "Failure" };
 
 const going = { offered: false, step: 0 };
-const seconds = (ms) => (ms / 1000).toFixed(1);
 const clock = (ms) => `${Math.floor(ms / 60000)}:${String(Math.floor(ms / 1000) % 60).padStart(2, "0")}`;
 const made = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text, ...more });
 
@@ -45,7 +44,7 @@ export function offerPractice(about) {
 }
 
 export function practise() {
-  Object.assign(going, { step: 0, began_ms: performance.now(), ended_ms: 0, took_ms: [], free_ms: 0, moved_mm: 0, said: undefined, heard_ms: 0 });
+  Object.assign(going, { step: 0, began_ms: performance.now(), ended_ms: 0, took_s: [], could_s: 0, moved_mm: 0, said: undefined, heard_ms: 0 });
   $("practice").hidden = false;
   draw();
 }
@@ -54,13 +53,13 @@ export function practise() {
 export function drawPractice(now, said) {
   if ($("practice").hidden || going.ended_ms) return;
   const at = performance.now(), [, , , isDone, timed] = STEPS[going.step];
-  const past_s = (at - going.heard_ms) / 1000;
+  const gap_s = (at - going.heard_ms) / 1000, past_s = gap_s < MOST_S ? gap_s : 0;
   going.heard_ms = at;
-  if (mine(now) && past_s < MOST_S) going.moved_mm += (now.robot.speed_mm_s ?? 0) * past_s;
-  if (timed && free(now)) going.free_ms ||= at;
+  if (mine(now)) going.moved_mm += (now.robot.speed_mm_s ?? 0) * past_s;
+  if (free(now) || mine(now)) going.could_s += past_s; // in a reset nobody can take over
   if (isDone(now, said)) {
-    if (timed) going.took_ms.push(at - (going.free_ms || at));
-    Object.assign(going, { step: going.step + 1, free_ms: 0, moved_mm: 0, said });
+    if (timed) going.took_s.push(going.could_s);
+    Object.assign(going, { step: going.step + 1, could_s: 0, moved_mm: 0, said });
     if (going.step === STEPS.length) going.ended_ms = at;
     draw();
   }
@@ -68,7 +67,7 @@ export function drawPractice(now, said) {
 }
 
 function draw() {
-  const { step, began_ms, ended_ms, took_ms } = going;
+  const { step, began_ms, ended_ms, took_s } = going;
   $("practice-time").textContent = clock((ended_ms || performance.now()) - began_ms);
   $("practice-steps").replaceChildren(...STEPS.map(([name], i) => {
     const item = made("li", `${i < step ? "✓" : i + 1} ${t(name)}`, { className: i < step ? "done" : "" });
@@ -77,8 +76,8 @@ function draw() {
   }));
   $("practice-next").hidden = !ended_ms;
   if (ended_ms) {
-    const times = took_ms.map((ms) => `${seconds(ms)} s`).join(", ");
-    $("practice-now").textContent = t("Done in {time}. Your takeovers came {times} after you could.", { time: clock(ended_ms - began_ms), times });
+    const times = took_s.map((s) => `${s.toFixed(1)} s`).join(", ");
+    $("practice-now").textContent = t("Done in {time}. Your takeovers took you {times}.", { time: clock(ended_ms - began_ms), times });
     $("practice-next").replaceChildren(made("span", t("Next, let a robot learn from you; ? shows every key.")), made("code", NEXT));
     return;
   }
