@@ -13,6 +13,7 @@ from robot_rl.cli import node
 
 VERBS = {
     "demo": "teach a simulated arm to insert a peg, and watch it learn (start here)",
+    "practice": "learn takeover and release in two minutes, on a simulated arm",
     "train": "train an experiment: demonstrations, practice with corrections, evaluation",
     "up": "start the ROS 2 graph of an experiment and keep it running",
     "sim": "node: simulated arm and cameras, with the topics of a real one",
@@ -65,6 +66,7 @@ HELP_TAIL = """
 examples:
   robot-rl doctor                                  is everything installed?
   robot-rl demo                                    4 to 9 minutes, no robot, no GPU
+  robot-rl practice                                take over and let go, two minutes
   robot-rl train experiment=peg_insert runtime=lockstep seed=1
   robot-rl train experiment=lift algo.gamma=0.98 --config     show, do not run
   robot-rl eval runs/peg_insert/... --episodes 100 --json eval.json

@@ -147,11 +147,12 @@ def page_of(node: Any) -> ConsoleSource:
 class Either:
     """The script, until a person is there: the demo's two operators.
 
-    While somebody has the seat, only they drive; what they do not do, nobody does.
+    While somebody has the seat, only they drive; what they do not do, nobody does. goes_on: the
+    script stands back only while they drive.
     """
 
-    def __init__(self, person: HeldDevice, script: InputDevice) -> None:
-        self.person, self.script = person, script
+    def __init__(self, person: HeldDevice, script: InputDevice, *, goes_on: bool = False) -> None:
+        self.person, self.script, self._goes_on = person, script, goes_on
         self._driving, self._heard_s = False, 0.0  # what the person's device said last, and when
 
     @property
@@ -166,8 +167,8 @@ class Either:
 
     @property
     def present(self) -> bool:
-        """Whether somebody has the person's device in their hand."""
-        return self.person.present
+        """Whether the script stands back for somebody who has the person's device."""
+        return self.person.present and (self._driving or not self._goes_on)
 
     def begin_episode(self, seed: int, purpose: str) -> None:
         """Begin an episode of the script and of the person's device."""
@@ -182,7 +183,7 @@ class Either:
             return hand  # the device vanished while it was held: the script must not hide that
         self._driving, self._heard_s = hand.driving, hand.stamp_s
         said = hand.success is not None or hand.abort
-        return hand if hand.driving or said or self.person.present else script
+        return hand if hand.driving or said or self.present else script
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until the person's device has news; see `HeldDevice.wait`."""
@@ -195,15 +196,23 @@ class ConsoleConfig:
     """A person at the web page (`robot-rl console RUN`): keyboard, or a gamepad in the browser.
 
     with_script: the scripted operator helps while nobody has the seat; whoever takes it stops the
-    script, and takes over from the policy. follow: for a headset or a phone at the page `/xr`.
+    script, and takes over from the policy. script_goes_on: it stops only while they drive; as time
+    hurries while a script drives, with `ros.real_time_factor=1` (`robot-rl practice`). follow: for
+    a headset or a phone at the page `/xr`.
     """
 
     with_script: bool = False
+    script_goes_on: bool = False
     follow: FollowConfig = field(default_factory=FollowConfig)
     handset: HandsetConfig = field(default_factory=HandsetConfig)
     script: ScriptedOperatorConfig = field(default_factory=ScriptedOperatorConfig)
 
     at_page: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        if self.script_goes_on and not self.with_script:
+            raise ValueError("script_goes_on needs with_script=true: there is no script to go on")
 
     def open(self, task: Task, node: Any) -> InputDevice:
         """See `devices.OperatorConfig`."""
@@ -212,4 +221,6 @@ class ConsoleConfig:
         if isinstance(action, ActionSpec):
             source = Following(source, action, self.follow)
         person = hand_on(task, self.handset, source, "console")
-        return Either(person, ScriptedOperator(self.script, task)) if self.with_script else person
+        if not self.with_script:
+            return person
+        return Either(person, ScriptedOperator(self.script, task), goes_on=self.script_goes_on)

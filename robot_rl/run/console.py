@@ -57,7 +57,8 @@ def about(experiment: Experiment) -> dict[str, Any]:
     drawn: the cameras that are drawn for the person; demos: how many demonstrations are wanted;
     ruled: whether the task's own rule decides evaluations; seen: camera -> [width, height] in
     pixels of what the network sees; a page that shows a picture of that size shows what the network
-    sees.
+    sees; simulated: whether the arm is, so that anybody may practise with it; practice: whether the
+    run was started for that.
     """
     task = experiment.task
     images = task.spec.cameras
@@ -77,6 +78,8 @@ def about(experiment: Experiment) -> dict[str, Any]:
         "control_hz": task.spec.control_hz,
         "demos": experiment.own_train.demos,
         "ruled": getattr(task, "judge", "") != "person",
+        "simulated": experiment.is_simulated,
+        "practice": getattr(experiment.operator, "script_goes_on", False),
     }
 
 

@@ -77,6 +77,14 @@ def test_the_page_that_asks(page: Any, robot: Any) -> None:
     assert everywhere(page) == []
 
 
+def test_the_page_while_somebody_practises(page: Any) -> None:
+    page.keyboard.press("?")
+    page.locator("#to-practice").click()
+    page.keyboard.press("t")
+    until(lambda: page.locator("#practice-steps .done").count() == 1)
+    assert everywhere(page) == []
+
+
 @pytest.mark.parametrize("path", ["/review", "/xr"])
 def test_the_other_pages(page: Any, console: Any, path: str) -> None:
     page.goto(console.url + path)

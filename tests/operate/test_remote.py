@@ -159,6 +159,32 @@ def test_two_operators_the_person_goes_first_and_their_silence_is_not_hidden() -
     assert poll(heard=False).action[0] == pytest.approx(0.1)
 
 
+def test_in_practice_the_script_stops_only_while_the_person_drives() -> None:
+    now_s = 0.0
+    source, script = Hand(), FakeOperator(lambda _: True, np.full(6, 0.1, np.float32))
+    handset = Handset(HandsetConfig(neutral_s=0.0), TASK.spec.action.size)
+    person = HeldDevice(handset, source, "test", now_s=lambda: now_s)
+    both = Either(person, script, goes_on=True)
+    both.begin_episode(0, "demo")
+
+    def poll(*held: str, heard: bool = True) -> OperatorInput:
+        nonlocal now_s
+        now_s += 0.02
+        if heard:
+            axes = [0.0, 1, 0, 0, 0, 0] if held else [0] * 6
+            source.reading = DeviceReading(now_s, axes, frozenset(held))
+        return both.poll(state_at(now_s))
+
+    assert poll().action[0] == pytest.approx(0.1) and not both.present  # somebody has the seat
+    assert poll("drive").action[1] == pytest.approx(1.0) and both.present
+    assert poll().action[0] == pytest.approx(0.1) and not both.present  # let go: it goes on
+    assert poll("drive").action[1] == pytest.approx(1.0)
+    stamps = [poll("drive", heard=False) for _ in range(12)]
+    assert not stamps[-1].driving and both.present  # silence while held is no letting go
+    with pytest.raises(ValueError, match="needs with_script"):
+        ConsoleConfig(script_goes_on=True)
+
+
 def state_at(stamp_s: float) -> RobotState:
     """A robot at rest."""
     zero = np.zeros(6)

@@ -2,6 +2,7 @@
 
 import { FIXED, asShipped, keyOf, move } from "./keymap.js";
 import { LANGUAGES, choose, language, t } from "./language.js";
+import { isOffered, practise } from "./practice.js";
 import { canSpeak, isOn, speak, turn } from "./speak.js";
 
 const HOW = "Press a key in the picture to move what it does to another key.";
@@ -114,5 +115,11 @@ function build(dialog) {
   reset.onclick = () => { reset.blur(); asShipped(); };
   addEventListener("keydown", onKey, true);
   dialog.addEventListener("close", answered);
-  dialog.append(close, element("h2", "", t("Keys")), keys, say, settings(reset), element("h2", "", t("Words")), words);
+  const practice = element("button", "", t("Practice"));
+  practice.type = "button";
+  practice.id = "to-practice";
+  practice.hidden = !isOffered();
+  practice.title = t("Takeover and release, in two minutes");
+  practice.onclick = () => { practice.blur(); dialog.close(); practise(); };
+  dialog.append(close, element("h2", "", t("Keys")), keys, say, settings(reset, practice), element("h2", "", t("Words")), words);
 }

@@ -7,6 +7,7 @@ import { drawDeployment, drawScene } from "./deploy.js";
 import { help } from "./help.js";
 import { kbd, keyOf, meaning } from "./keymap.js";
 import { t, told, translate } from "./language.js";
+import { drawPractice, offerPractice } from "./practice.js";
 import { drawReadiness, toggleReadiness } from "./readiness.js";
 import { at, connect, isLetIn, post } from "./socket.js";
 import { speak } from "./speak.js";
@@ -74,7 +75,8 @@ function beep(hz) {
 
 function drawState(now) {
   const { word } = now, said = says(now);
-  const reason = told(now.reason) || (word === "REWIND" ? (now.lease.mine ? t("you drive") : t("{who} drives", { who: now.lease.holder ?? t("a person") })) : "");
+  const goesOn = word === "SCRIPT" && page.about?.practice && now.lease.mine; // the script does not wait for the seat to be free
+  const reason = goesOn ? t("it stops while you hold the drive key") : told(now.reason) || (word === "REWIND" ? (now.lease.mine ? t("you drive") : t("{who} drives", { who: now.lease.holder ?? t("a person") })) : "");
   if (word !== page.word) {
     page.word = word;
     document.body.dataset.word = word;
@@ -136,7 +138,7 @@ function drawResult(figures) {
   const figure = (name) => figures[`${ended.kind}episode/${name}`];
   const success = figure("success") > 0, word = success ? "success" : figure("aborted") > 0 ? "aborted" : "failure";
   const exam = figures["exam/success"] == null ? "" : t("last exam {share}", { share: percent(figures["exam/success"]) });
-  const demo = t("demo {n} of {all}", { n: whole(figures["session/demos"]), all: page.about.demos });
+  const demo = page.about.practice ? "" : t("demo {n} of {all}", { n: whole(figures["session/demos"]), all: page.about.demos });
   const phase = { "demo_": demo, "eval_": t("evaluation"), "": exam }[ended.kind] ?? "";
   write("result", [`${success ? "✓" : "✗"} ${t(word)}`, phase].filter(Boolean).join(" · "));
   $("result").title = t("episode {n}", { n: whole(ended.index) });
@@ -234,6 +236,7 @@ function onTelemetry(text) {
   page.look.draw(now.robot);
   drawRobot(now.robot, page.figures);
   drawScore(now.score);
+  drawPractice(now, page.said);
 }
 
 // --- what the person does -----------------------------------------------------------------------
@@ -371,6 +374,7 @@ async function start() {
   who(page.about, { doing, onChanged: () => { page.strip.begin(); page.said = null; doing(page.strip.read()); } });
   doing(page.strip.read());
   setInterval(() => doing(page.strip.read()), STRIP_MS);
+  offerPractice(page.about);
   connect(at("/ws/telemetry"), { onMessage: onTelemetry });
   setInterval(watch, 200);
   addEventListener("keydown", onKey);
