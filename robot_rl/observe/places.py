@@ -1,4 +1,6 @@
-"""Where a picture was taken from, as plain data for the page: keys follow it, and the tip is drawn.
+"""Where a picture was taken from, and the goal: plain data, for what the page draws at the tip.
+
+Keys follow the place of the large picture.
 
 A place is frame, position_m, rotation (three rows) and fovy_deg. frame: "base", or "tool" where the
 camera moves with the TCP, whose frame it then is. The columns of the rotation are right, up and
@@ -16,6 +18,8 @@ from numpy.typing import NDArray
 
 from robot_rl.geometry import quat_to_matrix
 from robot_rl.observe.cameras import CameraConfig
+from robot_rl.ports import Goal
+from robot_rl.types import Pose
 
 Place = dict[str, Any]
 F64 = NDArray[np.float64]
@@ -30,6 +34,30 @@ def place(frame: str, position_m: F64, rotation: F64, fovy_deg: float) -> Place:
         "position_m": [round(float(v), 5) for v in position_m],
         "rotation": [[round(float(v), 5) for v in row] for row in rotation],
         "fovy_deg": round(fovy_deg, 3),
+    }
+
+
+def goal_words(goal: Goal) -> dict[str, Any]:
+    """A goal as plain data, all in base.
+
+    Yaw is the heading of the x axis about the vertical. axis: the direction in which heights above
+    the goal are told.
+    """
+
+    def at(where: Pose) -> tuple[list[float], float]:
+        x = quat_to_matrix(where.quaternion_xyzw)[:, 0]
+        return [round(float(v), 5) for v in where.position_m], round(math.atan2(x[1], x[0]), 4)
+
+    (position_m, yaw_rad), (tip_m, tip_yaw_rad) = at(goal.in_base), at(goal.tip_in_base)
+    axis = quat_to_matrix(goal.in_base.quaternion_xyzw)[:, 2]
+    return {
+        "position_m": position_m,
+        "yaw_rad": yaw_rad,
+        "axis": [round(float(v), 4) for v in axis],
+        "tip_m": tip_m,
+        "tip_yaw_rad": tip_yaw_rad,
+        "half_m": list(goal.half_m),
+        "tolerance_m": goal.tolerance_m,
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import RobotRLError, SafetyError, SpecError
-from robot_rl.ports import BringsSimulator, ResetPlan
+from robot_rl.ports import BringsSimulator, KnowsGoal, ResetPlan
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import Discard, Still, session_of, simulated_task
@@ -118,6 +118,17 @@ def _check_observation(experiment: Experiment, rig: Any) -> str:
             "progress() is not finite",
             expected="metres that are left, and metres beside the safe way",
             got=str(progress),
+            fix="look for a division by zero, or an object that is not there",
+        )
+    goal = task.goal(state) if isinstance(task, KnowsGoal) else None
+    if (
+        goal is not None
+        and not np.isfinite(goal.in_base.position_m - goal.tip_in_base.position_m).all()
+    ):
+        raise SpecError(
+            "goal() is not finite",
+            expected="where the tip has to get and where it is, in base; or None",
+            got=str(goal),
             fix="look for a division by zero, or an object that is not there",
         )
     mirror = experiment.mirror_signs

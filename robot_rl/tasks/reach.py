@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, rotate_inverse
-from robot_rl.ports import Expert, ResetPlan, TaskProgress
+from robot_rl.ports import Expert, Goal, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import (
     TOOL_DOWN_XYZW,
@@ -100,6 +100,11 @@ class ReachTask(SimTask):
         """Distance to the goal beyond the tolerance; in free air every way is a safe way."""
         away = float(np.linalg.norm(self.goal_in_tcp(state)))
         return TaskProgress(max(away - self.tolerance_m, 0.0), 0.0)
+
+    def goal(self, state: RobotState) -> Goal:
+        """The point in the air."""
+        there = state.objects["target"]
+        return Goal(there, state.tcp_in_base, tolerance_m=self.tolerance_m)
 
     def expert(self, skill: float) -> Expert:
         """Straight to the goal."""

@@ -202,6 +202,7 @@ function watch() {
   const silent_ms = performance.now() - (onTelemetry.at ?? 0);
   if (silent_ms < STALE_MS) { watch.asked = performance.now(); watch.out = false; return; }
   drawAdvice("", "");
+  page.look?.draw({ places: page.look.places }); // no old force or distance either
   drawState({ word: "OFFLINE", says: "Offline", reason: watch.out ? NOT_LET_IN : "the console does not answer" });
   if (performance.now() - watch.asked < ASK_AGAIN_MS) return;
   watch.asked = performance.now();
@@ -291,7 +292,8 @@ const ACTIONS = {
   KeyT: toggleLease,
   KeyF: ready, KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
   Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyN: () => label("neutral"), KeyX: () => label("exclude"), KeyB: () => label("not done"),
-  KeyP: async () => page.look.next(), KeyH: async () => { control.nudge = !control.nudge; }, KeyM: async () => mute(), KeyV: async () => open(at("/review"), "_blank", "noopener"),
+  KeyP: async () => page.look.next(), KeyH: async () => { control.nudge = !control.nudge; }, Comma: async () => page.look.inset.toggle(), Period: async () => page.look.nextLayout(),
+  KeyM: async () => mute(), KeyV: async () => open(at("/review"), "_blank", "noopener"),
 };
 
 function mute() {
@@ -328,7 +330,9 @@ function drawLegend() {
   }));
   const other = $("legend").appendChild(document.createElement("span"));
   other.innerHTML = `${kbd("KeyP")} ${t("other picture")}`;
-  other.hidden = page.views.length < 2;
+  const layout = $("legend").appendChild(document.createElement("span"));
+  layout.innerHTML = `${kbd("Period")} ${t("layout")}`;
+  layout.hidden = other.hidden = page.views.length < 2;
   const nudge = $("legend").appendChild(document.createElement("span"));
   nudge.innerHTML = `${kbd("KeyH")} ${t("nudge")}`;
   nudge.title = t("A press is one small step");
