@@ -301,8 +301,9 @@ class Mirrored(Protocol):
 class Goal:
     """Where the tip has to get next: the point of the tool, or of what it holds, that matters.
 
-    in_base: its z axis points back out of the goal, and heights are told along it. half_m: half sizes of its outline along x and y, () = it has
-    none. tolerance_m: how far beside the goal the tip may be; None = nobody knows.
+    in_base: its z axis points back out of the goal, and heights are told along it. half_m: half
+    sizes of its outline along x and y, () = it has none. tolerance_m: how far beside the goal the
+    tip may be; None = nobody knows.
     """
 
     in_base: Pose

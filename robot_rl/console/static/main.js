@@ -330,9 +330,7 @@ function drawLegend() {
   }));
   const other = $("legend").appendChild(document.createElement("span"));
   other.innerHTML = `${kbd("KeyP")} ${t("other picture")}`;
-  const layout = $("legend").appendChild(document.createElement("span"));
-  layout.innerHTML = `${kbd("Period")} ${t("layout")}`;
-  layout.hidden = other.hidden = page.views.length < 2;
+  other.hidden = page.views.length < 2;
   const nudge = $("legend").appendChild(document.createElement("span"));
   nudge.innerHTML = `${kbd("KeyH")} ${t("nudge")}`;
   nudge.title = t("A press is one small step");

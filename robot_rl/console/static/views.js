@@ -2,6 +2,7 @@
 // of the tool in it.
 
 import { Inset, height } from "./inset.js";
+import { keyOf } from "./keymap.js";
 import { t } from "./language.js";
 
 const ARROW = 0.13, SHORT = 0.02; // length of an arrow across the view, and the least that is drawn; shares of the height
@@ -96,7 +97,7 @@ export class Views {
     this.layout = layout;
     this.boxes[this.chosen].parentElement.dataset.layout = layout;
     const said = { one: t("One large picture"), two: t("Two large pictures"), all: t("All pictures are equally large") }[layout];
-    this.button.title = `${said} (.)`;
+    this.button.title = `${said} (${keyOf("Period")})`;
     this.button.setAttribute("aria-label", `${t("Layout")}: ${said}`);
     this.button.querySelector("path").setAttribute("d", LAYOUTS[layout]);
   }
