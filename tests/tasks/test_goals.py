@@ -62,7 +62,7 @@ def test_the_hand_goes_to_the_cube_and_the_cube_to_its_height() -> None:
     goal = task.goal(held)
     assert goal.tip_in_base is cube
     assert away(goal) == pytest.approx((0.0, 0.0, -task.lift_m))
-    risen = upright(cube.position_m + (0.0, 0.0, task.lift_m), 0.3)
+    risen = upright(np.array((0.5, 0.02, task.cube_m / 2 + task.lift_m)), 0.3)
     goal = task.goal(state_of(task, tool_down(risen.position_m), {"cube": risen}, width=CLOSED_M))
     assert away(goal) == pytest.approx(np.zeros(3), abs=1e-12)
 
