@@ -41,7 +41,7 @@ OVERLAPS = """
       found.push([a, b].map((x) => x.className || x.id || x.tagName).join(" over "));
     }
   }
-  const outer = box(document.querySelector(".chosen")), inner = box(document.querySelector(".inset"));
+  const [outer, inner] = [".chosen", ".inset"].map((n) => box(document.querySelector(n)));
   const out = inner.width && (inner.right > outer.right || inner.top < outer.top);
   if (out) found.push("the map is larger than its picture");
   const parts = [...document.querySelectorAll(".inset, .inset p, .inset button")];
