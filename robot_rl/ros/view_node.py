@@ -23,8 +23,8 @@ from rclpy.parameter import Parameter
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
 from robot_rl.observe.cameras import CameraConfig
-from robot_rl.observe.places import Place, goal_words, place_of
-from robot_rl.ports import KnowsGoal, Task
+from robot_rl.observe.places import Goals, Place, place_of
+from robot_rl.ports import Task
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.cameras import CameraReader
 from robot_rl.ros.endpoints import Caller, Newest
@@ -132,7 +132,7 @@ class ViewNode:
     ) -> None:
         node, self._shell = shell.node, shell
         self._reader = reader
-        self._task = task if isinstance(task, KnowsGoal) else None
+        self._goals = Goals(task)
         self._gate = Newest(node, topics.GATE_STATE)
         self._joy = Newest(node, topics.OPERATOR_JOY)
         self._episode = Newest(node, topics.OPERATOR_EPISODE)
@@ -194,21 +194,9 @@ class ViewNode:
                 "gripper_mm": state.gripper_width_m * 1e3,
                 "tcp_in_base": np.concatenate(tcp).tolist(),
                 "moving": speed_m_s > MOVING_M_S,
-                "goal": self._goal_words(state),
+                "goal": self._goals.words(state),
             }
         return view
-
-    def _goal_words(self, state: RobotState) -> dict[str, Any] | None:
-        """Where the tip has to get; None where the task does not know."""
-        try:
-            goal = self._task and self._task.goal(state)
-            return goal_words(goal) if goal else None
-        except Exception:  # a task of somebody's own must not take the buttons that stop with it
-            log.exception(
-                "goal() of the task fails: the page shows none until this node is restarted"
-            )
-            self._task = None
-            return None
 
     def _gate_words(self) -> dict[str, Any]:
         msg = self._gate.read()

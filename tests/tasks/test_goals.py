@@ -9,7 +9,7 @@ import pytest
 
 from robot_rl.config.registry import resolve
 from robot_rl.geometry import quat_from_rotvec, quat_multiply, quat_to_matrix
-from robot_rl.observe.places import goal_words
+from robot_rl.observe.places import Goals, goal_words
 from robot_rl.ports import Goal, KnowsGoal
 from robot_rl.tasks import LiftTask, PegInsertTask, PickInsertTask, ReachTask
 from robot_rl.tasks.common import TOOL_DOWN_XYZW, tool_down, upright
@@ -118,3 +118,18 @@ def test_a_taught_goal_is_known_on_a_real_arm_where_nothing_is_tracked() -> None
 def test_a_described_task_without_a_goal_has_none() -> None:
     task = described(judge="person")
     assert task.goal(state_of(task, Pose(np.zeros(3), TOOL_DOWN_XYZW), {})) is None
+
+
+def test_a_goal_that_fails_is_not_asked_for_again_and_takes_nothing_with_it(caplog: Any) -> None:
+    class Broken(ReachTask):
+        asked = 0
+
+        def goal(self, state: Any) -> Goal:
+            Broken.asked += 1
+            return super().goal(state)
+
+    goals = Goals(Broken())
+    empty = state_of(ReachTask(), tool_down(np.array((0.5, 0.0, 0.2))), {})
+    assert [goals.words(empty) for _ in range(3)] == [None] * 3
+    assert Broken.asked == 1 and "goal() of the task fails" in caplog.text
+    assert Goals(object()).words(empty) is None  # a task that knows no goal
