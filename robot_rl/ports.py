@@ -298,30 +298,6 @@ class Mirrored(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """Where the tip has to get next: the point of the tool, or of what it holds, that matters.
-
-    in_base: its z axis points back out of the goal, and heights are told along it. half_m: half
-    sizes of its outline along x and y, () = it has none. tolerance_m: how far beside the goal the
-    tip may be; None = nobody knows.
-    """
-
-    in_base: Pose
-    tip_in_base: Pose
-    half_m: tuple[float, ...] = ()
-    tolerance_m: float | None = None
-
-
-@runtime_checkable
-class KnowsGoal(Protocol):
-    """A task that can tell a person who drives where the tip has to get."""
-
-    def goal(self, state: RobotState) -> Goal | None:
-        """The goal of this moment; None where there is none, or the state does not tell it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
 class ActorPorts:
     """What the runtime (ROS 2) hands to the actor."""
 

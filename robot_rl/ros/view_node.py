@@ -23,7 +23,7 @@ from rclpy.parameter import Parameter
 from robot_rl.errors import LinkError
 from robot_rl.link.panel import Answer, PanelServer, picture_answer, socket_address
 from robot_rl.observe.cameras import CameraConfig
-from robot_rl.observe.places import Goals, Place, place_of
+from robot_rl.observe.places import Place, place_of
 from robot_rl.ports import Task
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.cameras import CameraReader
@@ -32,6 +32,7 @@ from robot_rl.ros.reader import StateReader
 from robot_rl.ros.readiness import Item
 from robot_rl.ros.runtime import Shell
 from robot_rl.tasks.common import VIEWS
+from robot_rl.tasks.goals import Goals
 from robot_rl.types import RobotState
 
 log = logging.getLogger(__name__)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from robot_rl.errors import RobotRLError, SafetyError, SpecError
-from robot_rl.observe.places import goal_words
-from robot_rl.ports import BringsSimulator, KnowsGoal, ResetPlan
+from robot_rl.ports import BringsSimulator, ResetPlan
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import Discard, Still, session_of, simulated_task
 from robot_rl.tasks.common import WRIST
 from robot_rl.tasks.described import DescribedTask
+from robot_rl.tasks.goals import KnowsGoal, goal_words
 from robot_rl.types import Outcome, Row, Step
 
 STARTS = 20  # drawn and placed
@@ -121,7 +121,8 @@ def _check_observation(experiment: Experiment, rig: Any) -> str:
             got=str(progress),
             fix="look for a division by zero, or an object that is not there",
         )
-    if isinstance(task, KnowsGoal) and (goal := task.goal(state)) is not None:
+    goal = task.goal(state) if isinstance(experiment.task, KnowsGoal) else None
+    if goal is not None:
         goal_words(goal)
     mirror = experiment.mirror_signs
     if mirror is not None:

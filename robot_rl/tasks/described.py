@@ -27,9 +27,10 @@ from robot_rl.geometry import (
     relative,
     rotate,
 )
-from robot_rl.ports import Expert, Goal, ResetPlan, TaskProgress
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import FRONT, TOOL_DOWN_XYZW, WRIST, CameraView, Part, SimTask
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand
 from robot_rl.types import Pose, RobotState
 

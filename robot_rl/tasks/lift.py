@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, quat_from_rotvec, quat_multiply, quat_to_matrix, rotate_inverse
-from robot_rl.ports import Expert, Goal, ResetPlan, TaskProgress
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.tasks.common import (
     Part,
     Primitive,
@@ -18,6 +18,7 @@ from robot_rl.tasks.common import (
     tool_down,
     upright,
 )
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand, Ticks, level
 from robot_rl.types import Pose, RobotState
 

@@ -28,7 +28,7 @@ from robot_rl.geometry import (
     quat_to_rotvec,
     rotate_inverse,
 )
-from robot_rl.ports import Expert, Goal, ResetPlan, TaskProgress
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.tasks.common import (
     TOOL_DOWN_XYZW,
     ImpedanceConfig,
@@ -38,6 +38,7 @@ from robot_rl.tasks.common import (
     tool_down,
     upright,
 )
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand, Ticks
 from robot_rl.types import Pose, RobotState
 

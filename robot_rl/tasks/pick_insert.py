@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, quat_from_rotvec, quat_multiply, quat_to_matrix, rotate_inverse
-from robot_rl.ports import Expert, Goal, ResetPlan, TaskProgress
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.tasks.common import Part, Primitive, upright
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, level
 from robot_rl.tasks.lift import LiftExpert, LiftTask
 from robot_rl.types import Pose, RobotState

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, rotate_inverse
-from robot_rl.ports import Expert, Goal, ResetPlan, TaskProgress
+from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import (
     TOOL_DOWN_XYZW,
@@ -20,6 +20,7 @@ from robot_rl.tasks.common import (
     tool_down,
     upright,
 )
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand
 from robot_rl.types import Pose, RobotState
 

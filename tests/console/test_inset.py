@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from robot_rl.geometry import quat_to_matrix
-from robot_rl.observe.places import goal_words
-from robot_rl.ports import Goal
 from robot_rl.tasks.common import ALONG_TOOL, AT_WRIST, OVERVIEW, VIEWS, upright
+from robot_rl.tasks.goals import Goal, goal_words
 from robot_rl.types import Pose
 from tests.console.test_accessible import everywhere
 from tests.console.test_page import page, shoot

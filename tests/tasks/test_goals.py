@@ -9,11 +9,10 @@ import pytest
 
 from robot_rl.config.registry import resolve
 from robot_rl.geometry import quat_from_rotvec, quat_multiply, quat_to_matrix
-from robot_rl.observe.places import Goals, goal_words
-from robot_rl.ports import Goal, KnowsGoal
 from robot_rl.tasks import LiftTask, PegInsertTask, PickInsertTask, ReachTask
 from robot_rl.tasks.common import TOOL_DOWN_XYZW, tool_down, upright
 from robot_rl.tasks.described import DescribedTask, TcpPose
+from robot_rl.tasks.goals import Goal, Goals, goal_words
 from robot_rl.types import Pose
 from tests.tasks.test_sim_tasks import TASKS, state_of, with_tip_at
 
@@ -28,11 +27,11 @@ def away(goal: Goal) -> np.ndarray:
 @pytest.mark.parametrize("name", TASKS)
 def test_every_built_in_task_knows_its_goal_at_every_start(name: str) -> None:
     task: Any = resolve("task", {"name": name})
-    assert isinstance(task, KnowsGoal)
     rng = np.random.default_rng(5)
     for _ in range(10):
         plan = task.sample_reset(rng)
         goal = task.goal(state_of(task, plan.tcp_in_base, plan.objects))
+        assert Goals(task).words(state_of(task, plan.tcp_in_base, plan.objects)) == goal_words(goal)
         there = [place.position_m.tolist() for place in plan.objects.values()]
         assert goal is not None and goal.in_base.position_m.tolist() in there
         assert quat_to_matrix(goal.in_base.quaternion_xyzw)[2, 2] == pytest.approx(1.0)
