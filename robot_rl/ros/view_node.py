@@ -32,6 +32,7 @@ from robot_rl.ros.reader import StateReader
 from robot_rl.ros.readiness import Item
 from robot_rl.ros.runtime import Shell
 from robot_rl.tasks.common import VIEWS
+from robot_rl.tasks.goals import Goals
 from robot_rl.types import RobotState
 
 log = logging.getLogger(__name__)
@@ -132,6 +133,7 @@ class ViewNode:
     ) -> None:
         node, self._shell = shell.node, shell
         self._reader = reader
+        self._goals = Goals(task)
         self._gate = Newest(node, topics.GATE_STATE)
         self._joy = Newest(node, topics.OPERATOR_JOY)
         self._episode = Newest(node, topics.OPERATOR_EPISODE)
@@ -193,6 +195,7 @@ class ViewNode:
                 "gripper_mm": state.gripper_width_m * 1e3,
                 "tcp_in_base": np.concatenate(tcp).tolist(),
                 "moving": speed_m_s > MOVING_M_S,
+                "goal": self._goals.words(state),
             }
         return view
 

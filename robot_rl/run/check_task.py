@@ -19,6 +19,7 @@ from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import Discard, Still, session_of, simulated_task
 from robot_rl.tasks.common import WRIST
 from robot_rl.tasks.described import DescribedTask
+from robot_rl.tasks.goals import KnowsGoal, goal_words
 from robot_rl.types import Outcome, Row, Step
 
 STARTS = 20  # drawn and placed
@@ -97,7 +98,7 @@ def _check_start(experiment: Experiment, rig: Any, plan: ResetPlan, number: int)
 
 
 def _check_observation(experiment: Experiment, rig: Any) -> str:
-    """The observation fits the spec, and so do progress, mirror and the expert's action."""
+    """The observation fits the spec, and so do progress, goal, mirror and the expert's action."""
     task: Any = experiment.task
     state = rig.robot.read()
     images = {camera.name: camera.read()[1] for camera in rig.loop.cameras}
@@ -120,6 +121,9 @@ def _check_observation(experiment: Experiment, rig: Any) -> str:
             got=str(progress),
             fix="look for a division by zero, or an object that is not there",
         )
+    goal = task.goal(state) if isinstance(experiment.task, KnowsGoal) else None
+    if goal is not None:
+        goal_words(goal)
     mirror = experiment.mirror_signs
     if mirror is not None:
         sizes = {name: size for name, size, _ in task.spec.state_layout}

@@ -29,7 +29,8 @@ from robot_rl.geometry import (
 )
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
-from robot_rl.tasks.common import FRONT, WRIST, CameraView, Part, SimTask
+from robot_rl.tasks.common import FRONT, TOOL_DOWN_XYZW, WRIST, CameraView, Part, SimTask
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand
 from robot_rl.types import Pose, RobotState
 
@@ -345,6 +346,14 @@ class DescribedTask(SimTask):
             return TaskProgress(0.0, 0.0)
         away, _ = self._away(state.tcp_in_base)
         return TaskProgress(max(float(np.linalg.norm(away)) - self.tolerance_m, 0.0), 0.0)
+
+    def goal(self, state: RobotState) -> Goal | None:
+        """The taught goal, for the TCP, with or without a scene; its z is against the tool's."""
+        if self.goal_in_base is None:
+            return None
+        there = self.goal_in_base.pose
+        back = Pose(there.position_m, quat_multiply(there.quaternion_xyzw, TOOL_DOWN_XYZW))
+        return Goal(back, state.tcp_in_base, tolerance_m=self.tolerance_m)
 
     def expert(self, skill: float) -> Expert:
         """The scene's; without one, straight to the goal. In simulation only.

@@ -18,6 +18,7 @@ from robot_rl.tasks.common import (
     tool_down,
     upright,
 )
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand, Ticks, level
 from robot_rl.types import Pose, RobotState
 
@@ -103,6 +104,11 @@ class LiftTask(SimTask):
         """Height of the cube above where it rests on the table."""
         return float(state.objects["cube"].position_m[2]) - self.cube_m / 2
 
+    def holds_cube(self, state: RobotState) -> bool:
+        """Whether the cube is between the closed fingers."""
+        near = float(np.linalg.norm(self.cube_in_tcp(state))) < self.cube_m / 2
+        return near and state.gripper_width_m < self.cube_m + 0.004
+
     def own_layout(self) -> tuple[tuple[str, int, str], ...]:
         return (
             ("cube_in_tcp", 3, "100 mm"),
@@ -148,6 +154,14 @@ class LiftTask(SimTask):
         outside = math.hypot(above[0], above[1]) - max(float(above[2]) - 0.02, 0.0)
         remaining = away + max(self.lift_m - self.raised_m(state), 0.0)
         return TaskProgress(0.0 if self.success(state) else remaining, max(outside, 0.0))
+
+    def goal(self, state: RobotState) -> Goal:
+        """The cube, for the open hand; once it is held, the height to which it has to come."""
+        cube, half = state.objects["cube"], (self.cube_m / 2,) * 2
+        if not self.holds_cube(state):
+            return Goal(cube, state.tcp_in_base, half)
+        up = np.array((0.0, 0.0, self.lift_m - self.raised_m(state)))
+        return Goal(Pose(cube.position_m + up, cube.quaternion_xyzw), cube, half)
 
     def expert(self, skill: float) -> Expert:
         """Over the cube, square with it, down, close, up."""

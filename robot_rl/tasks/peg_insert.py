@@ -38,6 +38,7 @@ from robot_rl.tasks.common import (
     tool_down,
     upright,
 )
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand, Ticks
 from robot_rl.types import Pose, RobotState
 
@@ -187,6 +188,12 @@ class PegInsertTask(SimTask):
         return TaskProgress(
             0.0 if self.success(state) else remaining, float(np.hypot(aside, above))
         )
+
+    def goal(self, state: RobotState) -> Goal:
+        """The mouth of the hole, for the tip of the peg as it is believed to be in the hand."""
+        tip, half = compose(state.tcp_in_base, self.nominal_held_in_tcp), self.hole_width_m / 2
+        play = (self.hole_width_m - self.peg_width_m) / 2
+        return Goal(state.objects["hole"], tip, (half, half), play)
 
     def expert(self, skill: float) -> Expert:
         """Align above the mouth, go down, search in a spiral when it does not go in."""

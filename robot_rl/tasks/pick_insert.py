@@ -16,6 +16,7 @@ from robot_rl.config.registry import register
 from robot_rl.geometry import POLAR, quat_from_rotvec, quat_multiply, quat_to_matrix, rotate_inverse
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.tasks.common import Part, Primitive, upright
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, level
 from robot_rl.tasks.lift import LiftExpert, LiftTask
 from robot_rl.types import Pose, RobotState
@@ -131,6 +132,14 @@ class PickInsertTask(LiftTask):
             0.0 if self.success(state) else remaining + 1e-3, 0.0 if held else max(outside, 0.0)
         )
 
+    def goal(self, state: RobotState) -> Goal:
+        """The cube, for the open hand; once it is held, its place in the pocket."""
+        if not (self.holds_cube(state) or self.in_pocket(state)):
+            return super().goal(state)
+        cube, half = state.objects["cube"], ((self.cube_m + self.clearance_m) / 2,) * 2
+        at_m, turn = cube.position_m + self.cube_to_pocket(state), state.objects["pocket"]
+        return Goal(Pose(at_m, turn.quaternion_xyzw), cube, half, self.clearance_m / 2)
+
     def expert(self, skill: float) -> Expert:
         """As for `lift`, then across, square with the pocket, down, open."""
         return PickInsertExpert(self, skill)
@@ -156,11 +165,9 @@ class PickInsertExpert:
         """Action [7]; the last entry closes (-1) or opens (+1) the gripper."""
         task, tcp = self._task, state.tcp_in_base
         raised, way = task.raised_m(state), task.cube_to_pocket(state)
-        grip = float(np.linalg.norm(task.cube_in_tcp(state)))
-        held = grip < task.cube_m / 2 and state.gripper_width_m < task.cube_m + 0.004
         inside = float(np.hypot(*way[:2])) < task.clearance_m
         self._released = inside and (self._released or raised < self.RELEASE_M)
-        if not self._released and not (held and raised > self.RELEASE_M / 2):
+        if not self._released and not (task.holds_cube(state) and raised > self.RELEASE_M / 2):
             return self._pick.act(state)
         hand, goal, gripper = self._pick.hand, tcp.position_m.copy(), -1.0
         yaw = task.pocket_yaw_rad(state)

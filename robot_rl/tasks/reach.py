@@ -20,6 +20,7 @@ from robot_rl.tasks.common import (
     tool_down,
     upright,
 )
+from robot_rl.tasks.goals import Goal
 from robot_rl.tasks.hand import LOOK_AHEAD_S, Hand
 from robot_rl.types import Pose, RobotState
 
@@ -100,6 +101,11 @@ class ReachTask(SimTask):
         """Distance to the goal beyond the tolerance; in free air every way is a safe way."""
         away = float(np.linalg.norm(self.goal_in_tcp(state)))
         return TaskProgress(max(away - self.tolerance_m, 0.0), 0.0)
+
+    def goal(self, state: RobotState) -> Goal:
+        """The point in the air."""
+        there = state.objects["target"]
+        return Goal(there, state.tcp_in_base, tolerance_m=self.tolerance_m)
 
     def expert(self, skill: float) -> Expert:
         """Straight to the goal."""

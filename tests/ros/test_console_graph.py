@@ -26,6 +26,7 @@ from robot_rl.ros.endpoints import publisher, serve, subscribe
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import clean_shared_memory
 from robot_rl.tasks.common import VIEWS
+from robot_rl.tasks.peg_insert import MOUTH_Z_M, PROTRUSION_M
 from robot_rl.types import Driver
 from tests.support.ros import World, wait_for, write_run
 
@@ -147,6 +148,9 @@ def test_the_view_says_what_the_graph_does_and_draws_the_scene(page: Page) -> No
     assert len({bytes(picture) for picture in drawn}) == 3  # three views of it
     view, _ = page.ask("view")
     assert view["places"].keys() >= set(VIEWS) and len(view["tcp_in_base"]) == 7
+    tip, hole = (np.array(view["goal"][key]) for key in ("tip_m", "position_m"))
+    assert tip == pytest.approx(np.array(view["tcp_in_base"][:3]) - (0, 0, PROTRUSION_M), abs=1e-3)
+    assert hole[2] == pytest.approx(MOUTH_Z_M, abs=1e-4) and tip[2] > hole[2]
     again, _ = page.ask("picture", camera="video", after=head["number"])
     assert again["number"] >= head["number"]
     for want, details in (("picture", {"camera": "sofa"}), ("fly", {}), ("command", {"verb": "x"})):

@@ -84,6 +84,13 @@ class Nan(ReachTask):
         return replace(super().progress(state), remaining_m=float("nan"))
 
 
+class Astray(ReachTask):
+    """A goal that divides by zero."""
+
+    def goal(self, state: Any) -> Any:
+        return replace(super().goal(state), tolerance_m=float("inf"))
+
+
 class Lazy(ReachTask):
     """An expert that does nothing."""
 
@@ -119,6 +126,7 @@ BROKEN = {
     Shaped: ("unknown shape", "sphere"),
     Unknown: ("not in the scene", "cube"),
     Nan: ("progress() is not finite", "division by zero"),
+    Astray: ("goal() of the task is not finite", "division by zero"),
     Lazy: ("the expert solves 0 of 3", "truncated"),
     Short: ("no action of this task", "shape (3,)"),
     Crash: ("own code fails", "test_check_task.py"),

@@ -9,11 +9,12 @@ const HOW = "Press a key in the picture to move what it does to another key.";
 const ROWS = [
   ["Escape", "KeyQ", "KeyW", "KeyE", "KeyR", "KeyT", "KeyY", "KeyU", "KeyI", "KeyO", "KeyP", "Backspace"],
   ["KeyA", "KeyS", "KeyD", "KeyF", "KeyG", "KeyH", "KeyJ", "KeyK", "KeyL", "Enter"],
-  ["ShiftLeft", "KeyZ", "KeyX", "KeyC", "KeyV", "KeyB", "KeyN", "KeyM", "Space"],
+  ["ShiftLeft", "KeyZ", "KeyX", "KeyC", "KeyV", "KeyB", "KeyN", "KeyM", "Comma", "Period", "Space"],
 ];
 export const CAPTIONS = { // what a key does, and which kind of key it is
   Escape: ["hold robot", "stop"], KeyY: ["acknowledge a stop", "robot"], KeyR: ["resume", "robot"], KeyF: ["ready: go", "robot"],
   KeyT: ["take, leave the seat", "page"], KeyP: ["other picture", "page"], KeyV: ["review", "page"], KeyM: ["sound", "page"],
+  Comma: ["goal from above", "page"], Period: ["layout", "page"],
   Space: ["held: drive", "drive"], KeyW: ["away", "drive"], KeyS: ["towards you", "drive"], KeyA: ["left", "drive"], KeyD: ["right", "drive"],
   KeyE: ["up", "drive"], KeyQ: ["down", "drive"], KeyJ: ["turn left", "drive"], KeyL: ["turn right", "drive"], KeyI: ["tilt", "drive"],
   KeyK: ["tilt", "drive"], KeyU: ["tilt", "drive"], KeyO: ["tilt", "drive"], KeyC: ["close", "drive"], KeyG: ["open", "drive"],

@@ -2,7 +2,7 @@
 // keyboard (`event.code`); what is printed on them is asked of the browser, where it tells.
 
 const KEPT = "keys";
-const NAMES = { Escape: "Esc", ShiftLeft: "Shift", ShiftRight: "Shift", ControlLeft: "Ctrl", ControlRight: "Ctrl", ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→" };
+const NAMES = { Escape: "Esc", ShiftLeft: "Shift", ShiftRight: "Shift", ControlLeft: "Ctrl", ControlRight: "Ctrl", ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", Comma: ",", Period: "." };
 export const FIXED = ["Escape"];
 
 let moved = {}; // what a key means as shipped -> where it is now

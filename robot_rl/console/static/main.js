@@ -204,6 +204,7 @@ function watch() {
   const silent_ms = performance.now() - (onTelemetry.at ?? 0);
   if (silent_ms < STALE_MS) { watch.asked = performance.now(); watch.out = false; return; }
   drawAdvice("", "");
+  page.look?.draw({ places: page.look.places }); // no old force or distance either
   drawState({ word: "OFFLINE", says: "Offline", reason: watch.out ? NOT_LET_IN : "the console does not answer" });
   if (performance.now() - watch.asked < ASK_AGAIN_MS) return;
   watch.asked = performance.now();
@@ -294,7 +295,8 @@ const ACTIONS = {
   KeyT: toggleLease,
   KeyF: ready, KeyY: acknowledge, KeyR: async () => $("go").hidden || post("/api/command/go"),
   Enter: () => label("success"), NumpadEnter: () => label("success"), Backspace: () => label("failure"), KeyN: () => label("neutral"), KeyX: () => label("exclude"), KeyB: () => label("not done"),
-  KeyP: async () => page.look.next(), KeyH: async () => { control.nudge = !control.nudge; }, KeyM: async () => mute(), KeyV: async () => open(at("/review"), "_blank", "noopener"),
+  KeyP: async () => page.look.next(), KeyH: async () => { control.nudge = !control.nudge; }, Comma: async () => page.look.inset.toggle(), Period: async () => page.look.nextLayout(),
+  KeyM: async () => mute(), KeyV: async () => open(at("/review"), "_blank", "noopener"),
 };
 
 function mute() {

@@ -1,10 +1,18 @@
-// Which picture is the large one, whose axes the keys follow; and what is drawn at the tip of the tool in it.
+// Which picture is the chosen one, whose axes the keys follow; how large the others are; and what is drawn at the tip
+// of the tool in it.
 
+import { Inset, height } from "./inset.js";
+import { keyOf } from "./keymap.js";
 import { t } from "./language.js";
 
 const ARROW = 0.13, SHORT = 0.02; // length of an arrow across the view, and the least that is drawn; shares of the height
 const NAMES = { video: "overview", video_wrist: "at the wrist", video_tool: "along the tool" };
-const KEPT = "view"; // what this browser remembers
+const KEPT = "view", SECOND = "second", LAYOUT = "layout"; // what this browser remembers
+const LAYOUTS = { // name -> its symbol
+  one: "M1 1h14v14H1zM17 1h6v4h-6zM17 6h6v4h-6zM17 11h6v4h-6z",
+  two: "M1 1h10.500v9H1zM12.500 1H23v9H12.500zM1 11h10.500v4H1zM12.500 11H23v4H12.500z",
+  all: "M1 1h10.500v6.500H1zM12.500 1H23v6.500H12.500zM1 8.500h10.500V15H1zM12.500 8.500H23V15H12.500z",
+};
 
 export const nameOf = (camera) => (camera in NAMES ? t(NAMES[camera]) : camera);
 
@@ -18,6 +26,12 @@ export function seen(place) {
   const down = place.frame === "base" ? -ahead[2] : ahead[2]; // the tool's z axis points down
   const [x, y] = [0, 1].map((i) => ahead[i] + (down >= 0 ? up[i] : -up[i]));
   return { frame: place.frame, yaw_rad: Math.atan2(y, x) };
+}
+
+// the heading of W in base; `place`: of the chosen picture, where it is known
+function heading(place, tcp) {
+  const [x, y, z, w] = tcp.slice(3), tool = Math.atan2(2 * (x * y + z * w), 1 - 2 * (y * y + z * z)), view = seen(place);
+  return !view ? tool : view.frame === "base" ? view.yaw_rad : tool - view.yaw_rad; // the tool's z axis points down
 }
 
 // where a point is in a picture, as shares of its height from the middle: right, down, and a metre there; null behind it, or where nobody knows the angle of view
@@ -44,7 +58,8 @@ export class Views {
     this.onChosen = onChosen;
     this.kept = `${KEPT} ${task}`;
     this.places = {};
-    const before = localStorage.getItem(this.kept);
+    this.inset = new Inset();
+    const [before, second] = [this.kept, `${this.kept} ${SECOND}`].map((kept) => localStorage.getItem(kept)), names = Object.keys(boxes);
     for (const [name, box] of Object.entries(boxes)) {
       const mark = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       mark.setAttribute("class", "tip");
@@ -53,14 +68,44 @@ export class Views {
       box.title = t("Make this the large picture; the keys follow it");
       box.onclick = () => this.choose(name);
     }
-    if (cameras.length) this.choose(boxes[before] ? before : Object.keys(boxes)[0]);
+    if (!cameras.length) return;
+    const chosen = boxes[before] ? before : names[0];
+    this.second = second !== chosen && boxes[second] ? second : names[(names.indexOf(chosen) + 1) % names.length];
+    this.layouts = names.length > 2 ? Object.keys(LAYOUTS) : ["one", "two"].slice(0, names.length);
+    this.button = Object.assign(document.createElement("button"), { type: "button", className: "layout", hidden: names.length < 2 });
+    this.button.innerHTML = '<svg viewBox="0 0 24 16" aria-hidden="true"><path/></svg>';
+    this.button.onclick = (event) => { event.stopPropagation(); this.button.blur(); this.nextLayout(); };
+    this.choose(chosen);
+    const layout = localStorage.getItem(LAYOUT);
+    this.arrange(this.layouts.includes(layout) ? layout : "one");
   }
 
   choose(name) {
+    if (this.chosen && name !== this.chosen) this.second = this.chosen; // what was large stays large, where two are
     this.chosen = name;
     localStorage.setItem(this.kept, name);
-    for (const [other, box] of Object.entries(this.boxes)) box.classList.toggle("chosen", other === name);
+    localStorage.setItem(`${this.kept} ${SECOND}`, this.second);
+    for (const [other, box] of Object.entries(this.boxes)) {
+      box.classList.toggle("chosen", other === name);
+      box.classList.toggle("second", other === this.second && other !== name);
+    }
+    this.boxes[name].append(this.button, this.inset.box);
     this.onChosen(name);
+  }
+
+  arrange(layout) {
+    this.layout = layout;
+    this.boxes[this.chosen].parentElement.dataset.layout = layout;
+    const said = { one: t("One large picture"), two: t("Two large pictures"), all: t("All pictures are equally large") }[layout];
+    this.button.title = `${said} (${keyOf("Period")})`;
+    this.button.setAttribute("aria-label", `${t("Layout")}: ${said}`);
+    this.button.querySelector("path").setAttribute("d", LAYOUTS[layout]);
+  }
+
+  nextLayout() {
+    if (!this.button || this.button.hidden) return;
+    this.arrange(this.layouts[(this.layouts.indexOf(this.layout) + 1) % this.layouts.length]);
+    localStorage.setItem(LAYOUT, this.layout);
   }
 
   next() {
@@ -81,6 +126,8 @@ export class Views {
       const ratio = box.dataset.ratio || 4 / 3;
       mark.setAttribute("viewBox", `${-ratio / 2} -0.5 ${ratio} 1`);
     }
+    const tcp = robot.tcp_in_base;
+    this.inset.draw(tcp && robot.goal, tcp && heading(this.places[this.chosen], tcp));
   }
 
   marks(place, robot) {
@@ -100,8 +147,10 @@ export class Views {
       add("text", { x: along[0], y: along[1] + 0.012, "text-anchor": "middle" }, key);
     }
     const stands = robot.gate?.mode && robot.gate.mode !== "run" ? robot.gate.reason : "";
-    const said = [robot.force_n == null ? "" : `${robot.force_n.toFixed(1)} N`, stands].filter(Boolean).join(", ");
-    add("text", { x: at[0] + 0.04, y: at[1] + 0.06, class: robot.force_n > 40 ? "hard" : "" }, said.slice(0, 60));
+    const felt = [robot.force_n == null ? "" : `${robot.force_n.toFixed(1)} N`, robot.goal ? height(robot.goal) : ""].filter(Boolean).join(", ");
+    for (const [line, said] of [felt, stands].filter(Boolean).entries()) {
+      add("text", { x: at[0] + 0.04, y: at[1] + 0.06 + 0.04 * line, class: robot.force_n > 40 ? "hard" : "" }, said.slice(0, 60));
+    }
     return made;
   }
 }
