@@ -1,6 +1,6 @@
-"""Where the tip has to get: the operator's page draws it for who drives. No policy sees it.
+"""Where the tip has to get, for a person who drives: the operator's page draws it.
 
-A task says it with the method `goal`, which may be left out.
+No policy sees it. A task says it with the method `goal`, which may be left out.
 """
 
 from __future__ import annotations

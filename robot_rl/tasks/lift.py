@@ -158,10 +158,14 @@ class LiftTask(SimTask):
     def goal(self, state: RobotState) -> Goal:
         """The cube, for the open hand; once it is held, the height to which it has to come."""
         cube, half = state.objects["cube"], (self.cube_m / 2,) * 2
+        x = quat_to_matrix(cube.quaternion_xyzw)[:, 0]
+        yaw = math.atan2(
+            x[1], x[0]
+        )  # heights are told along the vertical, also of a cube that lies
         if not self.holds_cube(state):
-            return Goal(cube, state.tcp_in_base, half)
+            return Goal(upright(cube.position_m, yaw), state.tcp_in_base, half)
         up = np.array((0.0, 0.0, self.lift_m - self.raised_m(state)))
-        return Goal(Pose(cube.position_m + up, cube.quaternion_xyzw), cube, half)
+        return Goal(upright(cube.position_m + up, yaw), cube, half)
 
     def expert(self, skill: float) -> Expert:
         """Over the cube, square with it, down, close, up."""

@@ -56,7 +56,8 @@ def test_the_hand_goes_to_the_cube_and_the_cube_to_its_height() -> None:
     cube = upright(np.array((0.5, 0.02, task.cube_m / 2)), 0.3)
     apart = state_of(task, tool_down(np.array((0.45, 0.02, 0.18))), {"cube": cube})
     goal = task.goal(apart)
-    assert goal.in_base is cube and goal.tip_in_base is apart.tcp_in_base
+    assert away(goal) == pytest.approx((-0.05, 0.0, 0.16)) and goal.tip_in_base is apart.tcp_in_base
+    assert goal_words(goal)["yaw_rad"] == pytest.approx(0.3, abs=1e-4)
     held = state_of(task, tool_down(cube.position_m), {"cube": cube}, width=CLOSED_M)
     goal = task.goal(held)
     assert goal.tip_in_base is cube
@@ -72,7 +73,7 @@ def test_the_held_cube_goes_into_the_pocket_and_stays_the_tip_when_let_go_there(
     cube = upright(np.array((0.48, 0.0, task.cube_m / 2)), 0.2)
     objects = {"cube": cube, "pocket": pocket}
     over = tool_down(cube.position_m)
-    assert task.goal(state_of(task, over, objects)).in_base is cube  # the hand is open
+    assert away(task.goal(state_of(task, over, objects))) == pytest.approx(np.zeros(3))  # open
     goal = task.goal(state_of(task, over, objects, width=CLOSED_M))
     assert goal.tip_in_base is cube and goal.tolerance_m == task.clearance_m / 2
     assert away(goal) == pytest.approx((-0.02, -0.09, 0.0))
