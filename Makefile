@@ -45,7 +45,7 @@ endurance: setup ## an hour with a kill a minute, and 45 minutes with the page o
 	@.ci/browser
 	@$(RL) bench endurance --json runs/endurance/endurance.json
 
-screenshots: setup ## the operator's page in docs/img, taken anew from a run that learns (five minutes)
+screenshots: setup ## the pages of console and studio in docs/img, taken anew from runs that learn (ten minutes)
 	@.ci/browser
 	@PYTHONPATH=.:sim:hardware $(PY) -m tests.support.screenshots
 

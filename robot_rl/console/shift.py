@@ -75,6 +75,12 @@ def _key(row: Mapping[str, Any]) -> EpisodeId:
     return EpisodeId(row["run"], row["actor"], row["episode"])
 
 
+def _succeeded(row: Mapping[str, Any]) -> bool:
+    """What became of an episode, as `outcome.js` tells it: a person's word, or what was recorded."""
+    said = row["review"]["success"]
+    return bool(row["success"] if said is None else said)
+
+
 def totals(
     drove: Iterable[Label], episodes: Iterable[Mapping[str, Any]], author: str, since_ns: int
 ) -> dict[str, float]:
@@ -84,7 +90,7 @@ def totals(
     """
     own = [x for x in drove if x.author == author and x.stamp_ns >= since_ns]
     ended = {_key(e): e for e in episodes}
-    won = [x for x in own if next(iter(ended[x.id]["voices"].values()), False)]
+    won = [x for x in own if _succeeded(ended[x.id])]
     return {
         "episodes": len(own),
         "successes": len(won),

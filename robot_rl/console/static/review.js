@@ -2,7 +2,8 @@
 
 import { makeBatch } from "./review_batch.js";
 import { makeExports } from "./review_export.js";
-import { address, leftOut, looked, makeFilters, OUTCOMES, outcome, said } from "./review_filters.js";
+import { OUTCOMES, outcome, said } from "./outcome.js";
+import { address, leftOut, looked, makeFilters } from "./review_filters.js";
 import { makeMap } from "./review_map.js";
 import { makePlayer } from "./review_play.js";
 import { makePlots } from "./review_plots.js";

@@ -1,21 +1,11 @@
 // Which episodes the list shows: filters that combine, and live in the address, so that a link leads to the same list.
 
-export const said = (e) => (e.review.neutral ? null : e.review.success ?? e.success);
+import { OUTCOMES, outcome } from "./outcome.js";
+
 export const leftOut = (e) => e.review.excluded && !e.review.neutral;
 export const looked = (e) => e.review.success != null || e.review.excluded; // neutral episodes are excluded, so they count as looked at
 const differ = (e) => new Set(Object.values(e.voices)).size > 1;
 const disagree = (e) => (looked(e) ? e.review.success != null && e.success != null && e.review.success !== e.success : differ(e));
-
-export function outcome(e) { // one word of OUTCOMES for each episode
-  if (e.review.neutral) return "neutral";
-  if (e.review.excluded) return "excluded";
-  if (said(e) != null) return said(e) ? "success" : "failure";
-  return e.ending === "aborted" ? "aborted" : "unlabelled";
-}
-export const OUTCOMES = { // word -> mark in the list, and what the page calls it
-  success: ["✓", "success"], failure: ["✗", "failure"], neutral: ["○", "neutral"], excluded: ["–", "excluded"],
-  aborted: ["⊘", "aborted"], unlabelled: ["?", "without a label"],
-};
 const DRIVERS = { policy: "policy only", human: "with human-driven steps", correction: "correction", recovery: "recovery", demo: "demo" };
 const NOBODY = "-"; // no author's name: they begin with a letter
 

@@ -1,6 +1,6 @@
 // The map of starts: where the episodes of the list began, coloured by how they went; a point leads to its episode.
 
-import { OUTCOMES, outcome } from "./review_filters.js";
+import { OUTCOMES, outcome } from "./outcome.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const PLACE = "review-map";

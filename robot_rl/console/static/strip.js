@@ -1,20 +1,12 @@
 // The newest episodes at a glance, one to choose and to say something about, and what this person did in their shift.
 
 import { t } from "./language.js";
+import { OUTCOMES, outcome } from "./outcome.js";
 import { at, post } from "./socket.js";
 
 const $ = (id) => document.getElementById(id);
-const MARKS = { success: "✓", failure: "✗", neutral: "○", excluded: "–", running: "…", unknown: "?" };
 const CHOSEN_MS = 30000; // then the labels are about the newest episode again
 const SINCE = "shift since ms", WHO = "operator";
-
-// what became of an episode, in the words of the labels; a person's word counts most
-export function outcome({ review, voices, ending }) {
-  if (review.neutral) return "neutral";
-  if (review.excluded) return "excluded";
-  const first = Object.values(voices)[0];
-  return first == null ? (ending ? "unknown" : "running") : first ? "success" : "failure";
-}
 
 export const personOf = (author) => author.replace(/^operator (?=\D)/, ""); // "operator 2" stays
 
@@ -64,15 +56,15 @@ export class Strip {
   }
 
   cell(episode) {
-    const cell = document.createElement("button"), what = outcome(episode), share = document.createElement("i");
+    const cell = document.createElement("button"), word = outcome(episode), [mark, what] = OUTCOMES[word], share = document.createElement("i");
     cell.type = "button";
-    cell.className = what;
+    cell.className = word;
     cell.dataset.episode = episode.episode;
     cell.setAttribute("aria-pressed", Boolean(same(episode, this.chosen)));
     const said = t("episode {n}, {purpose}: {what}; {who}", { n: episode.episode, purpose: t(episode.purpose), what: t(what), who: drivers(episode) });
     cell.setAttribute("aria-label", said);
     cell.title = [said, ...episode.notes.map((n) => `${personOf(n.author)}: ${n.text}`)].join("\n");
-    cell.textContent = MARKS[what];
+    cell.textContent = mark;
     if (episode.notes.length) cell.classList.add("noted");
     share.style.width = `${episode.steps ? (100 * episode.human_steps) / episode.steps : 0}%`;
     cell.append(share);
