@@ -114,8 +114,9 @@ GATE_REQUEST = Topic(
     "JSON: ask for motion or for the right to drive (`robot_rl.ros.wire`)",
 )  # fmt: skip
 GATE_VERDICT = Topic(
-    "gate/verdict", _TEXT, "exchange", "gate", ("actor",), 10, "base", "JSON: answer to a request"
-)
+    "gate/verdict", _TEXT, "exchange", "gate", ("actor", "view"), 10, "base",
+    "JSON: answer to a request",
+)  # fmt: skip
 WATCHDOG_PROBLEM = Topic(
     "watchdog/problem", _TEXT, "latched", "watchdog", ("gate", "arm"), 2, "-",
     "why the watchdog could not stop the controller; empty when it could; wall time",

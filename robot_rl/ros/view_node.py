@@ -31,9 +31,10 @@ from robot_rl.ros.endpoints import Caller, Newest
 from robot_rl.ros.reader import StateReader
 from robot_rl.ros.readiness import Item
 from robot_rl.ros.runtime import Shell
+from robot_rl.safety.advice import AT_THE_END
 from robot_rl.tasks.common import VIEWS
 from robot_rl.tasks.goals import Goals
-from robot_rl.types import RobotState
+from robot_rl.types import Outcome, RobotState, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ SERVE_S = 0.005  # wall; between two looks at the graph
 CALL_S = 0.8  # wall; below the time the console waits
 PICTURE_S = 1 / 30  # wall; the mirror is drawn at most this often
 SHARE = 0.25  # of a core that drawing may take: without a GPU it is slow
+AT_EACH_START = ("step", "speed", "acceleration")  # a key that is pressed asks for more at once
+CLIPPED_S = 1.0  # so long a clip is told: longer than a glance, shorter than the next thought
 STALE_S = 1.0  # wall; older words of the gate or of the operator's device do not count
 ARM_SILENT_S = 2.0  # wall; the arm node tells its list twice a second
 ACCEPT_SERVICE = "arm/set_parameters"  # of the arm node, for its parameter `accept`
@@ -135,6 +138,8 @@ class ViewNode:
         self._reader = reader
         self._goals = Goals(task)
         self._gate = Newest(node, topics.GATE_STATE)
+        self._verdicts = Newest(node, topics.GATE_VERDICT)
+        self._clipped, self._clipped_s = "", -math.inf
         self._joy = Newest(node, topics.OPERATOR_JOY)
         self._episode = Newest(node, topics.OPERATOR_EPISODE)
         self._stopped = Newest(node, topics.CONTROLLER_STOPPED)
@@ -176,6 +181,7 @@ class ViewNode:
             buttons = (0,) * convert.JOY_BUTTONS
         view: dict[str, Any] = {
             "gate": self._gate_words(),
+            "clipped": self._clip_words(),
             "episode": self._episode_words(),
             "stopped": stopped is not None and bool(stopped.data),
             "driving": bool(buttons[0]),
@@ -211,6 +217,17 @@ class ViewNode:
             "waits": report.waits,
             "refusal": report.refusal,
         }
+
+    def _clip_words(self) -> str:
+        """The limit that the tool has lately met, "" = none: then it does not follow as told."""
+        for msg in self._verdicts.arrived():
+            answer = wire.decode_answer(msg.data)
+            if isinstance(answer, Verdict) and answer.outcome is Outcome.CLIPPED:
+                limits = [name for name in answer.reason.split(",") if name not in AT_EACH_START]
+                if limits:
+                    self._clipped = AT_THE_END if "box" in limits else f"limit: {limits[0]}"
+                    self._clipped_s = time.monotonic()
+        return self._clipped if time.monotonic() - self._clipped_s < CLIPPED_S else ""
 
     def _ready_words(self) -> dict[str, Any] | None:
         """The readiness list; None where there is none (a simulated arm, no vendor's driver)."""

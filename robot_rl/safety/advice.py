@@ -34,6 +34,7 @@ ADVICE = {
     "lease": "another program drives: end it, or wait until it has ended",
     "gate": "the run ends, or its gate is started again: nothing to do",
 }
+AT_THE_END = "as far as the tool may go"  # the tool follows no further: the box of the limits
 STOPPED = "protective_stop"
 
 

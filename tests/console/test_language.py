@@ -11,7 +11,7 @@ import pytest
 
 from robot_rl.console.app import STATIC
 from robot_rl.console.telemetry import SAYS, WAITS
-from robot_rl.safety.advice import ADVICE
+from robot_rl.safety.advice import ADVICE, AT_THE_END
 from tests.console.test_page import OUTSIDE, open_page, shoot, word
 from tests.support.served import until
 
@@ -34,7 +34,7 @@ SHOWN = """
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
 def test_a_language_has_every_text_and_every_place_for_a_value(file: Path) -> None:
     words = json.loads(file.read_text())
-    wanted = {*SAYS.values(), *WAITS.values(), *ADVICE.values()}
+    wanted = {*SAYS.values(), *WAITS.values(), *ADVICE.values(), AT_THE_END}
     for script in STATIC.glob("*.js"):
         wanted |= {found.replace('\\"', '"') for found in CALL.findall(script.read_text())}
     assert wanted - words.keys() == set()

@@ -25,6 +25,7 @@ from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher, serve, subscribe
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
 from robot_rl.ros.supervise import clean_shared_memory
+from robot_rl.safety.advice import AT_THE_END
 from robot_rl.tasks.common import VIEWS
 from robot_rl.tasks.peg_insert import MOUTH_Z_M, PROTRUSION_M
 from robot_rl.types import Driver
@@ -105,6 +106,11 @@ class Page:
                 return
         pytest.fail(f"the key does not reach the graph; gate: {self.world.probe.report()}")
 
+    def next_number(self) -> int:
+        """For a command of the test's own."""
+        self._sequence += 1
+        return self._sequence
+
     def driving(self) -> bool:
         return bool(self.heard) and self.heard[-1][1]
 
@@ -171,6 +177,20 @@ def test_a_key_takes_over_and_a_page_that_dies_leaves_a_hold_that_waits(page: Pa
     page.until(lambda: not page.driving(), "the key was let go")
     assert "arm" in page.ask("command", verb="go")[0]["said"]
     wait_for(lambda: not probe.report().waits, 15.0, "a person lets it go on")
+
+
+def test_the_view_tells_that_the_tool_may_go_no_further(page: Page) -> None:
+    probe = page.world.probe
+    rested_s = time.monotonic() + 0.6
+    page.until(lambda: time.monotonic() > rested_s, "hands off")
+    assert probe.arm(LEASE).granted
+    assert page.ask("view")[0]["clipped"] == ""
+    sequence = page.next_number()
+    probe.send(probe.command(LEASE, sequence, 1.0))  # a metre: out of the box, in one step
+    wait_for(lambda: page.ask("view")[0]["clipped"] == AT_THE_END, 5.0, "the limit is told")
+    page.ask("command", verb="hold")
+    page.ask("command", verb="go")
+    wait_for(lambda: not page.ask("view")[0]["clipped"], 5.0, "and is not told for ever")
 
 
 def test_the_pads_own_hold_button_holds(page: Page) -> None:

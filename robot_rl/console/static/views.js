@@ -3,7 +3,7 @@
 
 import { Inset, height } from "./inset.js";
 import { keyOf } from "./keymap.js";
-import { t } from "./language.js";
+import { t, told } from "./language.js";
 
 const ARROW = 0.13, SHORT = 0.02; // length of an arrow across the view, and the least that is drawn; shares of the height
 const NAMES = { video: "overview", video_wrist: "at the wrist", video_tool: "along the tool" };
@@ -146,7 +146,7 @@ export class Views {
       const along = end.map((v, i) => at[i] + 1.25 * (v - at[i]));
       add("text", { x: along[0], y: along[1] + 0.012, "text-anchor": "middle" }, key);
     }
-    const stands = robot.gate?.mode && robot.gate.mode !== "run" ? robot.gate.reason : "";
+    const stands = robot.gate?.mode && robot.gate.mode !== "run" ? robot.gate.reason : told(robot.clipped ?? "");
     const felt = [robot.force_n == null ? "" : `${robot.force_n.toFixed(1)} N`, robot.goal ? height(robot.goal) : ""].filter(Boolean).join(", ");
     for (const [line, said] of [felt, stands].filter(Boolean).entries()) {
       add("text", { x: at[0] + 0.04, y: at[1] + 0.06 + 0.04 * line, class: robot.force_n > 40 ? "hard" : "" }, said.slice(0, 60));
