@@ -237,7 +237,7 @@ class Mind:
 def answer_to(words: Words) -> Act | None:
     """What the page asks for before anything can be driven; None when nothing stands in the way."""
     said = f"{words.reason} {words.device}"
-    has_seat = not words.seat or words.seat.startswith("you have")
+    has_seat = not words.seat or words.seat.startswith(("you have", "you drive"))  # an older page
     cases: tuple[tuple[bool, Act], ...] = (
         (words.acknowledge, Act({"KeyY": TAP_S}, "a stop: looked, acknowledge")),
         (words.go, Act({"KeyR": TAP_S}, "it waits: go on")),
