@@ -34,6 +34,7 @@ ABOVE, ASIDE = 0.03, 0.004  # seen from aside: how far above at first, and how e
 ENDED = "an episode has ended: let go"
 WAITS = "has pressed, waits:"
 QUIET = ("", "offline", "idle", "resetting")  # words of state in which nothing can be driven
+HAVE_SEAT = ("you have", "you drive")  # the second on an older page
 LET_GO = ("let go", "release the device", "a moment more")  # the page wants no key held
 
 
@@ -237,7 +238,7 @@ class Mind:
 def answer_to(words: Words) -> Act | None:
     """What the page asks for before anything can be driven; None when nothing stands in the way."""
     said = f"{words.reason} {words.device}"
-    has_seat = not words.seat or words.seat.startswith(("you have", "you drive"))  # an older page
+    has_seat = not words.seat or words.seat.startswith(HAVE_SEAT)
     cases: tuple[tuple[bool, Act], ...] = (
         (words.acknowledge, Act({"KeyY": TAP_S}, "a stop: looked, acknowledge")),
         (words.go, Act({"KeyR": TAP_S}, "it waits: go on")),
