@@ -6,16 +6,19 @@ import { t } from "./language.js";
 
 const SCALES_MM = [2, 10, 50, 200, 500]; // from the middle to the edge
 const NEARER = 0.6, FURTHER = 0.9; // shares of a scale at which the next one is taken: apart, so that it does not flicker
-const CROSS = 0.12, TICK = 0.25; // of a goal without an outline; of the tip's x axis; shares of a scale
+const CROSS = 0.12, TICK = 0.25; // of the goal; of the tip's x axis; shares of a scale
+const HIGH = 1 / 4; // of the height counts for the scale: from high above, the last millimetre says nothing
 const LEVEL = 0.7; // an axis with less of the vertical in it leads sideways
 const KEPT = "inset";
 const SHAPES = { outline: "path", ring: "circle", way: "line", tick: "line", dot: "circle" };
 
 const mm = (v) => Math.abs(v).toFixed(Math.abs(v) < 9.95 ? 1 : 0);
 
-// how far the tip is from the goal along the goal's axis, in words
-export function height(goal) {
-  const n = 1e3 * goal.axis.reduce((sum, v, i) => sum + v * (goal.tip_m[i] - goal.position_m[i]), 0);
+// how far the tip is from the goal along the goal's axis
+const along_mm = (goal) => 1e3 * goal.axis.reduce((sum, v, i) => sum + v * (goal.tip_m[i] - goal.position_m[i]), 0);
+
+export function height(goal) { // in words
+  const n = along_mm(goal);
   if (Math.abs(goal.axis[2]) < LEVEL) return n >= 0 ? t("{n} mm before it", { n: mm(n) }) : t("{n} mm past it", { n: mm(n) });
   return n >= 0 ? t("{n} mm above", { n: mm(n) }) : t("{n} mm below", { n: mm(n) });
 }
@@ -61,7 +64,7 @@ export class Inset {
     this.box.hidden = !goal;
     if (!goal) return;
     const [right, away] = turned(goal.tip_m.map((v, i) => v - goal.position_m[i]), heading_rad), high = height(goal);
-    this.choose(Math.max(Math.abs(right), Math.abs(away)));
+    this.choose(Math.max(Math.abs(right), Math.abs(away), HIGH * Math.abs(along_mm(goal))));
     const across = right < 0 ? t("{n} mm left", { n: mm(right) }) : t("{n} mm right", { n: mm(right) });
     const along = away < 0 ? t("{n} mm towards you", { n: mm(away) }) : t("{n} mm away", { n: mm(away) });
     this.map.setAttribute("aria-label", t("The tip, from the goal: {across}, {along}, {high}", { across, along, high }));
@@ -83,7 +86,8 @@ export class Inset {
     const ways = (yaw) => [yaw, yaw + Math.PI / 2].map((a) => turned([Math.cos(a) / 1e3, Math.sin(a) / 1e3], heading_rad));
     const [u, v] = ways(goal.yaw_rad), at = (a, b) => `${a * u[0] + b * v[0]},${-(a * u[1] + b * v[1])}`;
     const [a, b] = goal.half_m.map((half) => (1e3 * half) / this.scale_mm);
-    set("outline", { d: a ? `M${at(a, b)}L${at(-a, b)}L${at(-a, -b)}L${at(a, -b)}Z` : `M${at(CROSS, 0)}L${at(-CROSS, 0)}M${at(0, CROSS)}L${at(0, -CROSS)}` });
+    const cross = `M${at(CROSS, 0)}L${at(-CROSS, 0)}M${at(0, CROSS)}L${at(0, -CROSS)}`; // seen also where the outline is larger than the map
+    set("outline", { d: cross + (a ? `M${at(a, b)}L${at(-a, b)}L${at(-a, -b)}L${at(a, -b)}Z` : "") });
     set("ring", { r: (1e3 * (goal.tolerance_m ?? 0)) / this.scale_mm });
     set("way", { x2: x, y2: -y });
     const [tick] = ways(goal.tip_yaw_rad);
