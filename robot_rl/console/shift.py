@@ -76,7 +76,7 @@ def _key(row: Mapping[str, Any]) -> EpisodeId:
 
 
 def _succeeded(row: Mapping[str, Any]) -> bool:
-    """Whether it came to success, as `outcome.js` tells it: a person's word, or what was recorded."""
+    """Whether it came to success: a person's word, or what was recorded (as in `outcome.js`)."""
     said = row["review"]["success"]
     return bool(row["success"] if said is None else said)
 
