@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Picture = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 Point = tuple[float, float]
-LEAST = 4e-4  # a thing has at least so much of the picture
+LEAST, LEAST_FAR = 4e-4, 1.5e-4  # a thing has at least so much of the picture
 HIDDEN = 0.9  # a square whose sides differ more is hidden in part
 ALONG = "along the tool"
 
@@ -66,24 +66,33 @@ def see(picture: Picture, view: str, task: str, tip: Point | None = None) -> Sig
     if task == "lift":
         target = find(hsv, CUBE)
         return Sight(target, tip, view)
-    peg = find(hsv, BRASS)
+    peg = find(hsv, BRASS, far=view != ALONG)
     if view == ALONG:
         return Sight(find(hsv, BLOCK, square=True), tip or (peg.at if peg else None))
-    return Sight(find(hsv, BLOCK), peg.low if peg else None, view)
+    return Sight(find(hsv, BLOCK, far=True), peg.low if peg else None, view)
 
 
 def find(
-    hsv: Picture, colour: Callable[[NDArray[np.int16]], Mask], *, square: bool = False
+    hsv: Picture,
+    colour: Callable[[NDArray[np.int16]], Mask],
+    *,
+    square: bool = False,
+    far: bool = False,
 ) -> Thing | None:
-    """The largest thing of a colour. square: it is one, also where something hides a part of it."""
+    """The largest thing of a colour.
+
+    square: it is one, also where something hides a part of it; far: it is small in the picture, and
+    what is painted on it does not part it.
+    """
     import cv2
 
     mask = colour(hsv.astype(np.int16)).astype(np.uint8)
-    mask = cv2.morphologyEx(mask, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+    kind = cv2.MORPH_CLOSE if far else cv2.MORPH_OPEN  # fill gaps, or drop specks
+    mask = cv2.morphologyEx(mask, kind, np.ones((3, 3), np.uint8))
     count, labels, facts, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     height, width = mask.shape
     sizes = facts[1:, cv2.CC_STAT_AREA]
-    if count < 2 or sizes.max() < LEAST * height * width:
+    if count < 2 or sizes.max() < (LEAST_FAR if far else LEAST) * height * width:
         return None
     least = 0.04 * sizes.max() if square else sizes.max()
     near = [i for i in range(1, count) if facts[i, cv2.CC_STAT_AREA] >= least]
