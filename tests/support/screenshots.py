@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +38,9 @@ START_S, LEARNS_S = 120.0, 900.0
 
 def take(folder: Path) -> None:
     """Train, look at the pages, and write the pictures."""
-    with tempfile.TemporaryDirectory(prefix="robot-rl-screenshots-") as made:
+    with tempfile.TemporaryDirectory(
+        prefix="robot-rl-screenshots-", ignore_cleanup_errors=True
+    ) as made:
         runs = Path(made)
         for seed in range(2):
             main(
@@ -68,7 +72,9 @@ def take(folder: Path) -> None:
             time.sleep(2.0)
             page.screenshot(path=str(folder / "review.png"))
             with program("studio", str(runs), "--no-browser") as studio:
-                page.goto(link_of(studio))
+                link = link_of(studio)
+                until(lambda: answers(link), "the studio serves", START_S)
+                page.goto(link)
                 until(lambda: page.locator(".run").count() == 3, "the runs are listed", START_S)
                 page.locator(".run", has_text="lift_pixels").get_by_role("link").click()
                 until(lambda: page.locator(".detail .log").count(), "the run is shown", START_S)
@@ -93,6 +99,17 @@ def link_of(studio: subprocess.Popen[str]) -> str:
     """The link that a studio prints."""
     assert studio.stdout is not None
     return next(found[0] for line in studio.stdout if (found := LINK.search(line)))
+
+
+def answers(link: str) -> bool:
+    """Whether the server of a link is up; the link itself is not used."""
+    try:
+        with urllib.request.urlopen(link.partition("/enter")[0]):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
 
 
 def word(page: Any) -> str:
