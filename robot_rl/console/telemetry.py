@@ -81,7 +81,10 @@ def advice_of(view: Mapping[str, Any] | None) -> str:
         return what_to_do("operator_silent")
     if (view or {}).get("stopped"):
         return what_to_do("controller")
-    return what_to_do(gate.get("refusal", "")) if gate.get("mode") == "hold" else ""
+    if gate.get("mode") != "hold":
+        return ""
+    reason = str(gate.get("reason", ""))
+    return what_to_do(gate.get("refusal", "") or (reason if reason.startswith("driver:") else ""))
 
 
 def _driver(view: Mapping[str, Any], episode: Mapping[str, Any]) -> tuple[str, str]:

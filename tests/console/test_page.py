@@ -402,6 +402,7 @@ def test_the_robot_goes_to_its_start_when_the_person_in_the_seat_says_so(
             {"gate": {"mode": "hold", "reason": "operator_silent: no", "waits": "device"}},
             "fell silent",
         ),
+        ({"gate": {"mode": "hold", "reason": "driver: its process has ended"}}, "started again"),
         ({"stopped": True}, "Y), which starts it again"),
         (  # at a start
             {
@@ -509,8 +510,10 @@ def test_a_page_goes_on_after_a_restart_of_the_server_and_says_so_when_it_may_no
     until(lambda: page.evaluate("document.body.dataset.word") == "POLICY")
     first.close()
     until(lambda: page.evaluate("document.body.dataset.word") == "OFFLINE")
+    until(lambda: "start the same command" in page.locator("#advice").inner_text())
     second = Served(run_dir, port=first.port, remembered=Remembered(run_dir, 1))
     until(lambda: page.evaluate("document.body.dataset.word") == "POLICY")
+    assert not page.locator("#advice").is_visible()
     page.keyboard.press("t")
     until(lambda: page.evaluate("robotRL.lease.mine"))
     second.close()

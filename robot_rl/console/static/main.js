@@ -200,12 +200,16 @@ const STALE_MS = 1000; // telemetry comes ten times a second; an old word must n
 const ASK_AGAIN_MS = 2000;
 const NOT_LET_IN = "the console does not know this page any more: open the newest link from the terminal";
 
+const GONE_MS = 3000; // a busy machine is silent for a moment, too
+const GONE = "this page does not reach the arm now: the arm's own watchdogs hold it, and the emergency stop works. If the run has ended, start the same command with the same run_dir again: it goes on where it was, and so does this page";
+
 function watch() {
   const silent_ms = performance.now() - (onTelemetry.at ?? 0);
   if (silent_ms < STALE_MS) { watch.asked = performance.now(); watch.out = false; return; }
-  drawAdvice("", "");
+  const reason = watch.out ? NOT_LET_IN : "the console does not answer";
   page.look?.draw({ places: page.look.places }); // no old force or distance either
-  drawState({ word: "OFFLINE", says: "Offline", reason: watch.out ? NOT_LET_IN : "the console does not answer" });
+  drawState({ word: "OFFLINE", says: "Offline", reason });
+  drawAdvice(reason, watch.out || silent_ms < GONE_MS ? "" : GONE);
   if (performance.now() - watch.asked < ASK_AGAIN_MS) return;
   watch.asked = performance.now();
   isLetIn().then((known) => { watch.out = !known; });
@@ -216,7 +220,8 @@ function onTelemetry(text) {
   onTelemetry.at = performance.now();
   const now = JSON.parse(text);
   drawState(now);
-  drawAdvice(now.reason, now.advice ?? "");
+  page.gone_ms = now.word === "OFFLINE" ? page.gone_ms ?? performance.now() : null;
+  drawAdvice(now.reason, page.gone_ms && performance.now() - page.gone_ms > GONE_MS ? GONE : now.advice ?? "");
   drawLease(now.lease, now.robot.device_problem ?? "");
   page.robot = now.robot;
   const listed = drawReadiness(now.robot.ready ?? null, now.lease.mine, doing);
