@@ -13,12 +13,13 @@ from robot_rl.console.app import STATIC
 from robot_rl.console.telemetry import SAYS, WAITS
 from robot_rl.safety.advice import ADVICE, AT_THE_END
 from tests.console.test_page import OUTSIDE, open_page, shoot, word
-from tests.support.served import until
+from tests.support.served import new_page, until
 
 FILES = sorted((STATIC / "lang").glob("*.json"))
 CALL = re.compile(r'\bt\("((?:[^"\\]|\\.)*)"')
 VALUE = re.compile(r"\{\w+\}")
 MISSING = "import('/static/language.js').then((m) => [...m.missing])"
+RECORDED = {"reward", "outcome"}  # names of signals, which are the same in every language
 SHOWN = """
 (words) => {  // English texts that are still on the page
   const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -79,8 +80,48 @@ def test_the_page_in_german(browser: Any, console: Any, robot: Any, run_dir: Pat
     assert page.evaluate(MISSING) == []
     page.keyboard.press("?")
     page.locator("#help button[lang=en]").click()
-    until(lambda: page.evaluate("document.documentElement.lang") == "en")
+    until(lambda: page.locator("html").get_attribute("lang") == "en")
     until(lambda: page.locator("#word").inner_text() == "Robot driving")
     page.reload()  # this browser remembers it
     until(lambda: page.locator("#word").inner_text() == "Robot driving")
+    context.close()
+
+
+def test_the_review_and_the_headsets_page_in_german(
+    browser: Any, console: Any, robot: Any, run_dir: Path
+) -> None:
+    words = json.loads((STATIC / "lang" / "de.json").read_text())
+    english = sorted({k for k, said in words.items() if k != said} - RECORDED)
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="de-DE")
+
+    def is_german(page: Any) -> None:
+        assert page.evaluate("document.documentElement.lang") == "de"
+        assert page.evaluate(SHOWN, english) == []
+        assert page.evaluate(MISSING) == []
+
+    page = new_page(context)
+    page.goto(f"{console.invite()}&page=review")
+    until(lambda: page.evaluate("!!globalThis.robotRL?.data"))
+    assert page.locator("#count").inner_text() == "5 von 5 Episoden"
+    is_german(page)
+    page.locator("#map summary").click()
+    page.locator("#add-plot").select_option("reward")
+    until(lambda: page.locator(".plot").count() == 1)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("n")  # neutral
+    until(lambda: "neutral" in page.locator("#verdict").inner_text())
+    page.keyboard.press("m")
+    page.locator("#exclude-chosen").click()
+    until(lambda: "Rückgängig (1 Episode)" in page.locator("#undo-batch").inner_text())
+    until(lambda: "Schritt 1 von" in page.locator("#step").inner_text())
+    is_german(page)
+    shoot(page, "german_review")
+    assert page.problems == []
+    headset = new_page(context)
+    headset.goto(f"{console.invite()}&page=xr")
+    until(lambda: headset.locator("#word").inner_text() == "Roboter steuert")
+    assert "Platz" in headset.locator("#say").inner_text()
+    is_german(headset)
+    shoot(headset, "german_headset")
+    assert headset.problems == []
     context.close()

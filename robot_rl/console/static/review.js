@@ -1,8 +1,9 @@
 // The review page: a list of episodes; one's cameras are scrubbed together; keys append labels.
 
+import { t, told, translate } from "./language.js";
+import { OUTCOMES, outcome, said } from "./outcome.js";
 import { makeBatch } from "./review_batch.js";
 import { makeExports } from "./review_export.js";
-import { OUTCOMES, outcome, said } from "./outcome.js";
 import { address, leftOut, looked, makeFilters } from "./review_filters.js";
 import { makeMap } from "./review_map.js";
 import { makePlayer } from "./review_play.js";
@@ -21,14 +22,14 @@ const ADDRESS_MS = 400; // browsers forbid many changes of the address at once
 
 const key = (e) => ({ run: e.run, actor: e.actor, episode: e.episode });
 const query = (e) => new URLSearchParams(key(e)).toString();
-const counted = (steps) => `${steps} step${steps === 1 ? "" : "s"}`;
+const counted = (n) => (n === 1 ? t("1 step") : t("{n} steps", { n }));
 const same = (a, b) => a.run === b.run && a.actor === b.actor && a.episode === b.episode;
 
 // --- the list: only what is on screen is in the document ----------------------------------------
 
 function drawList() {
   page.shown = filters.of(page.list);
-  $("count").textContent = `${page.shown.length} of ${page.list.length} episodes`;
+  $("count").textContent = t("{shown} of {all} episodes", { shown: page.shown.length, all: page.list.length });
   const box = $("list");
   box.innerHTML = `<div id="space"></div>`;
   $("space").style.height = `${page.shown.length * ROW_PX}px`;
@@ -52,20 +53,20 @@ function row(e, index) {
   line.style.transform = `translateY(${index * ROW_PX}px)`;
   box.type = "checkbox";
   box.checked = batch.has(e);
-  box.setAttribute("aria-label", `choose episode ${e.episode}`);
+  box.setAttribute("aria-label", t("choose episode {n}", { n: e.episode }));
   box.onclick = (event) => batch.choose(index, box.checked, event.shiftKey);
   button.type = "button";
   button.className = `episode${here ? " on" : ""}`;
   box.tabIndex = button.tabIndex = here ? 0 : -1; // up and down lead to the others
   if (here) button.setAttribute("aria-current", "true");
-  const cells = [mark, e.episode, e.purpose, counted(e.steps), e.human_steps ? `${e.human_steps} human-driven` : ""];
+  const cells = [mark, e.episode, t(e.purpose), counted(e.steps), e.human_steps ? t("{n} human-driven", { n: e.human_steps }) : ""];
   button.append(...cells.map((text, column) => {
     const cell = document.createElement(column ? "span" : "b");
-    if (!column) [cell.className, cell.title] = [`mark m${said(e)}`, words];
+    if (!column) [cell.className, cell.title] = [`mark m${said(e)}`, t(words)];
     cell.textContent = text;
     return cell;
   }));
-  button.setAttribute("aria-label", [`episode ${e.episode}`, words, ...cells.slice(2)].filter(Boolean).join(", "));
+  button.setAttribute("aria-label", [t("episode {n}", { n: e.episode }), t(words), ...cells.slice(2)].filter(Boolean).join(", "));
   button.onclick = (event) => (event.shiftKey ? batch.choose(index, true, true) : open(index));
   line.append(box, button);
   return line;
@@ -112,7 +113,7 @@ async function open(index) {
     figure.dataset.camera = name;
     return figure;
   }));
-  if (!page.data.cameras.length) $("frames").innerHTML = `<p class="none">This run recorded no pictures.</p>`;
+  if (!page.data.cameras.length) $("frames").innerHTML = `<p class="none">${t("This run recorded no pictures.")}</p>`;
   $("scrub").max = page.data.steps.length;
   $("scrub").style.margin = `2px 0 0 calc(${50 / columns(data)}% - 8px)`; // its thumb, 16 px wide, stands at the cursor
   $("scrub").style.width = `calc(${100 - 100 / columns(data)}% + 16px)`;
@@ -135,19 +136,19 @@ function redraw(data) { // the same episode, after something was said about it
 
 function drawVerdict() {
   const e = page.episode, r = page.data.review, last = page.data.steps.at(-1);
-  $("name").textContent = `episode ${e.episode}`;
-  const parts = [`${e.purpose}, ${counted(e.steps)}`, last?.ending ?? "running",
-    r.neutral ? "neutral: counts as failed, kept out until labelled" : r.excluded ? "excluded" : said(e) == null ? "no label: counts as failed, kept out until labelled" : said(e) ? "success" : "failure"];
-  if (r.first || r.last != null) parts.push(`keeps steps ${r.first} to ${r.last ?? e.steps - 1}`);
+  $("name").textContent = t("episode {n}", { n: e.episode });
+  const parts = [`${t(e.purpose)}, ${counted(e.steps)}`, told(last?.ending ?? "running"),
+    r.neutral ? t("neutral: counts as failed, kept out until labelled") : r.excluded ? t("excluded") : said(e) == null ? t("no label: counts as failed, kept out until labelled") : said(e) ? t("success") : t("failure")];
+  if (r.first || r.last != null) parts.push(t("keeps steps {first} to {last}", { first: r.first, last: r.last ?? e.steps - 1 }));
   $("verdict").textContent = parts.join(" · ");
-  const voices = Object.entries(e.voices).map(([who, success]) => `${who}: ${success ? "success" : "failure"}`);
-  $("voices").textContent = voices.length > 1 ? [...voices, ...(looked(e) ? [] : ["nobody has looked"])].join("; ") : "";
+  const voices = Object.entries(e.voices).map(([who, success]) => `${who}: ${success ? t("success") : t("failure")}`);
+  $("voices").textContent = voices.length > 1 ? [...voices, ...(looked(e) ? [] : [t("nobody has looked")])].join("; ") : "";
   $("words").replaceChildren(...atOnce(page.data.labels).reverse().map(([x, ...more]) => {
     const item = document.createElement("li");
     const when = new Date(x.stamp_ns / 1e6).toLocaleTimeString();
-    const steps = x.step == null ? "" : more.length ? ` steps ${x.step} to ${more.at(-1).step}` : ` step ${x.step}`;
-    const value = x.kind === "undo" ? ` of number ${x.value}` : ["neutral", "keep_from", "keep_to"].includes(x.kind) ? "" : ` ${x.value}`;
-    item.textContent = `${when} ${x.author}: ${x.kind}${value}${steps} (number ${x.label})`;
+    const steps = x.step == null ? "" : more.length ? ` ${t("steps {first} to {last}", { first: x.step, last: more.at(-1).step })}` : ` ${t("step {n}", { n: x.step })}`;
+    const value = x.kind === "undo" ? ` ${t("of number {n}", { n: x.value })}` : ["neutral", "keep_from", "keep_to"].includes(x.kind) ? "" : ` ${x.value}`;
+    item.textContent = `${when} ${x.author}: ${told(x.kind)}${value}${steps} (${t("number {n}", { n: x.label })})`;
     return item;
   }));
 }
@@ -169,7 +170,7 @@ function goto(step) {
     figure.querySelector("img").src = at(`/api/frame/${figure.dataset.camera}/${page.step}?${query(e)}`);
   }
   const s = steps[Math.min(page.step, steps.length - 1)];
-  $("step").textContent = s ? `step ${page.step} of ${steps.length} · ${s.driver} · ${s.outcome}${s.reason ? `: ${s.reason}` : ""} · reward ${s.reward ?? "unlabelled"} · action ${s.action.map((a) => a.toFixed(2)).join("  ")}` : "";
+  $("step").textContent = s ? [t("step {n} of {all}", { n: page.step, all: steps.length }), told(s.driver), `${told(s.outcome)}${s.reason ? `: ${told(s.reason)}` : ""}`, t("reward {value}", { value: s.reward ?? t("without a label") }), t("action {values}", { values: s.action.map((a) => a.toFixed(2)).join("  ") })].join(" · ") : "";
   $("cursor").style.left = `${(100 * (page.step + 0.5)) / columns(page.data)}%`;
   plots.show(page.step);
 }
@@ -197,7 +198,7 @@ function drag(stack) { // a press on timeline or plots moves the cursor
 
 const shownStep = () => Math.min(page.step, page.data.steps.length - 1);
 const stepBefore = () => { // the picture is what this step led to
-  if (!page.step) throw new Error("no step has led to the first picture");
+  if (!page.step) throw new Error(t("no step has led to the first picture"));
   return page.step - 1;
 };
 const SAY = {
@@ -213,7 +214,7 @@ const SAY = {
     const undone = new Set(mine.filter((x) => x.kind === "undo").map((x) => x.value));
     const words = atOnce(mine.filter((x) => x.kind !== "undo"));
     const last = words.filter((said) => !said.some((x) => undone.has(x.label))).at(-1);
-    if (!last) throw new Error("nothing of yours to take back");
+    if (!last) throw new Error(t("nothing of yours to take back"));
     return { kind: "undo", value: last[0].label };
   },
 };
@@ -284,6 +285,7 @@ function tellAddress() { // filters and episode, so that a link leads to what is
 }
 
 async function start() {
+  translate(document.body);
   try {
     [page.about, page.list] = await first;
   } catch (error) { toast(error.message); return; }

@@ -1,10 +1,11 @@
 // Several episodes at once: chosen in the list, excluded together, taken back together.
 
+import { t, told } from "./language.js";
 import { post } from "./socket.js";
 import { toast } from "./toast.js";
 
 const MOST = 500; // as the server takes at once
-const counted = (count) => `${count} episode${count === 1 ? "" : "s"}`;
+const counted = (n) => (n === 1 ? t("1 episode") : t("{n} episodes", { n }));
 
 export function makeBatch(box, { shown, changed }) {
   const part = (name) => box.querySelector(`#${name}`);
@@ -15,12 +16,12 @@ export function makeBatch(box, { shown, changed }) {
     const every = part("choose-all");
     every.checked = all.length > 0 && there === all.length;
     every.indeterminate = there > 0 && there < all.length;
-    part("chosen").textContent = count ? `${count} chosen${there < count ? `, ${count - there} not in this list` : ""}` : "choose all";
+    part("chosen").textContent = !count ? t("choose all") : there < count ? t("{n} chosen, {away} not in this list", { n: count, away: count - there }) : t("{n} chosen", { n: count });
     part("exclude-chosen").disabled = !count;
-    part("exclude-chosen").textContent = count ? `Exclude ${count}` : "Exclude";
+    part("exclude-chosen").textContent = count ? t("Exclude {n}", { n: count }) : t("Exclude");
     const last = batch.undo.at(-1);
     part("undo-batch").hidden = !last;
-    part("undo-batch").textContent = last ? `Undo: exclude of ${last.count}` : "";
+    part("undo-batch").textContent = last ? t("Undo: exclude of {episodes}", { episodes: last.count }) : "";
   }
 
   function choose(index, on, toHere) { // toHere: also all rows between this one and the last one
@@ -36,7 +37,7 @@ export function makeBatch(box, { shown, changed }) {
     try {
       const answer = await post("/api/labels", body);
       done(answer);
-      toast(`${answer.said}: done`);
+      toast(t("{what}: done", { what: told(answer.said) }));
       await changed(answer.of);
     } catch (error) { toast(error.message); }
     show();
@@ -44,8 +45,8 @@ export function makeBatch(box, { shown, changed }) {
 
   const exclude = () => {
     const chosen = [...batch.chosen];
-    if (!chosen.length) return toast("choose episodes first: their boxes in the list, or M");
-    if (chosen.length > MOST) return toast(`${counted(chosen.length)} are chosen, and ${MOST} are excluded at once at most: filter further`);
+    if (!chosen.length) return toast(t("choose episodes first: their boxes in the list, or M"));
+    if (chosen.length > MOST) return toast(t("{episodes} are chosen, and {most} are excluded at once at most: filter further", { episodes: counted(chosen.length), most: MOST }));
     return say({ kind: "exclude", of: grouped(chosen) }, ({ of }) => {
       batch.undo.push({ of, count: counted(chosen.length) });
       batch.chosen.clear();
@@ -53,7 +54,7 @@ export function makeBatch(box, { shown, changed }) {
   };
   const undo = () => {
     const last = batch.undo.at(-1);
-    return last ? say({ kind: "undo", of: last.of }, () => batch.undo.pop()) : toast("no episodes were excluded together since this page was opened");
+    return last ? say({ kind: "undo", of: last.of }, () => batch.undo.pop()) : toast(t("no episodes were excluded together since this page was opened"));
   };
 
   part("choose-all").onchange = (event) => {

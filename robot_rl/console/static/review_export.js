@@ -1,11 +1,12 @@
 // The episode on the page as a file for another viewer.
 
+import { t } from "./language.js";
 import { at } from "./socket.js";
 import { toast } from "./toast.js";
 
 const OPEN = {
-  rrd: (file) => `Downloaded ${file}: open it with\nrerun ${file}`,
-  mcap: (file) => `Downloaded ${file}: drag it into Foxglove`,
+  rrd: (file) => `${t("Downloaded {file}: open it with", { file })}\nrerun ${file}`,
+  mcap: (file) => t("Downloaded {file}: drag it into Foxglove", { file }),
 };
 const KEPT_MS = 60000; // how long a browser may take to begin the download
 
@@ -20,7 +21,7 @@ export function makeExports(box, { query, current }) {
       const answer = await fetch(at(`/api/export/${kind}?${query(e)}`));
       if (!answer.ok) {
         const { error, detail } = await answer.json().catch(() => ({}));
-        throw new Error(error ?? detail ?? `refused (${answer.status})`);
+        throw new Error(error ?? detail ?? t("refused ({status})", { status: answer.status }));
       }
       const file = answer.headers.get("Content-Disposition")?.match(/filename="([^"]+)"/)?.[1] ?? `episode.${kind}`;
       const link = document.createElement("a");

@@ -1,5 +1,6 @@
 // Which episodes the list shows: filters that combine, and live in the address, so that a link leads to the same list.
 
+import { t, told } from "./language.js";
 import { OUTCOMES, outcome } from "./outcome.js";
 
 export const leftOut = (e) => e.review.excluded && !e.review.neutral;
@@ -71,11 +72,11 @@ export function makeFilters(box, changed) { // box: the fields, [data-filter]; c
   return {
     of: (list) => list.filter(passes(chosen)),
     offerAll(list) { // what there is to choose from
-      const distinct = (values) => [...new Set(values)].sort().map((word) => [word, word]);
+      const distinct = (values) => [...new Set(values)].sort().map((word) => [word, told(word)]);
       offer("purpose", distinct(list.map((e) => e.purpose)));
-      offer("outcome", Object.entries(OUTCOMES).map(([word, [, words]]) => [word, words]));
-      offer("driver", Object.entries(DRIVERS));
-      offer("author", [[NOBODY, "nobody"], ...distinct(list.flatMap((e) => e.authors))]);
+      offer("outcome", Object.entries(OUTCOMES).map(([word, [, words]]) => [word, t(words)]));
+      offer("driver", Object.entries(DRIVERS).map(([driver, words]) => [driver, t(words)]));
+      offer("author", [[NOBODY, t("nobody")], ...distinct(list.flatMap((e) => e.authors))]);
       show();
     },
     read() { // from the address

@@ -1,5 +1,6 @@
 // The map of starts: where the episodes of the list began, coloured by how they went; a point leads to its episode.
 
+import { t } from "./language.js";
 import { OUTCOMES, outcome } from "./outcome.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -56,8 +57,8 @@ export function makeMap(box, { get, key, shown, current, open, failed }) {
     svg.replaceChildren(...cells(wide, high), ...map.points.map(mark));
     const missing = shown().length - map.points.length;
     part("none").hidden = map.points.length > 0;
-    part("none").textContent = map.axes.length ? "No episode of this list has a start on these axes." : "The recorded states do not tell where these episodes started.";
-    part("missing").textContent = map.points.length && missing ? `${missing} not on these axes` : "";
+    part("none").textContent = map.axes.length ? t("No episode of this list has a start on these axes.") : t("The recorded states do not tell where these episodes started.");
+    part("missing").textContent = map.points.length && missing ? t("{n} not on these axes", { n: missing }) : "";
     const ends = [["x", 0], ["y", 1]].map(([which, i]) => [which, scales[i]]);
     for (const [which, { low, top }] of ends) {
       part(`${which}-low`).textContent = map.points.length ? number(low) : "";
@@ -111,7 +112,7 @@ export function makeMap(box, { get, key, shown, current, open, failed }) {
   function text({ e, at }) {
     const [x, y] = ["x", "y"].map((which) => map.axes.find((axis) => axis.name === part(which).value));
     const place = [[x, at[0]], [y, at[1]]].map(([axis, value]) => `${axis.name} ${number(value)}${axis.unit ? ` ${axis.unit}` : ""}`);
-    return `episode ${e.episode}: ${OUTCOMES[outcome(e)][1]}, ${Math.round(100 * share(e))} % human-driven; ${place.join(", ")}`;
+    return t("episode {n}: {what}, {share} % human-driven; {place}", { n: e.episode, what: t(OUTCOMES[outcome(e)][1]), share: Math.round(100 * share(e)), place: place.join(", ") });
   }
 
   function tell(i) {
@@ -141,8 +142,8 @@ export function makeMap(box, { get, key, shown, current, open, failed }) {
   function drawLegend() {
     const { from, to } = colouring(), byShare = part("by").value === "share";
     part("legend").replaceChildren(...(byShare
-      ? [["0 %", 0], ["50 %", 0.5], ["100 % human-driven", 1]].map(([text_, value]) => legend("full", text_, mixed(from, to, value)))
-      : [legend("full", "success", `var(${to})`), legend("cross", "failure", `var(${from})`), legend("hollow", "other", "")]));
+      ? [["0 %", 0], ["50 %", 0.5], [t("100 % human-driven"), 1]].map(([text_, value]) => legend("full", text_, mixed(from, to, value)))
+      : [legend("full", t("success"), `var(${to})`), legend("cross", t("failure"), `var(${from})`), legend("hollow", t("other"), "")]));
   }
 
   function legend(shape, text_, c) {

@@ -1,5 +1,7 @@
 // Playing an episode: at the speed of the robot, or slower or faster, as the person has chosen before.
 
+import { t } from "./language.js";
+
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 const PLACE = "review-speed";
 
@@ -12,7 +14,7 @@ export function makePlayer(button, choice, { at, last, hz, isShown, goto }) {
 
   function show() {
     button.textContent = player.from ? "❚❚" : "▶";
-    button.setAttribute("aria-label", player.from ? "pause" : "play");
+    button.setAttribute("aria-label", player.from ? t("pause") : t("play"));
   }
 
   function tick() {

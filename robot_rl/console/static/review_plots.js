@@ -1,5 +1,6 @@
 // Plots of recorded signals under the pictures: chosen by the person, remembered for the task.
 
+import { t } from "./language.js";
 import { colour, columns, fit, SCORE_COLOURS } from "./review_timeline.js";
 
 const PAD_PX = 5, MOST_PLOTS = 8; // as many as the server answers at once
@@ -21,7 +22,7 @@ export function makePlots(box, adder, { get, query, task, failed }) {
 
   function offer() {
     const left = plots.known.filter((signal) => !plots.chosen.includes(signal.name));
-    adder.replaceChildren(new Option(plots.chosen.length < MOST_PLOTS ? "Add a plot …" : `${MOST_PLOTS} plots at most`, ""),
+    adder.replaceChildren(new Option(plots.chosen.length < MOST_PLOTS ? t("Add a plot …") : t("{n} plots at most", { n: MOST_PLOTS }), ""),
       ...left.map((signal) => new Option(titled(signal), signal.name)));
     adder.disabled = plots.chosen.length >= MOST_PLOTS || !left.length;
   }
@@ -67,12 +68,12 @@ export function makePlots(box, adder, { get, query, task, failed }) {
     made.dataset.signal = signal.name;
     made.innerHTML = `<figcaption><b></b><output></output><button type="button">×</button></figcaption><div><canvas role="img"></canvas><span class="high"></span><span class="low"></span></div>`;
     const word = (value) => (most > 0 ? signal.words[value] : number(value));
-    made.querySelector("b").textContent = titled(signal) + (signal.left_out ? `, ${signal.left_out} more entries` : "");
+    made.querySelector("b").textContent = titled(signal) + (signal.left_out ? t(", {n} more entries", { n: signal.left_out }) : "");
     made.querySelector(".high").textContent = high > low || !values.length ? word(high) : "";
-    made.querySelector(".low").textContent = values.length ? word(low) : "nothing recorded";
-    made.querySelector("canvas").setAttribute("aria-label", values.length ? `${titled(signal)} over the steps, from ${word(low)} to ${word(high)}` : `${titled(signal)}: nothing recorded`);
+    made.querySelector(".low").textContent = values.length ? word(low) : t("nothing recorded");
+    made.querySelector("canvas").setAttribute("aria-label", values.length ? t("{signal} over the steps, from {low} to {high}", { signal: titled(signal), low: word(low), high: word(high) }) : t("{signal}: nothing recorded", { signal: titled(signal) }));
     const close = made.querySelector("button");
-    close.setAttribute("aria-label", `remove the plot of ${signal.name}`);
+    close.setAttribute("aria-label", t("remove the plot of {signal}", { signal: signal.name }));
     close.dataset.remove = signal.name;
     const outputs = signal.points.map((_, i) => {
       const item = document.createElement("span"), mark = document.createElement("i"), value = document.createElement("span");

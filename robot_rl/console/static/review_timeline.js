@@ -1,6 +1,8 @@
 // The timeline of an episode: who drove, what the gate did, the actions, the reward, and what models say of each moment.
 // Column k is frame k, as in the plots below it.
 
+import { t, told } from "./language.js";
+
 export const SCORE_COLOURS = ["#2f86e0", "#e0702a", "#8f6ee0", "#0d9aa3", "#d4528f", "#b58a1a"];
 const DRIVERS = { policy: "#0b6bcb", correction: "#d9631a", recovery: "#7d57cf", demo: "#1f7a3d" };
 const GATE = { clipped: "#9a6700", hold: "#b3261e" };
@@ -73,12 +75,12 @@ export function drawLegend(box, data) { // of the colours that this episode has
   const { steps, actions } = data;
   const has = (test) => steps.some(test);
   const marks = [
-    ...Object.entries(DRIVERS).filter(([driver]) => has((s) => s.driver === driver)),
-    ...Object.entries(GATE).filter(([word]) => has((s) => s.outcome === word)).map(([word, c]) => [word === "hold" ? "gate held" : "gate clipped", c]),
-    ...(has((s) => s.reward > 0) ? [["reward", REWARD]] : []),
+    ...Object.entries(DRIVERS).filter(([driver]) => has((s) => s.driver === driver)).map(([driver, c]) => [told(driver), c]),
+    ...Object.entries(GATE).filter(([word]) => has((s) => s.outcome === word)).map(([word, c]) => [word === "hold" ? t("gate held") : t("gate clipped"), c]),
+    ...(has((s) => s.reward > 0) ? [[t("reward"), REWARD]] : []),
   ];
   const count = Math.min(AXES.length, steps[0]?.action.length ?? 0);
-  const lines = AXES.slice(0, count).map((name, i) => [`${i ? "" : "action "}${actions[i] ?? i}`, `var(${name})`]);
+  const lines = AXES.slice(0, count).map((name, i) => [`${i ? "" : `${t("action")} `}${actions[i] ?? i}`, `var(${name})`]);
   box.replaceChildren(...marks.map(([words, c]) => entry("block", words, c)), ...lines.map(([words, c]) => entry("line", words, c)));
 }
 
@@ -95,7 +97,7 @@ export function drawScoreLegend(box, data) {
     const item = document.createElement("span");
     const dash = author === PREDICATE ? "4 3" : "none";
     item.innerHTML = `<svg viewBox="0 0 26 8" aria-hidden="true"><path d="M0 4H26" stroke="${scoreColour(i)}" stroke-width="2.500" stroke-dasharray="${dash}"/></svg>`;
-    item.append(`${kind === "progress" ? "progress" : "success"}, ${author}`);
+    item.append(`${kind === "progress" ? t("progress") : t("success")}, ${author}`);
     return item;
   }));
 }

@@ -3,6 +3,7 @@
 // The page only says where the device is and what is held; the robot side decides what that means. Whatever
 // ends the pose (tracking lost, headset taken off, page hidden) ends the messages: silence lets go.
 
+import { t, told, translate } from "./language.js";
 import { says } from "./words.js";
 import { connect, post } from "./socket.js";
 import { toast } from "./toast.js";
@@ -26,18 +27,18 @@ connect("/ws/telemetry", { onMessage: (text) => {
   Object.assign(xr, { mine: now.lease.mine, problem: now.robot.device_problem ?? "", word: now.word });
   document.body.dataset.word = now.word;
   xr.says = $("word").textContent = says(now);
-  $("reason").textContent = now.reason;
-  $("seat-button").textContent = xr.mine ? "Leave the seat" : "Take the seat";
+  $("reason").textContent = told(now.reason);
+  $("seat-button").textContent = xr.mine ? t("Leave the seat") : t("Take the seat");
   $("xr-go").hidden = !now.robot.gate?.waits || now.word === "PROTECTIVE STOP";
   $("xr-ready").hidden = now.word !== "RESET?";
   draw();
 } });
 
 function draw() {
-  const text = !xr.mine ? "Take the seat first."
-    : !xr.session ? xr.mode ? "Ready to start." : xr.why
-    : xr.yaw === null ? "Point the device forward (the robot's x axis) and press A or X, or: I point forward."
-    : xr.problem || "Hold the grip button, or keep a finger on: hold to drive.";
+  const text = !xr.mine ? t("Take the seat first.")
+    : !xr.session ? xr.mode ? t("Ready to start.") : xr.why
+    : xr.yaw === null ? t("Point the device forward (the robot's x axis) and press A or X, or: I point forward.")
+    : told(xr.problem) || t("Hold the grip button, or keep a finger on: hold to drive.");
   $("say").textContent = text;
   $("overlay-say").textContent = `${xr.says}: ${text}`;
   $("enter").disabled = !xr.mine || !xr.mode || Boolean(xr.session);
@@ -130,9 +131,10 @@ async function start() {
 }
 
 async function look() {
-  xr.why = !isSecureContext ? "The browser does not trust this page: WebXR needs HTTPS. Open /trust."
-    : !navigator.xr ? "This browser has no WebXR. Use a headset's browser, or Chrome on an Android phone."
-    : "No headset, and no phone with AR, was found by this browser.";
+  translate(document.body);
+  xr.why = !isSecureContext ? t("The browser does not trust this page: WebXR needs HTTPS. Open /trust.")
+    : !navigator.xr ? t("This browser has no WebXR. Use a headset's browser, or Chrome on an Android phone.")
+    : t("No headset, and no phone with AR, was found by this browser.");
   for (const mode of navigator.xr && isSecureContext ? ["immersive-ar", "immersive-vr"] : []) {
     if (!xr.mode && await navigator.xr.isSessionSupported(mode).catch(() => false)) xr.mode = mode;
   }
