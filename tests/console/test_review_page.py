@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from robot_rl.console.remembered import Role
-from robot_rl.store.labels import review
+from robot_rl.store.labels import DROVE, review
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, Ending, EpisodeId, Label, Outcome, Step
 from tests.console.test_page import shoot
@@ -89,7 +89,10 @@ def run_dir(run_dir: Path) -> Path:
         ]
         store.append([*held, ended, rows[-1]])
         said = Label(EpisodeId("run", "actor-0", 11), 0, None, "exclude", 1.0, "person", "ada", 5)
-        store.append([said])
+        drove = Label(
+            EpisodeId("run", "actor-0", 10), 0, None, DROVE, 12.0, "person", "operator A", 6
+        )
+        store.append([said, drove])
     return run_dir
 
 
@@ -153,6 +156,8 @@ def test_filters_combine_and_a_link_leads_to_the_same_list(
         ("driver", "policy", [12, 11]),
         ("driver", "human", [13, 10, 4, 3, 2, 1, 0]),
         ("driver", "recovery", [13]),
+        ("driver", "seat", [10]),
+        ("driver", "script", [13, 4, 3, 2, 1, 0]),
         ("author", "ada", [11]),
         ("author", "-", [13, 12, 10, 4, 3, 2, 1, 0]),
     ):

@@ -7,14 +7,19 @@ export const leftOut = (e) => e.review.excluded && !e.review.neutral;
 export const looked = (e) => e.review.success != null || e.review.excluded; // neutral episodes are excluded, so they count as looked at
 const differ = (e) => new Set(Object.values(e.voices)).size > 1;
 const disagree = (e) => (looked(e) ? e.review.success != null && e.success != null && e.review.success !== e.success : differ(e));
-const DRIVERS = { policy: "policy only", human: "with human-driven steps", correction: "correction", recovery: "recovery", demo: "demo" };
+const DRIVERS = { policy: "policy only", human: "with human-driven steps", seat: "somebody in the seat", script: "helped without a seat", correction: "correction", recovery: "recovery", demo: "demo" };
+const atSeat = (e) => Object.keys(e.drove).length > 0; // as the console has seen it
+const DROVE = { // beside the drivers that steps name
+  human: (e) => e.human_steps > 0, policy: (e) => e.steps > 0 && !e.human_steps,
+  seat: atSeat, script: (e) => e.human_steps > 0 && !atSeat(e),
+};
 const NOBODY = "-"; // no author's name: they begin with a letter
 
 const TESTS = { // what an episode must be for a filter that is set
   number: (e, text) => text.split(/[\s,]+/).filter(Boolean).some((term) => isNumbered(e.episode, term)),
   purpose: (e, purpose) => e.purpose === purpose,
   outcome: (e, word) => outcome(e) === word,
-  driver: (e, driver) => (driver === "human" ? e.human_steps > 0 : driver === "policy" ? e.steps > 0 && !e.human_steps : e.drivers.includes(driver)),
+  driver: (e, driver) => DROVE[driver]?.(e) ?? e.drivers.includes(driver),
   author: (e, author) => (author === NOBODY ? !e.authors.length : e.authors.includes(author)),
   disagree,
 };
