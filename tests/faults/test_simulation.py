@@ -31,7 +31,7 @@ from tests.support.simulation import Simulation
 
 SEED = "ROBOT_RL_SEED"
 MEMORY = Path("/dev/shm")  # a disk whose syncs cost nothing, where there is one
-FEW, MANY = 1_000, 100_000
+FEW, MANY = 500, 100_000
 
 
 def play(seed: int) -> Simulation:

@@ -29,6 +29,9 @@ CAMERAS = ("front", "wrist")
 NETWORK_PIXELS = 32  # what the network of the run sees
 
 
+PICTURES_HZ = 10  # of each camera: five at full speed would take both cores from the page
+
+
 class RobotSide:
     """Plays view node and operator node: `view` is what it says, `heard` what the driver sent."""
 
@@ -43,7 +46,6 @@ class RobotSide:
         self.frozen = False
         self.shapes = dict.fromkeys(CAMERAS, (NETWORK_PIXELS, NETWORK_PIXELS))
         self.shapes |= dict.fromkeys(VIEWS, (240, 320))
-        self._number = 0
         self._server = PanelServer(socket_address(run_dir, "view"))
         self._control = zmq.Context.instance().socket(zmq.PULL)
         self._control.bind(socket_address(run_dir, "control"))
@@ -63,12 +65,14 @@ class RobotSide:
                 return {"said": f"{question['verb']}: done"}, b""
             case "accept":
                 return self._accept(question["name"], question["on"]), b""
-        self._number += 1
+        number = int(time.monotonic() * PICTURES_HZ)
+        if number == question.get("after"):
+            return {}, b""  # as a camera: there is no newer one yet
         height, width = self.shapes[question["camera"]]
         rgb = np.zeros((height, width, 3), np.uint8)
-        shade = 0 if self.frozen else self._number * 5
+        shade = 0 if self.frozen else number * 5
         rgb[..., 0], rgb[..., 1] = np.arange(width) * 255 // width, shade % 255
-        return picture_answer(rgb, self._number, None, 0.01)
+        return picture_answer(rgb, number, None, 0.01)
 
     def _accept(self, name: str, on: bool) -> dict[str, Any]:
         """As the arm node does with its list."""
