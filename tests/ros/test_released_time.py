@@ -23,10 +23,10 @@ pytestmark = [pytest.mark.ros, pytest.mark.alone]
 REQUESTER = Path(__file__).with_name("requester.py")
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Sim, gate, watchdog and operator on released time."""
-    run = write_run(tmp_path_factory.mktemp("released"))
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Sim, gate, watchdog and operator on released time; anew for each try of a test."""
+    run = write_run(tmp_path)
     world = World(sim_graph(SimGraphConfig(with_actor=False, unattended=True), str(run)), run)
     try:
         world.probe.wait_state()
