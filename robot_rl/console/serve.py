@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from robot_rl.console.app import make_app
 from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.doors import Console
 from robot_rl.console.feed import Feed
-from robot_rl.console.intake import MAX_CONNECTIONS, PageProtocol, allow_files
+from robot_rl.console.intake import MAX_CONNECTIONS, QUEUE, PageProtocol, allow_files
 from robot_rl.console.notes import Notes
 from robot_rl.console.records import Records
 from robot_rl.console.remembered import Remembered, Role
@@ -119,6 +120,17 @@ def server_for(
     return uvicorn.Server(config)
 
 
+def listen(server: uvicorn.Server) -> socket.socket:
+    """Its socket, which `run(sockets=[...])` takes over, listens from here on.
+
+    Whoever opens a link as soon as it is told waits for the page then, and is not refused.
+    """
+    listening = server.config.bind_socket()
+    listening.set_inheritable(False)
+    listening.listen(QUEUE)
+    return listening
+
+
 def serve(
     run_dir: Path,
     host: str,
@@ -151,7 +163,8 @@ def serve(
         arms=arms,
         remembered=remembered,
     )
+    listening = listen(server)
     started(lambda role: access.invite(Role(role)))
     allow_files()
     gc.freeze()  # as the nodes do (ros.runtime)
-    server.run()
+    server.run(sockets=[listening])

@@ -29,7 +29,7 @@ from robot_rl.console.app import guarded
 from robot_rl.console.doors import Doors, Operator, Watcher
 from robot_rl.console.intake import allow_files
 from robot_rl.console.remembered import Remembered, Role
-from robot_rl.console.serve import hosts_of, server_for
+from robot_rl.console.serve import hosts_of, listen, server_for
 from robot_rl.studio.commands import shown
 from robot_rl.studio.form import experiments
 from robot_rl.studio.jobs import FOLDER, facts_of
@@ -229,6 +229,7 @@ def serve_studio(
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     audit_into(folder / FOLDER)
     server, access = studio_server(Studio(folder, config_dir), host, port, Remembered(folder, port))
+    listening = listen(server)
     started(lambda role: access.invite(Role(role)))
     allow_files()
-    server.run()
+    server.run(sockets=[listening])
