@@ -29,7 +29,9 @@ from robot_rl.bench.console.browser import SIZE, browser, until
 from robot_rl.bench.person.eyes import Picture, Point, Sight, see
 from robot_rl.bench.person.hands import REACTION_S, Hands
 from robot_rl.bench.person.mind import ENDED, WAITS, Act, Mind, Words
+from robot_rl.config.run_folder import METRICS
 from robot_rl.errors import RobotRLError
+from robot_rl.system.files import Tail
 
 START_S = 120.0
 NICE = -10
@@ -37,10 +39,8 @@ STANDS_S = 0.25  # after a press, until the tool stands
 LATE_S = 2.0  # a picture that is later than that is taken as it is
 HEARD_S = 0.6  # after a key that asks the page for something, before it is pressed again
 PAUSE, PAUSE_S = 0.2, (0.5, 2.0)  # share of episodes after which the person rests, and how long
-DRIVING = ("you are driving", "human")  # the second on an older page
 KEPT = 5  # every so many looks the picture is kept
 LINK = re.compile(r"http://\S+/enter\?token=\S+")
-DEMOS = re.compile(r"demo (\d+) of (\d+)")
 READ = """
 () => {
   const seen = (e) => Boolean(e?.checkVisibility()), all = (q) => [...document.querySelectorAll(q)];
@@ -109,9 +109,7 @@ def sit(
                 break
         person.hands.let_go()
         found = person.found
-        if run.process.poll() == 0 and found.demos < demos:  # it ended before the page said so
-            found.demos = demos
-            found.at_s.append(time.monotonic() - began_s)
+        person.count()
     found.presses, found.slips = person.hands.pressed, person.hands.slips
     (folder / "sitting.json").write_text(json.dumps(asdict(found), indent=1))
     return found
@@ -125,8 +123,8 @@ class _Person:
         self._dice = random.Random(found.seed)
         self.hands, self._mind = Hands(page.keyboard, self._dice), Mind(found.task)
         self._log = (folder / "looks.jsonl").open("w", buffering=1)
-        self._looks = self._tries = 0
-        self._drove = False
+        self._looks = 0
+        self._metrics = Tail(folder / "run" / METRICS)
 
     def turn(self) -> None:
         """Look once, think, press."""
@@ -134,7 +132,7 @@ class _Person:
         said = self._page.evaluate(LOOK)
         jpeg = base64.b64decode(said.pop("picture"))
         words = words_of(said)
-        self._count(words, looked_s)
+        self.count()
         sight = Sight(None, None)
         if jpeg:
             tip = tip_of(said["arrows"], said["large"])
@@ -155,16 +153,14 @@ class _Person:
         if act.why == ENDED and self._dice.random() < PAUSE:
             time.sleep(self._dice.uniform(*PAUSE_S))
 
-    def _count(self, words: Words, now_s: float) -> None:
-        """Demonstrations as the page counts them, and tries that came to nothing."""
-        found = self.found
-        if (m := DEMOS.search(words.result)) and int(m[1]) > found.demos:
-            found.demos = int(m[1])
-            found.at_s.append(now_s - self._began_s)
-        resets = words.word.lower() == "resetting"
-        self._tries += self._drove and resets
-        self._drove = not resets and (self._drove or words.word.lower() in DRIVING)
-        found.failures = max(self._tries - found.demos, 0)
+    def count(self) -> None:
+        """Tries and demonstrations, as the run records them: measured, not seen by the person."""
+        now_s, found = time.monotonic() - self._began_s, self.found
+        for line in self._metrics.lines():
+            if "demo_episode/success" in line:
+                won = line["demo_episode/success"] > 0
+                found.demos, found.failures = found.demos + won, found.failures + (not won)
+                found.at_s += [now_s] * won
 
     def _note(self, at_s: tuple[float, float], act: Act, **saw: Any) -> None:
         """A line of the log. at_s: when the look began, and the press."""
