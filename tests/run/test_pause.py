@@ -50,5 +50,9 @@ def test_the_page_says_that_the_run_is_paused_but_not_over_a_stop() -> None:
     assert word_of(view, paused=True) == ("HOLD", WAITS["run"])
     running = {"gate": {"mode": "run"}, "episode": {"active": True, "purpose": "train"}}
     assert word_of(running, paused=True)[0] == "POLICY"
+    to_its_start = {"gate": {"mode": "run"}, "episode": {"active": False}}  # it moves
+    assert word_of(to_its_start, paused=True)[0] == "RESETTING"
+    asks = view | {"asks": "put the cube back"}
+    assert word_of(asks, paused=True) == ("RESET?", "put the cube back")
     stopped = {"gate": {"mode": "protective_stop", "reason": "force: 61 N"}}
     assert word_of(stopped, paused=True)[0] == "PROTECTIVE STOP"
