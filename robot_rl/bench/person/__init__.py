@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import logging
 import math
+import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,10 +107,9 @@ def figures_of(task: str, sittings: list[Sitting], demos: int) -> dict[str, floa
     """Medians and means of some sittings at one task."""
     figures = {f"{task}/sittings": float(len(sittings))}
     for demo in sorted({1, demos}):
-        at_s = sorted(s.at_s[demo - 1] if len(s.at_s) >= demo else math.inf for s in sittings)
-        median_s = (at_s[(len(at_s) - 1) // 2] + at_s[len(at_s) // 2]) / 2
-        figures[f"{task}/demo_{demo}_s_p50"] = median_s if math.isfinite(median_s) else math.nan
-        figures[f"{task}/demo_{demo}_s_max"] = at_s[-1] if math.isfinite(at_s[-1]) else math.nan
+        at_s = [s.at_s[demo - 1] if len(s.at_s) >= demo else math.inf for s in sittings]
+        for name, value in (("p50", statistics.median(at_s)), ("max", max(at_s))):
+            figures[f"{task}/demo_{demo}_s_{name}"] = value if math.isfinite(value) else math.nan
     for name in ("demos", "failures", "presses", "slips"):
         figures[f"{task}/{name}"] = sum(getattr(s, name) for s in sittings) / len(sittings)
     return figures

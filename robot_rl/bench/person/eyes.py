@@ -2,8 +2,8 @@
 
     see(picture, "along the tool", "lift").target
 
-A picture is cut out of a screenshot of the page. Lengths in it are shares of its height, from its
-middle, to the right and up: what a person would call "a bit to the left".
+A picture is what the page has drawn as its large one. Lengths in it are shares of its height, from
+its middle, to the right and up: what a person would call "a bit to the left".
 """
 
 from __future__ import annotations

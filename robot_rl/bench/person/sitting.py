@@ -10,12 +10,10 @@ import base64
 import json
 import math
 import os
-import queue
 import random
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +29,7 @@ from robot_rl.bench.person.hands import REACTION_S, Hands
 from robot_rl.bench.person.mind import ENDED, WAITS, Act, Mind, Words
 from robot_rl.config.run_folder import METRICS
 from robot_rl.errors import RobotRLError
+from robot_rl.link.panel import link_file
 from robot_rl.system.files import Tail
 
 START_S = 120.0
@@ -40,7 +39,6 @@ LATE_S = 2.0  # a picture that is later than that is taken as it is
 HEARD_S = 0.6  # after a key that asks the page for something, before it is pressed again
 PAUSE, PAUSE_S = 0.2, (0.5, 2.0)  # share of episodes after which the person rests, and how long
 KEPT = 5  # every so many looks the picture is kept
-LINK = re.compile(r"http://\S+/enter\?token=\S+")
 READ = """
 () => {
   const seen = (e) => Boolean(e?.checkVisibility()), all = (q) => [...document.querySelectorAll(q)];
@@ -98,12 +96,12 @@ def sit(
     folder.mkdir(parents=True, exist_ok=True)
     with _recording(task, seed, demos, folder, source) as run, browser() as running:
         page = running.new_context(viewport=SIZE).new_page()
-        link = run.link()
+        link = link_file(folder / "run").read_text().strip()
         began_s = time.monotonic()
         page.goto(link)
         _prefer_browser()
         person = _Person(page, Sitting(task, seed), folder, began_s)
-        while time.monotonic() < began_s + limit_s and run.process.poll() is None:
+        while time.monotonic() < began_s + limit_s and run.poll() is None:
             person.turn()
             if person.found.demos >= demos:
                 break
@@ -256,52 +254,33 @@ def tip_of(arrows: list[list[float] | None], box: list[float]) -> Point | None:
     return (x - left - width / 2) / height, (top + height / 2 - y) / height
 
 
-class Recording:
-    """`robot-rl record` in a process of its own; lines of its terminal are kept."""
-
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self.process, self._lines = process, queue.SimpleQueue[str]()
-        self._log = log.open("w", buffering=1)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._log.write(line)
-            self._lines.put(line)
-
-    def link(self) -> str:
-        """What the terminal says to open. Raises `RobotRLError` when it says nothing."""
-
-        def told() -> str:
-            if self.process.poll() is not None:
-                raise RobotRLError("the run has ended", got=f"exit code {self.process.returncode}")
-            while not self._lines.empty():
-                if found := LINK.search(self._lines.get()):
-                    return found[0]
-            return ""
-
-        return until(told, "the run prints its link", START_S)
-
-
 @contextmanager
 def _recording(
     task: str, seed: int, demos: int, folder: Path, source: Path | None
-) -> Iterator[Recording]:
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`robot-rl record` in a process of its own, once it has left the link to its page."""
+    run_dir = folder.resolve() / "run"
     words = [
         f"experiment={task}", "runtime=ros", "operator=console", f"seed={seed}", f"--demos={demos}",
-        f"run_dir={folder.resolve() / 'run'}",
+        f"run_dir={run_dir}",
     ]  # fmt: skip
     env = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
     if source is not None:
         env["PYTHONPATH"] = os.pathsep.join(str(source / p) for p in ("", "sim", "hardware"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "robot_rl.cli.main", "record", *words],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env=env | {"PYTHONUNBUFFERED": "1"}, cwd=source,
-    )  # fmt: skip
+    with (folder / "terminal.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "robot_rl.cli.main", "record", *words],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=source,
+        )  # fmt: skip
+
+    def is_up() -> bool:
+        if process.poll() is not None:
+            raise RobotRLError("the run has ended", got=f"exit code {process.returncode}")
+        return link_file(run_dir).is_file()
+
     try:
-        yield Recording(process, folder / "terminal.log")
+        until(is_up, "the run leaves its link", START_S)
+        yield process
     finally:
         process.terminate()
         try:
