@@ -14,7 +14,8 @@ machine can: on a slow or busy machine simulated time is slower, but nobody is l
 conservative synchronisation of parallel simulations (Chandy and Misra 1979; the time advance
 request of IEEE 1516), with one exception: whoever holds up time for longer than a limit of wall
 time is given up until it speaks again. Time then goes on, at real time, and the real watchdogs act
-as on a robot. Who has never spoken is not waited for, so a graph without an actor runs, too.
+as on a robot. Who has never spoken is not waited for, so a graph without an actor runs, too; while
+nobody has spoken at all, at real time, so that whoever joins finds a clock that does not leap.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ The learner's leaves room for a checkpoint on a slow disk and for a restart."""
 
 TOLD_BY = {"learner": "actor"}  # whose horizon another process tells: not waited for without it
 SLACK_S = 1e-6  # horizons and clock are rounded to nanoseconds on their way
-REAL_TIME = 1.0  # run seconds per wall second, while a person drives or somebody is given up
+REAL_TIME = 1.0
+"""Run seconds per wall second while a person drives, somebody is given up or nobody has spoken."""
 
 
 @dataclass(slots=True)
@@ -85,6 +87,11 @@ class Release:
             self._waited_s[waiting[0]] += wall_s - self._before_s
         self._before_s = wall_s if waiting else None
         return waiting
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody has spoken yet."""
+        return bool(self._members)
 
     @property
     def given_up(self) -> list[str]:

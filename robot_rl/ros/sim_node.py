@@ -6,8 +6,9 @@ and the target filter live in the controller (here in the MuJoCo model).
 
 Time is released (`rtf` = 0): it goes on when those who must act in it have acted
 (`robot_rl.ros.release`), at most `FASTEST` times as fast as wall time, at real time while a person
-has the seat. Or it follows wall time (`rtf` > 0), on absolute deadlines: then a late machine means
-late simulated time, without bursts, and a process that is late stays late, as on a robot.
+has the seat or nobody else has spoken. Or it follows wall time (`rtf` > 0), on absolute deadlines:
+then a late machine means late simulated time, without bursts, and a process that is late stays
+late, as on a robot.
 
 Run time starts at a multiple of the machine's monotonic clock that it never outruns, so that it
 goes on after a kill -9 and a restart instead of jumping back and confusing everybody who holds a
@@ -408,9 +409,9 @@ class SimNode:
 
     def _factor(self) -> float:
         """Run seconds per wall second, at most. A person's hands know real time only."""
-        given_up = self._release is not None and bool(self._release.given_up)
         asked = self.params["rtf"] or FASTEST
-        return min(asked, REAL_TIME) if self._seated() or given_up else asked
+        alone = self._release is not None and (self._release.given_up or not self._release.heard)
+        return min(asked, REAL_TIME) if self._seated() or alone else asked
 
     def _seated(self) -> bool:
         """Whether a person has the seat."""

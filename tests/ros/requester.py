@@ -30,7 +30,7 @@ def main(lease: str, thinks_s: float, ros: list[str]) -> None:
         clock.wait_started(20.0)
         await_sources(shell, [robot], 20.0)
         while shell.running and not gate.arm(lease):
-            time.sleep(0.1)
+            clock.sleep_until_s(clock.now_s() + 0.1)  # from now on the clock waits for us, too
         sequence, sign, tick_s = 0, 1.0, clock.now_s()
         while shell.running:
             time.sleep(thinks_s)

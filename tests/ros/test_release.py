@@ -13,8 +13,9 @@ from robot_rl.ros.release import LIMITS_S, Release
 
 def test_the_clock_waits_for_each_until_its_horizon_is_beyond_now() -> None:
     release = Release()
-    assert release.waiting(0.0, 0.0) == []  # nobody has ever spoken
+    assert release.waiting(0.0, 0.0) == [] and not release.heard
     release.hear("gate", 0.01)
+    assert release.heard
     release.hear("actor", 0.1)
     assert release.waiting(0.0, 0.0) == []
     assert release.waiting(0.02, 0.0) == ["gate"]

@@ -84,6 +84,18 @@ def test_an_actor_that_takes_longer_than_its_period_is_not_late(world: World) ->
         requester.wait()
 
 
+def test_time_does_not_race_before_anybody_has_joined(tmp_path: Path) -> None:
+    """Whoever came later would see a clock that leaps: a gate takes that for a restarted robot."""
+    run = write_run(tmp_path)
+    graph = sim_graph(SimGraphConfig(with_actor=False), str(run))
+    alone = World([spec for spec in graph if spec.name == "sim"], run)
+    try:
+        wait_for(lambda: alone.probe.heard[topics.CLOCK.name], 30.0, "the clock goes")
+        assert factor(alone, 2.0) < 1.3
+    finally:
+        alone.close()
+
+
 @pytest.mark.slow
 def test_a_frozen_actor_stops_time_then_the_gate_holds_as_on_a_robot(world: World) -> None:
     requester = start_requester(world, "frozen")

@@ -37,7 +37,7 @@ class ServedStudio:
         self.server, self.access = studio_server(self.studio, "127.0.0.1", self.port)
         self._thread = threading.Thread(target=self.server.run)
         self._thread.start()
-        until(lambda: self.server.started)
+        until(lambda: self.server.started, 60.0)
 
     def invite(self, role: Role = Role.OPERATOR) -> str:
         return f"{self.url}/enter?token={self.access.invite(role)}"
