@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,10 @@ def test_rlpd_is_a_short_delta_of_sac() -> None:
 def test_benchmark_reports_every_case_beside_its_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "WARM_UP", 1)
     monkeypatch.setattr(bench, "CAMERA_EPISODES", 2)
+    small = {name: replace(config, batch_size=8) for name, config in bench.CASES.items()}
+    monkeypatch.setattr(bench, "CASES", small)
+    small = {n: (replace(c, batch_size=8), px) for n, (c, px) in bench.CAMERA_CASES.items()}
+    monkeypatch.setattr(bench, "CAMERA_CASES", small)
     figures = bench.bench(0.05)
     for name in bench.CASES:
         assert figures[f"{name}/updates_per_s"] > 0.0 < figures[f"{name}/floor_updates_per_s"]
