@@ -26,7 +26,7 @@ function drawRow(row) {
   mark.onchange = () => { mark.checked ? page.marked.add(row.id) : page.marked.delete(row.id); drawMarks(); };
   const name = el("a", { className: "name", href: `#${new URLSearchParams({ run: row.id })}` }, el("b", {}, title(row)), el("small", {}, place(row)));
   const state = el("span", { className: `state ${kind}` }, words);
-  const progress = row.progress != null && kind === "live" ? el("progress", { max: 1, value: row.progress, title: t("of the practice budget"), "aria-label": t("practice budget used") }) : "";
+  const progress = row.progress != null && kind === "live" ? el("progress", { max: 1, value: row.progress, title: t("practice budget used"), "aria-label": t("practice budget used") }) : "";
   const left = row.left_s != null ? el("small", {}, t("about {time} left", { time: duration(row.left_s) })) : "";
   const figures = [[t("steps"), number(row.steps)], [t("person"), percent(row.human)], [t("time"), duration(row.worked_s || null)], [t("disk"), bytes(row.bytes)]];
   box.append(

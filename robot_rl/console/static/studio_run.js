@@ -217,7 +217,8 @@ async function open_page(run, which) {
   dialog.showModal();
   try {
     const { link } = await post("/api/console", { run: run.id, page: which }, null);
-    const address = Object.assign(new URL(link), { hostname: location.hostname }); // its strict cookie is not set for who comes from another host
+    // under the name of this page: a browser withholds a strict cookie from who comes from another host
+    const address = Object.assign(new URL(link), { hostname: location.hostname });
     const way = el("a", { className: "button go", href: address, target: "_blank", rel: "noopener" }, t("Open it"));
     way.onclick = () => dialog.close();
     what.replaceChildren(el("p", {}, t("The page is served until the studio ends. This link works once."), " ", location.protocol === "https:" ? "" : t("From another machine its port needs a tunnel, too.")), way);
