@@ -97,7 +97,7 @@ def test_a_walk_through_the_studio_in_german(page: Any) -> None:  # noqa: PLR091
     fits(page, "german-new")
 
     page.get_by_role("link", name="alle Läufe").click()
-    page.get_by_role("link", name="Vergleichen").click()
+    page.get_by_role("link", name="Vergleichen").press("Enter")
     until(lambda: "Markieren Sie 2 bis 6 Läufe" in page.locator("#side").inner_text())
     page.get_by_role("link", name="alle Läufe").click()
     for name in (FIRST, SECOND):
