@@ -42,25 +42,13 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
         ConfigError: there is no such run, or the address is not this machine's own.
         SetupError: the port is taken, or the console extra is not installed.
     """
-    page_options(parser.with_run())
-    parser.add_argument(
-        "--forget", action="store_true", help="let no page in that was opened before this start"
-    )
-    parser.add_argument(
-        "--tls", type=Path, metavar="FOLDER", help="serve over HTTPS (robot-rl keys FOLDER --page)"
-    )
+    lasting_page_options(parser.with_run())
     args = parser.read(argv)
     run_dir = existing_run(args.run)
-    certificate = None
-    if args.tls is not None:
-        certificate = engine("robot_rl.console.certificate:load")(args.tls.expanduser())
-    last_port = engine("robot_rl.console.remembered:last_port")(run_dir)
-    port = port_of(args, last_port or FIRST_PORT, certificate)
-    if args.forget:
-        engine("robot_rl.console.remembered:forget")(run_dir)
+    port, certificate = place_of(args, run_dir)
     serve = engine("robot_rl.run.console:serve_run")
     title = f"{page or 'console'} of {run_dir}"
-    started = link_teller(args, port, title, page, certificate)
+    started = link_teller(args, port, title, page=page, certificate=certificate, device="xr")
     serve(run_dir, args.host, port, started, certificate)
     return 0
 
@@ -82,6 +70,32 @@ def page_options(parser: Parser) -> None:
     )
 
 
+def lasting_page_options(parser: Parser) -> None:
+    """Add `page_options`, and those of a page that open pages find again: `--forget`, `--tls`."""
+    page_options(parser)
+    parser.add_argument(
+        "--forget", action="store_true", help="let no page in that was opened before this start"
+    )
+    parser.add_argument(
+        "--tls", type=Path, metavar="FOLDER", help="serve over HTTPS (robot-rl keys FOLDER --page)"
+    )
+
+
+def place_of(args: argparse.Namespace, folder: Path) -> tuple[int, Any]:
+    """The port, and the certificate if there is one, for `lasting_page_options`.
+
+    folder: where it is remembered which pages were opened. Raises like `serve_page`.
+    """
+    certificate = None
+    if args.tls is not None:
+        certificate = engine("robot_rl.console.certificate:load")(args.tls.expanduser())
+    last_port = engine("robot_rl.console.remembered:last_port")(folder)
+    port = port_of(args, last_port or FIRST_PORT, certificate)
+    if args.forget:
+        engine("robot_rl.console.remembered:forget")(folder)
+    return port, certificate
+
+
 def port_of(args: argparse.Namespace, first: int = FIRST_PORT, certificate: Any = None) -> int:
     """The port to serve at: without --port the first free one from `first`.
 
@@ -98,20 +112,29 @@ def port_of(args: argparse.Namespace, first: int = FIRST_PORT, certificate: Any 
 
 
 def link_teller(
-    args: argparse.Namespace, port: int, title: str, page: str = "", certificate: Any = None
+    args: argparse.Namespace,
+    port: int,
+    title: str,
+    *,
+    page: str = "",
+    certificate: Any = None,
+    device: str = "",
 ) -> Callable[[Callable[[str], str]], None]:
     """A function that prints and opens links to a server that has started, given what makes tokens.
 
-    page: where the links lead (`app.PAGES`).
+    page: where the links lead (`app.PAGES`); device: where the one for a headset or a phone does.
     """
     host = f"[{args.host}]" if ":" in args.host else args.host
     root = f"{'https' if certificate else 'http'}://{host}:{port}"
-    link = f"{root}/enter?{f'page={page}&' if page else ''}token="
+    link, device_link = (
+        f"{root}/enter?{f'page={name}&' if name else ''}token=" for name in (page, device)
+    )
 
     def started(invite: Callable[[str], str]) -> None:
         say(f"{title}\n  {link}{invite('operator')}")
         if certificate:
-            say(f"headset or phone\n  {root}/enter?page=xr&token={invite('operator')}")
+            who = "headset or phone" if device else "phone or another computer"
+            say(f"{who}\n  {device_link}{invite('operator')}")
             say(f"once for each device\n  {root}/trust   fingerprint {certificate.fingerprint}")
         if not args.no_browser:
             webbrowser.open(link + invite("operator"))

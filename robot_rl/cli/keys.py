@@ -13,9 +13,9 @@ The learner accepts every actor whose public key lies in its folder. Secret keys
 alone. Copy an actor's pair and the learner's public key to the robot PC and set link.key_folder
 there. Runs on one machine make their own keys.
 
-With --page: make a certificate for the operator's page instead, so that a headset or a phone can
-open it over HTTPS (`robot-rl console RUN --tls FOLDER`). It is for this machine's names and
-addresses, and for those that you name.
+With --page: make a certificate for the operator's page and the studio instead, so that a headset or
+a phone can open them over HTTPS (`robot-rl console RUN --tls FOLDER`, `robot-rl studio --tls
+FOLDER`). It is for this machine's names and addresses, and for those that you name.
 
 With --sros2: make a keystore for the ROS 2 nodes of the experiment that the words describe, and use
 it with ros.keystore=FOLDER. Each node may then publish and subscribe to its own topics, and no

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from robot_rl.cli.common import Parser, engine
-from robot_rl.cli.console import link_teller, page_options, port_of
-from robot_rl.console.address import FIRST_PORT
+from robot_rl.cli.console import lasting_page_options, link_teller, place_of
 from robot_rl.errors import ConfigError
 
 TEXT = """
@@ -17,13 +16,17 @@ away and take it back. Every button shows the command line that it runs; what wa
 when the page, this program or the terminal is closed, and is found again at the next start.
 
 The page is served to this machine only, with a link that works once; press Enter for another link,
-or "o" and Enter for a link that only lets a person look.
+or "o" and Enter for a link that only lets a person look. With --tls it is served over HTTPS, at a
+name of this machine that the certificate is for: a phone or another computer of the same network
+may then open it, and the pages of runs that it opens. The certificate is made once, by
+`robot-rl keys FOLDER --page`.
 """
 EXAMPLES = """
 robot-rl studio                                    the runs of ./runs
 robot-rl studio /data/runs --no-browser
 robot-rl studio --config-dir my_configs            your own experiments are in the form, too
 robot-rl studio --port 8088 --forget               let no page in that was opened before
+robot-rl studio --tls ~/.config/robot-rl/page --host robot-pc.local    for a phone in the network
 ssh -L 8080:127.0.0.1:8080 robot-pc                from another machine; then open the link there
 """
 
@@ -32,7 +35,8 @@ def run(argv: Sequence[str]) -> int:
     """Serve the page until Ctrl-C is pressed.
 
     Raises:
-        ConfigError: FOLDER is a run, or no folder; the address is not this machine's own.
+        ConfigError: FOLDER is a run, or no folder; the address is not this machine's own, or the
+            certificate is not for it.
         SetupError: the port is taken, or the console extra is not installed.
     """
     parser = Parser("studio", TEXT, EXAMPLES)
@@ -40,20 +44,14 @@ def run(argv: Sequence[str]) -> int:
         "folder", nargs="?", type=Path, default=Path("runs"), metavar="FOLDER",
         help="folder of runs (default: runs)",
     )  # fmt: skip
-    page_options(parser)
-    parser.add_argument(
-        "--forget", action="store_true", help="let no page in that was opened before this start"
-    )
+    lasting_page_options(parser)
     parser.add_argument("--config-dir", type=Path, metavar="DIR", help="your YAML files")
     args = parser.read(argv)
     folder = _folder(args.folder)
-    remembered = "robot_rl.console.remembered"
-    port = port_of(args, engine(f"{remembered}:last_port")(folder) or FIRST_PORT)
-    if args.forget:
-        engine(f"{remembered}:forget")(folder)
+    port, certificate = place_of(args, folder)
     serve = engine("robot_rl.studio.app:serve_studio")
-    started = link_teller(args, port, f"studio of {folder}")
-    serve(folder, args.host, port, started, args.config_dir)
+    started = link_teller(args, port, f"studio of {folder}", certificate=certificate)
+    serve(folder, args.host, port, started, config_dir=args.config_dir, certificate=certificate)
     return 0
 
 

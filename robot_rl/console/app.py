@@ -68,8 +68,6 @@ def make_app(console: Console, *others: Console) -> FastAPI:
     app.include_router(sockets.router)
     app.get("/review")(review)
     app.get("/xr")(headset)
-    app.get("/trust")(trust)
-    app.get("/ca.crt")(authority)
     return app
 
 
@@ -92,6 +90,8 @@ def guarded(doors: Doors, title: str, first: str, lifespan: Lifespan | None = No
     app.exception_handler(RobotRLError)(_explain)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.get("/enter")(enter)
+    app.get("/trust")(trust)
+    app.get("/ca.crt")(authority)
     app.get("/")(page)
     return app
 
@@ -134,7 +134,7 @@ async def trust() -> Response:
 async def authority(doors: TheDoors) -> Response:
     """The public certificate that a device installs."""
     if doors.certificate is None:
-        raise HTTPException(404, "this page is not served over HTTPS: robot-rl console --tls")
+        raise HTTPException(404, "this page is not served over HTTPS, which --tls does")
     return FileResponse(doors.certificate.ca, media_type="application/x-x509-ca-cert")
 
 

@@ -1,6 +1,6 @@
 """The page over a folder of runs, behind the doors of the operator's page.
 
-    GET  /enter  /             as in `console.app`, behind the same doors
+    GET  /enter  /  /trust ... as in `console.app`, behind the same doors
     GET  /api/runs  /api/run   the list, or what has changed of it; one run; changes nothing
     GET  /api/compare  ...     runs beside each other, their films, pictures and reports
     POST /api/form  /api/plan  the form of an experiment; the command line it would be; nothing runs
@@ -26,11 +26,13 @@ from fastapi.responses import FileResponse, Response
 
 from robot_rl.console.access import Access, Seat
 from robot_rl.console.app import guarded
+from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.doors import Doors, Operator, Watcher
 from robot_rl.console.intake import allow_files
 from robot_rl.console.remembered import Remembered, Role
 from robot_rl.console.serve import hosts_of, listen, server_for
 from robot_rl.studio.commands import shown
+from robot_rl.studio.consoles import Consoles
 from robot_rl.studio.form import experiments
 from robot_rl.studio.jobs import FOLDER, facts_of
 from robot_rl.studio.studio import FIRST_SUCCESS, REPORT, Studio
@@ -197,9 +199,16 @@ def console(doors: TheStudio, session: Operator, said: Said) -> dict[str, Any]:
 
 
 def studio_server(
-    studio: Studio, host: str, port: int, remembered: Remembered | None = None
+    studio: Studio,
+    host: str,
+    port: int,
+    remembered: Remembered | None = None,
+    certificate: PageCertificate | None = None,
 ) -> tuple[uvicorn.Server, Access]:
-    """A server that is not running yet, and its `Access`; remembered: see `Access`."""
+    """A server that is not running yet, and its `Access`; remembered: see `Access`.
+
+    certificate: serve over HTTPS; None = plain HTTP, for this machine only.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -208,11 +217,15 @@ def studio_server(
 
     access = Access(Seat(Path(os.devnull)), remembered)  # nobody drives at this page
     doors = StudioDoors(
-        access=access, hosts=hosts_of(host, port), cookie=f"robot_rl_studio_{port}", studio=studio
+        access=access,
+        hosts=hosts_of(host, port, certificate),
+        cookie=f"robot_rl_studio_{port}",
+        certificate=certificate,
+        studio=studio,
     )
     app = guarded(doors, "robot-rl studio", "studio.html", lifespan)
     app.include_router(router)
-    return server_for(app, host, port), access
+    return server_for(app, host, port, certificate), access
 
 
 def serve_studio(
@@ -220,15 +233,18 @@ def serve_studio(
     host: str,
     port: int,
     started: Callable[[Callable[[str], str]], None],
+    *,
     config_dir: Path | None = None,
+    certificate: PageCertificate | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; every command of a page becomes a line of `audit.log`.
 
-    started: gets a function that makes links (role -> token).
+    started: gets a function that makes links (role -> token); certificate: see `studio_server`.
     """
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     audit_into(folder / FOLDER)
-    server, access = studio_server(Studio(folder, config_dir), host, port, Remembered(folder, port))
+    studio = Studio(folder, config_dir, Consoles(host, certificate))
+    server, access = studio_server(studio, host, port, Remembered(folder, port), certificate)
     listening = listen(server)
     started(lambda role: access.invite(Role(role)))
     allow_files()

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from robot_rl.console.address import HOST
+from robot_rl.console.certificate import PageCertificate
 from robot_rl.errors import SetupError
 from robot_rl.studio.commands import PROGRAM, shown
 
@@ -40,11 +42,18 @@ class _Console:
 
 
 class Consoles:
-    """Starts consoles, and asks them for links."""
+    """Starts consoles, and asks them for links. They are served as the studio is: host, HTTPS."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = HOST, certificate: PageCertificate | None = None) -> None:
+        self._options = [] if host == HOST else ["--host", host]
+        if certificate is not None:
+            self._options += ["--tls", str(certificate.key.parent)]
         self._consoles: dict[str, _Console] = {}
         self._lock = threading.Lock()
+
+    def command(self, run: Path) -> list[str]:
+        """The command that serves the page of a run, as a person would type it."""
+        return ["console", str(run), *self._options]
 
     def link(self, name: str, run: Path, page: str) -> str:
         """A link to the page of a run; page: of `PAGES`, else the first.
@@ -71,7 +80,7 @@ class Consoles:
                 f"the console of {name} did not open",
                 expected="a link",
                 got="\n    ".join(console.said) or f"nothing within {START_S:.0f} s",
-                fix=f"see what it says in a terminal: {shown(['console', str(run)])}",
+                fix=f"see what it says in a terminal: {shown(self.command(run))}",
             )
         return link.replace("?", f"?page={page}&") if page in PAGES[1:] else link
 
@@ -85,7 +94,7 @@ class Consoles:
                 fix="start the studio again: they end with it",
             )
         process = subprocess.Popen(
-            [*PROGRAM, "console", str(run), "--no-browser", "--links"],
+            [*PROGRAM, *self.command(run), "--no-browser", "--links"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -32,6 +32,7 @@ TOLD_S = 600.0  # how long the list tells of one that has left no folder
 LOG_LINE = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL|[DIWEC]) ([\w.]+): (.*)")
 LEVELS = {"W": "warning", "E": "error", "C": "error"}
 NO_LOG: Mapping[str, Any] = {"of": "", "lines": []}
+REAL_ARM = "This moves a real arm. Somebody has to be beside it, with the emergency stop in reach."
 REPORT, FIRST_SUCCESS = "report.html", "first_success.png"
 Said = Mapping[str, Any]
 
@@ -49,10 +50,12 @@ class Plan:
 class Studio:
     """A folder of runs, and all that is done there. Threads of a server may call anything here."""
 
-    def __init__(self, folder: Path, config_dir: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, config_dir: Path | None = None, consoles: Consoles | None = None
+    ) -> None:
         self.folder, self.config_dir = folder, config_dir
         self.catalogue, self.jobs, self.bin = Catalogue(folder), Jobs(folder), Bin(folder)
-        self.films, self.consoles = Films(), Consoles()
+        self.films, self.consoles = Films(), consoles or Consoles()
         self._composing = threading.Lock()  # Hydra keeps what it composes in one place
 
     def runs(self, since: int, *, logs: bool = True) -> dict[str, Any]:
@@ -86,6 +89,7 @@ class Studio:
             **run.row(),
             "folder": str(run.folder),
             "command": str(run.record.get("command", "")),
+            "page_command": commands.shown(self.consoles.command(run.folder)),
             "curve": figures.curve(figures.success),
             "human_curve": figures.curve(figures.human),
             "mastery": figures.mastery(run.train.target_success, run.train.exam_failures),
@@ -262,7 +266,7 @@ class Studio:
 def _warning(experiment: Experiment) -> str:
     if not experiment.is_real or getattr(experiment.ros, "double", False):
         return ""
-    return "This moves a real arm. Somebody has to be beside it, with the emergency stop in reach."
+    return REAL_ARM
 
 
 def _busy(name: str, got: str) -> ConfigError:

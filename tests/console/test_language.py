@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from robot_rl.console.app import STATIC
 from robot_rl.console.telemetry import SAYS, WAITS
 from robot_rl.safety.advice import ADVICE, AT_THE_END
+from robot_rl.studio.studio import REAL_ARM
 from tests.console.test_page import OUTSIDE, open_page, shoot, word
 from tests.support.served import new_page, until
 
@@ -32,10 +34,36 @@ SHOWN = """
 """
 
 
+class Texts(HTMLParser):
+    """What `translate` looks for in the HTML of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self._inside: list[str] = []
+        self.feed("<body" + (STATIC / page).read_text().partition("<body")[2])
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside += [tag] if tag in ("kbd", "code", "script", "style", "svg") else []
+        self._take(*(v or "" for k, v in attrs if k in ("title", "aria-label", "placeholder")))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside[:-1] if self._inside[-1:] == [tag] else self._inside
+
+    def handle_data(self, data: str) -> None:
+        if not self._inside:
+            self._take(" ".join(data.split()))
+
+    def _take(self, *texts: str) -> None:
+        self.found |= {text for text in texts if re.search("[A-Za-z]{2}", text)}
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
 def test_a_language_has_every_text_and_every_place_for_a_value(file: Path) -> None:
     words = json.loads(file.read_text())
-    wanted = {*SAYS.values(), *WAITS.values(), *ADVICE.values(), AT_THE_END}
+    wanted = {*SAYS.values(), *WAITS.values(), *ADVICE.values(), AT_THE_END, REAL_ARM}
+    for page in ("index.html", "review.html", "xr.html", "studio.html"):
+        wanted |= Texts(page).found
     for script in STATIC.glob("*.js"):
         wanted |= {found.replace('\\"', '"') for found in CALL.findall(script.read_text())}
     assert wanted - words.keys() == set()

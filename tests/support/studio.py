@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -15,11 +16,13 @@ from typing import Any
 import httpx
 
 from robot_rl.console.access import Access
-from robot_rl.console.address import free_port
+from robot_rl.console.address import HOST, free_port
+from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.doors import FRAGMENT, SECRET
 from robot_rl.console.remembered import Role
 from robot_rl.control.statistics import wilson
 from robot_rl.studio.app import studio_server
+from robot_rl.studio.consoles import Consoles
 from robot_rl.studio.studio import Studio
 from tests.support.served import until
 
@@ -29,12 +32,15 @@ BROWSER = "a browser of the tests"
 class ServedStudio:
     """A studio that runs. url; invite(role) makes a link; page(role): a client that is let in."""
 
-    def __init__(self, folder: Path) -> None:
-        self.studio = Studio(folder)
+    def __init__(self, folder: Path, certificate: PageCertificate | None = None) -> None:
+        self.studio = Studio(folder, consoles=Consoles(HOST, certificate))
         self.port = free_port(8500)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if certificate else 'http'}://{HOST}:{self.port}"
+        self.trust = ssl.create_default_context(cafile=certificate.ca) if certificate else True
         self.access: Access
-        self.server, self.access = studio_server(self.studio, "127.0.0.1", self.port)
+        self.server, self.access = studio_server(
+            self.studio, HOST, self.port, certificate=certificate
+        )
         self._thread = threading.Thread(target=self.server.run)
         self._thread.start()
         until(lambda: self.server.started, 60.0)
@@ -46,7 +52,9 @@ class ServedStudio:
     def page(self, role: Role = Role.OPERATOR) -> Iterator[httpx.Client]:
         """A client that sends what a page sends: cookie, secret, origin."""
         agent = {"user-agent": BROWSER}
-        with httpx.Client(base_url=self.url, headers=agent, timeout=60.0) as client:
+        with httpx.Client(
+            base_url=self.url, headers=agent, timeout=60.0, verify=self.trust
+        ) as client:
             answer = client.get(self.invite(role))
             secret = answer.headers["location"].partition(f"#{FRAGMENT}=")[2]
             client.headers.update({SECRET: secret, "origin": self.url})

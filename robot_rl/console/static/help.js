@@ -1,7 +1,7 @@
 // `?`: a picture of all keys, and the words of the page. It lies beside what happens: every key goes on working.
 
 import { FIXED, asShipped, keyOf, move } from "./keymap.js";
-import { LANGUAGES, choose, language, t } from "./language.js";
+import { others, t } from "./language.js";
 import { isOffered, practise } from "./practice.js";
 import { canSpeak, isOn, speak, turn } from "./speak.js";
 
@@ -83,11 +83,7 @@ function settings(...more) {
   voice.title = t("Says aloud what waits for a person, and how an episode ended");
   voice.onclick = () => { voice.blur(); turn(!isOn()); draw(); speak(isOn() ? t("Voice on") : ""); };
   draw();
-  row.append(voice, ...more, ...Object.entries(LANGUAGES).filter(([code]) => code !== language).map(([code, name]) => {
-    const button = Object.assign(element("button", "", name), { type: "button", lang: code });
-    button.onclick = () => choose(code);
-    return button;
-  }));
+  row.append(voice, ...more, ...others());
   return row;
 }
 

@@ -2,7 +2,7 @@
 // logs say stays English, unless it is one of the texts in the file.
 
 const KEPT = "language";
-export const LANGUAGES = { en: "English", de: "Deutsch" };
+const LANGUAGES = { en: "English", de: "Deutsch" };
 const wanted = localStorage.getItem(KEPT) ?? navigator.language.slice(0, 2);
 export const language = wanted in LANGUAGES ? wanted : "en";
 const words = language === "en" ? null : await fetch(`/static/lang/${language}.json`).then((answer) => answer.json()).catch(() => null);
@@ -18,10 +18,16 @@ export function t(text, values = {}) {
 // What the robot side says: in this language where there is a text for it; "state_lost: ..." as "state lost: ...".
 export const told = (text) => words?.[text] ?? text?.replace(/^[a-z]+(_[a-z]+)+(?=:)/, (rule) => rule.replaceAll("_", " "));
 
-export function choose(name) {
+function choose(name) {
   localStorage.setItem(KEPT, name);
   location.reload();
 }
+
+export const others = () => Object.entries(LANGUAGES).filter(([code]) => code !== language).map(([code, name]) => { // a button for each
+  const button = Object.assign(document.createElement("button"), { type: "button", lang: code, textContent: name });
+  button.onclick = () => choose(code);
+  return button;
+});
 
 export function translate(root) { // what stands in the HTML
   if (!words) return;
@@ -30,7 +36,9 @@ export function translate(root) { // what stands in the HTML
     const text = node.data.trim();
     if (/[a-z]{2}/i.test(text) && !node.parentElement.closest("kbd, code, script, style, svg")) node.data = node.data.replace(text, t(text.replaceAll(/\s+/g, " ")));
   }
-  for (const name of ["title", "aria-label"]) {
-    for (const item of root.querySelectorAll(`[${name}]`)) item.setAttribute(name, t(item.getAttribute(name)));
+  for (const name of ["title", "aria-label", "placeholder"]) {
+    for (const item of root.querySelectorAll(`[${name}]`)) {
+      if (/[a-z]{2}/i.test(item.getAttribute(name))) item.setAttribute(name, t(item.getAttribute(name)));
+    }
   }
 }

@@ -1,7 +1,8 @@
 // The studio: a list of runs that keeps itself up to date, and beside it the view that the address names.
 
 import { get, secret } from "./socket.js"; // first: it keeps the page's secret out of the address
-import { $, about, bytes, duration, el, interval, number, percent, place, spark, stateWords, successWords, title } from "./studio_parts.js";
+import { others, t, translate } from "./language.js";
+import { $, about, bytes, duration, el, interval, number, ofAll, percent, place, spark, stateWords, successWords, title } from "./studio_parts.js";
 import { showBin } from "./studio_bin.js";
 import { showCompare } from "./studio_compare.js";
 import { showNew } from "./studio_new.js";
@@ -21,22 +22,27 @@ const order = (a, b) => isLive(b) - isLive(a) || newest(a, b);
 function drawRow(row) {
   const [kind, words] = stateWords(row);
   const box = el("div", { className: `run${row.id === page.chosen ? " on" : ""}`, data: { id: row.id } });
-  const mark = el("input", { type: "checkbox", checked: page.marked.has(row.id), "aria-label": `compare ${row.id}` });
+  const mark = el("input", { type: "checkbox", checked: page.marked.has(row.id), "aria-label": t("compare {run}", { run: row.id }) });
   mark.onchange = () => { mark.checked ? page.marked.add(row.id) : page.marked.delete(row.id); drawMarks(); };
   const name = el("a", { className: "name", href: `#${new URLSearchParams({ run: row.id })}` }, el("b", {}, title(row)), el("small", {}, place(row)));
   const state = el("span", { className: `state ${kind}` }, words);
-  const progress = row.progress != null && kind === "live" ? el("progress", { max: 1, value: row.progress, title: "of the practice budget", "aria-label": "practice budget used" }) : "";
-  const left = row.left_s != null ? el("small", {}, `about ${duration(row.left_s)} left`) : "";
-  const figures = [["steps", number(row.steps)], ["person", percent(row.human)], ["time", duration(row.worked_s || null)], ["disk", bytes(row.bytes)]];
+  const progress = row.progress != null && kind === "live" ? el("progress", { max: 1, value: row.progress, title: t("practice budget used"), "aria-label": t("practice budget used") }) : "";
+  const left = row.left_s != null ? el("small", {}, t("about {time} left", { time: duration(row.left_s) })) : "";
+  const figures = [[t("steps"), number(row.steps)], [t("person"), percent(row.human)], [t("time"), duration(row.worked_s || null)], [t("disk"), bytes(row.bytes)]];
   box.append(
     el("label", { className: "mark" }, mark),
     el("div", { className: "who" }, name, el("div", { className: "now" }, state, el("small", {}, about(row))), progress ? el("div", { className: "now" }, progress, left) : ""),
     el("div", { className: "success", title: successWords(row.success) }, el("b", {}, percent(row.success?.success)), interval(row.success),
-      el("small", {}, row.success?.kind === "practice" ? "practice" : row.success ? `${row.success.successes} of ${row.success.episodes}` : "")),
-    spark(row.curve, `success of ${row.id} over its steps`),
+      el("small", {}, row.success?.kind === "practice" ? t("practice") : row.success ? ofAll(row.success.successes, row.success.episodes) : "")),
+    spark(row.curve, t("success of {run} over its steps", { run: row.id })),
     ...figures.map(([label, value]) => el("span", { className: "n" }, el("i", {}, label), value)),
   );
   return box;
+}
+
+function counted(n, all) {
+  if (n === all) return all === 1 ? t("1 run") : t("{n} runs", { n });
+  return all === 1 ? t("0 of 1 run") : t("{n} of {all} runs", { n, all });
 }
 
 function drawList() {
@@ -55,24 +61,24 @@ function drawList() {
   const list = $("rows");
   if (boxes.length !== list.children.length || boxes.some((box, i) => list.children[i] !== box)) list.replaceChildren(...boxes);
   const live = known.filter(isLive).length, unread = page.told?.unread ?? 0;
-  $("count").textContent = `${shown.length === known.length ? known.length : `${shown.length} of ${known.length}`} run${known.length === 1 ? "" : "s"}${live ? `, ${live} at work` : ""}${unread ? ` · reading ${unread} more` : ""}`;
+  $("count").textContent = [counted(shown.length, known.length), live ? t("{n} at work", { n: live }) : "", unread ? t("still to be read: {n}", { n: unread }) : ""].filter(Boolean).join(", ");
   $("head").hidden = !shown.length;
   $("empty").hidden = shown.length > 0;
-  $("empty").textContent = known.length ? "No run fits the filter." : "There is no run in this folder yet. Start one, or give robot-rl studio the folder where your runs are.";
+  $("empty").textContent = known.length ? t("No run fits the filter.") : t("There is no run in this folder yet. Start one, or give robot-rl studio the folder where your runs are.");
 }
 
 function drawMarks() {
   for (const id of page.marked) if (!page.rows.has(id)) page.marked.delete(id);
   const count = page.marked.size, fine = count >= LEAST && count <= MOST, link = $("to-compare");
-  link.textContent = count ? `Compare ${count}` : "Compare";
+  link.textContent = count ? t("Compare {n}", { n: count }) : t("Compare");
   link.setAttribute("aria-disabled", String(!fine));
-  link.title = fine ? "" : `Mark ${LEAST} to ${MOST} runs in the list`;
+  link.title = fine ? "" : t("Mark {least} to {most} runs in the list", { least: LEAST, most: MOST });
   link.href = fine ? `#${new URLSearchParams([["view", "compare"], ...[...page.marked].map((id) => ["id", id])])}` : "#view=how";
 }
 
 function drawWaiting() { // commands that begin a run and have no folder yet, or never got one
   $("waiting").replaceChildren(...page.told.waiting.map((job) => el("div", { className: `job ${job.running ? "live" : "bad"}` },
-    el("b", {}, job.running ? `${job.verb} is starting: ${job.run}` : `${job.verb} did not start: ${job.run}`),
+    el("b", {}, job.running ? t("{verb} is starting: {run}", job) : t("{verb} did not start: {run}", job)),
     el("pre", {}, job.log.lines.slice(job.running ? -2 : -8).map((x) => x.text).join("\n")))));
 }
 
@@ -81,7 +87,7 @@ function drawWaiting() { // commands that begin a run and have no folder yet, or
 const VIEWS = { new: showNew, bin: showBin, compare: showCompare, how: showHow };
 
 function showHow(side) {
-  side.append(el("h2", {}, "Compare runs"), el("p", {}, `Mark ${LEAST} to ${MOST} runs in the list, then press Compare.`));
+  side.append(el("h2", {}, t("Compare runs")), el("p", {}, t("Mark {least} to {most} runs in the list, then press Compare.", { least: LEAST, most: MOST })));
 }
 
 function route() {
@@ -93,7 +99,7 @@ function route() {
   document.body.dataset.view = page.chosen ? "run" : show ? said.get("view") : "list";
   side.replaceChildren();
   if (show) {
-    const back = el("a", { className: "back", href: "#" }, "← all runs");
+    const back = el("a", { className: "back", href: "#" }, t("← all runs"));
     side.append(back);
     side.scrollTop = 0;
     page.view = show(side, said, page) ?? {};
@@ -116,7 +122,7 @@ async function look() {
       for (const id of page.rows.keys()) if (!told.names.includes(id)) { page.rows.delete(id); page.drawn.delete(id); }
     }
     for (const row of told.rows) page.rows.set(row.id, row);
-    $("disk").textContent = `${bytes(told.free_bytes)} free`;
+    $("disk").textContent = t("{size} free", { size: bytes(told.free_bytes) });
     $("lost").hidden = true;
     drawList();
     drawMarks();
@@ -139,10 +145,12 @@ async function begin() {
   page.mayAct = page.about.role === "operator" && secret() !== "";
   document.body.dataset.role = page.about.role;
   $("folder").textContent = page.about.folder;
+  document.querySelector("nav").append(...others());
   addEventListener("hashchange", route);
   $("filter").oninput = drawList;
   route();
   look();
 }
 
+translate(document.body);
 begin();

@@ -1,5 +1,6 @@
 // Begin a run: every value of an experiment, with what the source says about it, and the command line.
 
+import { t } from "./language.js";
 import { get, post } from "./socket.js";
 import { command, el, trouble, warning } from "./studio_parts.js";
 import { toast } from "./toast.js";
@@ -10,17 +11,17 @@ const shown = (value) => (value == null ? "null" : typeof value === "object" ? J
 
 export function showNew(side, said, page) {
   const state = { verb: "train", experiment: said.get("experiment") ?? "reach", chosen: new Map(), values: new Map(), more: "" };
-  const pick = el("select", { id: "experiment" }), tells = el("p", { className: "soft" }), fields = el("div", { className: "sections" });
-  const line = el("div", { role: "status" }), start = el("button", { type: "button", className: "go", disabled: true }, "Start");
-  const find = el("input", { type: "search", placeholder: "find a key: steps, gamma, camera …", "aria-label": "find a key" });
-  const more = el("textarea", { rows: 2, spellcheck: false, placeholder: "key=value, one in a line" });
-  const verb = el("select", {}, el("option", { value: "train" }, "train: demonstrations, practice, evaluation"), el("option", { value: "record" }, "record: demonstrations only"));
-  side.append(el("h2", {}, "Start a run"), el("div", { className: "new" },
+  const pick = el("select", { id: "experiment" }), tells = el("p", { className: "soft", lang: "en" }), fields = el("div", { className: "sections" });
+  const line = el("div", { role: "status" }), start = el("button", { type: "button", className: "go", disabled: true }, t("Start"));
+  const find = el("input", { type: "search", placeholder: t("find a key: steps, gamma, camera …"), "aria-label": t("find a key") });
+  const more = el("textarea", { rows: 2, spellcheck: false, placeholder: t("key=value, one in a line") });
+  const verb = el("select", {}, el("option", { value: "train" }, t("train: demonstrations, practice, evaluation")), el("option", { value: "record" }, t("record: demonstrations only")));
+  side.append(el("h2", {}, t("Start a run")), el("div", { className: "new" },
     el("div", { className: "form" },
-      el("div", { className: "picks" }, el("label", {}, el("span", {}, "experiment"), pick), el("label", {}, el("span", {}, "what to do"), verb)), tells,
+      el("div", { className: "picks" }, el("label", {}, el("span", {}, t("experiment")), pick), el("label", {}, el("span", {}, t("what to do")), verb)), tells,
       el("div", { className: "find" }, find), fields,
-      el("label", { className: "lines" }, el("span", {}, "more words"), more)),
-    el("div", { className: "plan card" }, el("h3", {}, "This will run"), line, start, el("p", { className: "soft" }, "It goes on when this page, the studio or the terminal is closed."))));
+      el("label", { className: "lines" }, el("span", {}, t("more words")), more)),
+    el("div", { className: "plan card" }, el("h3", {}, t("This will run")), line, start, el("p", { className: "soft" }, t("It goes on when this page, the studio or the terminal is closed.")))));
 
   const heads = () => [`experiment=${state.experiment}`, ...[...state.chosen].map(([key, value]) => `${key}=${value}`)];
   const words = () => [...heads(), ...[...state.values].map(([key, value]) => `${key}=${value}`), ...state.more.split("\n").map((w) => w.trim()).filter(Boolean)];
@@ -40,7 +41,7 @@ export function showNew(side, said, page) {
   }
 
   async function load() { // the form of this experiment, with these choices
-    line.replaceChildren(el("p", { className: "soft" }, "composing …"));
+    line.replaceChildren(el("p", { className: "soft" }, t("composing …")));
     start.disabled = true;
     try {
       const form = await post("/api/form", { words: heads() }, null);
@@ -55,11 +56,11 @@ export function showNew(side, said, page) {
 
   function drawForm(form) {
     const open = new Set([...fields.querySelectorAll("details[open]")].map((d) => d.dataset.name));
-    const top = el("details", { open: true, data: { name: "run" } }, el("summary", {}, el("b", {}, "run"), " seed and runtime"), el("div", { className: "fields-of" }, ...form.top.map((f) => input(f, ""))));
+    const top = el("details", { open: true, data: { name: "run" } }, el("summary", {}, el("b", {}, "run"), " ", t("seed and runtime")), el("div", { className: "fields-of" }, ...form.top.map((f) => input(f, ""))));
     fields.replaceChildren(top, ...form.sections.filter((s) => s.fields.length || s.choice).map((section) => {
       const choice = section.choice ? choose(section.name, section.choice) : "";
       return el("details", { open: open.has(section.name) || (!open.size && section.name === "train"), data: { name: section.name } },
-        el("summary", {}, el("b", {}, section.name), " ", section.about), choice, el("div", { className: "fields-of" }, ...section.fields.map((f) => input(f, `${section.name}.`))));
+        el("summary", {}, el("b", {}, section.name), " ", el("span", { lang: "en" }, section.about)), choice, el("div", { className: "fields-of" }, ...section.fields.map((f) => input(f, `${section.name}.`))));
     }));
     narrow();
   }
@@ -76,7 +77,7 @@ export function showNew(side, said, page) {
       ? el("select", {}, ...(field.kind === "flag" ? ["true", "false"] : field.options).map((o) => el("option", { value: o, selected: o === (now ?? before) }, o)))
       : el("input", { type: "text", value: now ?? before, spellcheck: false, inputMode: field.kind === "int" ? "numeric" : field.kind === "float" ? "decimal" : "text" });
     const box = el("label", { className: `field${now == null ? "" : " changed"}`, data: { key: `${field.key} ${field.about}`.toLowerCase() } },
-      el("span", { className: "name" }, field.key.startsWith(prefix) ? field.key.slice(prefix.length) : field.key), made, field.about ? el("small", {}, field.about) : "");
+      el("span", { className: "name" }, field.key.startsWith(prefix) ? field.key.slice(prefix.length) : field.key), made, field.about ? el("small", { lang: "en" }, field.about) : "");
     made.oninput = () => {
       const text = made.value, same = text === before;
       box.classList.toggle("changed", !same);
@@ -108,7 +109,7 @@ export function showNew(side, said, page) {
     start.disabled = true;
     try {
       const job = await post("/api/start", { verb: state.verb, words: words(), name: planned }, null);
-      toast(`${job.verb} is starting: ${job.run}`);
+      toast(t("{verb} is starting: {run}", job));
       location.hash = "";
     } catch (error) { line.replaceChildren(trouble(error)); }
   };

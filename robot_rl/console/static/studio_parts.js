@@ -1,6 +1,7 @@
 // What all views of the studio share: elements, words for figures, requests, charts.
 
 import { curve } from "./curves.js";
+import { language, t, told } from "./language.js";
 
 export const $ = (id) => document.getElementById(id);
 
@@ -18,36 +19,40 @@ export function el(tag, props = {}, ...children) { // an element; text of childr
 // --- figures in words -------------------------------------------------------------------------
 
 export const percent = (x) => (x == null ? "–" : `${Math.round(100 * x)} %`);
-export const number = (x) => (x == null ? "–" : Math.round(x).toLocaleString("en"));
+export const number = (x) => (x == null ? "–" : Math.round(x).toLocaleString(language));
+export const decimal = (x) => x.toLocaleString(language, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+export const moment = (ms) => new Date(ms).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
+export const ofAll = (n, all) => t("{n} of {all}", { n: number(n), all: number(all) });
 
 export function bytes(x) {
   if (x == null) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];
   const place = Math.min(Math.max(Math.floor(Math.log10(Math.max(x, 1)) / 3), 0), units.length - 1);
   const value = x / 10 ** (3 * place);
-  return `${value < 10 && place ? value.toFixed(1) : Math.round(value)} ${units[place]}`;
+  return `${value < 10 && place ? decimal(value) : Math.round(value)} ${units[place]}`;
 }
 
 export function duration(s) {
   if (s == null || !(s >= 0)) return "–";
   if (s < 100) return `${Math.round(s)} s`;
   if (s < 5400) return `${Math.round(s / 60)} min`;
-  return s < 48 * 3600 ? `${(s / 3600).toFixed(1)} h` : `${(s / 86400).toFixed(1)} days`;
+  return s < 48 * 3600 ? `${decimal(s / 3600)} h` : t("{n} days", { n: decimal(s / 86400) });
 }
 
 const PHASES = {
-  demos: "recording demonstrations", practice: "practising", exam: "in an exam", deployment: "at work",
-  evaluation: "being evaluated", "evaluation with noise": "being evaluated with noise",
+  demos: t("recording demonstrations"), practice: t("practising"), exam: t("in an exam"), deployment: t("at work"),
+  evaluation: t("being evaluated"), "evaluation with noise": t("being evaluated with noise"),
 };
-const BUSY = { eval: "being evaluated", deploy: "at work" };
+const BUSY = { eval: t("being evaluated"), deploy: t("at work") };
+const RESTS = { stopped: t("stopped"), failed: t("failed"), killed: t("killed"), "no result": t("no result") };
 
 export function stateWords(row) { // one word or two for the list: [kind, words]
-  if (row.paused) return ["rest", "paused"];
-  if (row.state === "running") return ["live", PHASES[row.phase] ?? (row.phase || "starting")];
+  if (row.paused) return ["rest", t("paused")];
+  if (row.state === "running") return ["live", PHASES[row.phase] ?? (row.phase || t("starting"))];
   const busy = row.busy.find((verb) => BUSY[verb]);
   if (busy) return ["live", BUSY[busy]];
-  if (row.state === "ended") return row.mastered ? ["good", "mastered"] : ["done", "ended"];
-  return [{ failed: "bad", killed: "bad", stopped: "rest" }[row.state] ?? "rest", row.state];
+  if (row.state === "ended") return row.mastered ? ["good", t("mastered")] : ["done", t("ended")];
+  return [{ failed: "bad", killed: "bad", stopped: "rest" }[row.state] ?? "rest", RESTS[row.state] ?? row.state];
 }
 
 export const title = (row) => row.experiment || row.id.split("/")[0];
@@ -87,10 +92,10 @@ export function interval(success) { // success with its 95 % interval as a small
 }
 
 export function successWords(success) {
-  if (success == null) return "no figure yet";
-  if (success.kind === "practice") return `${percent(success.success)} of the last ${success.episodes} practice episode${success.episodes === 1 ? "" : "s"}`;
-  const { wilson_low: low, wilson_high: high, successes, episodes } = success;
-  return `${successes} of ${episodes}, 95 % interval ${Math.round(100 * low)} to ${Math.round(100 * high)} %`;
+  if (success == null) return t("no figure yet");
+  const { kind, wilson_low: low, wilson_high: high, successes, episodes } = success, share = percent(success.success);
+  if (kind === "practice") return episodes === 1 ? t("{share} of 1 practice episode", { share }) : t("{share} of the last {n} practice episodes", { share, n: episodes });
+  return t("{n} of {all}, 95 % interval {low} to {high} %", { n: number(successes), all: number(episodes), low: Math.round(100 * low), high: Math.round(100 * high) });
 }
 
 function ticks(most) {
@@ -110,12 +115,12 @@ export function chart(series, label) { // [{name, points: [[steps, share]], kind
       root.append(svg("line", { class: "grid", x1: left, x2: wide - right, y1: y(v), y2: y(v) }));
       if (v % 0.5 === 0) root.append(svg("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, `${100 * v} %`));
     }
-    for (const v of ticks(most)) root.append(svg("text", { x: x(v), y: high - 6, "text-anchor": "middle" }, v.toLocaleString("en")));
+    for (const v of ticks(most)) root.append(svg("text", { x: x(v), y: high - 6, "text-anchor": "middle" }, v.toLocaleString(language)));
     for (const { points, kind } of series) {
       if (points.length < 2) continue;
       root.append(svg("path", { class: `line ${kind}`, d: points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)},${y(b).toFixed(1)}`).join("") }));
     }
-    box.replaceChildren(root, el("figcaption", {}, ...series.map((s) => el("span", { className: `tag ${s.kind}` }, s.name)), el("small", {}, "over env steps")));
+    box.replaceChildren(root, el("figcaption", {}, ...series.map((s) => el("span", { className: `tag ${s.kind}` }, s.name)), el("small", {}, t("over env steps"))));
   };
   let wide = 0;
   new ResizeObserver(() => { if (box.clientWidth !== wide) { wide = box.clientWidth; draw(); } }).observe(box);
@@ -124,11 +129,11 @@ export function chart(series, label) { // [{name, points: [[steps, share]], kind
 }
 
 export function command(text) { // a command line to copy
-  const button = el("button", { type: "button", className: "copy", title: "Copy the command" }, "Copy");
-  button.onclick = async () => { await navigator.clipboard?.writeText(text); button.textContent = "Copied"; setTimeout(() => { button.textContent = "Copy"; }, 1500); };
+  const button = el("button", { type: "button", className: "copy", title: t("Copy the command") }, t("Copy"));
+  button.onclick = async () => { await navigator.clipboard?.writeText(text); button.textContent = t("Copied"); setTimeout(() => { button.textContent = t("Copy"); }, 1500); };
   return el("div", { className: "command" }, el("code", {}, text), button);
 }
 
-export const trouble = (error) => el("pre", { className: "trouble", role: "alert" }, error.message ?? String(error));
+export const trouble = (error) => el("pre", { className: "trouble", role: "alert", lang: "en" }, error.message ?? String(error));
 
-export const warning = (plan) => (plan.warning ? el("p", { className: "warning" }, plan.warning) : "");
+export const warning = (plan) => (plan.warning ? el("p", { className: "warning" }, told(plan.warning)) : "");

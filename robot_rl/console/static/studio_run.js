@@ -1,20 +1,21 @@
 // One run: what it has come to, its log, and what can be done with it. Each action shows its command.
 
+import { t } from "./language.js";
 import { get, post } from "./socket.js";
-import { $, bytes, chart, command, warning, duration, el, interval, number, percent, stateWords, successWords, title, trouble } from "./studio_parts.js";
+import { $, bytes, chart, command, warning, duration, el, interval, moment, number, ofAll, percent, stateWords, successWords, title, trouble } from "./studio_parts.js";
 import { toast } from "./toast.js";
 
 const EVERY_MS = 2000, TYPED_MS = 350;
 
 // verb -> what its button says, what it does, and what may be said to it: [key, label, kind, default, options]
 const ACTIONS = {
-  eval: ["Evaluate", "Measures the newest policy on held-out starts, unaided.", [["episodes", "episodes of each kind", "number", 100], ["video", "film a few of them", "flag", true]], "policy"],
-  deploy: ["Deploy", "Lets the policy work. Words such as robot=ur5e_fzi say where; in lockstep it works in simulation.", [["words", "words key=value, one in a line", "lines", "runtime=lockstep"], ["episodes", "episodes, 0 = until you finish it", "number", 50], ["stop_after", "failures in a row after which it stops, 0 = never", "number", 3]], "policy"],
-  export: ["Export", "Writes the episodes for other programs, into the run's folder exports.", [["to", "format", "choice", "lerobot", ["lerobot", "mcap", "rerun"]]]],
-  report: ["Write report", "Writes report.html again from what is in the folder.", []],
+  eval: [t("Evaluate"), t("Measures the newest policy on held-out starts, unaided."), [["episodes", t("episodes of each kind"), "number", 100], ["video", t("film a few of them"), "flag", true]], "policy"],
+  deploy: [t("Deploy"), t("Lets the policy work. Words such as robot=ur5e_fzi say where; in lockstep it works in simulation."), [["words", t("words key=value, one in a line"), "lines", "runtime=lockstep"], ["episodes", t("episodes, 0 = until you finish it"), "number", 50], ["stop_after", t("failures in a row after which it stops, 0 = never"), "number", 3]], "policy"],
+  export: [t("Export"), t("Writes the episodes for other programs, into the run's folder exports."), [["to", t("format"), "choice", "lerobot", ["lerobot", "mcap", "rerun"]]]],
+  report: [t("Write report"), t("Writes report.html again from what is in the folder."), []],
 };
 
-const WORDS = { killed: "It was killed: its process is gone and said nothing of an end.", stopped: "It was stopped by a person. It can go on where it was.", failed: "It ended with an error:", "no result": "Nobody works on it, and there is no evaluation." };
+const WORDS = { killed: t("It was killed: its process is gone and said nothing of an end."), stopped: t("It was stopped by a person. It can go on where it was."), failed: t("It ended with an error:"), "no result": t("Nobody works on it, and there is no evaluation.") };
 
 export function showRun(side, said, page) {
   const id = said.get("run");
@@ -50,9 +51,9 @@ function draw(body, run, page, again) {
     el("section", { className: "card" },
       el("div", { className: "headline" }, el("b", {}, percent(run.success?.success)), el("div", {}, interval(run.success), el("span", { className: "soft" }, successWords(run.success)))),
       el("div", { className: "figures" }, ...figures(run))),
-    el("section", { className: "card" }, el("h3", {}, "Success and help in practice"),
-      run.curve.length > 1 ? chart([{ name: "success, last 20 episodes", points: run.curve, kind: "c0" }, { name: "driven by a person", points: run.human_curve, kind: "human" }], "success and share of human steps over env steps")
-        : el("p", { className: "soft" }, "No practice episode yet.")),
+    el("section", { className: "card" }, el("h3", {}, t("Success and help in practice")),
+      run.curve.length > 1 ? chart([{ name: t("success, last 20 episodes"), points: run.curve, kind: "c0" }, { name: t("driven by a person"), points: run.human_curve, kind: "human" }], t("success and share of human steps over env steps"))
+        : el("p", { className: "soft" }, t("No practice episode yet."))),
     mastery(run),
     pictures(run),
     log(run),
@@ -63,49 +64,49 @@ function draw(body, run, page, again) {
 
 function figures(run) {
   const pairs = [
-    ["task", run.task || "–"], ["algorithm", run.algo || "–"], ["robot, runtime", [run.robot, run.runtime].filter(Boolean).join(", ") || "–"], ["seed", String(run.seed ?? "–")],
-    ["env steps", `${number(run.steps)} of ${number(run.max_steps)} at most`], ["episodes", number(run.episodes)],
-    ["demonstrations", `${run.demos[0]} of ${run.demos[1]}`],
-    ["driven by a person", percent(run.human)], ["takeovers", number(run.takeovers)],
-    ["time at work", duration(run.worked_s || null)], ["on disk", bytes(run.bytes)],
-    ["begun", run.created ? new Date(run.created.replace(/([+-]\d\d)(\d\d)$/, "$1:$2")).toLocaleString() : "–"], ["folder", run.folder],
+    [t("task"), run.task || "–"], [t("algorithm"), run.algo || "–"], [t("robot, runtime"), [run.robot, run.runtime].filter(Boolean).join(", ") || "–"], [t("seed"), String(run.seed ?? "–")],
+    [t("env steps"), t("{n} of {all} at most", { n: number(run.steps), all: number(run.max_steps) })], [t("episodes"), number(run.episodes)],
+    [t("demonstrations"), ofAll(...run.demos)],
+    [t("driven by a person"), percent(run.human)], [t("takeovers"), number(run.takeovers)],
+    [t("time at work"), duration(run.worked_s || null)], [t("on disk"), bytes(run.bytes)],
+    [t("begun"), run.created ? moment(run.created.replace(/([+-]\d\d)(\d\d)$/, "$1:$2")) : "–"], [t("folder"), run.folder],
   ];
   return pairs.map(([label, value]) => el("div", {}, el("span", {}, label), el("b", {}, value)));
 }
 
 function progress(run) {
   if (stateWords(run)[0] !== "live" || run.progress == null) return "";
-  const left = run.left_s == null ? "" : `about ${duration(run.left_s)} of practice left`;
-  return el("section", { className: "card budget" }, el("div", {}, el("b", {}, `${percent(run.progress)} of the practice budget`), el("span", { className: "soft" }, left)),
-    el("progress", { max: 1, value: run.progress, "aria-label": "practice budget used" }),
-    el("small", { className: "soft" }, `The budget is ${number(run.max_steps)} steps or ${duration(60 * run.max_minutes)}, whichever comes first; an exam that is passed ends practice sooner.`));
+  const left = run.left_s == null ? "" : t("about {time} of practice left", { time: duration(run.left_s) });
+  return el("section", { className: "card budget" }, el("div", {}, el("b", {}, t("{share} of the practice budget", { share: percent(run.progress) })), el("span", { className: "soft" }, left)),
+    el("progress", { max: 1, value: run.progress, "aria-label": t("practice budget used") }),
+    el("small", { className: "soft" }, t("The budget is {n} steps or {time}, whichever comes first; an exam that is passed ends practice sooner.", { n: number(run.max_steps), time: duration(60 * run.max_minutes) })));
 }
 
 function mastery(run) {
   const m = run.mastery, rows = [];
-  if (run.mastered) rows.push(el("p", {}, "An exam was passed: the skill is mastered."));
+  if (run.mastered) rows.push(el("p", {}, t("An exam was passed: the skill is mastered.")));
   else if (m.in_exam && m.needed != null) rows.push(
-    el("p", {}, `In an exam: ${m.won} of ${m.needed} successes, ${m.failed} failure${m.failed === 1 ? "" : "s"} (${m.allowed} allowed).`),
-    el("progress", { max: m.needed, value: m.won, "aria-label": "exam" }));
+    el("p", {}, t("In an exam. Successes: {won} of {needed}; failures: {failed} of {allowed} that are allowed.", m)),
+    el("progress", { max: m.needed, value: m.won, "aria-label": t("exam") }));
   else if (m.alone != null) rows.push(
-    el("p", {}, `${percent(m.alone)} of the last 20 episodes succeeded without help; an exam is held from ${percent(m.alone_needed)} on.`),
-    el("progress", { max: m.alone_needed, value: Math.min(m.alone, m.alone_needed), "aria-label": "episodes without help" }));
+    el("p", {}, t("{share} of the last 20 episodes succeeded without help; an exam is held from {needed} on.", { share: percent(m.alone), needed: percent(m.alone_needed) })),
+    el("progress", { max: m.alone_needed, value: Math.min(m.alone, m.alone_needed), "aria-label": t("episodes without help") }));
   if (!rows.length) return "";
-  const held = m.exams.map(([steps, success]) => `after ${number(steps)} steps ${percent(success)}`).join("; ");
-  if (held) rows.push(el("p", { className: "soft" }, `Exams so far: ${held}. Passed is what shows more than ${percent(m.target)} with an interval of 95 %.`));
-  return el("section", { className: "card" }, el("h3", {}, "To mastery"), ...rows);
+  const held = m.exams.map(([steps, success]) => t("after {n} steps {share}", { n: number(steps), share: percent(success) })).join("; ");
+  if (held) rows.push(el("p", { className: "soft" }, t("Exams so far: {held}. Passed is what shows more than {target} with an interval of 95 %.", { held, target: percent(m.target) })));
+  return el("section", { className: "card" }, el("h3", {}, t("To mastery")), ...rows);
 }
 
 function pictures(run) {
   const query = new URLSearchParams({ id: run.id });
   if (!run.has.first_success) return "";
-  return el("section", { className: "card" }, el("h3", {}, "First success without help"), el("img", { className: "strip", src: `/api/first_success?${query}`, alt: "six pictures of the first episode that the policy solved alone" }));
+  return el("section", { className: "card" }, el("h3", {}, t("First success without help")), el("img", { className: "strip", src: `/api/first_success?${query}`, alt: t("six pictures of the first episode that the policy solved alone") }));
 }
 
 function log(run) {
   const lines = run.log.lines.map((x) => el("span", { className: x.level }, x.text, "\n"));
-  return el("section", { className: "card" }, el("h3", {}, "Last words"),
-    lines.length ? el("pre", { className: "log", tabIndex: 0, "aria-label": "last lines of the log" }, ...lines) : el("p", { className: "soft" }, "The studio has no words of it: it was started in a terminal, or this link may only look."),
+  return el("section", { className: "card" }, el("h3", {}, t("Last words")),
+    lines.length ? el("pre", { className: "log", tabIndex: 0, "aria-label": t("last lines of the log") }, ...lines) : el("p", { className: "soft" }, t("The studio has no words of it: it was started in a terminal, or this link may only look.")),
     run.log.of ? el("small", { className: "soft" }, run.log.of) : "");
 }
 
@@ -113,11 +114,11 @@ function history(run) {
   const items = [];
   for (const e of run.evaluations) {
     const part = e.deterministic ?? {};
-    if (part.episodes) items.push(el("li", {}, `evaluation ${e.time ?? ""}: ${part.successes} of ${part.episodes} (${e.evaluated_in ?? ""})`));
+    if (part.episodes) items.push(el("li", {}, t("evaluation {when}: {result} ({where})", { when: e.time ?? "", result: ofAll(part.successes, part.episodes), where: e.evaluated_in ?? "" })));
   }
-  const commands = run.jobs.length ? run.jobs.map((j) => [j.command, j.running ? "runs" : j.code === 0 ? "done" : j.code == null ? "ended" : `exit code ${j.code}`]) : run.command ? [[run.command, "from a terminal"]] : [];
-  return el("section", { className: "card" }, items.length ? el("h3", {}, "Evaluations") : "", items.length ? el("ul", { className: "plain" }, ...items) : "",
-    el("h3", {}, "Commands"), ...commands.map(([text, how]) => el("div", {}, el("small", { className: "soft" }, how), command(text))));
+  const commands = run.jobs.length ? run.jobs.map((j) => [j.command, j.running ? t("running") : j.code === 0 ? t("done") : j.code == null ? t("ended") : t("exit code {code}", j)]) : run.command ? [[run.command, t("from a terminal")]] : [];
+  return el("section", { className: "card" }, items.length ? el("h3", {}, t("Evaluations")) : "", items.length ? el("ul", { className: "plain" }, ...items) : "",
+    el("h3", {}, t("Commands")), ...commands.map(([text, how]) => el("div", {}, el("small", { className: "soft" }, how), command(text))));
 }
 
 // --- what can be done -------------------------------------------------------------------------
@@ -125,24 +126,24 @@ function history(run) {
 function buttons(run, page, again) {
   const busy = run.at_work.length > 0, row = el("div", { className: "actions" });
   const add = (label, press, { className = "", disabled = false, why = "" } = {}) => {
-    const button = el("button", { type: "button", className, disabled: disabled || !page.mayAct, title: page.mayAct ? why : "this link may only look" }, label);
+    const button = el("button", { type: "button", className, disabled: disabled || !page.mayAct, title: page.mayAct ? why : t("this link may only look") }, label);
     button.onclick = press;
     row.append(button);
   };
-  for (const verb of run.at_work) if (verb !== "report") add(`Finish ${verb}`, () => finish(run, verb, again), { className: "stop" });
-  if (run.paused) add("Go on", () => ask({ verb: "pause", run: run.id, end: true }, "Go on", "Episodes begin again.", [], again), { className: "go" });
-  else if (["train", "record"].some((verb) => run.at_work.includes(verb))) add("Pause", () => ask({ verb: "pause", run: run.id }, "Pause", "The episode that runs ends, and no other begins until you press Go on. To stop an arm that moves, open the run's page.", [], again));
+  for (const verb of run.at_work) if (verb !== "report") add(t("Finish {verb}", { verb }), () => finish(run, verb, again), { className: "stop" });
+  if (run.paused) add(t("Go on"), () => ask({ verb: "pause", run: run.id, end: true }, t("Go on"), t("Episodes begin again."), [], again), { className: "go" });
+  else if (["train", "record"].some((verb) => run.at_work.includes(verb))) add(t("Pause"), () => ask({ verb: "pause", run: run.id }, t("Pause"), t("The episode that runs ends, and no other begins until you press Go on. To stop an arm that moves, open the run's page."), [], again));
   const can_go_on = !busy && ["stopped", "killed", "failed", "no result"].includes(run.state);
-  if (can_go_on) add("Go on", () => ask({ run: run.id, again: true, verb: "train" }, "Go on", "The same command goes on where the run stopped.", [], again), { className: "go" });
-  add("Open its page", () => open_page(run, "", again), { why: "the operator's page: watch, take over, label, stop" });
-  add("Review episodes", () => open_page(run, "review", again));
+  if (can_go_on) add(t("Go on"), () => ask({ run: run.id, again: true, verb: "train" }, t("Go on"), t("The same command goes on where the run stopped."), [], again), { className: "go" });
+  add(t("Open its page"), () => open_page(run, "", again), { why: t("the operator's page: watch, take over, label, stop") });
+  add(t("Review episodes"), () => open_page(run, "review", again));
   for (const [verb, [label, says, fields, needs]] of Object.entries(ACTIONS)) {
     if (verb === "report" && busy && run.at_work.includes("report")) continue;
     const lacks = needs && !run.has[needs];
-    add(label, () => ask({ verb, run: run.id }, label, says, fields, again), { disabled: run.at_work.includes(verb) || lacks, why: lacks ? "there is no policy yet" : says });
+    add(label, () => ask({ verb, run: run.id }, label, says, fields, again), { disabled: run.at_work.includes(verb) || lacks, why: lacks ? t("there is no policy yet") : says });
   }
-  if (run.has.report) row.append(el("a", { className: "button", href: `/api/report?${new URLSearchParams({ id: run.id })}`, download: "" }, "Save report"));
-  add("Put away", () => put_away(run, again), { disabled: busy, why: busy ? "finish what works on it first" : "moves it into the bin; it can be restored" });
+  if (run.has.report) row.append(el("a", { className: "button", href: `/api/report?${new URLSearchParams({ id: run.id })}`, download: "" }, t("Save report")));
+  add(t("Put away"), () => put_away(run, again), { disabled: busy, why: busy ? t("finish what works on it first") : t("moves it into the bin; it can be restored") });
   return row;
 }
 
@@ -168,7 +169,7 @@ export function ask(body, label, says, fields, then) { // a dialog that shows th
     } catch (error) { if (mine === asked) line.replaceChildren(trouble(error)); }
   };
   form.replaceChildren(el("h2", { id: "ask-title" }, label), el("p", {}, says), ...rows, line,
-    el("div", { className: "row" }, el("button", { type: "submit", value: "no", formNoValidate: true }, "Cancel"), yes));
+    el("div", { className: "row" }, el("button", { type: "submit", value: "no", formNoValidate: true }, t("Cancel")), yes));
   form.oninput = () => { clearTimeout(timer); yes.disabled = true; timer = setTimeout(check, TYPED_MS); };
   form.onsubmit = async (event) => {
     if (event.submitter !== yes) return;
@@ -176,10 +177,10 @@ export function ask(body, label, says, fields, then) { // a dialog that shows th
     yes.disabled = true;
     try { await post("/api/start", said(), null); } catch (error) { line.replaceChildren(trouble(error)); return; }
     dialog.close();
-    toast(`${label}: started`);
+    toast(t("{what}: started", { what: label }));
     then();
   };
-  line.replaceChildren(el("p", { className: "soft" }, "checking …"));
+  line.replaceChildren(el("p", { className: "soft" }, t("checking …")));
   dialog.showModal();
   check();
 }
@@ -188,7 +189,7 @@ function confirm(label, says, press) {
   const dialog = $("ask"), form = dialog.querySelector("form"), problem = el("div");
   const yes = el("button", { type: "submit", className: "stop" }, label);
   form.oninput = null;
-  form.replaceChildren(el("h2", { id: "ask-title" }, label), el("p", {}, says), problem, el("div", { className: "row" }, el("button", { type: "submit" }, "Cancel"), yes));
+  form.replaceChildren(el("h2", { id: "ask-title" }, label), el("p", {}, says), problem, el("div", { className: "row" }, el("button", { type: "submit" }, t("Cancel")), yes));
   form.onsubmit = async (event) => {
     if (event.submitter !== yes) return;
     event.preventDefault();
@@ -197,27 +198,30 @@ function confirm(label, says, press) {
   dialog.showModal();
 }
 
-const finish = (run, verb, again) => confirm(`Finish ${verb}`, `${verb} of ${run.id} ends as if Ctrl-C had been pressed. What was recorded is safe, and the same command goes on later.`, async () => {
-  toast((await post("/api/finish", { run: run.id, verb }, null)).said);
+const finish = (run, verb, again) => confirm(t("Finish {verb}", { verb }), t("{verb} of {run} ends as if Ctrl-C had been pressed. What was recorded is safe, and the same command goes on later.", { verb, run: run.id }), async () => {
+  await post("/api/finish", { run: run.id, verb }, null);
+  toast(t("{verb} of {run} was asked to end", { verb, run: run.id }));
   again();
 });
 
-const put_away = (run) => confirm("Put away", `${run.id} is moved into the bin, from which it can be restored. Nothing is deleted.`, async () => {
+const put_away = (run) => confirm(t("Put away"), t("{run} is moved into the bin, from which it can be restored. Nothing is deleted.", { run: run.id }), async () => {
   await post("/api/put_away", { run: run.id }, null);
-  toast(`${run.id} is in the bin`);
+  toast(t("{run} is in the bin", { run: run.id }));
   location.hash = "view=bin";
 });
 
 async function open_page(run, which) {
-  const dialog = $("ask"), form = dialog.querySelector("form"), what = el("div", {}, el("p", {}, "The page is starting; that takes some seconds …"));
+  const dialog = $("ask"), form = dialog.querySelector("form"), what = el("div", {}, el("p", {}, t("The page is starting; that takes some seconds …")));
   form.oninput = form.onsubmit = null;
-  form.replaceChildren(el("h2", { id: "ask-title" }, which ? "Review episodes" : "The run's own page"), command(`robot-rl console ${run.folder}`), what, el("div", { className: "row" }, el("button", { type: "submit" }, "Close")));
+  form.replaceChildren(el("h2", { id: "ask-title" }, which ? t("Review episodes") : t("The run's own page")), command(run.page_command), what, el("div", { className: "row" }, el("button", { type: "submit" }, t("Close"))));
   dialog.showModal();
   try {
     const { link } = await post("/api/console", { run: run.id, page: which }, null);
-    const way = el("a", { className: "button go", href: link, target: "_blank", rel: "noopener" }, "Open it");
+    // under the name of this page: a browser withholds a strict cookie from who comes from another host
+    const address = Object.assign(new URL(link), { hostname: location.hostname });
+    const way = el("a", { className: "button go", href: address, target: "_blank", rel: "noopener" }, t("Open it"));
     way.onclick = () => dialog.close();
-    what.replaceChildren(el("p", {}, "The page is served until the studio ends. This link works once; from another machine its port needs a tunnel, too."), way);
+    what.replaceChildren(el("p", {}, t("The page is served until the studio ends. This link works once."), " ", location.protocol === "https:" ? "" : t("From another machine its port needs a tunnel, too.")), way);
     way.focus();
   } catch (error) { what.replaceChildren(trouble(error)); }
 }
