@@ -40,6 +40,8 @@ def run(argv: Sequence[str]) -> int:
         parser.error("--seconds must lie between 5 and 3600")
     if args.out is not None and args.out.suffix != ".yaml":
         parser.error(f"--out writes a .yaml file, not {args.out.name}")
+    if args.out is not None and args.out.exists():
+        parser.error(f"--out: {args.out} is there already; name another file, or delete that one")
     run_dir = existing_run(args.run)
     names = [word for word in args.fit.split(",") if word]
     chosen = {"quantities": names} if names else {}
@@ -48,10 +50,8 @@ def run(argv: Sequence[str]) -> int:
     say(f"\n{result.episodes} episodes, {result.seconds:.0f} s")
     for one in result.found:
         say(f"{one.name:<16} {one.value:<8.4g} (95 % interval {one.low:.4g} to {one.high:.4g})")
-    say(f"observations are off by {result.before:.2g} before and {result.after:.2g} after (RMSE)")
-    if not math.isnan(result.rmse_after_m):
-        before_mm, after_mm = 1000 * result.rmse_before_m, 1000 * result.rmse_after_m
-        say(f"the position is off by {before_mm:.2f} mm before and {after_mm:.2f} mm after")
+    for line in result.gaps():
+        say(line)
     for camera in result.cameras:
         say(f"camera {camera.name} is off its nominal pose by (95 % interval)")
         for values, halves, unit, scale in (
