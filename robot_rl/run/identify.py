@@ -3,7 +3,7 @@
 Recorded episodes are played again (`run.replay`) in scenes that differ in a few quantities of
 `tasks.randomize`; those are found with which the observations come out as recorded. The delay of
 commands is scanned, because it acts on the grid of the controller's ticks; the rest is fitted by
-least squares (trust region, scipy): factors as logarithms, so that half and double are equally far.
+least squares: factors as logarithms, so that half and double are equally far.
 
 A quantity can only be found from motion that it matters for: `friction` is that of surfaces, and
 needs contact. What the motion says nothing about has an interval as wide as the search. Cameras
@@ -33,6 +33,8 @@ from robot_rl.run.scene import scene_of
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.store.scenes import SCENES, Scenes
 from robot_rl.tasks.common import JOINT_SCALE
+from robot_rl.tasks.randomize import QUANTITIES
+from robot_rl.types import RobotState
 
 F64 = NDArray[np.float64]
 DELAY = "action_delay_s"
@@ -40,11 +42,14 @@ FITTED = ("gains", "joint_damping", "joint_friction", "armature", "friction", "o
 DEFAULT = (DELAY, *FITTED[:4])
 TICK_S = 0.01  # of the controller: delays act on this grid
 WIDEST = math.log(5.0)  # a factor is looked for between 1/5 and 5
-AMOUNTS = {DELAY: 0.1, "joint_friction": 0.05}  # counts as a factor of e; looked for up to 1.6 of it
-FIRST = 0.2  # of these, where the search begins: inside, not at the end of what they may be
+AMOUNTS = {
+    DELAY: 0.1,
+    "joint_friction": 0.05,
+}  # counts as a factor of e; looked for up to 1.6 of it
 STEP = 0.02  # of a coordinate, for the derivatives
-ROUGH, FINE = 1e-3, 1e-5  # when a fit ends: relative change of what is left, and of the coordinates
+ROUGH, FINE = 1e-2, 1e-3  # when a fit ends: change of its coordinates beside their size
 SECONDS = 60.0  # of motion; more takes longer and says little more
+VISIBLE = 1e-4  # of an observation: 10 micrometres where its unit is 100 mm
 EXACT = 1e-6  # what is left of an observation that came out as recorded, in float32
 
 
@@ -85,6 +90,11 @@ class Identified:
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
         return asdict(self)
+
+    @property
+    def explains(self) -> bool:
+        """Whether what was found closes most of the gap, if there was one."""
+        return self.after.observation <= max(0.5 * self.before.observation, VISIBLE)
 
     def gaps(self) -> list[str]:
         """Lines about before and after for a person."""
@@ -217,9 +227,8 @@ class _Fit:
         size = self._spec.observation["state"].shape[0]
         self._observed = slice(0, size)
         self._joints = self._spec.state_slices.get("joint_position", slice(size, None))
-        self._angles = [[] if self._joints.start < size else _angles(scenes, r) for r in recordings]
-        if not all(self._angles):
-            self._angles = [[] for _ in recordings]
+        self._measured = [_measured(scenes, recording) for recording in recordings]
+        self._extra = all(self._measured) and self._joints.start == size
         self._played = lru_cache(maxsize=4)(self._play)
 
     def residuals(self, values: Mapping[str, float]) -> F64:
@@ -238,16 +247,16 @@ class _Fit:
 
     def _play(self, values: tuple[tuple[str, float], ...]) -> F64:
         self._robot.vary({name: (value, value) for name, value in values})
-        pairs = zip(self._recordings, self._angles, strict=True)
+        pairs = zip(self._recordings, self._measured, strict=True)
         return np.concatenate([self._off(*pair) for pair in pairs])
 
-    def _off(self, recording: Recording, angles: Sequence[F64]) -> F64:
+    def _off(self, recording: Recording, measured: Sequence[RobotState]) -> F64:
         off = []
-        played = states_of(self._rig, recording, self._seed)
+        played = states_of(self._rig, recording, self._seed, measured)
         for number, (frame, (state, _)) in enumerate(zip(recording.frames, played, strict=True)):
             row = state.astype(np.float64) - frame.observation["state"]
-            if angles:
-                moved = self._robot.read().joint_position_rad - angles[number]
+            if self._extra:
+                moved = self._robot.read().joint_position_rad - measured[number].joint_position_rad
                 row = np.append(row, JOINT_SCALE * moved)
             off.append(row)
         return np.array(off[1:])
@@ -276,11 +285,11 @@ class _Fit:
         return Gap(_rms(residuals[:, self._observed]), position_m, joints_rad)
 
 
-def _angles(scenes: Scenes, recording: Recording) -> list[F64]:
-    """The joints' angles at each frame; empty unless all of them were kept."""
+def _measured(scenes: Scenes, recording: Recording) -> list[RobotState]:
+    """What was measured at each frame; empty unless all of it was kept."""
     id_ = recording.record.id
     states = [scenes.state(id_.episode, frame.frame) for frame in recording.frames]
-    return [] if None in states else [s.joint_position_rad for s in states if s is not None]
+    return [] if None in states else [state for state in states if state is not None]
 
 
 def _ticks(values: Mapping[str, float]) -> float:
@@ -298,7 +307,7 @@ def _value(name: str, coordinate: float) -> float:
 
 def _search(fit: _Fit, quantities: Sequence[str], tell: Callable[[str], None]) -> dict[str, float]:
     """Fit everything together, then the rest with the nearest delay that there is."""
-    start = {name: FIRST * AMOUNTS[name] if name in AMOUNTS else 1.0 for name in quantities}
+    start = {name: QUANTITIES[name].nominal for name in quantities}
     values = _least(fit, start, quantities, ROUGH, tell)
     if DELAY not in values:
         return values
@@ -315,28 +324,24 @@ def _least(
     tell: Callable[[str], None],
 ) -> dict[str, float]:
     """Values for some quantities that fit best, with the others as they are."""
-    from scipy.optimize import least_squares
+    from robot_rl_sim.least_squares import least_squares
 
     def at(coordinates: F64) -> dict[str, float]:
         pairs = zip(names, coordinates.tolist(), strict=True)
         return {**start, **{name: _value(name, c) for name, c in pairs}}
 
+    low, high = np.array([_bounds(name) for name in names]).T
     found = least_squares(
         lambda coordinates: fit.residuals(at(coordinates)).ravel(),
-        [_coordinate(name, start[name]) for name in names],
-        jac=lambda coordinates: fit.slopes(at(coordinates), names),  # type: ignore[arg-type]
-        bounds=([_bounds(name)[0] for name in names], WIDEST),
-        x_scale=0.2,
-        loss="soft_l1",
-        f_scale=0.1,
-        ftol=tolerance,
-        xtol=tolerance,
-        gtol=1e-3,
-        max_nfev=20,
+        lambda coordinates: fit.slopes(at(coordinates), names),
+        np.array([_coordinate(name, start[name]) for name in names]),
+        (low, high),
+        tolerance=tolerance,
+        soft=0.1,
     )
-    values = at(found.x)
+    values = at(found)
     said = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
-    tell(f"{said}: left {_rms(found.fun):.2g}")
+    tell(f"{said}: left {_rms(fit.residuals(values)):.2g}")
     return values
 
 
