@@ -49,7 +49,6 @@ AMOUNTS = {
 STEP = 0.02  # of a coordinate, for the derivatives
 ROUGH, FINE = 1e-2, 1e-3  # when a fit ends: change of its coordinates beside their size
 SECONDS = 60.0  # of motion; more takes longer and says little more
-VISIBLE = 1e-4  # of an observation: 10 micrometres where its unit is 100 mm
 EXACT = 1e-6  # what is left of an observation that came out as recorded, in float32
 
 
@@ -94,7 +93,7 @@ class Identified:
     @property
     def explains(self) -> bool:
         """Whether what was found closes most of the gap, if there was one."""
-        return self.after.observation <= max(0.5 * self.before.observation, VISIBLE)
+        return self.after.observation <= max(0.5 * self.before.observation, EXACT)
 
     def gaps(self) -> list[str]:
         """Lines about before and after for a person."""
@@ -215,7 +214,8 @@ class _Fit:
     """Residuals of recorded episodes as a function of what the scene is like.
 
     They are of the observation, and of the joints' angles: those in the observation, else those
-    that a simulated arm's run keeps beside its store.
+    that a simulated arm's run keeps beside its store. Where it does, each action is a delta on the
+    pose that was measured then, as it was sent; on the played one, errors would add up.
     """
 
     def __init__(
@@ -307,11 +307,10 @@ def _value(name: str, coordinate: float) -> float:
 
 def _search(fit: _Fit, quantities: Sequence[str], tell: Callable[[str], None]) -> dict[str, float]:
     """Fit everything together, then the rest with the nearest delay that there is."""
-    start = {name: QUANTITIES[name].nominal for name in quantities}
-    values = _least(fit, start, quantities, ROUGH, tell)
-    if DELAY not in values:
-        return values
-    values[DELAY] = TICK_S * round(_ticks(values))
+    values = {name: QUANTITIES[name].nominal for name in quantities}
+    if DELAY in values:
+        values = _least(fit, values, quantities, ROUGH, tell)
+        values[DELAY] = TICK_S * round(_ticks(values))
     rest = [name for name in quantities if name != DELAY]
     return _least(fit, values, rest, FINE, tell) if rest else values
 

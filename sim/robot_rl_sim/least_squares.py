@@ -56,7 +56,7 @@ def least_squares(
         norm=_Soft(soft) if soft else minimize.Quadratic(),
         mu_factor=STIFFER,
         xtol=tolerance,
-        gtol=1e-3,
+        gtol=1e-5,
         max_iter=MOST,
         verbose=minimize.Verbosity.SILENT,
     )

@@ -129,6 +129,13 @@ def test_a_twin_at_random_from_a_minute(seed: int, noise_rad: float, tmp_path: P
     check({one.name: one.value for one in result.found}, known)
 
 
+@pytest.mark.slow
+def test_friction_of_surfaces_is_found_where_something_slides(tmp_path: Path) -> None:
+    run = recorded(tmp_path, "experiment=peg_insert", scene(friction=0.6), demos=5)
+    (friction,) = identify(run, ("friction",)).found
+    assert friction.value == pytest.approx(0.6, rel=0.1)
+
+
 def test_the_verb_writes_a_task_that_can_be_composed_and_replayed(
     found: tuple[dict[str, Any], Path, str], twin: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
