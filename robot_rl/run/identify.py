@@ -274,6 +274,12 @@ class _Fit:
             columns.append((self._at({**values, name: moved}, round(ticks)) - base) / STEP)
         return np.array([column.ravel() for column in columns]).T
 
+    def by_episode(self, rows: F64) -> F64:
+        """Sums [episodes, ...] of what there is for each residual [residuals, ...]."""
+        steps = [len(recording.steps) for recording in self._recordings]
+        starts = np.cumsum([0, *steps[:-1]]) * (len(rows) // sum(steps))
+        return np.add.reduceat(rows, starts, axis=0)
+
     def gap(self, residuals: F64) -> Gap:
         """Of all steps."""
         ruler, joints = ruler_of(self._spec), residuals[:, self._joints]
@@ -352,6 +358,7 @@ def _bounds(name: str) -> tuple[float, float]:
 def _intervals(fit: _Fit, values: Mapping[str, float]) -> dict[str, tuple[float, float]]:
     """95 %, from the curvature at what was found; of the delay, half a tick to either side.
 
+    As wide as residuals say that are independent, or only from episode to episode if that is wider.
     That the search has ends counts as knowledge: a quantity that does not matter gets all of it.
     """
     names = [name for name in values if name != DELAY]
@@ -364,8 +371,10 @@ def _intervals(fit: _Fit, values: Mapping[str, float]) -> dict[str, tuple[float,
     off = fit.residuals(values).ravel()
     variance = max(float(off @ off) / max(len(off) - len(names), 1), EXACT**2)
     slopes = fit.slopes(values, names)
-    known = slopes.T @ slopes / variance + np.eye(len(names)) / WIDEST**2
-    spreads = 1.96 * np.sqrt(np.diag(np.linalg.inv(known)))
+    known = np.linalg.inv(slopes.T @ slopes / variance + np.eye(len(names)) / WIDEST**2)
+    pulls = fit.by_episode(slopes * off[:, None]) / variance  # what is off hangs together
+    widest = np.maximum(np.diag(known), np.diag(known @ pulls.T @ pulls @ known))
+    spreads = 1.96 * np.sqrt(widest)
     for name, spread in zip(names, spreads.tolist(), strict=True):
         low, high = _bounds(name)
         middle = _coordinate(name, values[name])
