@@ -23,6 +23,7 @@ EXTRAS = {
     "OpenGL": "sim",
     "cv2": "sim",
     "av": "sim",
+    "scipy": "sim",
     "rclpy": "ros",
     "rcl_interfaces": "ros",
     "sensor_msgs": "ros",

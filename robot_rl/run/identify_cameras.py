@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -137,18 +136,23 @@ class _View:
 
     def fit(self) -> FoundCamera:
         """From coarse to fine."""
-        from robot_rl_sim.least_squares import least_squares
+        from scipy.optimize import least_squares
 
         finest, offset = LOOKS[-1], np.zeros(6)
-        before = _rms(self._off(offset, finest[0]))
-        for blur_px, step in LOOKS:
-            offset = least_squares(
-                partial(self._off, blur_px=blur_px),
-                partial(self._slopes, blur_px=blur_px, step=step),
+        before = _rms(self._off(offset, *finest))
+        for look in LOOKS:
+            found = least_squares(
+                self._off,
                 offset,
-                tolerance=1e-3,
+                jac=self._slopes,  # type: ignore[arg-type]  # scipy's stubs know no function here
+                args=look,
+                x_scale=0.01,
+                xtol=1e-4,
+                ftol=1e-5,
+                max_nfev=40,
             )
-        off, slopes = self._off(offset, finest[0]), self._slopes(offset, *finest)
+            offset = found.x
+        off, slopes = self._off(offset, *finest), self._slopes(offset, *finest)
         variance = float(off @ off) / max(len(off) - 6, 1)
         half = 1.96 * np.sqrt(np.diag(variance * np.linalg.pinv(slopes.T @ slopes)))
         place_m, turn_rad = offset[:3].tolist(), offset[3:].tolist()
@@ -162,7 +166,7 @@ class _View:
             _rms(off),
         )
 
-    def _off(self, offset: F64, blur_px: float) -> F64:
+    def _off(self, offset: F64, blur_px: float, _step: float) -> F64:
         """Drawn minus recorded, of all pictures."""
         moved = {f"{n}/{self._name}": v for n, v in zip(NAMES, offset.tolist(), strict=True)}
         values = dict(self._values) | moved
@@ -178,7 +182,7 @@ class _View:
         """Derivatives [pixels, 6], from both sides."""
         columns = []
         for axis in np.eye(6):
-            ends = (self._off(offset + s * step * axis, blur_px) for s in (1.0, -1.0))
+            ends = (self._off(offset + s * step * axis, blur_px, step) for s in (1.0, -1.0))
             ahead, behind = ends
             columns.append((ahead - behind) / (2 * step))
         return np.array(columns).T

@@ -38,22 +38,22 @@ def least_squares(
     off: Callable[[F64], F64],
     slopes: Callable[[F64], F64],
     start: F64,
-    bounds: tuple[F64, F64] | None = None,
+    bounds: tuple[F64, F64],
     *,
     tolerance: float,
-    soft: float = 0.0,
+    soft: float,
 ) -> F64:
     """Where `off` [residuals] is least.
 
     slopes: its derivatives [residuals, coordinates]. tolerance: it ends with a step that is so
-    small beside the coordinates. soft: residuals that are larger count less; 0 = none does.
+    small beside the coordinates. soft: residuals that are larger count less.
     """
     found, _ = minimize.least_squares(
         start,
         lambda points: np.array([off(point) for point in points.T]).T,
         bounds=bounds,
         jacobian=lambda point, _off: slopes(point.ravel()),
-        norm=_Soft(soft) if soft else minimize.Quadratic(),
+        norm=_Soft(soft),
         mu_factor=STIFFER,
         xtol=tolerance,
         gtol=1e-5,
