@@ -220,6 +220,7 @@ def test_a_camera_is_found_from_what_it_saw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(identify_cameras, "PICTURES", 18)
+    monkeypatch.setattr(identify_cameras, "LOOKS", identify_cameras.LOOKS[1:])  # it is near
     hidden = {"camera_place_m_x/wrist": 0.01, "camera_turn_rad_y/wrist": -0.02}
     words = scene(**hidden, brightness=0.9, gains=0.8)
     images = ("task.images=[wrist]", "task.image_size=48")
