@@ -10,26 +10,31 @@ from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
 
 TEXT = """
 Find what the simulated arm has to be like for a recorded run to come out of it: the delay of
-commands, and factors on the controller's gains, the joints' damping, the motors' inertia, friction
-and the masses of parts; with --cameras, where its cameras are, too. Recorded episodes are played
-again and again, through the gate, and the observations compared (docs/isaac.md). The run is only
-read. With --out the result is a task of your own: a twin of the recorded arm, to train and to
-evaluate in.
+commands, factors on the controller's gains, the joints' damping and the motors' inertia, and the
+joints' dry friction as a share of each one's greatest torque; with --cameras, where its cameras
+are, too. Recorded episodes are played again and again, through the gate, and observations and
+angles of joints compared (docs/isaac.md). Intervals tell how much the motion says of a quantity.
+The run is only read. With --out the result is a task of your own: a twin of the recorded arm, to
+train and to evaluate in.
 """
 EXAMPLES = """
 robot-rl identify runs/peg_insert/20260101-120000-s0
-robot-rl identify RUN --fit action_delay_s,gains,friction --seconds 30
+robot-rl identify RUN --fit action_delay_s,gains --seconds 30
 robot-rl identify RUN --cameras                               from the recorded pictures
 robot-rl identify RUN --out my_configs/task/my_twin.yaml
 robot-rl train experiment=peg_insert task=my_twin --config-dir my_configs runtime=lockstep
 robot-rl replay RUN --all 'task.ranges={action_delay_s: [0.06, 0.06]}'     the gap that is left
+"""
+FIT = """
+which of action_delay_s, gains, joint_damping, joint_friction, armature (default: these), friction
+(of surfaces) and object_mass, which need contact
 """
 
 
 def run(argv: Sequence[str]) -> int:
     """Fit, and print what was found; return 0."""
     parser = Parser("identify", TEXT, EXAMPLES).with_run().with_json()
-    parser.add_argument("--fit", default="", metavar="NAME[,NAME]", help="which quantities")
+    parser.add_argument("--fit", default="", metavar="NAME[,NAME]", help=FIT)
     parser.add_argument(
         "--seconds", type=float, default=60.0, metavar="S", help="of recorded motion (60)"
     )
@@ -40,6 +45,8 @@ def run(argv: Sequence[str]) -> int:
         parser.error("--seconds must lie between 5 and 3600")
     if args.out is not None and args.out.suffix != ".yaml":
         parser.error(f"--out writes a .yaml file, not {args.out.name}")
+    if args.out is not None and args.out.exists():
+        parser.error(f"--out: {args.out} is there already; name another file, or delete that one")
     run_dir = existing_run(args.run)
     names = [word for word in args.fit.split(",") if word]
     chosen = {"quantities": names} if names else {}
@@ -48,10 +55,10 @@ def run(argv: Sequence[str]) -> int:
     say(f"\n{result.episodes} episodes, {result.seconds:.0f} s")
     for one in result.found:
         say(f"{one.name:<16} {one.value:<8.4g} (95 % interval {one.low:.4g} to {one.high:.4g})")
-    say(f"observations are off by {result.before:.2g} before and {result.after:.2g} after (RMSE)")
-    if not math.isnan(result.rmse_after_m):
-        before_mm, after_mm = 1000 * result.rmse_before_m, 1000 * result.rmse_after_m
-        say(f"the position is off by {before_mm:.2f} mm before and {after_mm:.2f} mm after")
+    for line in result.gaps():
+        say(line)
+    if not result.explains:
+        say("the gap hardly closed: these quantities do not explain it, intervals count for little")
     for camera in result.cameras:
         say(f"camera {camera.name} is off its nominal pose by (95 % interval)")
         for values, halves, unit, scale in (

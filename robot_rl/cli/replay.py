@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, existing_run, say, write_json
 from robot_rl.cli.progress import ProgressBar
@@ -20,8 +21,9 @@ replay departs from the recording. Nothing is written into the run.
 
 An episode that was recorded in lockstep is replayed exactly. The replay of an episode of a real
 arm, or of the ROS 2 graph, departs from the recording; how far shows what the simulator does not
-model. With task.ranges={...} it is played in another scene, for example with the delay that
-`robot-rl identify` found. Exit code 1: an episode ended otherwise than recorded.
+model. With task.ranges={...} it is played in another scene as well, for example with what
+`robot-rl identify` found, and the two departures stand side by side. Exit code 1: an episode ended
+otherwise than recorded.
 """
 EXAMPLES = """
 robot-rl replay runs/peg_insert/20260101-120000-s0                  the newest episode
@@ -50,27 +52,32 @@ def run(argv: Sequence[str]) -> int:
         if args.video.suffix != ".mp4":
             parser.error(f"--video writes an .mp4 file, not {args.video.name}")
         engine("robot_rl.data.video:VideoWriter")  # names its extra before anything is played
-    with ProgressBar("steps replayed") as progress:
-        replayed: list[Replayed] = engine("robot_rl.run.replay:replay")(
-            run_dir,
-            numbers=list(dict.fromkeys(map(int, words))),
-            every=args.all,
-            actor=args.actor,
-            video=args.video,
-            progress=progress,
-            scene=args.scene,
-        )
-    write_json(args.json, {"episodes": [one.as_dict() for one in replayed]})
-    for one in replayed:
-        say(line(one))
-    say(summary(replayed))
+
+    def played(title: str, **more: Any) -> list[Replayed]:
+        with ProgressBar(title) as progress:
+            return engine("robot_rl.run.replay:replay")(
+                run_dir,
+                numbers=list(dict.fromkeys(map(int, words))),
+                every=args.all,
+                actor=args.actor,
+                progress=progress,
+                **more,
+            )
+
+    own = played("steps replayed in the run's scene") if args.scene else []
+    replayed = played("steps replayed", video=args.video, scene=args.scene)
+    told = {"episodes": [one.as_dict() for one in replayed]}
+    write_json(args.json, told | ({"own_scene": [one.as_dict() for one in own]} if own else {}))
+    for one, before in zip_longest(replayed, own):
+        say(line(one, before))
+    say(summary(replayed, own))
     if args.video is not None:
         say(f"video  {args.video}")
     return 0 if all(one.as_recorded for one in replayed) else 1
 
 
-def line(one: Replayed) -> str:
-    """Text about one episode for a person."""
+def line(one: Replayed, own: Replayed | None = None) -> str:
+    """Text about one episode for a person; own: the same in the run's scene, to compare."""
     ended = _ended(one.success)
     if one.before is None:
         ended += ", nobody said before"
@@ -81,6 +88,8 @@ def line(one: Replayed) -> str:
         verdicts += f" (before: {_said(one.outcomes_before)})"
     text = f"episode {one.episode:<4} {one.purpose:<5}  {ended}; {one.steps} steps, {verdicts};"
     text += f" off by {_reach(one, max(one.off))} at most, {_reach(one, one.off[-1])} at the end"
+    if own is not None:
+        text += f" (run's scene: {_reach(own, max(own.off))}, {_reach(own, own.off[-1])})"
     if one.held:
         text += f"\n              first held because of {one.held}"
     if one.unit and one.off[0] > FAR_MM:
@@ -88,13 +97,17 @@ def line(one: Replayed) -> str:
     return text
 
 
-def summary(replayed: Sequence[Replayed]) -> str:
-    """Text about all episodes for a person."""
+def summary(replayed: Sequence[Replayed], own: Sequence[Replayed] = ()) -> str:
+    """Text about all episodes for a person; own: the same in the run's scene."""
     same = sum(one.as_recorded for one in replayed)
     far = max(replayed, key=lambda one: max(one.off))
     where = f"in '{far.entry}'" if far.entry else "in an entry of the state"
     text = f"{same} of {len(replayed)} end as before; off by {_reach(far, max(far.off))} at most"
-    return f"{text} {where} (episode {far.episode})"
+    text += f" {where} (episode {far.episode})"
+    if own:
+        furthest = max(own, key=lambda one: max(one.off))
+        text += f"; in the run's scene by {_reach(furthest, max(furthest.off))}"
+    return text
 
 
 def _ended(success: bool) -> str:

@@ -2,11 +2,12 @@
 
 Recorded episodes are played again (`run.replay`) in scenes that differ in a few quantities of
 `tasks.randomize`; those are found with which the observations come out as recorded. The delay of
-commands is scanned, because it acts on the grid of the controller's ticks; the factors are fitted
-by least squares (trust region, scipy), as logarithms, so that half and double are equally far.
+commands is scanned, because it acts on the grid of the controller's ticks; the rest is fitted by
+least squares: factors as logarithms, so that half and double are equally far.
 
-A factor can only be found from motion that it matters for: friction needs contact. Cameras come
-last (`run.identify_cameras`), when it is known where the arm was.
+A quantity can only be found from motion that it matters for: `friction` is that of surfaces, and
+needs contact. What the motion says nothing about has an interval as wide as the search. Cameras
+come last (`run.identify_cameras`), when it is known where the arm was.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +31,25 @@ from robot_rl.run.parts import Still, forget
 from robot_rl.run.replay import STORES, Recording, choose, read, ruler_of, states_of
 from robot_rl.run.scene import scene_of
 from robot_rl.store.dataset import find_store, open_store
-from robot_rl.tasks.randomize import QUANTITIES, Range
+from robot_rl.store.scenes import SCENES, Scenes
+from robot_rl.tasks.common import JOINT_SCALE
+from robot_rl.tasks.randomize import QUANTITIES
+from robot_rl.types import RobotState
 
 F64 = NDArray[np.float64]
 DELAY = "action_delay_s"
-FACTORS = ("gains", "joint_damping", "armature", "friction", "object_mass")
-DEFAULT = (DELAY, "gains", "joint_damping", "armature")
-DELAYS_S = tuple(0.01 * n for n in range(16))  # the grid of the controller's ticks
+FITTED = ("gains", "joint_damping", "joint_friction", "armature", "friction", "object_mass")
+DEFAULT = (DELAY, *FITTED[:4])
+TICK_S = 0.01  # of the controller: delays act on this grid
 WIDEST = math.log(5.0)  # a factor is looked for between 1/5 and 5
-STEP = 0.02  # of a logarithm, for the derivatives
+AMOUNTS = {
+    DELAY: 0.1,
+    "joint_friction": 0.05,
+}  # counts as a factor of e; looked for up to 1.6 of it
+STEP = 0.02  # of a coordinate, for the derivatives
+ROUGH, FINE = 1e-2, 1e-3  # when a fit ends: change of its coordinates beside their size
 SECONDS = 60.0  # of motion; more takes longer and says little more
-LEFT_OUT = ("wrench",)  # of the observation: contact forces say more of the contact than of the arm
+EXACT = 1e-6  # what is left of an observation that came out as recorded, in float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +63,25 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Identified:
-    """What was found, and how well recorded and played states agree (RMSE, observation's units).
+class Gap:
+    """How far played states are from the recorded ones (RMSE).
 
-    rmse_m: the same of the first position in the observation, in metres; NaN without one.
+    observation: in its units. position_m: of the first position in it; NaN without one. joints_rad:
+    of the joints' angles; NaN where the run kept none.
     """
 
+    observation: float
+    position_m: float
+    joints_rad: float
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """What was found, and the gap that the task's nominal scene left, and the found one leaves."""
+
     found: tuple[Found, ...]
-    before: float
-    after: float
-    rmse_before_m: float
-    rmse_after_m: float
+    before: Gap
+    after: Gap
     episodes: int
     seconds: float
     cameras: tuple[FoundCamera, ...] = ()
@@ -71,6 +89,24 @@ class Identified:
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
         return asdict(self)
+
+    @property
+    def explains(self) -> bool:
+        """Whether what was found closes most of the gap, if there was one."""
+        return self.after.observation <= max(0.5 * self.before.observation, EXACT)
+
+    def gaps(self) -> list[str]:
+        """Lines about before and after for a person."""
+        pairs = (
+            ("observations", self.before.observation, self.after.observation, 1.0, ""),
+            ("position", self.before.position_m, self.after.position_m, 1e3, " mm"),
+            ("joints", self.before.joints_rad, self.after.joints_rad, math.degrees(1), " degrees"),
+        )
+        return [
+            f"{what:<12} off by {scale * before:.3g}{unit} before, {scale * after:.3g}{unit} after"
+            for what, before, after, scale, unit in pairs
+            if not math.isnan(before)
+        ]
 
     def ranges(self) -> dict[str, list[float]]:
         """As `task.ranges` takes them: a twin."""
@@ -103,19 +139,17 @@ def identify(
     still = Still(task.spec.action.size)
     rig: Any = make_rig(experiment, still, record=forget, operator=NoOperator(task))
     recordings = _motion(run_dir, seconds, task.spec.control_hz)
-    fit = _Fit(rig, recordings, experiment.seed)
+    fit = _Fit(rig, recordings, experiment.seed, Scenes(run_dir / SCENES))
     before = fit.residuals({})
     values = _search(fit, quantities, tell)
     after = fit.residuals(values)
-    intervals = _intervals(fit, values, after.ravel())
+    intervals = _intervals(fit, values)
     seen = find_cameras(rig, recordings, experiment.seed, values, tell) if cameras else ()
     steps = sum(len(r.steps) for r in recordings)
     return Identified(
         tuple(Found(name, values[name], *intervals[name]) for name in quantities),
-        _rms(before),
-        _rms(after),
-        fit.position_rmse_m(before),
-        fit.position_rmse_m(after),
+        fit.gap(before),
+        fit.gap(after),
         len(recordings),
         steps / task.spec.control_hz,
         seen,
@@ -123,33 +157,22 @@ def identify(
 
 
 def write_twin(run_dir: Path, result: Identified, path: Path) -> Path:
-    """Write the run's task with what was found as a task of one's own, for `task=NAME`.
-
-    Raises:
-        ConfigError: there is such a file.
-    """
+    """Write the run's task with what was found as a task of one's own, for `task=NAME`."""
     import yaml
 
-    if path.exists():
-        raise ConfigError(
-            f"{path} is there already",
-            expected="a new file",
-            got="one that would be overwritten",
-            fix="another --out, or delete it",
-        )
     experiment = Experiment.load(run_dir, foreign_limits=True)
     task = dict(experiment.config.get("task") or {})
     task |= {"randomize": "none", "ranges": result.ranges()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    left = f"position {1000 * result.rmse_before_m:.2f} mm off before, "
-    left += f"{1000 * result.rmse_after_m:.2f} mm after"
-    head = f"# A twin of the arm in run {run_dir.resolve().name} (robot-rl identify): {left}.\n"
-    path.write_text(head + yaml.safe_dump(task, sort_keys=False, default_flow_style=None))
+    head = f"# A twin of the arm in run {run_dir.resolve().name} (robot-rl identify).\n"
+    head += "".join(f"# {line}\n" for line in result.gaps())
+    with path.open("x") as file:  # nothing is overwritten
+        file.write(head + yaml.safe_dump(task, sort_keys=False, default_flow_style=None))
     return path
 
 
 def _check(quantities: Sequence[str]) -> None:
-    known = (DELAY, *FACTORS)
+    known = (DELAY, *FITTED)
     for name in quantities:
         if name not in known:
             raise ConfigError(
@@ -188,119 +211,175 @@ def _motion(run_dir: Path, seconds: float, rate_hz: float) -> list[Recording]:
 
 
 class _Fit:
-    """Residuals of recorded episodes as a function of what the scene is like."""
+    """Residuals of recorded episodes as a function of what the scene is like.
 
-    def __init__(self, rig: Rig, recordings: Sequence[Recording], run_seed: int) -> None:
+    They are of the observation, and of the joints' angles: those in the observation, else those
+    that a simulated arm's run keeps beside its store. Where it does, each action is a delta on the
+    pose that was measured then, as it was sent; on the played one, errors would add up.
+    """
+
+    def __init__(
+        self, rig: Rig, recordings: Sequence[Recording], run_seed: int, scenes: Scenes
+    ) -> None:
         self._rig, self._recordings, self._seed = rig, recordings, run_seed
         self._robot: Any = rig.robot
-        spec = rig.loop.task.spec
-        parts = [name for name, _, _ in spec.state_layout if name not in LEFT_OUT]
-        self._entries = np.concatenate(
-            [np.arange(spec.state_slices[n].start, spec.state_slices[n].stop) for n in parts]
-        )
-        self._position = _first_position(spec, self._entries)
+        self._spec = rig.loop.task.spec
+        size = self._spec.observation["state"].shape[0]
+        self._observed = slice(0, size)
+        self._joints = self._spec.state_slices.get("joint_position", slice(size, None))
+        self._measured = [_measured(scenes, recording) for recording in recordings]
+        self._extra = all(self._measured) and self._joints.start == size
+        self._played = lru_cache(maxsize=4)(self._play)
 
     def residuals(self, values: Mapping[str, float]) -> F64:
-        """Played minus recorded, [steps, entries of the observation]."""
-        ranges: dict[str, Range] = {name: (v, v) for name, v in values.items()}
-        self._robot.vary(ranges)
-        return np.concatenate([self._played(recording) for recording in self._recordings])
+        """Played minus recorded, [steps, entries of the observation, and joints].
 
-    def _played(self, recording: Recording) -> F64:
-        played = states_of(self._rig, recording, self._seed)
-        pairs = zip(recording.frames, played, strict=True)
-        off = [state - frame.observation["state"] for frame, (state, _) in pairs]
-        return np.array(off[1:], np.float64)[:, self._entries]
+        Between two ticks of delay it is between what these leave.
+        """
+        ticks = _ticks(values)
+        share = ticks - math.floor(ticks)
+        before = self._at(values, math.floor(ticks))
+        return before if not share else before + share * (self._at(values, ticks + 1) - before)
 
-    def position_rmse_m(self, residuals: F64) -> float:
-        """Of the first position in the observation."""
-        if self._position is None:
-            return math.nan
-        part, scale_m = self._position
-        return float(np.sqrt((residuals[:, part] ** 2).sum(1).mean()) * scale_m)
+    def _at(self, values: Mapping[str, float], ticks: float) -> F64:
+        """With a delay of so many whole ticks."""
+        return self._played((*sorted({**values, DELAY: TICK_S * int(ticks)}.items()),))
+
+    def _play(self, values: tuple[tuple[str, float], ...]) -> F64:
+        self._robot.vary({name: (value, value) for name, value in values})
+        pairs = zip(self._recordings, self._measured, strict=True)
+        return np.concatenate([self._off(*pair) for pair in pairs])
+
+    def _off(self, recording: Recording, measured: Sequence[RobotState]) -> F64:
+        off = []
+        played = states_of(self._rig, recording, self._seed, measured)
+        for number, (frame, (state, _)) in enumerate(zip(recording.frames, played, strict=True)):
+            row = state.astype(np.float64) - frame.observation["state"]
+            if self._extra:
+                moved = self._robot.read().joint_position_rad - measured[number].joint_position_rad
+                row = np.append(row, JOINT_SCALE * moved)
+            off.append(row)
+        return np.array(off[1:])
+
+    def slopes(self, values: Mapping[str, float], names: Sequence[str]) -> F64:
+        """Derivatives [residuals, names] by their coordinates, at the nearest tick of delay."""
+        ticks, columns = _ticks(values), []
+        base = self._at(values, round(ticks))
+        for name in names:
+            if name == DELAY:
+                off = self._at(values, ticks + 1) - self._at(values, ticks)
+                columns.append(off * _value(name, 1.0) / TICK_S)
+                continue
+            moved = _value(name, _coordinate(name, values[name]) + STEP)
+            columns.append((self._at({**values, name: moved}, round(ticks)) - base) / STEP)
+        return np.array([column.ravel() for column in columns]).T
+
+    def by_episode(self, rows: F64) -> F64:
+        """Sums [episodes, ...] of what there is for each residual [residuals, ...]."""
+        steps = [len(recording.steps) for recording in self._recordings]
+        starts = np.cumsum([0, *steps[:-1]]) * (len(rows) // sum(steps))
+        return np.add.reduceat(rows, starts, axis=0)
+
+    def gap(self, residuals: F64) -> Gap:
+        """Of all steps."""
+        ruler, joints = ruler_of(self._spec), residuals[:, self._joints]
+        position_m = math.nan
+        if ruler.entry:
+            position = residuals[:, ruler.part] * ruler.scale / 1000.0
+            position_m = float(np.sqrt((position**2).sum(1).mean()))
+        joints_rad = _rms(joints) / JOINT_SCALE if joints.size else math.nan
+        return Gap(_rms(residuals[:, self._observed]), position_m, joints_rad)
 
 
-def _first_position(spec: Any, entries: NDArray[np.intp]) -> tuple[slice, float] | None:
-    ruler = ruler_of(spec)
-    if not ruler.entry:
-        return None
-    first = int(np.flatnonzero(entries == ruler.part.start)[0])
-    return slice(first, first + 3), ruler.scale / 1000.0
+def _measured(scenes: Scenes, recording: Recording) -> list[RobotState]:
+    """What was measured at each frame; empty unless all of it was kept."""
+    id_ = recording.record.id
+    states = [scenes.state(id_.episode, frame.frame) for frame in recording.frames]
+    return [] if None in states else [state for state in states if state is not None]
+
+
+def _ticks(values: Mapping[str, float]) -> float:
+    return round(values.get(DELAY, 0.0) / TICK_S, 6)
+
+
+def _coordinate(name: str, value: float) -> float:
+    """Of a quantity, in which it is fitted."""
+    return value / AMOUNTS[name] if name in AMOUNTS else math.log(value)
+
+
+def _value(name: str, coordinate: float) -> float:
+    return coordinate * AMOUNTS[name] if name in AMOUNTS else math.exp(coordinate)
 
 
 def _search(fit: _Fit, quantities: Sequence[str], tell: Callable[[str], None]) -> dict[str, float]:
-    """Scan the delay with the nominal factors, fit these, and walk to better delays from there.
-
-    A delay that is a little wrong is made up for by wrong factors, so each is tried with its own.
-    """
-    nominal = {name: QUANTITIES[name].nominal for name in quantities if name != DELAY}
-    if DELAY not in quantities:
-        return _least(fit, nominal, 0.0, tell)[1]
-    costs = [_rms(fit.residuals(nominal | {DELAY: delay_s})) for delay_s in DELAYS_S]
-    best = int(np.argmin(costs))
-    if not nominal:
-        return {DELAY: DELAYS_S[best]}
-    fits = {best: _least(fit, nominal, DELAYS_S[best], tell)}
-    while True:
-        for near in (best - 1, best + 1):
-            if near not in fits and 0 <= near < len(DELAYS_S):
-                fits[near] = _least(fit, fits[best][1], DELAYS_S[near], tell)
-        better = min(fits, key=lambda n: fits[n][0])
-        if better == best:
-            return fits[best][1]
-        best = better
+    """Fit everything together, then the rest with the nearest delay that there is."""
+    values = {name: QUANTITIES[name].nominal for name in quantities}
+    if DELAY in values:
+        values = _least(fit, values, quantities, ROUGH, tell)
+        values[DELAY] = TICK_S * round(_ticks(values))
+    rest = [name for name in quantities if name != DELAY]
+    return _least(fit, values, rest, FINE, tell) if rest else values
 
 
 def _least(
-    fit: _Fit, start: Mapping[str, float], delay_s: float, tell: Callable[[str], None]
-) -> tuple[float, dict[str, float]]:
-    """The factors that fit best with a delay: what is left (RMSE), and all values."""
-    from scipy.optimize import least_squares
+    fit: _Fit,
+    start: Mapping[str, float],
+    names: Sequence[str],
+    tolerance: float,
+    tell: Callable[[str], None],
+) -> dict[str, float]:
+    """Values for some quantities that fit best, with the others as they are."""
+    from robot_rl_sim.least_squares import least_squares
 
-    names = [name for name in start if name != DELAY]
+    def at(coordinates: F64) -> dict[str, float]:
+        pairs = zip(names, coordinates.tolist(), strict=True)
+        return {**start, **{name: _value(name, c) for name, c in pairs}}
 
-    def off(logs: F64) -> F64:
-        factors = dict(zip(names, np.exp(logs).tolist(), strict=True))
-        return fit.residuals(factors | {DELAY: delay_s}).ravel()
-
+    low, high = np.array([_bounds(name) for name in names]).T
     found = least_squares(
-        off,
-        np.log([start[name] for name in names]),
-        bounds=(-WIDEST, WIDEST),
-        diff_step=STEP,
-        x_scale=0.2,
-        loss="soft_l1",
-        f_scale=0.1,
-        max_nfev=20,
+        lambda coordinates: fit.residuals(at(coordinates)).ravel(),
+        lambda coordinates: fit.slopes(at(coordinates), names),
+        np.array([_coordinate(name, start[name]) for name in names]),
+        (low, high),
+        tolerance=tolerance,
+        soft=0.1,
     )
-    values = dict(zip(names, np.exp(found.x).tolist(), strict=True))
-    left = _rms(found.fun)
-    said = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
-    tell(f"with a delay of {1000 * delay_s:.0f} ms: {said}; left {left:.2g}")
-    return left, values | {DELAY: delay_s}
+    values = at(found)
+    said = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+    tell(f"{said}: left {_rms(fit.residuals(values)):.2g}")
+    return values
 
 
-def _intervals(fit: _Fit, values: Mapping[str, float], base: F64) -> dict[str, tuple[float, float]]:
+def _bounds(name: str) -> tuple[float, float]:
+    """Between which a coordinate is looked for."""
+    return (0.0 if name in AMOUNTS else -WIDEST), WIDEST
+
+
+def _intervals(fit: _Fit, values: Mapping[str, float]) -> dict[str, tuple[float, float]]:
     """95 %, from the curvature at what was found; of the delay, half a tick to either side.
 
-    base: the residuals there.
+    As wide as residuals say that are independent, or only from episode to episode if that is wider.
+    That the search has ends counts as knowledge: a quantity that does not matter gets all of it.
     """
     names = [name for name in values if name != DELAY]
     found: dict[str, tuple[float, float]] = {}
     if DELAY in values:
-        half_s = DELAYS_S[1] / 2
+        half_s = TICK_S / 2
         found[DELAY] = max(values[DELAY] - half_s, 0.0), values[DELAY] + half_s
     if not names:
         return found
-    columns = []
-    for name in names:
-        moved = fit.residuals(dict(values) | {name: values[name] * math.exp(STEP)}).ravel()
-        columns.append((moved - base) / STEP)
-    jacobian = np.array(columns).T
-    variance = float(base @ base) / max(len(base) - len(names), 1)
-    covariance = variance * np.linalg.pinv(jacobian.T @ jacobian)
-    for name, spread in zip(names, 1.96 * np.sqrt(np.diag(covariance)), strict=True):
-        found[name] = values[name] * math.exp(-spread), values[name] * math.exp(spread)
+    off = fit.residuals(values).ravel()
+    variance = max(float(off @ off) / max(len(off) - len(names), 1), EXACT**2)
+    slopes = fit.slopes(values, names)
+    known = np.linalg.inv(slopes.T @ slopes / variance + np.eye(len(names)) / WIDEST**2)
+    pulls = fit.by_episode(slopes * off[:, None]) / variance  # what is off hangs together
+    widest = np.maximum(np.diag(known), np.diag(known @ pulls.T @ pulls @ known))
+    spreads = 1.96 * np.sqrt(widest)
+    for name, spread in zip(names, spreads.tolist(), strict=True):
+        low, high = _bounds(name)
+        middle = _coordinate(name, values[name])
+        ends = max(middle - spread, low), min(middle + spread, high)
+        found[name] = _value(name, ends[0]), _value(name, ends[1])
     return found
 
 

@@ -37,7 +37,7 @@ from robot_rl.spec import IMAGE, Spec, diff
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.store.store import Store
 from robot_rl.store.summary import EpisodeRecord
-from robot_rl.types import EpisodeStart, Frame, Outcome, Step, Verdict
+from robot_rl.types import EpisodeStart, Frame, Outcome, RobotState, Step, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -276,9 +276,11 @@ def play(
 
 
 def states_of(
-    rig: Rig, recording: Recording, run_seed: int
+    rig: Rig, recording: Recording, run_seed: int, measured: Sequence[RobotState] = ()
 ) -> Iterator[tuple[NDArray[np.float32], Verdict | None]]:
     """Play one recording: the state vector of its start, and after each tick with the verdict.
+
+    measured: then, at each frame; an action is a delta on it. Empty = on what is measured now.
 
     Pictures are not compared: the recorded ones are passed on, and nothing has to be drawn.
     """
@@ -292,9 +294,10 @@ def states_of(
     rig.reset(task.sample_reset(np.random.default_rng((run_seed, start.seed))), start)
     tick_s = loop.clock.now_s()
     yield observed(recording.frames[0]), None
-    for step, frame in zip(recording.steps, recording.frames[1:], strict=True):
+    for number, (step, frame) in enumerate(zip(recording.steps, recording.frames[1:], strict=True)):
         state = robot.read()
-        command = loop.next_command(step.action, step.driver, state)
+        on = measured[number] if measured else state
+        command = loop.next_command(step.action, step.driver, on)
         verdict = rig.gate.request(command, state)
         robot.apply(verdict.command)
         tick_s += period_s

@@ -56,6 +56,9 @@ QUANTITIES: Mapping[str, Quantity] = {
     "object_mass": Q("factor", "reset", (0.9, 1.1), (0.8, 1.2), text="of free and held parts"),
     "friction": Q("factor", "reset", (0.85, 1.15), (0.6, 1.4), text="of all surfaces"),
     "joint_damping": Q("factor", "reset", (0.8, 1.25), (0.5, 2.0), text="of the arm's joints"),
+    "joint_friction": Q(
+        "amount", "reset", (0.0, 0.0), (0.0, 0.0), text="dry; share of a joint's greatest torque"
+    ),
     "armature": Q("factor", "reset", (0.8, 1.25), (0.5, 2.0), text="inertia of the motors"),
     "gains": Q("factor", "reset", (0.9, 1.1), (0.8, 1.2), text="of the arm's controller"),
     "action_delay_s": Q("amount", "reset", (0.0, 0.02), (0.0, 0.08), text="until a command acts"),

@@ -18,6 +18,7 @@ from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
 from robot_rl.tasks.randomize import Range, draw, seed_of
 from robot_rl.types import Command, Pose, RobotState
+from robot_rl_sim.builder import TICK_S
 from robot_rl_sim.kinematics import wxyz, xyzw
 
 F64 = NDArray[np.float64]
@@ -26,7 +27,7 @@ FRAME_S = 1.0 / 30.0  # of a camera: how much older a picture is when one was lo
 HISTORY_S = 0.3  # how far back pictures can be drawn
 CHANGED = (
     *("geom_size", "geom_pos", "geom_rbound", "geom_aabb", "geom_friction"),
-    *("body_mass", "body_inertia", "dof_damping", "dof_armature"),
+    *("body_mass", "body_inertia", "dof_damping", "dof_frictionloss", "dof_armature"),
     *("actuator_gainprm", "actuator_biasprm", "actuator_forcerange"),
     *("cam_pos", "cam_quat", "cam_fovy", "light_dir", "light_diffuse", "mat_rgba"),
 )
@@ -108,6 +109,8 @@ class Randomizer:
         model.geom_friction[:, 0] *= self._factor("friction")
         joints = [int(model.joint(name).dofadr[0]) for name in self._robot.joint_names]
         model.dof_damping[joints] *= self._factor("joint_damping")
+        torque_nm = np.array([joint.torque_nm for joint in self._robot.joints])
+        model.dof_frictionloss[joints] += torque_nm * self._amount("joint_friction")
         model.dof_armature[joints] *= self._factor("armature")
         for number in range(model.nu):
             if model.actuator(number).name != "gripper":
@@ -148,11 +151,12 @@ class Randomizer:
             self._grips.append((grip_s, command.gripper_width_m))
 
     def due(self, now_s: float) -> tuple[Command | None, float | None]:
-        """The newest command, and the newest gripper width, whose time has come."""
+        """The newest command, and the newest gripper width, whose time is nearest to this tick."""
         command, width_m = None, None
-        while self._orders and self._orders[0][0] <= now_s + 1e-9:
+        until_s = now_s + 0.5 * TICK_S
+        while self._orders and self._orders[0][0] <= until_s:
             _, command = self._orders.popleft()
-        while self._grips and self._grips[0][0] <= now_s + 1e-9:
+        while self._grips and self._grips[0][0] <= until_s:
             _, width_m = self._grips.popleft()
         return command, width_m
 

@@ -185,6 +185,26 @@ def test_a_factor_multiplies_the_nominal_value_and_never_piles_up(name: str) -> 
         assert read(robot.model) == pytest.approx(factor * nominal)
 
 
+def test_dry_friction_is_a_share_of_what_a_joint_can_do() -> None:
+    task, robot = made("reach", ranges=only("joint_friction", 0.02))
+    torque_nm = np.array([joint.torque_nm for joint in robot.robot.joints])
+    for seed in range(2):
+        robot.reset(start(task, seed))
+        friction_nm = robot.model.dof_frictionloss[: len(torque_nm)]
+        assert friction_nm == pytest.approx(0.02 * torque_nm)
+
+
+@pytest.mark.parametrize(("delay_s", "ticks"), [(0.0, 0), (0.004, 0), (0.037, 4), (0.043, 4)])
+def test_a_command_acts_at_the_nearest_tick(delay_s: float, ticks: int) -> None:
+    _, robot = made("reach", ranges=only("action_delay_s", delay_s) | {"friction": (0.9, 0.9)})
+    robot.reset(start(robot.task))
+    randomizer = robot.randomizer
+    assert randomizer is not None
+    randomizer.order(Command(0, 0.0, Driver.POLICY, "test", tool_down(np.zeros(3))), 0.2)
+    acts = [n for n in range(10) if randomizer.due(0.2 + 0.01 * n)[0] is not None]
+    assert acts == [ticks]
+
+
 def test_the_gripper_keeps_its_force() -> None:
     task, robot = made(ranges=only("gains", 0.5))
     robot.reset(start(task))
