@@ -127,6 +127,9 @@ def listen(server: uvicorn.Server) -> socket.socket:
     """
     listening = server.config.bind_socket()
     listening.set_inheritable(False)
+    # asyncio does this for sockets that it has made itself; without, a short answer waits until the
+    # page has said something more, which is a period of the control messages (20 ms)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listening.listen(QUEUE)
     return listening
 

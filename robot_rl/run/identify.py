@@ -1,9 +1,10 @@
 """`robot-rl identify`: what the simulated arm has to be like for a recorded run to come out of it.
 
 Recorded episodes are played again (`run.replay`) in scenes that differ in a few quantities of
-`tasks.randomize`; those are found with which the observations come out as recorded. The delay of
-commands is scanned, because it acts on the grid of the controller's ticks; the rest is fitted by
-least squares: factors as logarithms, so that half and double are equally far.
+`tasks.randomize`; those are found with which the observations come out as recorded. All of them are
+fitted together by least squares: factors as logarithms, so that half and double are equally far.
+The delay of commands acts on the grid of the controller's ticks; between two of them the residuals
+are interpolated, and at the end the rest is fitted again with the nearest one.
 
 A quantity can only be found from motion that it matters for: `friction` is that of surfaces, and
 needs contact. What the motion says nothing about has an interval as wide as the search. Cameras
@@ -42,10 +43,8 @@ FITTED = ("gains", "joint_damping", "joint_friction", "armature", "friction", "o
 DEFAULT = (DELAY, *FITTED[:4])
 TICK_S = 0.01  # of the controller: delays act on this grid
 WIDEST = math.log(5.0)  # a factor is looked for between 1/5 and 5
-AMOUNTS = {
-    DELAY: 0.1,
-    "joint_friction": 0.05,
-}  # counts as a factor of e; looked for up to 1.6 of it
+AMOUNTS = {DELAY: 0.1, "joint_friction": 0.05}
+"""What counts as much as a factor of e; such a quantity is looked for from 0 to 1.6 of it."""
 STEP = 0.02  # of a coordinate, for the derivatives
 ROUGH, FINE = 1e-2, 1e-3  # when a fit ends: change of its coordinates beside their size
 SECONDS = 60.0  # of motion; more takes longer and says little more

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from websockets.exceptions import InvalidStatus
 
 from robot_rl.cli.main import main
@@ -30,6 +31,7 @@ from robot_rl.console.remembered import (
     forget,
     last_port,
 )
+from robot_rl.console.serve import listen
 from robot_rl.console.sockets import PageClock
 from robot_rl.errors import StoreError
 from robot_rl.run.experiment import Experiment
@@ -665,6 +667,15 @@ def test_the_verbs_print_and_open_links_to_their_page(
     assert opened == links[:1]
     said = "".join(f"{verb} of {run_dir}\n  {link}\n" for link in links)
     assert capsys.readouterr().out == said
+
+
+def test_an_answer_does_not_wait_until_the_page_speaks_again() -> None:
+    """Nagle's algorithm holds it back otherwise; who accepts inherits what the listener is told."""
+    server = uvicorn.Server(uvicorn.Config(lambda: None, "127.0.0.1", 0))
+    with listen(server) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_page_takes_a_port_beside_the_one_that_is_taken_unless_it_was_asked_for(

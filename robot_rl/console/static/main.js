@@ -111,7 +111,7 @@ function drawLease(lease, problem) {
   $("seat-first").hidden = lease.mine || page.about?.role !== "operator";
   if (lease.asked_by && lease.asked_by !== drawLease.asked) toast(t("{who} would like to have the seat: press {key} to leave it", { who: lease.asked_by, key: keyOf("KeyT") }));
   drawLease.asked = lease.asked_by;
-  $("lease").textContent = lease.mine ? t("you have the seat") : lease.holder ? t("{who} has the seat", { who: lease.holder }) : t("the seat is free");
+  write("lease", lease.mine ? t("you have the seat") : lease.holder ? t("{who} has the seat", { who: lease.holder }) : t("the seat is free"));
   const verb = t(lease.mine ? "Leave the seat" : "Take the seat");
   if ($("lease-button").dataset.verb !== verb) $("lease-button").innerHTML = `${verb} ${kbd("KeyT")}`;
   $("lease-button").dataset.verb = verb;
@@ -120,14 +120,14 @@ function drawLease(lease, problem) {
 
 function gauge(name, value, text) {
   $(`g-${name}`).value = value ?? 0;
-  $(`v-${name}`).textContent = value == null ? "-" : text;
+  write(`v-${name}`, value == null ? "-" : text);
 }
 
 function drawRobot(robot, figures) {
   gauge("force", robot.force_n, `${robot.force_n?.toFixed(1)} N`);
   gauge("speed", robot.speed_mm_s, `${robot.speed_mm_s?.toFixed(0)} mm/s`);
   gauge("gripper", robot.gripper_mm, `${robot.gripper_mm?.toFixed(0)} mm`);
-  $("phase-word").textContent = told(figures.state ?? PHASES[robot.episode?.purpose] ?? ""); // before the first episode has ended
+  write("phase-word", told(figures.state ?? PHASES[robot.episode?.purpose] ?? "")); // before the first episode has ended
 }
 
 // the episode that ended last: a word, a sound, and how far the phase is

@@ -6,6 +6,10 @@ import { at, secret } from "./socket.js";
 const GREEN_MS = 100, AMBER_MS = 200;
 const SLOW_MS = 1000; // a small picture that is drawn for the person comes now and then
 const KEPT = 1000; // lags kept, for tests and the curious
+const TICK_MS = 100;
+
+const ticks = []; // all ages are written at once, or the page would be laid out for each
+setInterval(() => { for (const tick of ticks) tick(); }, TICK_MS);
 
 export function show(name, seen_size, parent, words = name) { // seen_size: [width, height] of what the network sees
   const box = document.createElement("div");
@@ -33,16 +37,17 @@ export function show(name, seen_size, parent, words = name) { // seen_size: [wid
     if (seen.lags.length > KEPT) seen.lags.shift();
   };
 
-  const tick = () => {
+  ticks.push(() => {
     const age_ms = performance.now() - seen.taken;
     const extra_ms = seen.slow ? SLOW_MS : 0;
     const colour = seen.frozen || age_ms >= AMBER_MS + extra_ms ? "red" : age_ms >= GREEN_MS + extra_ms ? "amber" : "green";
-    badge.className = `age ${colour}`;
-    badge.textContent = !Number.isFinite(age_ms) ? t("no picture")
+    const text = !Number.isFinite(age_ms) ? t("no picture")
       : seen.frozen ? t("frozen: the same picture again and again")
+      : !box.classList.contains("chosen") ? "" // a small picture shows the colour only
       : age_ms < 1000 ? `${age_ms.toFixed(0)} ms` : t("{age} s old", { age: (age_ms / 1000).toFixed(1) });
-  };
-  setInterval(tick, 100);
+    if (badge.className !== `age ${colour}`) badge.className = `age ${colour}`;
+    if (badge.textContent !== text) badge.textContent = text;
+  });
   return seen;
 }
 

@@ -119,12 +119,12 @@ export class Views {
 
   draw(robot) {
     this.places = robot.places ?? {};
-    for (const [name, box] of Object.entries(this.boxes)) {
-      const mark = box.querySelector(".tip"), place = this.places[name];
+    for (const [name, box] of Object.entries(this.boxes)) { // what is the same is not written: the browser would lay it out again
+      const mark = box.querySelector(".tip"), place = this.places[name], ratio = box.dataset.ratio || 4 / 3;
       const there = name === this.chosen && place && robot.tcp_in_base;
-      mark.replaceChildren(...(there ? this.marks(place, robot) : []));
-      const ratio = box.dataset.ratio || 4 / 3;
-      mark.setAttribute("viewBox", `${-ratio / 2} -0.5 ${ratio} 1`);
+      if (there || mark.firstChild) mark.replaceChildren(...(there ? this.marks(place, robot) : []));
+      if (mark.dataset.ratio !== String(ratio)) mark.setAttribute("viewBox", `${-ratio / 2} -0.5 ${ratio} 1`);
+      mark.dataset.ratio = ratio;
     }
     const tcp = robot.tcp_in_base;
     this.inset.draw(tcp && robot.goal, tcp && heading(this.places[this.chosen], tcp));
