@@ -41,7 +41,7 @@ VERBS = {
     "export": "write episodes for other programs: LeRobot dataset, MCAP bags, Rerun",
     "reward": "learn reward models from recorded episodes (success, progress, preferences)",
     "filter": "leave steps of people that undo progress out of training",
-    "import": "import demonstrations of another program (LeRobot dataset) to learn from",
+    "import": "import demonstrations of another program (LeRobot or Minari) to learn from",
     "study": "learn a task with parts of the method left out: the ablation table",
     "task": "write a task for an arm by answering questions or by showing poses",
     "robot": "an arm of your own from its URDF: write, show, list",
@@ -53,7 +53,7 @@ VERBS = {
     "usd": "write a task's scene as a USD stage, for Isaac Sim and Isaac Lab",
     "parity": "is a task's scene the same in another physics engine?",
     "faults": "break every part of the system and measure what it does then",
-    "bench": "measure speed: env, learner, heads, link, gate, loop, actors, exam, reward, console",
+    "bench": "measure speed; `robot-rl bench --help` lists what",
 }
 
 HELP_HEAD = """\

@@ -28,7 +28,7 @@ CURVES = (
 
 WAITS = {  # for whom the gate, or the run, waits -> what a person may do about it
     "person": "held by a person: press resume",
-    "device": "the driver fell silent: press resume",
+    "device": "the person's device fell silent: press resume",
     "run": "the run is paused; `robot-rl pause RUN --end` and the studio let it go on",
 }
 

@@ -11,7 +11,7 @@ const PERIOD_MS = 20;
 // axes: tx ty tz rx ry rz of the tool, pointing down: forward, right, down are positive, as seen in the large picture
 export const KEYS = {
   Space: { held: "drive", say: ["Space"], means: "hold to drive" },
-  KeyW: { axis: [0, 1], say: ["KeyW", "KeyS"], means: "forward, back" }, KeyS: { axis: [0, -1] },
+  KeyW: { axis: [0, 1], say: ["KeyW", "KeyS"], means: "away, towards you" }, KeyS: { axis: [0, -1] },
   KeyA: { axis: [1, -1], say: ["KeyA", "KeyD"], means: "left, right" }, KeyD: { axis: [1, 1] },
   KeyE: { axis: [2, -1], say: ["KeyE", "KeyQ"], means: "up, down" }, KeyQ: { axis: [2, 1] },
   KeyJ: { axis: [5, -1], say: ["KeyJ", "KeyL"], means: "turn" }, KeyL: { axis: [5, 1] },

@@ -275,7 +275,7 @@ async function undo() {
   await post("/api/label", { run, actor, episode, kind: "undo", value: number });
   // the label has ended the episode and stands in its last step: nobody knows how it would have ended
   if (ends) await post("/api/label", { run, actor, episode, kind: "neutral", value: 1 });
-  $("said-text").textContent = t("episode {n}: {said}", { n: episode, said: t(ends ? "taken back; excluded until you say more" : "taken back") });
+  $("said-text").textContent = t("episode {n}: {said}", { n: episode, said: t(ends ? "taken back; neutral until you say more" : "taken back") });
   $("undo").hidden = true;
   await page.strip.read();
 }
