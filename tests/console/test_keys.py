@@ -32,7 +32,7 @@ def test_a_moved_key_drives_and_changes_places_with_what_was_there(page: Any, ro
     move_key(page, "KeyT", "f")
     assert page.evaluate("robotRL.control.now().held") == []  # the new key did nothing else
     page.keyboard.press("?")
-    assert page.locator("#legend span").nth(1).inner_text() == "↑ S forward, back"
+    assert page.locator("#legend span").nth(1).inner_text() == "↑ S away, towards you"
     assert page.locator("#lease-button kbd").inner_text() == "F"
     page.keyboard.down("Space")
     page.keyboard.down("ArrowUp")

@@ -186,7 +186,7 @@ def test_undo_of_a_word_that_ended_the_episode_leaves_it_out(page: Any, run_dir:
     page.keyboard.press("Enter")
     until(lambda: page.locator("#undo").is_visible())
     page.keyboard.press("Control+z")
-    until(lambda: "excluded until" in page.locator("#said-text").inner_text())
+    until(lambda: "neutral until" in page.locator("#said-text").inner_text())
     with Store(run_dir / "actor.sqlite") as store:
         said = review(store.labels(EpisodeId("run", "actor-0", 4)))
     assert said.neutral and said.excluded and said.success is None
