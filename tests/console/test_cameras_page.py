@@ -170,7 +170,8 @@ def test_a_socket_answers_questions_and_closes_at_nonsense(shows: Page) -> None:
         drawn, _, seen = ask({"after": 0, "crop": [100, 0, 60, 60]})
         assert drawn["part"] == [100, 0, 60, 60]
         picture = cv2.imdecode(np.frombuffer(seen, np.uint8), cv2.IMREAD_COLOR)
-        assert picture.shape == (SEEN, SEEN, 3) and picture[..., 2].min() > 140  # the right end
+        assert picture is not None and picture.shape == (SEEN, SEEN, 3)
+        assert picture[..., 2].min() > 140  # the right end
         with pytest.raises(ConnectionClosed):
             ask("no JSON")
     for bad in ("[1]", "7"):

@@ -451,7 +451,8 @@ def test_a_sheet_shows_every_start(count: int, size: tuple[int, int], tmp_path: 
     out = tmp_path / "new" / "draws.png"
     words = ["task", "draws", "lift_pixels", "task.randomize=real", "--count", str(count)]
     assert main([*words, "--out", str(out)]) == 0
-    assert cv2.imread(str(out)).shape == (*size, 3)
+    picture = cv2.imread(str(out))
+    assert picture is not None and picture.shape == (*size, 3)
 
 
 @pytest.mark.parametrize(
