@@ -123,8 +123,8 @@ export class Views {
       const mark = box.querySelector(".tip"), place = this.places[name], ratio = box.dataset.ratio || 4 / 3;
       const there = name === this.chosen && place && robot.tcp_in_base;
       if (there || mark.firstChild) mark.replaceChildren(...(there ? this.marks(place, robot) : []));
-      if (mark.dataset.ratio !== String(ratio)) mark.setAttribute("viewBox", `${-ratio / 2} -0.5 ${ratio} 1`);
-      mark.dataset.ratio = ratio;
+      const shape = `${-ratio / 2} -0.5 ${ratio} 1`;
+      if (mark.getAttribute("viewBox") !== shape) mark.setAttribute("viewBox", shape);
     }
     const tcp = robot.tcp_in_base;
     this.inset.draw(tcp && robot.goal, tcp && heading(this.places[this.chosen], tcp));
