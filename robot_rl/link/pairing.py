@@ -3,8 +3,8 @@
     robot (CURVE client)            learner (CURVE server, with the one-time key of the string)
         OFFER  run, config, keys ->
                                  <- ACCEPTED  its public key   | REFUSED  why
-        PAIRED                   ->  the robot's machine has kept the key
-                                 <- PAIRED
+        PAIRED | REFUSED         ->  the robot's machine has kept the key | has read why
+                                 <- PAIRED                     | REFUSED
 
 The learner listens where it will serve the link, and the robot connects: the direction of the link,
 so one open port on one machine is enough, and the robot may be behind a router. Both sides prove
@@ -101,6 +101,7 @@ class Inviter:
                 return reply
             if isinstance(reply, Refused):
                 self._say(reply.reason)
+                self._ask(reply)  # the learner's machine may stop waiting
                 self._stopping.wait(TRY_S)
             elif reply is None:
                 self._say(self._unreachable())
@@ -161,7 +162,7 @@ def await_robot(
     Args:
         bind: address of this machine to listen on.
         take: does what the offer asks for and returns the answer; called once. An error of ours
-            that it raises is told to the robot's machine, and then raised here.
+            that it raises is told to the robot's machine, and raised here when that has read it.
         hint: is told, once, what may be wrong when nobody has come for `HINT_S`.
 
     Raises:
@@ -202,13 +203,15 @@ def _serve(
 ) -> Offer:
     began_s = offered_s = time.monotonic()
     hinted = False
-    taken: tuple[Offer, Accepted] | None = None
-    while (waited_s := time.monotonic() - began_s) < lasts_s:
-        if taken is None and not hinted and waited_s > HINT_S:
+    answer: Accepted | Refused | None = None  # to the first offer, and to each that repeats it
+    read: Paired | Refused | None = None  # what the robot's machine says when it has read that
+    result: Offer | RobotRLError | None = None  # the offer that was taken, or why it was not
+    while result is not None or time.monotonic() - began_s < lasts_s:
+        if result is None and not hinted and time.monotonic() - began_s > HINT_S:
             hinted = True
             hint(_nobody(invitation))
-        if taken is not None and time.monotonic() - offered_s > CONFIRM_S:
-            return taken[0]  # the offers have ended, so the answer has arrived
+        if result is not None and time.monotonic() - offered_s > CONFIRM_S:
+            break  # the offers have ended, so the answer has arrived
         if not router.poll(100):
             continue
         routing, *frames = router.recv_multipart()
@@ -222,15 +225,21 @@ def _serve(
             raise
         if isinstance(message, Offer):
             offered_s = time.monotonic()
-            try:
-                taken = taken or (message, take(message))
-            except RobotRLError as error:
-                _reply(router, routing, Refused("pairing", str(error)), sequence)
-                raise
-            _reply(router, routing, taken[1], sequence)
-        elif isinstance(message, Paired) and taken and message.learner == taken[1].learner:
+            if answer is None:
+                try:
+                    answer, result = take(message), message
+                    read = Paired(answer.learner)
+                except RobotRLError as error:
+                    result, answer = error, Refused("pairing", str(error))
+                    read = answer
+            _reply(router, routing, answer, sequence)
+        elif message == read:
             _reply(router, routing, message, sequence)
-            return taken[0]
+            break
+    if isinstance(result, RobotRLError):
+        raise result
+    if result is not None:
+        return result
     raise LinkError(
         "no robot has come",
         expected=f"the robot's machine, within {lasts_s / 60:.3g} minutes",

@@ -16,7 +16,7 @@ from robot_rl.bench.samples import sample_spec
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.link import pairing
 from robot_rl.link.auth import Keys, load_keys, make_keys
-from robot_rl.link.frames import Accepted, Hello, Message, Offer, Paired, decode, encode
+from robot_rl.link.frames import Accepted, Hello, Message, Offer, Paired, Refused, decode, encode
 from robot_rl.link.invitation import Invitation, new_invitation
 from robot_rl.link.pairing import Inviter, await_robot
 from tests.support.pairs import free_port, until
@@ -128,6 +128,28 @@ def test_a_machine_that_cannot_take_the_run_says_why_on_both_sides(tmp_path: Pat
         until(lambda: "unknown task 'mine'" in robot.inviter.state)
         assert not robot.inviter.over and not robot.kept
         assert learner(robot.invitation) == robot.offer  # the string is still good
+
+
+def test_a_refusal_that_is_lost_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the robot's side has just given up one try, and its offer is read after that."""
+    robot, dropped, reply = Robot(tmp_path / "keys"), [], pairing._reply
+
+    def lossy(router: object, routing: bytes, message: Message, sequence: int) -> None:
+        if isinstance(message, Refused) and len(dropped) < 2:
+            dropped.append(message)
+        else:
+            reply(router, routing, message, sequence)  # type: ignore[arg-type]
+
+    def take(_offer: Offer) -> Accepted:
+        raise ConfigError("unknown task 'mine'", expected="a task", got="'mine'", fix="install it")
+
+    monkeypatch.setattr(pairing, "_reply", lossy)
+    with robot.inviter:
+        with pytest.raises(ConfigError, match="unknown task 'mine'"):
+            learner(robot.invitation, take)
+        assert len(dropped) == 2 and "unknown task 'mine'" in robot.inviter.state
 
 
 def test_an_invitation_ends_with_its_time_and_without_any_clock_of_the_other_side(

@@ -29,8 +29,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path, saved: Path) -> Path:
-    """A folder of two runs."""
-    folder = tmp_path / "runs"
+    """A folder of two runs. Its path is longer than a page is wide."""
+    folder = tmp_path / "-".join(["runs"] * 40)
     made_run(folder, saved, "reach/20260101-120000-s0")
     made_run(folder, saved, "reach/20260101-130000-s1", episodes=12)
     return folder
