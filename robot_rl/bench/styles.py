@@ -1,0 +1,107 @@
+"""Two people with two ways of doing `pick_insert`: does `robot-rl filter --compatible` tell them apart, does it pay?
+
+Both are the task's expert, which always succeeds alone. One goes around on the right, quickly; the
+other around on the left, at half the speed, and looks for a moment before each grip. Neither way is
+wrong. From a few demonstrations of the first (the base), more of the first and many of the second,
+policies are cloned: from all of them, and from what is compatible with the base.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.config.run_folder import STORE
+from robot_rl.geometry import rotate_inverse
+from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
+from robot_rl.ports import Expert
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.lockstep import make_rig
+from robot_rl.run.parts import Discard, Still, session_of
+from robot_rl.store.dataset import import_dataset
+from robot_rl.store.store import Store
+from robot_rl.tasks.pick_insert import PickInsertTask
+from robot_rl.types import RobotState
+
+TASK = "pick_insert"
+NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way aside
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """A way of driving. side: 1 = around on the left, -1 = on the right, 0 = straight.
+
+    speed: share of the expert's; looks: ticks without motion before the fingers close or open.
+    """
+
+    side: float = 0.0
+    speed: float = 1.0
+    looks: int = 0
+
+
+BASE, OTHER = Style(side=-1.0), Style(side=1.0, speed=0.5, looks=6)
+
+
+class StyledExpert:
+    """The task's expert, who drives in a style."""
+
+    def __init__(self, task: PickInsertTask, style: Style, skill: float) -> None:
+        self._task, self._style, self._expert = task, style, task.expert(skill)
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Start an episode."""
+        self._expert.reset(rng)
+        self._gripper, self._looking = 1.0, 0
+
+    def act(self, state: RobotState) -> NDArray[np.float32]:
+        """Action [7]."""
+        task, style = self._task, self._style
+        action = self._expert.act(state)
+        if action[-1] != self._gripper and self._looking < style.looks:
+            self._looking += 1
+            return np.array((*np.zeros(len(action) - 1), self._gripper), np.float32)
+        if action[-1] != self._gripper:
+            self._gripper, self._looking = float(action[-1]), 0
+        way = task.cube_to_pocket(state)
+        if not task.holds_cube(state):
+            way = state.objects["cube"].position_m - state.tcp_in_base.position_m
+        if self._gripper > 0.0 and task.in_pocket(state):
+            way = np.zeros(3)
+        left = np.array((-way[1], way[0], 0.0)) / max(float(np.hypot(*way[:2])), 1e-6)
+        share = np.clip((np.hypot(*way[:2]) - NEAR_M) / (FAR_M - NEAR_M), 0.0, 1.0)
+        aside = rotate_inverse(state.tcp_in_base.quaternion_xyzw, style.side * share * left)
+        action[:3] += aside
+        action[:-1] = np.clip(action[:-1], -1.0, 1.0) * style.speed
+        return action
+
+
+class StyledOperator(ScriptedOperator):
+    """The scripted person with a style."""
+
+    def __init__(self, task: PickInsertTask, style: Style, skill: float) -> None:
+        super().__init__(ScriptedOperatorConfig(intervene=False), task)
+        self._expert: Expert = StyledExpert(task, style, skill)
+
+
+def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float = 0.9) -> Path:
+    """Demonstrations in a style, in a run folder of their own; those that failed are not kept."""
+    words = [f"experiment={TASK}", "runtime=lockstep", f"seed={seed}", f"run_dir={run_dir}"]
+    experiment = Experiment.compose([*words, f"train.demos={episodes}", "task.max_steps=250"])
+    experiment.save()
+    task: Any = experiment.task
+    with Store(run_dir / STORE, spec=experiment.spec, reserve_bytes=0) as store:
+        rig: Any = make_rig(
+            experiment,
+            Still(experiment.spec.action.size),
+            record=store.append,
+            operator=StyledOperator(task, style, skill),
+        )
+        session = session_of(experiment, rig.loop, rig.reset, metrics=Discard(), store=store)
+        session.demos()
+    return run_dir

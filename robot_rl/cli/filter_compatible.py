@@ -1,0 +1,176 @@
+"""`robot-rl filter --compatible`: which demonstrations contradict the others, and who drove them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robot_rl.cli.common import engine, say
+from robot_rl.cli.progress import ProgressBar
+from robot_rl.config.run_folder import COMPATIBLE, COMPATIBLE_EPISODES
+from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.types import EpisodeId
+
+if TYPE_CHECKING:
+    from robot_rl.reward.compatible import Driven, Judged
+    from robot_rl.store.store import Store
+
+BELOW = 0.5  # compatibility of an episode that is left out
+HERE = Path()  # as a base: the run itself
+SHADES = " .:-=+*#%@"  # from what the base would do to what it never does
+NEW = "o"  # a step in a state that the base does not know
+WIDTH = 40  # characters of an episode's strip
+SHOWN = 20  # episodes
+
+Found = tuple[str, dict[EpisodeId, list[int]], dict[str, Any]]
+"""Author of the labels, episode -> the steps to leave out, more figures."""
+
+
+def incompatible(args: argparse.Namespace, store: Store) -> Found:
+    """Judge the episodes of a run; print the worst, and a line for each demonstrator."""
+    judged = _judged(args, store)
+    worst = sorted(judged, key=lambda one: one.mean)
+    left_out = {one.driven.id: one.driven.steps if one.mean < args.below else [] for one in worst}
+    for one in worst[:SHOWN]:
+        say(line(one) + "  left out" * bool(left_out[one.driven.id]))
+    people: dict[str, Any] = engine("robot_rl.reward.compatible:by_person")(judged)
+    for who, row in people.items():
+        say(
+            f"{who}: {row['episodes']} episodes, compatibility {row['compatible']:.2f}, "
+            f"{100 * row['known']:.0f} % of the steps in states that the base knows"
+        )
+    episodes = [_told(one, bool(left_out[one.driven.id])) for one in worst]
+    _keep_figures(args.run, episodes, worst)
+    author: Any = engine("robot_rl.reward.compatible:AUTHOR")
+    return author, left_out, {"people": people, "list": episodes}
+
+
+def _judged(args: argparse.Namespace, store: Store) -> list[Judged]:
+    """The episodes of a run but those of the base, each with its compatibility."""
+    spec, base = _spec(store), None
+    driven, judge_each_other, learn, front_of = (
+        engine(f"robot_rl.reward.compatible:{name}")
+        for name in ("driven", "judge_each_other", "learn_ensemble", "front_of")
+    )
+    front = front_of(spec)
+    with ProgressBar("episodes read") as bar:
+        episodes: list[Driven] = list(driven(store, front, bar))
+    if args.compatible == HERE and not args.to:
+        with ProgressBar("folds") as bar:
+            return judge_each_other(episodes, spec, told=bar)
+    ensemble_type: Any = engine("robot_rl.reward.compatible:Ensemble")
+    kept = _kept(args.compatible)
+    if kept is not None:
+        ensemble, base = ensemble_type.load(kept, spec), frozenset[EpisodeId]()
+    else:
+        known = _base(args, store, episodes, spec)
+        with ProgressBar("updates") as bar:
+            ensemble = learn(known, spec, source=[str(args.compatible or args.run)], told=bar)
+        base = frozenset(e.id for e in known)
+    if args.keep:
+        ensemble.save(_folder(args.run) / COMPATIBLE)
+        say(f"kept in {_folder(args.run) / COMPATIBLE}")
+    return [ensemble.judge(e) for e in episodes if e.id not in base]
+
+
+def _spec(store: Store) -> Any:
+    """What a store says of its run. Raises `ConfigError`: nothing."""
+    if store.spec is None:
+        raise ConfigError(
+            f"{store.path} does not say what its run observes",
+            expected="a store that robot-rl record, train or import wrote",
+            got="no spec in it",
+            fix="name the run folder, or the store file of a run that has begun",
+        )
+    return store.spec
+
+
+def _kept(folder: Path) -> Path | None:
+    """The folder, if it holds an ensemble."""
+    ensemble_type: Any = engine("robot_rl.reward.compatible:Ensemble")
+    return folder if folder != HERE and ensemble_type.is_in(folder) else None
+
+
+def _base(
+    args: argparse.Namespace, store: Store, episodes: Sequence[Driven], spec: Any
+) -> list[Driven]:
+    """The demonstrations that others are compared with.
+
+    Raises:
+        ConfigError: another run observes something else, or nobody of that name has driven.
+    """
+    if args.compatible != HERE:
+        with engine("robot_rl.store.dataset:open_store")(args.compatible) as other:
+            theirs = _spec(other)
+            if theirs.hash != spec.hash:
+                raise ConfigError(
+                    f"the demonstrations in {args.compatible} cannot be compared with these",
+                    expected=f"the observation and action of {args.run}: spec {spec.hash}",
+                    got=f"spec {theirs.hash}",
+                    fix="record both with the same task settings",
+                )
+            driven, front_of = (
+                engine(f"robot_rl.reward.compatible:{name}") for name in ("driven", "front_of")
+            )
+            episodes = list(driven(other, front_of(theirs)))
+    known = [e for e in episodes if not args.to or e.who == args.to]
+    if args.to and not known:
+        names = sorted({e.who for e in episodes})
+        raise ConfigError(
+            f"nobody called '{args.to}' has driven",
+            expected=", ".join(names) or "an episode that a person drove",
+            got=args.to,
+            fix=did_you_mean(args.to, names),
+        )
+    return known
+
+
+def line(one: Judged) -> str:
+    """One episode: a strip, dark where it contradicts the base, its figure, and who drove."""
+    steps = len(one.compatible)
+    shown = [i * steps // WIDTH for i in range(min(WIDTH, steps))]
+    strip = "".join(
+        SHADES[round((1.0 - float(one.compatible[t])) * (len(SHADES) - 1))] if one.sure[t] else NEW
+        for t in shown
+    )
+    who = one.driven.who
+    return f"episode {one.driven.id.episode:<4} |{strip:<{WIDTH}}| {one.mean:.2f}  {who}"
+
+
+def _told(one: Judged, left_out: bool) -> dict[str, Any]:
+    """The figures of an episode, for other programs."""
+    id_ = one.driven.id
+    return {
+        "run": id_.run,
+        "actor": id_.actor,
+        "episode": id_.episode,
+        "who": one.driven.who,
+        "compatible": round(one.mean, 4),
+        "below": left_out,
+    }
+
+
+def _folder(run: Path) -> Path:
+    """The folder of a run that may be named by its store file."""
+    return run.parent if run.is_file() else run
+
+
+def _keep_figures(run: Path, episodes: list[dict[str, Any]], judged: Sequence[Judged]) -> None:
+    """Write what the review page shows; it takes the place of earlier figures."""
+    folder = _folder(run) / COMPATIBLE
+    folder.mkdir(exist_ok=True)
+    told = [
+        known | {
+            "steps": [
+                [step, round(float(value), 3)]
+                for step, value in zip(one.driven.steps, one.compatible, strict=True)
+            ]
+        }
+        for known, one in zip(episodes, judged, strict=True)
+    ]  # fmt: skip
+    text = json.dumps({"episodes": told}, separators=(",", ":"))
+    engine("robot_rl.system.files:write_synced")(folder / COMPATIBLE_EPISODES, text.encode())
+    say(f"robot-rl review {_folder(run)} shows these figures")

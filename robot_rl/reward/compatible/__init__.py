@@ -1,0 +1,1 @@
+"""Whether people who teach one robot contradict each other."""
