@@ -1,14 +1,16 @@
-"""Two people with two ways of doing `pick_insert`: does `robot-rl filter --compatible` tell them apart, does it pay?
+"""Two people with two ways of doing `pick_insert`: are they told apart, and does it pay?
 
-Both are the task's expert, which always succeeds alone. One goes around on the right, quickly; the
-other around on the left, at half the speed, and looks for a moment before each grip. Neither way is
-wrong. From a few demonstrations of the first (the base), more of the first and many of the second,
-policies are cloned: from all of them, and from what is compatible with the base.
+Both are the task's expert, who succeeds alone. One goes around on the right, quickly; the other
+around on the left, at half the speed, and looks for a moment before each grip. Neither way is
+wrong. The first gives a few demonstrations, the base; then both demonstrate in turn. Policies are
+cloned from all that, and from what `robot-rl filter --compatible` leaves of it.
 """
 
 from __future__ import annotations
 
-import shutil
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +23,19 @@ from robot_rl.config.run_folder import STORE
 from robot_rl.geometry import rotate_inverse
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import Expert
+from robot_rl.reward.metrics import auc
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import Discard, Still, session_of
+from robot_rl.run.train import train
 from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import Store
 from robot_rl.tasks.pick_insert import PickInsertTask
 from robot_rl.types import RobotState
 
 TASK = "pick_insert"
+EPISODES = {"base": 10, "again": 10, "other": 20}  # the first person's, theirs again, the other's
+UPDATES = 8000
 NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way aside
 
 
@@ -105,3 +111,54 @@ def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float =
         session = session_of(experiment, rig.loop, rig.reset, metrics=Discard(), store=store)
         session.demos()
     return run_dir
+
+
+def bench(
+    seconds: float, *, folder: Path, seeds: int = 3, progress: Callable[[int, int], object]
+) -> dict[str, Any]:
+    """The whole comparison, in a folder of its own; returns figure -> one number for each seed.
+
+    auc: how often an episode of the other is less compatible than one of the first; kept_again,
+    kept_other: share of their episodes that the filter keeps; all, filtered: of 100 evaluation
+    episodes of the clone, those that succeeded; first: of a clone of the first person alone.
+    """
+    found: dict[str, list[float]] = {}
+    for seed in range(seeds):
+        progress(seed, seeds)
+        for name, value in _compared(folder / f"s{seed}", seed).items():
+            found.setdefault(name, []).append(value)
+    progress(seeds, seeds)
+    return dict(found)
+
+
+def _compared(folder: Path, seed: int) -> dict[str, float]:
+    """The figures of one seed."""
+    runs = {
+        name: record(OTHER if name == "other" else BASE, count, folder / name, 100 * seed + i)
+        for i, (name, count) in enumerate(EPISODES.items())
+    }
+    mixed = Experiment.compose([f"experiment={TASK}", f"run_dir={folder / 'mixed'}"]).save()
+    with Store(mixed / STORE, spec=Experiment.load(mixed).spec, reserve_bytes=0) as store:
+        for run in runs.values():
+            import_dataset(store, str(run), Experiment.load(mixed).spec)
+    figures = {"all": _cloned(folder / "all", mixed, seed)}
+    words = [str(mixed), "--compatible", str(runs["base"]), "--write"]
+    command = [sys.executable, "-m", "robot_rl.cli.main", "filter", *words]
+    subprocess.run([*command, "--json", str(folder / "filter.json")], check=True)
+    told = json.loads((folder / "filter.json").read_text())["list"]
+    value = {name: [x["compatible"] for x in told if x["run"] == name] for name in runs}
+    figures["auc"] = auc([-x for x in value["other"]], [-x for x in value["again"]])
+    for name in ("again", "other"):
+        figures[f"kept_{name}"] = float(np.mean([not x["below"] for x in told if x["run"] == name]))
+    return figures | {"filtered": _cloned(folder / "filtered", mixed, seed)}
+
+
+def _cloned(run_dir: Path, dataset: Path, seed: int) -> float:
+    """Of 100 evaluation episodes of a clone, those that succeeded."""
+    words = [
+        *(f"experiment={TASK}", "algo=bc", f"train.dataset={dataset}", "train.demos=0"),
+        *("train.max_env_steps=0", f"learner.pretrain_updates={UPDATES}", "train.video=false"),
+        *("algo.hidden=[128,128]", "train.stochastic_eval_episodes=0", "runtime=lockstep"),
+        *(f"seed={seed}", f"run_dir={run_dir}"),
+    ]
+    return train(Experiment.compose(words))["deterministic"]["successes"]

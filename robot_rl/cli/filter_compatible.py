@@ -1,10 +1,10 @@
-"""`robot-rl filter --compatible`: which demonstrations contradict the others, and who drove them."""
+"""`robot-rl filter --compatible`: which demonstrations contradict the others, and whose."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,15 @@ from robot_rl.cli.common import engine, say
 from robot_rl.cli.progress import ProgressBar
 from robot_rl.config.run_folder import COMPATIBLE, COMPATIBLE_EPISODES
 from robot_rl.errors import ConfigError, did_you_mean
+from robot_rl.system.files import replace_text
 from robot_rl.types import EpisodeId
 
 if TYPE_CHECKING:
-    from robot_rl.reward.compatible import Driven, Judged
+    from robot_rl.reward.compatible.train import Driven, Judged
+    from robot_rl.spec import Spec
     from robot_rl.store.store import Store
 
-BELOW = 0.5  # compatibility of an episode that is left out
+BELOW = 0.7  # compatibility of an episode that is left out
 HERE = Path()  # as a base: the run itself
 SHADES = " .:-=+*#%@"  # from what the base would do to what it never does
 NEW = "o"  # a step in a state that the base does not know
@@ -36,7 +38,7 @@ def incompatible(args: argparse.Namespace, store: Store) -> Found:
     left_out = {one.driven.id: one.driven.steps if one.mean < args.below else [] for one in worst}
     for one in worst[:SHOWN]:
         say(line(one) + "  left out" * bool(left_out[one.driven.id]))
-    people: dict[str, Any] = engine("robot_rl.reward.compatible:by_person")(judged)
+    people: dict[str, Any] = engine("robot_rl.reward.compatible.train:by_person")(judged)
     for who, row in people.items():
         say(
             f"{who}: {row['episodes']} episodes, compatibility {row['compatible']:.2f}, "
@@ -44,39 +46,40 @@ def incompatible(args: argparse.Namespace, store: Store) -> Found:
         )
     episodes = [_told(one, bool(left_out[one.driven.id])) for one in worst]
     _keep_figures(args.run, episodes, worst)
-    author: Any = engine("robot_rl.reward.compatible:AUTHOR")
+    author: Any = engine("robot_rl.reward.compatible.train:AUTHOR")
     return author, left_out, {"people": people, "list": episodes}
 
 
 def _judged(args: argparse.Namespace, store: Store) -> list[Judged]:
     """The episodes of a run but those of the base, each with its compatibility."""
-    spec, base = _spec(store), None
-    driven, judge_each_other, learn, front_of = (
-        engine(f"robot_rl.reward.compatible:{name}")
-        for name in ("driven", "judge_each_other", "learn_ensemble", "front_of")
-    )
-    front = front_of(spec)
+    spec = _spec(store)
+    judge, judge_each_other = (_train(name) for name in ("judge", "judge_each_other"))
     with ProgressBar("episodes read") as bar:
-        episodes: list[Driven] = list(driven(store, front, bar))
+        episodes: list[Driven] = list(_train("driven")(store, spec, bar))
     if args.compatible == HERE and not args.to:
-        with ProgressBar("folds") as bar:
+        with ProgressBar("ensembles") as bar:
             return judge_each_other(episodes, spec, told=bar)
-    ensemble_type: Any = engine("robot_rl.reward.compatible:Ensemble")
-    kept = _kept(args.compatible)
-    if kept is not None:
-        ensemble, base = ensemble_type.load(kept, spec), frozenset[EpisodeId]()
+    kept: Any = engine("robot_rl.reward.compatible.model:Ensemble")
+    known: list[Driven] = []
+    if args.compatible != HERE and kept.is_in(args.compatible):
+        ensemble = kept.load(args.compatible, spec)
     else:
-        known = _base(args, store, episodes, spec)
+        known = _base(args, episodes, spec)
         with ProgressBar("updates") as bar:
-            ensemble = learn(known, spec, source=[str(args.compatible or args.run)], told=bar)
-        base = frozenset(e.id for e in known)
+            source = [str(args.compatible if args.compatible != HERE else args.run)]
+            ensemble = _train("learn_ensemble")(known, spec, source=source, told=bar)
     if args.keep:
         ensemble.save(_folder(args.run) / COMPATIBLE)
         say(f"kept in {_folder(args.run) / COMPATIBLE}")
-    return [ensemble.judge(e) for e in episodes if e.id not in base]
+    base = {e.id for e in known}
+    return [judge(ensemble, e) for e in episodes if e.id not in base]
 
 
-def _spec(store: Store) -> Any:
+def _train(name: str) -> Callable[..., Any]:
+    return engine(f"robot_rl.reward.compatible.train:{name}")
+
+
+def _spec(store: Store) -> Spec:
     """What a store says of its run. Raises `ConfigError`: nothing."""
     if store.spec is None:
         raise ConfigError(
@@ -88,16 +91,8 @@ def _spec(store: Store) -> Any:
     return store.spec
 
 
-def _kept(folder: Path) -> Path | None:
-    """The folder, if it holds an ensemble."""
-    ensemble_type: Any = engine("robot_rl.reward.compatible:Ensemble")
-    return folder if folder != HERE and ensemble_type.is_in(folder) else None
-
-
-def _base(
-    args: argparse.Namespace, store: Store, episodes: Sequence[Driven], spec: Any
-) -> list[Driven]:
-    """The demonstrations that others are compared with.
+def _base(args: argparse.Namespace, episodes: Sequence[Driven], spec: Spec) -> list[Driven]:
+    """The demonstrations that others are compared with; episodes: of the run itself.
 
     Raises:
         ConfigError: another run observes something else, or nobody of that name has driven.
@@ -112,10 +107,7 @@ def _base(
                     got=f"spec {theirs.hash}",
                     fix="record both with the same task settings",
                 )
-            driven, front_of = (
-                engine(f"robot_rl.reward.compatible:{name}") for name in ("driven", "front_of")
-            )
-            episodes = list(driven(other, front_of(theirs)))
+            episodes = list(_train("driven")(other, theirs))
     known = [e for e in episodes if not args.to or e.who == args.to]
     if args.to and not known:
         names = sorted({e.who for e in episodes})
@@ -171,6 +163,5 @@ def _keep_figures(run: Path, episodes: list[dict[str, Any]], judged: Sequence[Ju
         }
         for known, one in zip(episodes, judged, strict=True)
     ]  # fmt: skip
-    text = json.dumps({"episodes": told}, separators=(",", ":"))
-    engine("robot_rl.system.files:write_synced")(folder / COMPATIBLE_EPISODES, text.encode())
+    replace_text(folder / COMPATIBLE_EPISODES, json.dumps({"episodes": told}) + "\n")
     say(f"robot-rl review {_folder(run)} shows these figures")

@@ -6,8 +6,9 @@
 The networks differ in how they begin and in the order of what they see, and so agree where there
 are demonstrations only (deep ensembles, arXiv 1612.01474).
 
-Without a base, the episodes of a run judge each other: each fifth of them is judged by an ensemble
-of the others. Then the odd ones show, as long as they are the fewer.
+Without a base, the episodes of a run judge each other. Each person's are judged by an ensemble of
+what all others did; where only one name is known, each fifth of the episodes by one of the rest.
+Then the odd ones show, as long as they are few: a way that many episodes share is known ground.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class CompatibleConfig:
     """How the networks are cloned."""
 
     hidden: tuple[int, ...] = (64, 64)
-    updates: int = 2000
+    updates: int = 1000
     batch_size: int = 128  # of each network
     learning_rate: float = 1e-3
     weight_decay: float = 1e-2
@@ -211,21 +212,34 @@ def judge_each_other(
     config: CompatibleConfig | None = None,
     told: Told = unheard,
 ) -> list[Judged]:
-    """Judge each fold of the episodes by an ensemble of the others; in the order of `episodes`.
+    """Judge episodes by an ensemble of the others; in the order of `episodes`.
 
     Raises:
         ConfigError: see `learn_ensemble`.
     """
     config = config or CompatibleConfig()
-    fold_of = np.random.default_rng(config.seed).permutation(len(episodes)) % config.folds
+    folds = _folds(episodes, config)
     found: dict[int, Judged] = {}
-    for fold in range(config.folds):
-        told(fold, config.folds)
-        rest = [e for e, f in zip(episodes, fold_of, strict=True) if f != fold]
-        ensemble = learn_ensemble(rest, spec, config)
-        found |= {int(i): judge(ensemble, episodes[i]) for i in np.flatnonzero(fold_of == fold)}
-    told(config.folds, config.folds)
+    for done, fold in enumerate(folds):
+        told(done, len(folds))
+        ensemble = learn_ensemble(
+            [e for i, e in enumerate(episodes) if i not in fold], spec, config
+        )
+        found |= {i: judge(ensemble, episodes[i]) for i in fold}
+    told(len(folds), len(folds))
     return [found[i] for i in range(len(episodes))]
+
+
+def _folds(episodes: Sequence[Driven], config: CompatibleConfig) -> list[set[int]]:
+    """The numbers of the episodes that are judged by an ensemble of the others: by person, or not.
+
+    A person's own episodes must not judge them: they know that person's way.
+    """
+    people = sorted({e.who for e in episodes})
+    if len(people) > 1:
+        return [{i for i, e in enumerate(episodes) if e.who == who} for who in people]
+    order = np.random.default_rng(config.seed).permutation(len(episodes))
+    return [set(order[fold :: config.folds].tolist()) for fold in range(config.folds)]
 
 
 def by_person(judged: Iterable[Judged]) -> dict[str, dict[str, float]]:
