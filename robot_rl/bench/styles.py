@@ -90,7 +90,7 @@ class StyledExpert:
 class StyledOperator(ScriptedOperator):
     """The scripted person with a style."""
 
-    def __init__(self, task: PickInsertTask, style: Style, skill: float) -> None:
+    def __init__(self, task: Any, style: Style, skill: float) -> None:
         super().__init__(ScriptedOperatorConfig(intervene=False), task)
         self._expert: Expert = StyledExpert(task, style, skill)
 
@@ -114,13 +114,13 @@ def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float =
 
 
 def bench(
-    seconds: float, *, folder: Path, seeds: int = 3, progress: Callable[[int, int], object]
-) -> dict[str, Any]:
+    *, folder: Path, seeds: int, progress: Callable[[int, int], object]
+) -> dict[str, list[float]]:
     """The whole comparison, in a folder of its own; returns figure -> one number for each seed.
 
     auc: how often an episode of the other is less compatible than one of the first; kept_again,
     kept_other: share of their episodes that the filter keeps; all, filtered: of 100 evaluation
-    episodes of the clone, those that succeeded; first: of a clone of the first person alone.
+    episodes of the clone, those that succeeded.
     """
     found: dict[str, list[float]] = {}
     for seed in range(seeds):
@@ -128,7 +128,7 @@ def bench(
         for name, value in _compared(folder / f"s{seed}", seed).items():
             found.setdefault(name, []).append(value)
     progress(seeds, seeds)
-    return dict(found)
+    return found
 
 
 def _compared(folder: Path, seed: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.run_folder import ACTOR_STORE, COMPATIBLE, LEARNER_STORE, SCENE_PICTURES, STORE
 from robot_rl.console.batch import grouped, read_batch
-from robot_rl.console.compatible import Compatible
+from robot_rl.console.compatible import Agreement, Compatible
 from robot_rl.console.exports import file_of
 from robot_rl.console.signals import plots, signals_of
 from robot_rl.console.starts import MOST_STARTS, Starts
@@ -77,7 +77,7 @@ class Records:
         self._drivers: dict[EpisodeId, frozenset[str]] = {}  # who drove any of its steps
         self._counted: dict[Path, int] = {}  # store -> seq up to which that is known
         self._starts: Starts | None = None
-        self._compatible = Compatible(run_dir)
+        self._compatible, self._agreement = Compatible(run_dir), Agreement(run_dir)
         self._turn = Lock()  # an episode is read once for all cameras; labels are numbered in order
 
     @property
@@ -441,6 +441,10 @@ class Records:
         """What the run's classifier says now; None without one."""
         found = self.store.newest_score(CLASSIFIER)
         return None if found is None else {"author": found.author, "value": found.value}
+
+    def agreement(self) -> dict[str, Any] | None:
+        """How far the person who drives agrees with the base demonstrations; see `Agreement`."""
+        return self._agreement.read(self.store)
 
     def known(self, said: Mapping[str, Any]) -> EpisodeId:
         """The episode that "run", "actor" and "episode" name. Raises `StoreError`: none."""

@@ -77,13 +77,13 @@ def server_of(
     return server_for(make_app(*consoles), host, port, certificate), access
 
 
-def _looks(records: Records, access: Access) -> Callable[[], dict[str, Any] | None]:
-    """What a console reads from the store now and then: who drove, and the newest score."""
+def _looks(records: Records, access: Access) -> Callable[[], dict[str, Any]]:
+    """What a console reads from the store now and then: who drove, and what models say now."""
     shift = Shift(records, lambda: access.holder.author if access.holder else "")
 
-    def look() -> dict[str, Any] | None:
+    def look() -> dict[str, Any]:
         shift.look()
-        return records.score()
+        return {"score": records.score(), "agreement": records.agreement()}
 
     return look
 

@@ -13,7 +13,7 @@ import torch
 from robot_rl.bench.samples import episode_rows
 from robot_rl.cli.main import main
 from robot_rl.config.run_folder import COMPATIBLE, COMPATIBLE_EPISODES
-from robot_rl.console.compatible import Compatible
+from robot_rl.console.compatible import Agreement, Compatible
 from robot_rl.errors import CheckpointError, ConfigError
 from robot_rl.nets import ensemble, observation
 from robot_rl.nets.ensemble import EnsembleMLP
@@ -33,7 +33,7 @@ from robot_rl.spec import ActionSpec, Spec, TensorSpec
 from robot_rl.store.labels import DROVE, review
 from robot_rl.store.left_out import leave_out
 from robot_rl.store.store import Store
-from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Label, Observation, Row, Step
+from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Label, Row, Step
 
 SPEC = Spec("sample", 10.0, {"state": TensorSpec((2,), "float32")}, ActionSpec(0.01, 0.1, True))
 QUICK = CompatibleConfig(hidden=(32,), updates=300, learning_rate=3e-3)
@@ -55,9 +55,9 @@ def episode(number: int, way: float = 1.0, who: str = "ada", where: float = 0.0)
     return Driven(id_, who, list(range(STEPS)), *steps_of(number, way, where))
 
 
-def recorded(store: Store, number: int, way: float, who: str = "", **every: object) -> None:
+def recorded(store: Store, number: int, way: float, who: str = "", where: float = 0.0) -> None:
     """The same episode in a store; who: the console saw this person drive it."""
-    state, action = steps_of(number, way)
+    state, action = steps_of(number, way, where)
 
     def told(row: Row) -> Row:
         if isinstance(row, EpisodeStart):
@@ -65,7 +65,7 @@ def recorded(store: Store, number: int, way: float, who: str = "", **every: obje
         if isinstance(row, Frame):
             return replace(row, observation={"state": state[min(row.frame, STEPS - 1)]})
         if isinstance(row, Step):
-            return replace(row, driver=Driver.DEMO, action=action[row.step], **every)
+            return replace(row, driver=Driver.DEMO, action=action[row.step])
         return row
 
     id_ = EpisodeId("run", "actor", number)
@@ -112,7 +112,7 @@ def test_far_is_incompatible_and_a_new_state_is_welcome() -> None:
 def test_a_gripper_command_is_one_of_three_and_never_far() -> None:
     action = np.array(((0.2, -1.0), (0.2, -0.4), (0.2, 0.9)), np.float32)
     said = encoded(action, gripper=True)
-    root = np.float32(1 / np.sqrt(2))
+    root = float(np.sqrt(0.5))
     assert np.allclose(said, [(0.2, root, 0, 0), (0.2, 0, root, 0), (0.2, 0, 0, root)])
     assert np.square(said[0] - said[2]).sum() == pytest.approx(1.0)
     assert encoded(action, gripper=False) is action
@@ -166,12 +166,23 @@ def test_the_thresholds_come_from_episodes_that_the_networks_have_not_seen() -> 
     assert blunt.far > 3.0 * sharp.far  # who varies, leaves others more room
 
 
-def test_one_step_is_judged_as_it_comes(learned: Ensemble) -> None:
-    here: Observation = {"state": np.array((0.5, 0.5), np.float32)}
-    action = np.array((0.3, 0.3, 0, 0, 0, 0, 1.0), np.float32)
-    assert (learned.judge_step(here, action) or 0.0) > 0.7
-    assert learned.judge_step(here, -action) == 0.0
-    assert learned.judge_step({"state": np.full(2, 50.0, np.float32)}, action) is None
+def test_the_newest_steps_of_who_drives_are_judged(learned: Ensemble, run: Path) -> None:
+    agreement = Agreement(run)
+    with Store(run / "store.sqlite") as store:
+        assert agreement.read(store) is None  # there is no ensemble
+        learned.save(run / COMPATIBLE)
+        recorded(store, 12, -1.0)
+        opposite = agreement.read(store)
+        recorded(store, 13, 1.0)
+        same = agreement.read(store)
+        recorded(store, 14, 1.0, where=50.0)
+        new = agreement.read(store)
+        store.append(episode_rows(SPEC, EpisodeId("run", "actor", 15), 6))
+        assert agreement.read(store) == {"driving": False, "value": None}  # the policy drives
+        (run / COMPATIBLE / "ensemble.json").write_text("{}")
+        assert agreement.read(store) is None
+    assert opposite and same and opposite["driving"] and opposite["value"] < 0.5 < same["value"]
+    assert new == {"driving": True, "value": None}
 
 
 def test_without_a_base_the_odd_one_shows() -> None:

@@ -30,7 +30,6 @@ cameras is refused.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -43,8 +42,7 @@ from numpy.typing import NDArray
 from robot_rl.errors import CheckpointError, ConfigError
 from robot_rl.spec import Spec
 from robot_rl.system import plain_json
-from robot_rl.system.files import write_synced
-from robot_rl.types import Observation
+from robot_rl.system.files import replace_json, write_synced
 
 MEMBERS = 5
 SURE, FAR = 0.95, 0.95  # quantiles of held-out steps; see the module
@@ -101,12 +99,6 @@ class Ensemble:
         """Compatibility [T] of steps, and where the ensemble is sure."""
         return compatibility(*self.measure(state, action), self.eta, self.far)
 
-    def judge_step(self, observation: Observation, action: Array) -> float | None:
-        """Compatibility of one step; None in a state that the base does not know."""
-        state = self.state({k: observation[k][None] for k in self.inputs})
-        value, sure = self.judge(state, action[None])
-        return float(value[0]) if sure[0] else None
-
     def outputs(self, state: Array) -> Array:
         """What each network would do in states [T, S]: [5, T, O], the form of `encoded`."""
         scaled = (state - self.tensors["mean"]) * self.tensors["scale"]
@@ -156,12 +148,18 @@ class Ensemble:
             "far": self.far,
             "source": list(self.source),
         }
-        write_synced(folder / f"{NAME}.json", json.dumps(facts, indent=2).encode())
+        replace_json(folder / f"{NAME}.json", facts)  # last: then the tensors are there
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether a folder holds an ensemble."""
-        return (folder / f"{NAME}.json").is_file()
+        return bool(cls.written_ns(folder))
+
+    @classmethod
+    def written_ns(cls, folder: Path) -> int:
+        """When the ensemble in a folder was written; 0 where there is none."""
+        path = folder / f"{NAME}.json"
+        return path.stat().st_mtime_ns if path.is_file() else 0
 
     @classmethod
     def load(cls, folder: Path, spec: Spec) -> Ensemble:
