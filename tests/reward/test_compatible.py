@@ -36,7 +36,7 @@ from robot_rl.store.store import Store
 from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Label, Row, Step
 
 SPEC = Spec("sample", 10.0, {"state": TensorSpec((2,), "float32")}, ActionSpec(0.01, 0.1, True))
-QUICK = CompatibleConfig(hidden=(32,), updates=300, learning_rate=3e-3)
+QUICK = CompatibleConfig(hidden=(32,), updates=150, batch_size=64, learning_rate=6e-3)
 STEPS = 25
 
 
@@ -198,7 +198,8 @@ def test_a_persons_own_episodes_do_not_judge_them() -> None:
     people = by_person(judge_each_other([*ada, *bob], SPEC, QUICK))
     assert people["ada"]["compatible"] < 0.5 and people["bob"]["compatible"] < 0.5
     alone = [replace(e, who="ada") for e in (*ada, *bob)]
-    assert by_person(judge_each_other(alone, SPEC, QUICK))["ada"]["compatible"] > 0.5
+    together = by_person(judge_each_other(alone, SPEC, QUICK))["ada"]["compatible"]
+    assert together > max(row["compatible"] for row in people.values()) + 0.1
 
 
 def test_too_few_demonstrations_are_named() -> None:
