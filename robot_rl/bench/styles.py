@@ -35,7 +35,7 @@ from robot_rl.types import RobotState
 
 TASK = "pick_insert"
 EPISODES = {"base": 10, "again": 10, "other": 20}  # the first person's, theirs again, the other's
-UPDATES = 8000
+UPDATES = 5000
 NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way aside
 
 
@@ -158,7 +158,12 @@ def _cloned(run_dir: Path, dataset: Path, seed: int) -> float:
     words = [
         *(f"experiment={TASK}", "algo=bc", f"train.dataset={dataset}", "train.demos=0"),
         *("train.max_env_steps=0", f"learner.pretrain_updates={UPDATES}", "train.video=false"),
-        *("algo.hidden=[128,128]", "train.stochastic_eval_episodes=0", "runtime=lockstep"),
+        *(
+            "algo.hidden=[128,128]",
+            "algo.batch_size=128",
+            "train.stochastic_eval_episodes=0",
+            "runtime=lockstep",
+        ),
         *(f"seed={seed}", f"run_dir={run_dir}"),
     ]
     return train(Experiment.compose(words))["deterministic"]["successes"]
