@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from robot_rl.config.run_folder import STORE
 from robot_rl.geometry import rotate_inverse
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import Expert
+from robot_rl.reward.compatible.train import driven, judge_each_other
 from robot_rl.reward.metrics import auc
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
@@ -35,6 +36,7 @@ from robot_rl.types import RobotState
 
 TASK = "pick_insert"
 EPISODES = {"base": 10, "again": 10, "other": 20}  # the first person's, theirs again, the other's
+FEW = 4  # of the other's, among the first person's, where episodes judge each other
 UPDATES = 5000
 NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way aside
 
@@ -118,7 +120,8 @@ def bench(
 ) -> dict[str, list[float]]:
     """The whole comparison, in a folder of its own; returns figure -> one number for each seed.
 
-    auc: how often an episode of the other is less compatible than one of the first; kept_again,
+    auc: how often an episode of the other is less compatible than one of the first; auc_nameless:
+    the same without a base, with a few episodes of the other among those of the first; kept_again,
     kept_other: share of their episodes that the filter keeps; all, filtered: of 100 evaluation
     episodes of the clone, those that succeeded.
     """
@@ -150,7 +153,23 @@ def _compared(folder: Path, seed: int) -> dict[str, float]:
     figures["auc"] = auc([-x for x in value["other"]], [-x for x in value["again"]])
     for name in ("again", "other"):
         figures[f"kept_{name}"] = float(np.mean([not x["below"] for x in told if x["run"] == name]))
+    figures["auc_nameless"] = _nameless(mixed)
     return figures | {"filtered": _cloned(folder / "filtered", mixed, seed)}
+
+
+def _nameless(mixed: Path) -> float:
+    """`auc` where nobody knows who drove, and episodes judge each other, `FEW` of them the other's.
+
+    Other episodes are judged by an ensemble that may have seen the other's, too.
+    """
+    with Store(mixed / STORE) as store:
+        assert store.spec is not None
+        episodes, spec = list(driven(store, store.spec)), store.spec
+    others = [e for e in episodes if e.who == "other"][:FEW]
+    firsts = [e for e in episodes if e.who != "other"]
+    judged = judge_each_other([replace(e, who="") for e in (*firsts, *others)], spec)
+    far = [-one.mean for one in judged]
+    return auc(far[len(firsts) :], far[: len(firsts)])
 
 
 def _cloned(run_dir: Path, dataset: Path, seed: int) -> float:
