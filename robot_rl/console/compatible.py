@@ -47,6 +47,11 @@ class Compatible:
                 log.warning("%s is damaged: %s", self._path, error)
         return self._known
 
+    def curves(self, id_: EpisodeId) -> list[dict[str, Any]]:
+        """The compatibility of an episode's steps, in the form of the models' scores."""
+        _, points = self.read().get(id_, (None, []))
+        return [{"author": COMPATIBLE, "kind": COMPATIBLE, "points": points}] if points else []
+
 
 class Agreement:
     """Whether the person who drives now does what the base would do; None without an ensemble."""

@@ -15,9 +15,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.run_folder import ACTOR_STORE, COMPATIBLE, LEARNER_STORE, SCENE_PICTURES, STORE
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, SCENE_PICTURES, STORE
 from robot_rl.console.batch import grouped, read_batch
-from robot_rl.console.compatible import Agreement, Compatible
+from robot_rl.console.compatible import Compatible
 from robot_rl.console.exports import file_of
 from robot_rl.console.signals import plots, signals_of
 from robot_rl.console.starts import MOST_STARTS, Starts
@@ -77,7 +77,7 @@ class Records:
         self._drivers: dict[EpisodeId, frozenset[str]] = {}  # who drove any of its steps
         self._counted: dict[Path, int] = {}  # store -> seq up to which that is known
         self._starts: Starts | None = None
-        self._compatible, self._agreement = Compatible(run_dir), Agreement(run_dir)
+        self._compatible = Compatible(run_dir)
         self._turn = Lock()  # an episode is read once for all cameras; labels are numbered in order
 
     @property
@@ -242,16 +242,11 @@ class Records:
                  "step": x.step, "stamp_ns": x.stamp_ns}
                 for x in labels if x.kind in FOLDED
             ],
-            "scores": _scores(labels) + self._agrees(id_),
+            "scores": _scores(labels) + self._compatible.curves(id_),
             "review": _verdict(said),
             "authors": sorted({x.author for x in standing(x for x in labels if x.kind in FOLDED)}),
             "voices": _voices(said, end.success if end else None, ends.get(PREDICATE), by),
         }  # fmt: skip
-
-    def _agrees(self, id_: EpisodeId) -> list[dict[str, Any]]:
-        """The curve of how far an episode agrees with the base demonstrations, if that is known."""
-        _, points = self._compatible.read().get(id_, (None, []))
-        return [{"author": COMPATIBLE, "kind": COMPATIBLE, "points": points}] if points else []
 
     def _cameras(self, spec: Spec | None, id_: EpisodeId) -> list[str]:
         recorded = sorted(spec.cameras) if spec else []
@@ -441,10 +436,6 @@ class Records:
         """What the run's classifier says now; None without one."""
         found = self.store.newest_score(CLASSIFIER)
         return None if found is None else {"author": found.author, "value": found.value}
-
-    def agreement(self) -> dict[str, Any] | None:
-        """How far the person who drives agrees with the base demonstrations; see `Agreement`."""
-        return self._agreement.read(self.store)
 
     def known(self, said: Mapping[str, Any]) -> EpisodeId:
         """The episode that "run", "actor" and "episode" name. Raises `StoreError`: none."""
