@@ -1,9 +1,10 @@
 """Two people with two ways of doing `pick_insert`: are they told apart, and does it pay?
 
-Both are the task's expert, who succeeds alone. One goes around on the right, quickly; the other
-around on the left, at half the speed, and looks for a moment before each grip. Neither way is
-wrong. The first gives a few demonstrations, the base; then both demonstrate in turn. Policies are
-cloned from all that, and from what `robot-rl filter --compatible` leaves of it.
+Both are the task's expert, who succeeds alone. The quick one goes around on the right, the careful
+one around on the left, at half the speed. Neither way is wrong, and nobody knows beforehand which
+of them is better cloned. So the comparison has both directions: of one person's demonstrations the
+first half is the base, and policies are cloned from all demonstrations of both, and from what
+`robot-rl filter --compatible` leaves of them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from robot_rl.tasks.pick_insert import PickInsertTask
 from robot_rl.types import RobotState
 
 TASK = "pick_insert"
-EPISODES = {"base": 10, "again": 10, "other": 20}  # the first person's, theirs again, the other's
+EPISODES = 10  # in the base, and as many again; of each person
 FEW = 4  # of the other's, among the first person's, where episodes judge each other
 UPDATES = 5000
 NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way aside
@@ -45,15 +46,14 @@ NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way 
 class Style:
     """A way of driving. side: 1 = around on the left, -1 = on the right, 0 = straight.
 
-    speed: share of the expert's; looks: ticks without motion before the fingers close or open.
+    speed: share of the expert's.
     """
 
     side: float = 0.0
     speed: float = 1.0
-    looks: int = 0
 
 
-BASE, OTHER = Style(side=-1.0), Style(side=1.0, speed=0.5, looks=6)
+STYLES = {"quick": Style(side=-1.0), "careful": Style(side=1.0, speed=0.5)}
 
 
 class StyledExpert:
@@ -65,21 +65,15 @@ class StyledExpert:
     def reset(self, rng: np.random.Generator) -> None:
         """Start an episode."""
         self._expert.reset(rng)
-        self._gripper, self._looking = 1.0, 0
 
     def act(self, state: RobotState) -> NDArray[np.float32]:
         """Action [7]."""
         task, style = self._task, self._style
         action = self._expert.act(state)
-        if action[-1] != self._gripper and self._looking < style.looks:
-            self._looking += 1
-            return np.array((*np.zeros(len(action) - 1), self._gripper), np.float32)
-        if action[-1] != self._gripper:
-            self._gripper, self._looking = float(action[-1]), 0
         way = task.cube_to_pocket(state)
         if not task.holds_cube(state):
             way = state.objects["cube"].position_m - state.tcp_in_base.position_m
-        if self._gripper > 0.0 and task.in_pocket(state):
+        if task.in_pocket(state):
             way = np.zeros(3)
         left = np.array((-way[1], way[0], 0.0)) / max(float(np.hypot(*way[:2])), 1e-6)
         share = np.clip((np.hypot(*way[:2]) - NEAR_M) / (FAR_M - NEAR_M), 0.0, 1.0)
@@ -117,15 +111,16 @@ def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float =
 
 def bench(
     *, folder: Path, seeds: int, progress: Callable[[int, int], object]
-) -> dict[str, list[float]]:
+) -> dict[str, list[Any]]:
     """The whole comparison, in a folder of its own; returns figure -> one number for each seed.
 
-    auc: how often an episode of the other is less compatible than one of the first; auc_nameless:
-    the same without a base, with a few episodes of the other among those of the first; kept_again,
-    kept_other: share of their episodes that the filter keeps; all, filtered: of 100 evaluation
-    episodes of the clone, those that succeeded.
+    all: of 100 evaluation episodes of the clone of everything, those that succeeded. With PERSON as
+    the base: PERSON/filtered, the same of the clone of what the filter leaves; PERSON/auc, how
+    often an episode of the other is less compatible than one of PERSON; PERSON/kept, shares of the
+    episodes that the filter keeps, of PERSON and of the other; PERSON/auc_nameless: as auc, without
+    a base, with a few episodes of the other among those of PERSON, and nobody knows whose they are.
     """
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[Any]] = {}
     for seed in range(seeds):
         progress(seed, seeds)
         for name, value in _compared(folder / f"s{seed}", seed).items():
@@ -134,39 +129,47 @@ def bench(
     return found
 
 
-def _compared(folder: Path, seed: int) -> dict[str, float]:
+def _compared(folder: Path, seed: int) -> dict[str, Any]:
     """The figures of one seed."""
     runs = {
-        name: record(OTHER if name == "other" else BASE, count, folder / name, 100 * seed + i)
-        for i, (name, count) in enumerate(EPISODES.items())
+        f"{who}_{part}": record(style, EPISODES, folder / f"{who}_{part}", 10 * seed + i)
+        for who, style in STYLES.items()
+        for i, part in enumerate(("base", "again"))
     }
     mixed = Experiment.compose([f"experiment={TASK}", f"run_dir={folder / 'mixed'}"]).save()
     with Store(mixed / STORE, spec=Experiment.load(mixed).spec, reserve_bytes=0) as store:
         for run in runs.values():
             import_dataset(store, str(run), Experiment.load(mixed).spec)
-    figures = {"all": _cloned(folder / "all", mixed, seed)}
-    words = [str(mixed), "--compatible", str(runs["base"]), "--write"]
+    figures: dict[str, Any] = {"all": _cloned(folder / "all", mixed, seed)}
+    for who in STYLES:
+        figures |= {f"{who}/{k}": v for k, v in _filtered(folder, mixed, who, seed).items()}
+    return figures
+
+
+def _filtered(folder: Path, mixed: Path, who: str, seed: int) -> dict[str, Any]:
+    """The figures with one person's first demonstrations as the base."""
+    words = [str(mixed), "--compatible", str(folder / f"{who}_base"), "--write"]
     command = [sys.executable, "-m", "robot_rl.cli.main", "filter", *words]
-    subprocess.run([*command, "--json", str(folder / "filter.json")], check=True)
-    told = json.loads((folder / "filter.json").read_text())["list"]
-    value = {name: [x["compatible"] for x in told if x["run"] == name] for name in runs}
-    figures["auc"] = auc([-x for x in value["other"]], [-x for x in value["again"]])
-    for name in ("again", "other"):
-        figures[f"kept_{name}"] = float(np.mean([not x["below"] for x in told if x["run"] == name]))
-    figures["auc_nameless"] = _nameless(mixed)
-    return figures | {"filtered": _cloned(folder / "filtered", mixed, seed)}
+    said = folder / f"{who}.json"
+    subprocess.run([*command, "--json", str(said)], check=True, stdout=subprocess.DEVNULL)
+    told = json.loads(said.read_text())["list"]
+    own, others = ([x for x in told if x["run"].startswith(who) is own_] for own_ in (True, False))
+    value = [[-x["compatible"] for x in some] for some in (others, own)]
+    return {
+        "auc": auc(*value),
+        "auc_nameless": _nameless(mixed, who),
+        "kept": [float(np.mean([not x["below"] for x in some])) for some in (own, others)],
+        "filtered": _cloned(folder / f"{who}_filtered", mixed, seed),
+    }
 
 
-def _nameless(mixed: Path) -> float:
-    """`auc` where nobody knows who drove, and episodes judge each other, `FEW` of them the other's.
-
-    Other episodes are judged by an ensemble that may have seen the other's, too.
-    """
+def _nameless(mixed: Path, who: str) -> float:
+    """See `bench`."""
     with Store(mixed / STORE) as store:
         assert store.spec is not None
         episodes, spec = list(driven(store, store.spec)), store.spec
-    others = [e for e in episodes if e.who == "other"][:FEW]
-    firsts = [e for e in episodes if e.who != "other"]
+    firsts = [e for e in episodes if e.who.startswith(who)]
+    others = [e for e in episodes if not e.who.startswith(who)][:FEW]
     judged = judge_each_other([replace(e, who="") for e in (*firsts, *others)], spec)
     far = [-one.mean for one in judged]
     return auc(far[len(firsts) :], far[: len(firsts)])

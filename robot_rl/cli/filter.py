@@ -58,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
         judge = _harmful if args.compatible is None else incompatible
         author, left_out, figures = judge(args, store)
         figures |= {
-            "episodes": len(left_out),
+            "episodes": sum(bool(steps) for steps in left_out.values()),
             "steps": sum(len(steps) for steps in left_out.values()),
         }
         if args.write:

@@ -35,7 +35,8 @@ def incompatible(args: argparse.Namespace, store: Store) -> Found:
     """Judge the episodes of a run; print the worst, and a line for each demonstrator."""
     judged = _judged(args, store)
     worst = sorted(judged, key=lambda one: one.mean)
-    left_out = {one.driven.id: one.driven.steps if one.mean < args.below else [] for one in worst}
+    left_out: dict[EpisodeId, list[int]] = {s.id: [] for s in store.episodes()}  # also the base
+    left_out |= {one.driven.id: one.driven.steps for one in worst if one.mean < args.below}
     for one in worst[:SHOWN]:
         say(line(one) + "  left out" * bool(left_out[one.driven.id]))
     people: dict[str, Any] = engine("robot_rl.reward.compatible.train:by_person")(judged)

@@ -301,6 +301,9 @@ def test_the_command_leaves_bob_out_and_takes_him_back(
     assert main([*said, "--write", "--below", "0"]) == 0  # another threshold moves the labels
     assert not left_out(run)
     assert main([*said, "--write"]) == 0 and len(left_out(run)) == 3
+    assert main(["filter", str(run), "--compatible", "--to", "bob", "--write"]) == 0
+    assert sorted(left_out(run)) == list(range(8))  # who is the base is not left out any more
+    assert main([*said, "--write"]) == 0 and len(left_out(run)) == 3
     assert main(["filter", str(run), "--undo"]) == 0
     assert "75 taken back in" in capsys.readouterr().out and not left_out(run)
 
