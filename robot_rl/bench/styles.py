@@ -24,7 +24,7 @@ from robot_rl.config.run_folder import STORE
 from robot_rl.geometry import rotate_inverse
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import Expert
-from robot_rl.reward.compatible.train import driven, judge_each_other
+from robot_rl.reward.compatible_train import driven, judge_each_other
 from robot_rl.reward.metrics import auc
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig

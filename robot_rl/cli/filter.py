@@ -127,7 +127,7 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
 
 def _undo(args: argparse.Namespace, store: Store) -> int:
     """Take back what any of the judges has left out."""
-    authors = ("robot_rl.reward.progress.critic:AUTHOR", "robot_rl.reward.compatible.train:AUTHOR")
+    authors = ("robot_rl.reward.progress.critic:AUTHOR", "robot_rl.reward.compatible_train:AUTHOR")
     take_back = engine("robot_rl.store.left_out:take_back")
     taken = sum(take_back(store, engine(name)) for name in authors)
     write_json(args.json, {"left_out": 0, "taken_back": taken})

@@ -16,7 +16,7 @@ from robot_rl.system.files import replace_text
 from robot_rl.types import EpisodeId
 
 if TYPE_CHECKING:
-    from robot_rl.reward.compatible.train import Driven, Judged
+    from robot_rl.reward.compatible_train import Driven, Judged
     from robot_rl.spec import Spec
     from robot_rl.store.store import Store
 
@@ -39,7 +39,7 @@ def incompatible(args: argparse.Namespace, store: Store) -> Found:
     left_out |= {one.driven.id: one.driven.steps for one in worst if one.mean < args.below}
     for one in worst[:SHOWN]:
         say(line(one) + "  left out" * bool(left_out[one.driven.id]))
-    people: dict[str, Any] = engine("robot_rl.reward.compatible.train:by_person")(judged)
+    people: dict[str, Any] = engine("robot_rl.reward.compatible_train:by_person")(judged)
     for who, row in people.items():
         say(
             f"{who}: {row['episodes']} episodes, compatibility {row['compatible']:.2f}, "
@@ -47,7 +47,7 @@ def incompatible(args: argparse.Namespace, store: Store) -> Found:
         )
     episodes = [_told(one, bool(left_out[one.driven.id])) for one in worst]
     _keep_figures(args.run, episodes, worst)
-    author: Any = engine("robot_rl.reward.compatible.train:AUTHOR")
+    author: Any = engine("robot_rl.reward.compatible_train:AUTHOR")
     return author, left_out, {"people": people, "list": episodes}
 
 
@@ -60,7 +60,7 @@ def _judged(args: argparse.Namespace, store: Store) -> list[Judged]:
     if args.compatible == HERE and not args.to:
         with ProgressBar("ensembles") as bar:
             return judge_each_other(episodes, spec, told=bar)
-    kept: Any = engine("robot_rl.reward.compatible.model:Ensemble")
+    kept: Any = engine("robot_rl.reward.compatible:Ensemble")
     known: list[Driven] = []
     if args.compatible != HERE and kept.is_in(args.compatible):
         ensemble = kept.load(args.compatible, spec)
@@ -77,7 +77,7 @@ def _judged(args: argparse.Namespace, store: Store) -> list[Judged]:
 
 
 def _train(name: str) -> Callable[..., Any]:
-    return engine(f"robot_rl.reward.compatible.train:{name}")
+    return engine(f"robot_rl.reward.compatible_train:{name}")
 
 
 def _spec(store: Store) -> Spec:

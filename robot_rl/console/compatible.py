@@ -16,7 +16,7 @@ import numpy as np
 
 from robot_rl.config.run_folder import COMPATIBLE, COMPATIBLE_EPISODES, read_facts
 from robot_rl.errors import ConfigError, RobotRLError
-from robot_rl.reward.compatible.model import Ensemble
+from robot_rl.reward.compatible import Ensemble
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId
 

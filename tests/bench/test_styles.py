@@ -10,7 +10,7 @@ pytest.importorskip("robot_rl_sim")
 
 from robot_rl.bench.styles import STYLES, Style, record
 from robot_rl.config.run_folder import STORE
-from robot_rl.reward.compatible.train import driven
+from robot_rl.reward.compatible_train import driven
 from robot_rl.store.store import Store
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from robot_rl.config.run_folder import COMPATIBLE, COMPATIBLE_EPISODES
-from robot_rl.reward.compatible.model import MEMBERS, Ensemble, inputs_of
+from robot_rl.reward.compatible import MEMBERS, Ensemble, inputs_of
 from robot_rl.spec import Spec
 from robot_rl.store.labels import DROVE
 from robot_rl.store.store import Store

@@ -17,9 +17,9 @@ from robot_rl.console.compatible import Agreement, Compatible
 from robot_rl.errors import CheckpointError, ConfigError
 from robot_rl.nets import ensemble, observation
 from robot_rl.nets.ensemble import EnsembleMLP
-from robot_rl.reward.compatible import model
-from robot_rl.reward.compatible.model import Ensemble, compatibility, encoded
-from robot_rl.reward.compatible.train import (
+from robot_rl.reward import compatible as model
+from robot_rl.reward.compatible import Ensemble, compatibility, encoded
+from robot_rl.reward.compatible_train import (
     AUTHOR,
     CompatibleConfig,
     Driven,
@@ -89,7 +89,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks that are cloned in a moment."""
-    monkeypatch.setattr("robot_rl.reward.compatible.train.CompatibleConfig", lambda: QUICK)
+    monkeypatch.setattr("robot_rl.reward.compatible_train.CompatibleConfig", lambda: QUICK)
 
 
 @pytest.fixture(scope="module")

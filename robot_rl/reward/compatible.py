@@ -20,7 +20,7 @@ that was given and 0 for the others, against the probabilities that the network 
 their squared distance is at most 1, and little where the base itself varies when to close.
 
 All of this is numpy: the console judges each new step with it and needs no torch
-(`console.compatible`). How the networks are cloned is in `train`.
+(`console.compatible`). How the networks are cloned is in `compatible_train`.
 
 Deviations: the paper takes lambda and eta as numbers to be tuned. It also has the person
 demonstrate again at once; here they see a bar, and go on. Pictures are not looked at: a run with

@@ -1,7 +1,7 @@
-"""Cloning the networks of `model`, and judging the episodes of a run by them.
+"""Cloning the networks of `compatible`, and judging the episodes of a run by them.
 
     loss        mean over a batch of |out_i(s) - a|^2, of each network on a batch of its own
-    a           the action, with the gripper's command as three numbers; see `model.encoded`
+    a           the action, with the gripper's command as three numbers; see `compatible.encoded`
 
 The networks differ in how they begin and in the order of what they see, and so agree where there
 are demonstrations only (deep ensembles, arXiv 1612.01474).
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from robot_rl.errors import ConfigError
 from robot_rl.nets.ensemble import EnsembleMLP
-from robot_rl.reward.compatible.model import (
+from robot_rl.reward.compatible import (
     FAR,
     GRIPPER,
     MEMBERS,

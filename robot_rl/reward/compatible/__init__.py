@@ -1,1 +1,0 @@
-"""Whether people who teach one robot contradict each other."""
