@@ -100,15 +100,15 @@ def test_the_odd_ones_come_first_whoever_else_is_chosen(
     judged(run_dir)
     page = opened(context, console)
     assert listed(page) == [4, 3, 2, 1, 0]
-    assert "88 % compatible" in page.locator("#verdict").inner_text()
+    assert "agrees 88 %" in page.locator("#verdict").inner_text()
     order = page.locator("[data-filter=order]")
     order.click()
     assert listed(page) == [3, 1, 4, 0, 2] and order.get_attribute("aria-pressed") == "true"
     until(lambda: page.locator("#name").inner_text() == "episode 3")
     row = page.locator("#space .entry.on button")
-    assert "11 % compatible" in row.inner_text()
-    assert "11 % compatible" in row.get_attribute("aria-label")
-    assert "compatible" not in page.locator("#space .entry").last.inner_text()
+    assert "agrees 11 %" in row.inner_text()
+    assert "agrees 11 %" in row.get_attribute("aria-label")
+    assert "agrees" not in page.locator("#space .entry").last.inner_text()
     until(lambda: page.locator("#scores").inner_text() == "compatible with the base demonstrations")
     page.select_option("[data-filter=driver]", "ada")
     assert listed(page) == [1, 0, 2]
@@ -134,7 +134,7 @@ def test_a_run_that_nobody_has_judged_has_no_such_order(
 ) -> None:
     page = opened(context, console)
     assert not page.locator("[data-filter=order]").is_visible()
-    assert "compatible" not in page.locator("#episode").inner_text()
+    assert "agrees" not in page.locator("#episode").inner_text()
     judged(run_dir)  # the command may run while the page is open
     page.reload()
     ready(page)
@@ -163,5 +163,5 @@ def test_a_bar_says_whether_who_drives_agrees_where_an_ensemble_is_kept(
         until(lambda: said.inner_text() == "new")
         store.append(rows_of(store.spec, "run", 12, 12, success=False))
         until(lambda: said.inner_text() == "-")  # the policy drives
-    assert page.locator("#agreement label").inner_text() == "agrees with earlier demonstrations"
+    assert page.locator("#agreement label").inner_text() == "agreement"
     assert page.problems == []

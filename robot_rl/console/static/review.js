@@ -23,7 +23,7 @@ const ADDRESS_MS = 400; // browsers forbid many changes of the address at once
 const key = (e) => ({ run: e.run, actor: e.actor, episode: e.episode });
 const query = (e) => new URLSearchParams(key(e)).toString();
 const counted = (n) => (n === 1 ? t("1 step") : t("{n} steps", { n }));
-const agrees = (e) => (e.compatible == null ? "" : t("{n} % compatible", { n: Math.round(100 * e.compatible) }));
+const agrees = (e) => (e.compatible == null ? "" : t("agrees {n} %", { n: Math.round(100 * e.compatible) }));
 const same = (a, b) => a.run === b.run && a.actor === b.actor && a.episode === b.episode;
 
 // --- the list: only what is on screen is in the document ----------------------------------------
