@@ -28,8 +28,9 @@ data, failures included.
 --compatible: networks that were cloned from the base demonstrations find episodes in which somebody
 does something else in the same situation. What nobody has seen yet is welcome. The base is another
 run, or an ensemble that --keep has kept; with --to NAME only what NAME has driven. Without a base
-the episodes judge each other, a fifth at a time, and the odd ones show. NAME is a person as the
-console knows them, or the run in which episodes were recorded where the console saw nobody.
+the episodes judge each other: each person's by those of all others, or, if one person drove them
+all, a fifth at a time by the rest. NAME is a person as the console knows them, or the run in which
+an episode was recorded where the console saw nobody.
 """
 EXAMPLES = """
 robot-rl train experiment=peg_insert algo=calql train.dataset=RUN train.demos=0 \\
