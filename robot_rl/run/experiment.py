@@ -547,7 +547,7 @@ class Experiment:
 
     def plain_section(self, name: str) -> dict[str, Any]:
         """Section `name` as a plain dict with every default filled in. Raises like `section`."""
-        built = self._asked_task if name == "task" else self.section(name)
+        built: Any = self._asked_task if name == "task" else self.section(name)
         if name == "cameras":
             return {n: {"name": self._camera(n)["name"], **_plain(c)} for n, c in built.items()}
         given = self.config.get(name) or {}

@@ -54,7 +54,7 @@ class Randomizer:
         self.ranges: dict[str, Range] = task.drawn_ranges
         self._nominal: dict[str, NDArray] = {}
         self.drawn: dict[str, float] = {}
-        self.painted = 0
+        self.painted, self._is_painted = 0, False
         names = [model.texture(number).name for number in range(model.ntex)]
         self._textures = range(model.ntex) if {*PATTERNED} & {*names} else range(0)
         self._bias, self._noise = np.zeros(6), np.zeros(0)
@@ -148,13 +148,14 @@ class Randomizer:
     def _paint(self) -> None:
         """Another pattern on each texture of the scene."""
         model, contrast = self._model, self._amount("texture")
+        was, self._is_painted = self._is_painted, bool(self._textures) and contrast > 0.0
+        self.painted += was or self._is_painted
         rng = self._decided("texture", self._patterns)
-        for number in self._textures if contrast else ():
+        for number in self._textures if self._is_painted else ():
             height, width = int(model.tex_height[number]), int(model.tex_width[number])
             begin = int(model.tex_adr[number])
             texels = model.tex_data[begin : begin + 3 * height * width]
             paint(texels.reshape(height, width, 3), contrast, rng)
-        self.painted += bool(self._textures)
 
     def _decided(self, name: str, otherwise: np.random.Generator) -> np.random.Generator:
         """What decides the patterns of a quantity: a draw, if there is one of that name."""

@@ -202,7 +202,7 @@ def test_every_engine_moves_the_arm_that_was_drawn(engine: str) -> None:
 
 def test_an_environment_of_gymnasium_is_told_its_run() -> None:
     def gains(run_seed: int) -> float:
-        env = make_env("reach", run_seed=run_seed, ranges={"gains": [0.7, 1.3, "run"]})
+        env: Any = make_env("reach", run_seed=run_seed, ranges={"gains": [0.7, 1.3, "run"]})
         found = env.unwrapped.task.drawn_ranges["gains"][0]
         env.close()
         return found
