@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from robot_rl.config.registry import resolve
 from robot_rl.config.run_folder import DRAWS
 from robot_rl.errors import ConfigError
-from robot_rl.run import engines
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import session_of
@@ -184,20 +182,6 @@ def test_each_arm_of_a_run_has_its_own_and_the_learners_store_can_be_replayed(
     assert len(played) == 6
     for one in played:
         assert one.off[0] == 0.0 and max(one.off) < 1e-3, one.actor
-
-
-@pytest.mark.parametrize("engine", [e for e in engines.ENGINES if e != "isaac"])
-def test_every_engine_moves_the_arm_that_was_drawn(engine: str) -> None:
-    if engine == "physx":
-        pytest.importorskip("ovphysx", reason="the physx extra is not installed")
-    task = replace(task_of({"gains": [0.7, 1.3, "run"]}, 7), images=())
-    (gains,) = {low for low, _ in task.drawn_ranges.values()}
-    robot: Any = engines.simulate(task, resolve("robot", {"name": "fr3"}), engine)
-    nominal = float(robot.model.actuator("spring_x").biasprm[1])
-    for start in range(2):
-        robot.reset(task.sample_reset(np.random.default_rng(start)))
-        robot.advance(0.02)
-        assert robot.model.actuator("spring_x").biasprm[1] == pytest.approx(gains * nominal)
 
 
 def test_an_environment_of_gymnasium_is_told_its_run() -> None:
