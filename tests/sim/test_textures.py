@@ -32,6 +32,11 @@ def apart(one: Picture, other: Picture) -> float:
     return float(np.abs(one.astype(int) - other.astype(int)).mean())
 
 
+def moved_edges(one: Picture, other: Picture) -> float:
+    """Share of pixels that differ: a box with a texture has its edges a hair aside."""
+    return float((np.abs(one.astype(int) - other.astype(int)).max(-1) > 1).mean())
+
+
 # --- patterns -------------------------------------------------------------------------------------
 
 
@@ -131,7 +136,7 @@ def test_every_open_camera_shows_what_was_painted(cameras: Any) -> None:
     eyes = [cameras(MujocoCamera(robot, name, 64)) for name in ("wrist", "front")]
     plain_eyes = [cameras(MujocoCamera(plain, name, 64)) for name in ("wrist", "front")]
     for eye, plain_eye in zip(eyes, plain_eyes, strict=True):  # before the first episode: white
-        assert apart(eye.read()[1], plain_eye.read()[1]) < 0.1  # edges may fall a pixel aside
+        assert moved_edges(eye.read()[1], plain_eye.read()[1]) < 0.01
     seen: list[list[Picture]] = []
     for seed in (0, 1, 0):
         begin(robot, seed)
@@ -167,4 +172,4 @@ def test_films_and_the_mirror_show_the_scene_as_it_is(cameras: Any) -> None:
         shown.append([mirror.picture(robot.read(), view) for view in ("", "front")])
     assert np.array_equal(*films)
     for one, other in zip(*shown, strict=True):
-        assert apart(one, other) < 0.1  # edges of textured boxes may fall a pixel aside
+        assert np.array_equal(one, other)
