@@ -14,7 +14,7 @@ from robot_rl.robots import Robot
 from robot_rl.tasks.common import CameraView
 from robot_rl_sim.arm import HAND, covers_of
 
-GEOM = mujoco.mjtGeom
+GEOM, TEXTURE = mujoco.mjtGeom, mujoco.mjtTexture
 Point = tuple[float, float, float]
 VISUAL_GROUP = 1
 
@@ -37,7 +37,7 @@ MATERIALS: dict[str, tuple[tuple[float, float, float, float], float, float]] = {
 TABLE = ("table", "mat")
 PATTERNED = (*TABLE, "block", "rim", "orange", "brass")
 """Materials that a pattern may be painted on: those of table and objects, not of the arm."""
-PATTERN_PX = 32  # side of each of the six faces of such a texture; what it costs grows with it
+PATTERN_PX = 32  # side of such a texture, or of each of its six faces
 
 
 def add_materials(spec: mujoco.MjSpec, appearance: str, *, patterned: Collection[str] = ()) -> None:
@@ -49,13 +49,14 @@ def add_materials(spec: mujoco.MjSpec, appearance: str, *, patterned: Collection
     for name, (rgba, specular, shininess) in MATERIALS.items():
         material = spec.add_material(name=name, rgba=rgba, specular=specular, shininess=shininess)
         if name in patterned and name in PATTERNED:
+            flat = name in TABLE  # seen from above only; cheaper where most of a picture is
             spec.add_texture(
                 name=name,
-                type=mujoco.mjtTexture.mjTEXTURE_CUBE,
+                type=TEXTURE.mjTEXTURE_2D if flat else TEXTURE.mjTEXTURE_CUBE,
                 builtin=mujoco.mjtBuiltin.mjBUILTIN_FLAT,
                 rgb1=(1.0, 1.0, 1.0),
                 width=PATTERN_PX,
-                height=6 * PATTERN_PX,
+                height=PATTERN_PX * (1 if flat else 6),
             )
             material.textures = _texture(name)
     spec.material("light_ring").emission = 0.8
