@@ -140,9 +140,7 @@ def _with_values(words: Sequence[str], known: Sequence[str], extra_dir: Path | N
         found = _composed(tuple(str(o.input_line) for o in chosen), *folders, files=files)
     found = copy.deepcopy(found)
     for override in values:
-        OmegaConf.update(
-            found, override.key_or_group, override.value(), merge=True, force_add=True
-        )
+        OmegaConf.update(found, override.key_or_group, override.value(), merge=True, force_add=True)
     return found
 
 
