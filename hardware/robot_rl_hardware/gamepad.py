@@ -39,7 +39,7 @@ SYSFS = Path("/sys/class/input")
 
 BUTTONS = {
     "BTN_TR": "drive", "BTN_TL": "slow", "BTN_Y": "success", "BTN_A": "failure", "BTN_X": "redo",
-    "BTN_B": "hold", "BTN_START": "arm", "BTN_SELECT": "rewind", "BTN_THUMBL": "clutch",
+    "BTN_B": "hold", "BTN_SELECT": "rewind", "BTN_THUMBL": "clutch",
 }  # fmt: skip
 TILT = ("-ABS_HAT0X", "-ABS_HAT0Y")  # the D-pad swings the fingertips to its side
 

@@ -26,8 +26,8 @@ from robot_rl.types import Driver, Pose
 F64 = NDArray[np.float64]
 
 HELD = frozenset({
-    "drive", "slow", "clutch", "close", "open", "grip", "success", "failure", "neutral", "redo",
-    "rewind", "hold", "arm",
+    "drive", "slow", "clutch", "close", "open", "grip", "success", "failure", "redo", "rewind",
+    "hold",
 })  # fmt: skip
 """Meanings a button can have. grip: one button that closes and opens in turn."""
 

@@ -95,7 +95,7 @@ JOY_LAYOUTS: Mapping[str, InputMap] = {
         buttons={
             "button5": "drive", "button4": "slow", "-axis2": "close", "-axis5": "open",
             "button3": "success", "button0": "failure", "button2": "redo", "button1": "hold",
-            "button7": "arm", "button6": "rewind", "button9": "clutch",
+            "button6": "rewind", "button9": "clutch",
         },
     ),
     # game_controller_node: the same order for every pad it knows; its D-pad is buttons, not axes
@@ -104,7 +104,7 @@ JOY_LAYOUTS: Mapping[str, InputMap] = {
         buttons={
             "button10": "drive", "button9": "slow", "-axis4": "close", "-axis5": "open",
             "button3": "success", "button0": "failure", "button2": "redo", "button1": "hold",
-            "button6": "arm", "button4": "rewind", "button7": "clutch",
+            "button4": "rewind", "button7": "clutch",
         },
     ),
 }  # fmt: skip

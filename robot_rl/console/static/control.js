@@ -21,7 +21,7 @@ export const KEYS = {
   ShiftLeft: { held: "slow", say: ["ShiftLeft"], means: "slow" }, ShiftRight: { held: "slow" },
   KeyZ: { held: "rewind", say: ["KeyZ"], means: "rewind" },
 };
-const PAD_BUTTONS = { 5: "drive", 4: "slow", 6: "close", 7: "open", 3: "success", 0: "failure", 2: "redo", 1: "hold", 9: "arm" };
+export const PAD_BUTTONS = { 5: "drive", 4: "slow", 6: "close", 7: "open", 3: "success", 0: "failure", 2: "redo", 1: "hold" };
 const PAD_AXES = [[1, 0, -1], [0, 1, 1], [3, 2, 1], [2, 5, 1]]; // stick, axis, sign
 
 export class Control {

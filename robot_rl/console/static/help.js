@@ -21,6 +21,11 @@ export const CAPTIONS = { // what a key does, and which kind of key it is
   ShiftLeft: ["slow", "drive"], KeyZ: ["held: rewind", "drive"], KeyH: ["nudge: small steps", "drive"], Enter: ["success", "label"], Backspace: ["failure", "label"],
   KeyN: ["neutral", "label"], KeyX: ["exclude", "label"], KeyB: ["not a success yet", "label"],
 };
+export const PAD = [ // a button's name on an Xbox pad, its number in the standard mapping, and what it does
+  ["RB", 5, "held: drive"], ["LB", 4, "slow"], ["LT", 6, "close"], ["RT", 7, "open"], ["Y", 3, "success"], ["A", 0, "failure"],
+  ["X", 2, "abort the episode"], ["B", 1, "hold robot"],
+];
+const STICKS = [["left stick", "away, towards you, left, right"], ["right stick", "up, down, turn"]];
 const WORDS = [ // as in docs/glossary.md
   ["seat", "the right to drive from the operator's page; one page at a time has it"],
   ["takeover, release", "the person begins to drive; the person lets go"],
@@ -103,7 +108,10 @@ function build(dialog) {
       key.onclick = () => ask(key, caption);
     }
   }
-  const words = element("dl", "", "");
+  const pad = element("dl", "pad", "");
+  for (const [stick, means] of STICKS) pad.append(element("dt", "", t(stick)), element("dd", "", t(means)));
+  for (const [name, , means] of PAD) pad.append(element("dt", "", name), element("dd", "", t(means)));
+  const words = element("dl", "words", "");
   for (const [word, meaning] of WORDS) words.append(element("dt", "", t(word)), element("dd", "", t(meaning)));
   const say = Object.assign(element("p", "", t(HOW)), { id: "keys-say" });
   say.setAttribute("role", "status");
@@ -118,5 +126,5 @@ function build(dialog) {
   practice.hidden = !isOffered();
   practice.title = t("Takeover and release, in two minutes");
   practice.onclick = () => { practice.blur(); dialog.close(); practise(); };
-  dialog.append(close, element("h2", "", t("Keys")), keys, say, settings(reset, practice), element("h2", "", t("Words")), words);
+  dialog.append(close, element("h2", "", t("Keys")), keys, say, settings(reset, practice), element("h2", "", t("Gamepad")), pad, element("h2", "", t("Words")), words);
 }
