@@ -98,7 +98,7 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
     if extra_dir:
         refuse_foreign(extra_dir)
     ordered = sorted(overrides, key=lambda word: word.lstrip("+").split("=")[0] not in LISTS)
-    known = groups(extra_dir)
+    known = groups(extra_dir) if overrides else []
     words = [_friendly(word, known, extra_dir) for word in ordered]
     try:
         found = _with_values(words, known, extra_dir)
@@ -130,18 +130,23 @@ def _with_values(words: Sequence[str], known: Sequence[str], extra_dir: Path | N
     if not all(PLAIN_WORD.match(str(o.input_line)) for o in values):
         chosen, values = parsed, []
     folders = [config_dir(), *([extra_dir.resolve()] if extra_dir else [])]
-    files = frozenset(
-        (path, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
-        for folder in folders
-        for path in folder.rglob("*.yaml")
-        if (stat := path.stat())
-    )
+    first = tuple(str(o.input_line) for o in chosen)
     with _one_at_a_time:
-        found = _composed(tuple(str(o.input_line) for o in chosen), *folders, files=files)
+        found = _composed(first, *folders, files=_state_of(folders))
     found = copy.deepcopy(found)
     for override in values:
         OmegaConf.update(found, override.key_or_group, override.value(), merge=True, force_add=True)
     return found
+
+
+def _state_of(folders: Sequence[Path]) -> frozenset[tuple[object, ...]]:
+    """The YAML files with what changes when they do; a link that leads nowhere is no file."""
+    found = set()
+    for path in (path for folder in folders for path in folder.rglob("*.yaml")):
+        with suppress(OSError):
+            stat = path.stat()
+            found.add((path, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
+    return frozenset(found)
 
 
 @lru_cache(maxsize=32)

@@ -192,6 +192,7 @@ def test_a_file_that_changes_is_read_again_and_nobody_changes_what_another_one_g
     """What the files say is composed once; a change of their text is seen at once."""
     (tmp_path / "experiment").mkdir()
     file = tmp_path / "experiment" / "mine.yaml"
+    (tmp_path / "experiment" / ".#mine.yaml").symlink_to("an-editor-is-open")
 
     def composed(*words: str) -> dict[str, Any]:
         return compose(["experiment=mine", *words], tmp_path)
