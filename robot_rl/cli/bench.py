@@ -229,15 +229,21 @@ def _env(seconds: float) -> Mapping[str, Any]:
 
     bench = engine("robot_rl.bench.env:bench_env")
     figures: dict[str, Any] = {}
-    for name, images in (("state", "[]"), ("two_images", "[wrist,front]")):
-        for preset in ("none", "light"):
+    cases = (
+        ("state", "[]", ("none", "light")),
+        ("two_images", "[wrist,front]", ("none", "light", "cameras")),
+    )
+    for name, images, presets in cases:
+        for preset in presets:
             words = [f"task.images={images}", f"task.randomize={preset}", "task.image_size=128"]
             task: Any = Experiment.compose(["experiment=peg_insert", *words]).task
             case = name if preset == "none" else f"{name}_{preset}"
             result = bench(task, bool(task.images), seconds)
             figures |= {f"{case}/{key}": value for key, value in result.items()}
         speed = "env_steps_per_cpu_s"
-        figures[f"{name}/light_vs_none"] = figures[f"{case}/{speed}"] / figures[f"{name}/{speed}"]
+        for preset in presets[1:]:
+            share = figures[f"{name}_{preset}/{speed}"] / figures[f"{name}/{speed}"]
+            figures[f"{name}/{preset}_vs_none"] = share
     return figures
 
 

@@ -31,7 +31,7 @@ robot-rl task new my_insert --starts '0.5 0 0.2' --goal '0.5 0 0.05' --robot ur5
 robot-rl task new my_insert --from-poses poses.yaml      starts, goal, corners: [[x, y, z], ...]
 robot-rl task teach my_insert --robot ur5e               beside the robot's driver
 robot-rl task box my_insert --from runs/my_insert/RUN --margin 0.02 --write
-robot-rl task draws lift_pixels task.randomize=real --out draws.png
+robot-rl task draws lift_pixels task.randomize=cameras --out draws.png
 """
 WHERE = ("domain_id", "namespace", "topic")  # options of `teach`
 

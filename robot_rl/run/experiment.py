@@ -221,7 +221,13 @@ class Experiment:
 
     @cached_property
     def task(self) -> Task:
-        """What is to be learned (group `task`), with this robot."""
+        """What is to be learned (group `task`), with this robot, as it is in this run."""
+        task = self._asked_task
+        return task.of_run(self.draws_seed) if isinstance(task, SimTask) else task
+
+    @cached_property
+    def _asked_task(self) -> Task:
+        """The task as the configuration has it: nothing of it is drawn yet."""
         task = self._section("task")
         return task.with_robot(self.robot) if isinstance(task, FitsRobot) else task
 
@@ -541,7 +547,7 @@ class Experiment:
 
     def plain_section(self, name: str) -> dict[str, Any]:
         """Section `name` as a plain dict with every default filled in. Raises like `section`."""
-        built = self.section(name)
+        built: Any = self._asked_task if name == "task" else self.section(name)
         if name == "cameras":
             return {n: {"name": self._camera(n)["name"], **_plain(c)} for n, c in built.items()}
         given = self.config.get(name) or {}

@@ -137,13 +137,14 @@ def identify(
     task: Any = scene_of(experiment)
     still = Still(task.spec.action.size)
     rig: Any = make_rig(experiment, still, record=forget, operator=NoOperator(task))
+    rig.draws = None  # the run keeps what was drawn when it was recorded
     recordings = _motion(run_dir, seconds, task.spec.control_hz)
-    fit = _Fit(rig, recordings, experiment.seed, Scenes(run_dir / SCENES))
+    fit = _Fit(rig, recordings, experiment.draws_seed, Scenes(run_dir / SCENES))
     before = fit.residuals({})
     values = _search(fit, quantities, tell)
     after = fit.residuals(values)
     intervals = _intervals(fit, values)
-    seen = find_cameras(rig, recordings, experiment.seed, values, tell) if cameras else ()
+    seen = find_cameras(rig, recordings, experiment.draws_seed, values, tell) if cameras else ()
     steps = sum(len(r.steps) for r in recordings)
     return Identified(
         tuple(Found(name, values[name], *intervals[name]) for name in quantities),

@@ -37,6 +37,7 @@ from robot_rl.spec import IMAGE, Spec, diff
 from robot_rl.store.dataset import find_store, open_store
 from robot_rl.store.store import Store
 from robot_rl.store.summary import EpisodeRecord
+from robot_rl.tasks.common import SimTask
 from robot_rl.types import EpisodeStart, Frame, Outcome, RobotState, Step, Verdict
 
 log = logging.getLogger(__name__)
@@ -155,7 +156,9 @@ def replay(
         replayed: list[Replayed] = []
         still = Still(task.spec.action.size)
         rig: Any = make_rig(experiment, still, record=forget, operator=NoOperator(task))
+        rig.draws = None  # the run keeps what was drawn when it was recorded
         rate_hz = task.spec.control_hz
+        arms = {arm.actor: arm for arm in experiment.arms}
         with film(rig, video, rate_hz) if video else nullcontext() as made:
 
             def on_tick() -> None:
@@ -167,7 +170,10 @@ def replay(
                 recording = read(store, record)
                 if recording.start.limits_hash != experiment.limits.hash:
                     log.warning("episode %d was recorded under other limits", record.id.episode)
-                replayed.append(play(rig, recording, experiment.seed, on_tick))
+                arm = arms.get(record.id.actor, experiment)
+                if arm is not experiment and isinstance(arm.task, SimTask):
+                    rig.robot.vary(arm.task.drawn_ranges)  # each arm of a run has its own draws
+                replayed.append(play(rig, recording, arm.draws_seed, on_tick))
                 if made is not None:
                     made.pause()
     return replayed

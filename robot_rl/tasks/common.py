@@ -30,7 +30,7 @@ from robot_rl.geometry import (
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
 from robot_rl.spec import ActionSpec, JointActionSpec, Spec, TensorSpec
-from robot_rl.tasks.randomize import Range, ranges_of
+from robot_rl.tasks.randomize import Asked, Range, drawn_once, ranges_of
 from robot_rl.types import Observation, Pose, RobotState
 
 TOOL_DOWN_XYZW = np.array((1.0, 0.0, 0.0, 0.0))
@@ -217,8 +217,8 @@ class SimTask(ABC):
     impedance: ImpedanceConfig = field(default_factory=ImpedanceConfig)
     gripper_open_m: float = 0.08  # of the robot (`with_robot`): what the action "open" asks for
     joints: dict[str, float] = field(default_factory=dict[str, float])  # its joints -> home (rad)
-    randomize: str = "none"  # what differs between episodes: none | light | real
-    ranges: dict[str, Range] = field(default_factory=dict[str, Range])  # ... and by how much
+    randomize: str = "none"  # what differs between episodes: none | light | real | cameras
+    ranges: dict[str, Asked] = field(default_factory=dict[str, Asked])  # by how much, how long
 
     @property
     @abstractmethod
@@ -343,8 +343,16 @@ class SimTask(ABC):
 
     @property
     def drawn_ranges(self) -> dict[str, Range]:
-        """What differs between episodes in simulation (`tasks.randomize`); {} = nothing."""
-        return ranges_of(self.randomize, self.ranges, self.images)
+        """What differs between episodes in simulation (`tasks.randomize`); {} = nothing.
+
+        In a task that was not told its run (`of_run`), as in a run with seed 0.
+        """
+        return ranges_of(self.randomize, self.of_run(0).ranges, self.images)
+
+    def of_run(self, seed: int) -> Self:
+        """The same task in the run with this seed, which decides all that is drawn once per run."""
+        ranges = drawn_once(self.randomize, self.ranges, self.images, seed)
+        return self if ranges == self.ranges else replace(self, ranges=ranges)
 
     @property
     def moves_joints(self) -> bool:

@@ -19,7 +19,7 @@ from robot_rl.robots.robot import Gripper
 from robot_rl.tasks.common import Joint, Part, Primitive, SimTask
 from robot_rl_sim.arm import FIXED, FREE, HAND, ROBOT, TOUCHES, add_arm, add_hand
 from robot_rl_sim.board import add_board
-from robot_rl_sim.scene import MATERIALS, add_materials, add_scene, dress
+from robot_rl_sim.scene import MATERIALS, TABLE, add_materials, add_scene, dress
 
 PAD_FRICTION = 1.0  # rubber on plastic
 TICK_S = 0.010  # period of the target filter and of the wrench filter
@@ -63,7 +63,7 @@ def build_model(
     spec.compiler.degree = False
     spec.compiler.balanceinertia = True
     _set_options(spec, task)
-    add_materials(spec, appearance)
+    add_materials(spec, appearance, patterned=_patterned(task) if appearance == "fast" else ())
     add_scene(spec, appearance, task.cameras())
     hand = add_hand(
         add_arm(spec.worldbody, robot),
@@ -90,6 +90,13 @@ def build_model(
     if joint_control:
         _tune_drives(model, robot)
     return model
+
+
+def _patterned(task: SimTask) -> set[str]:
+    """Materials that get another pattern in each episode, if there is a camera to see them."""
+    if not task.images or "texture" not in task.drawn_ranges:
+        return set()
+    return {*TABLE, *(p.material for part in task.parts() for p in part.primitives)}
 
 
 def _set_options(spec: mujoco.MjSpec, task: SimTask) -> None:

@@ -10,7 +10,7 @@ import importlib
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import mujoco
 import numpy as np
@@ -37,6 +37,11 @@ class Simulated(Protocol):
     model: mujoco.MjModel
     data: mujoco.MjData
     randomizer: Randomizer | None
+
+    @property
+    def painted(self) -> int:
+        """How often the scene's textures have changed."""
+        ...
 
     def now_s(self) -> float:
         """Simulated seconds."""
@@ -81,6 +86,11 @@ class SceneCopy:
         mujoco.mj_copyData(self.data, self.model, self._source.data)
         self._now_s = self._source.now_s()
 
+    @property
+    def painted(self) -> int:
+        """How often the scene's textures have changed."""
+        return self._source.painted
+
     def now_s(self) -> float:
         """Simulated seconds at the last `renew`."""
         return self._now_s
@@ -110,6 +120,13 @@ def make_renderer(model: mujoco.MjModel, height: int, width: int) -> mujoco.Rend
             fix="sudo apt-get install -y libegl1 libgl1-mesa-dri libgl1 (and import robot_rl_sim "
             "before mujoco, or export MUJOCO_GL=egl)",
         ) from error
+
+
+def show_textures(renderer: Any, model: mujoco.MjModel) -> None:
+    """Give an open renderer the model's textures as they are now; it copied them when it opened."""
+    renderer._gl_context.make_current()  # what MuJoCo's own `Renderer` has no method for
+    for number in range(model.ntex):
+        mujoco.mjr_uploadTexture(model, renderer._mjr_context, number)
 
 
 def opened(renderer: mujoco.Renderer | None) -> mujoco.Renderer:
@@ -143,6 +160,7 @@ class MujocoCamera:
         self._robot = robot
         height, width = (size, size) if isinstance(size, int) else size
         self.fovy_rad = math.radians(robot.model.camera(name).fovy[0])
+        self._painted = robot.painted
         self._renderer: mujoco.Renderer | None = make_renderer(robot.model, height, width)
 
     def read(self) -> tuple[float, NDArray[np.uint8]]:
@@ -152,6 +170,9 @@ class MujocoCamera:
         data = robot.data if spoilt_by is None else spoilt_by.seen(robot.now_s(), robot.data)
         mujoco.mj_camlight(robot.model, data)  # the kinematics are up to date, cameras not
         renderer.update_scene(data, camera=self.name)
+        if self._painted != robot.painted:
+            self._painted = robot.painted
+            show_textures(renderer, robot.model)
         rgb = renderer.render()
         return robot.now_s(), rgb if spoilt_by is None else spoilt_by.picture(rgb)
 

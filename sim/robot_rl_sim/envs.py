@@ -28,7 +28,12 @@ def register() -> None:
 
 
 def make_env(
-    task: str, *, robot: str = "fr3", render_mode: str | None = None, **fields: Any
+    task: str,
+    *,
+    robot: str = "fr3",
+    render_mode: str | None = None,
+    run_seed: int = 0,
+    **fields: Any,
 ) -> RobotEnv:
     """A simulated task behind the Gymnasium API.
 
@@ -36,6 +41,7 @@ def make_env(
         task: registered name, e.g. "peg_insert".
         robot: registered name, e.g. "ur5e".
         render_mode: "rgb_array" or None.
+        run_seed: decides what is drawn once per run (`ranges` of scope "run").
         fields: of the task's dataclass.
 
     Raises:
@@ -48,7 +54,7 @@ def make_env(
     from robot_rl_sim.robot import MujocoRobot
 
     arm: Any = resolve("robot", {"name": robot})
-    sim_task: Any = resolve("task", {"name": task, **fields}).with_robot(arm)
+    sim_task: Any = resolve("task", {"name": task, **fields}).with_robot(arm).of_run(run_seed)
     simulated = MujocoRobot(sim_task, arm)
     limits = Limits.of(arm).narrow_to(sim_task)
     gate = LocalGate(limits.of_joints(arm) if sim_task.moves_joints else limits, simulated)

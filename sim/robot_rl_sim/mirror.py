@@ -6,6 +6,7 @@ The console's pictures come from here: drawing happens beside the physics, not i
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import mujoco
 import numpy as np
@@ -42,7 +43,7 @@ class Mirror:
         height: int = 480,
         width: int = 640,
     ) -> None:
-        self._robot = MujocoRobot(task, robot)
+        self._robot = MujocoRobot(replace(task, randomize="none", ranges={}), robot)
         self._view = view
         model = self._robot.model
         self._renderer: mujoco.Renderer | None = make_renderer(model, height, width)

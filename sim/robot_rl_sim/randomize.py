@@ -16,10 +16,12 @@ from robot_rl.geometry import compose, pose, quat_from_rotvec, quat_multiply
 from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
 from robot_rl.tasks.common import SimTask
-from robot_rl.tasks.randomize import Range, draw, seed_of
+from robot_rl.tasks.randomize import PATTERN, Range, draw, seed_of
 from robot_rl.types import Command, Pose, RobotState
 from robot_rl_sim.builder import TICK_S
 from robot_rl_sim.kinematics import wxyz, xyzw
+from robot_rl_sim.patterns import paint
+from robot_rl_sim.scene import PATTERNED
 
 F64 = NDArray[np.float64]
 WRENCH = np.repeat((1.0, 0.02), 3)  # noise and bias of torques: 20 mm times those of forces
@@ -44,6 +46,7 @@ class Randomizer:
     Attributes:
         ranges: quantity -> range, from the next episode on.
         drawn: name -> value, of the episode that goes on.
+        painted: how often the model's textures have changed, which an open renderer has copies of.
     """
 
     def __init__(self, model: mujoco.MjModel, task: SimTask, robot: Robot) -> None:
@@ -51,6 +54,9 @@ class Randomizer:
         self.ranges: dict[str, Range] = task.drawn_ranges
         self._nominal: dict[str, NDArray] = {}
         self.drawn: dict[str, float] = {}
+        self.painted, self._is_painted = 0, False
+        names = [model.texture(number).name for number in range(model.ntex)]
+        self._textures = range(model.ntex) if {*PATTERNED} & {*names} else range(0)
         self._bias, self._noise = np.zeros(6), np.zeros(0)
         self._seed(())
         self._orders: deque[tuple[float, Command]] = deque()
@@ -61,7 +67,8 @@ class Randomizer:
     def renew(self, plan: ResetPlan) -> None:
         """Draw anew, for an episode that begins with `plan`, and change the model."""
         if not self._nominal:  # not before: a calibration may move cameras after the scene is made
-            self._nominal = {name: getattr(self._model, name).copy() for name in CHANGED}
+            changed = (*CHANGED, *(["tex_data"] if self._textures else []))
+            self._nominal = {name: getattr(self._model, name).copy() for name in changed}
         self.drawn = draw(self.ranges, plan, self._task.images)
         self._seed(seed_of(plan))
         self._bias = WRENCH * np.tile(self._axes("wrench_bias_n"), 2)
@@ -70,6 +77,7 @@ class Randomizer:
             getattr(self._model, name)[:] = nominal
         self._change_physics()
         self._change_looks()
+        self._paint()
         mujoco.mj_setConst(self._model, mujoco.MjData(self._model))  # what follows from masses
 
     def forget(self) -> None:
@@ -79,8 +87,8 @@ class Randomizer:
 
     def _seed(self, seed: tuple[int, ...]) -> None:
         """A generator for each use: a replay, which draws no pictures, has the same noise."""
-        self._looks, self._commands, self._sensors, self._pictures = (
-            np.random.default_rng((number, *seed)) for number in range(4)
+        self._looks, self._commands, self._sensors, self._pictures, self._patterns = (
+            np.random.default_rng((number, *seed)) for number in range(5)
         )
         self._sensed_s = -1.0
 
@@ -134,8 +142,25 @@ class Randomizer:
             model.light_diffuse[number] *= self._factor("light")
         most = self._amount("colour")
         if most:
-            change = self._looks.uniform(-most, most, (model.nmat, 3))
+            change = self._decided("colour", self._looks).uniform(-most, most, (model.nmat, 3))
             model.mat_rgba[:, :3] = np.clip(model.mat_rgba[:, :3] + change, 0.0, 1.0)
+
+    def _paint(self) -> None:
+        """Another pattern on each texture of the scene."""
+        model, contrast = self._model, self._amount("texture")
+        was, self._is_painted = self._is_painted, bool(self._textures) and contrast > 0.0
+        self.painted += was or self._is_painted
+        rng = self._decided("texture", self._patterns)
+        for number in self._textures if self._is_painted else ():
+            height, width = int(model.tex_height[number]), int(model.tex_width[number])
+            begin = int(model.tex_adr[number])
+            texels = model.tex_data[begin : begin + 3 * height * width]
+            paint(texels.reshape(height, width, 3), contrast, rng)
+
+    def _decided(self, name: str, otherwise: np.random.Generator) -> np.random.Generator:
+        """What decides the patterns of a quantity: a draw, if there is one of that name."""
+        decided = self.drawn.get(f"{name}{PATTERN}")
+        return otherwise if decided is None else np.random.default_rng(int(decided * 2**53))
 
     # --- commands, sensors, pictures -------------------------------------------------------------
 

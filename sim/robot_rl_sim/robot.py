@@ -241,6 +241,11 @@ class MujocoRobot:
         self.randomizer = self.randomizer or Randomizer(self.model, self.task, self.robot)
         self.randomizer.ranges = dict(ranges)
 
+    @property
+    def painted(self) -> int:
+        """How often the scene's textures have changed."""
+        return 0 if self.randomizer is None else self.randomizer.painted
+
     def place_objects(self, plan: ResetPlan) -> None:
         """Move objects and held part only; the arm stays where it is (the ROS sim node's reset).
 

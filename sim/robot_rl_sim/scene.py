@@ -5,7 +5,7 @@ Picture only: nothing in this file collides or has mass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import mujoco
 import numpy as np
@@ -14,7 +14,7 @@ from robot_rl.robots import Robot
 from robot_rl.tasks.common import CameraView
 from robot_rl_sim.arm import HAND, covers_of
 
-GEOM = mujoco.mjtGeom
+GEOM, TEXTURE = mujoco.mjtGeom, mujoco.mjtTexture
 Point = tuple[float, float, float]
 VISUAL_GROUP = 1
 
@@ -34,12 +34,31 @@ MATERIALS: dict[str, tuple[tuple[float, float, float, float], float, float]] = {
     "mat": ((0.17, 0.19, 0.22, 1), 0.05, 0.1),
 }
 """name -> colour RGBA, specular, shininess."""
+TABLE = ("table", "mat")
+PATTERNED = (*TABLE, "block", "rim", "orange", "brass")
+"""Materials that a pattern may be painted on: those of table and objects, not of the arm."""
+PATTERN_PX = 32  # side of such a texture, or of each of its six faces
 
 
-def add_materials(spec: mujoco.MjSpec, appearance: str) -> None:
-    """Named materials, the sky and the floor; the floor mirrors a little in videos only."""
+def add_materials(spec: mujoco.MjSpec, appearance: str, *, patterned: Collection[str] = ()) -> None:
+    """Named materials, the sky and the floor; the floor mirrors a little in videos only.
+
+    patterned: materials that get white textures, if they are among `PATTERNED`; these change
+    nothing until somebody paints them.
+    """
     for name, (rgba, specular, shininess) in MATERIALS.items():
-        spec.add_material(name=name, rgba=rgba, specular=specular, shininess=shininess)
+        material = spec.add_material(name=name, rgba=rgba, specular=specular, shininess=shininess)
+        if name in patterned and name in PATTERNED:
+            flat = name in TABLE  # seen from above only; cheaper where most of a picture is
+            spec.add_texture(
+                name=name,
+                type=TEXTURE.mjTEXTURE_2D if flat else TEXTURE.mjTEXTURE_CUBE,
+                builtin=mujoco.mjtBuiltin.mjBUILTIN_FLAT,
+                rgb1=(1.0, 1.0, 1.0),
+                width=PATTERN_PX,
+                height=PATTERN_PX * (1 if flat else 6),
+            )
+            material.textures = _texture(name)
     spec.material("light_ring").emission = 0.8
     spec.material("goal").emission = 0.4
     spec.add_texture(
@@ -69,9 +88,14 @@ def add_materials(spec: mujoco.MjSpec, appearance: str) -> None:
         specular=0.1,
         reflectance=0.12 if appearance == "video" else 0.0,  # costs a second pass
     )
+    floor.textures = _texture("floor")
+
+
+def _texture(name: str) -> list[str]:
+    """The textures of a material that has one, for its colour."""
     textures = [""] * int(mujoco.mjtTextureRole.mjNTEXROLE)
-    textures[int(mujoco.mjtTextureRole.mjTEXROLE_RGB)] = "floor"
-    floor.textures = textures
+    textures[int(mujoco.mjtTextureRole.mjTEXROLE_RGB)] = name
+    return textures
 
 
 def add_scene(spec: mujoco.MjSpec, appearance: str, cameras: Mapping[str, CameraView]) -> None:

@@ -180,6 +180,21 @@ def test_another_world_takes_the_place_and_the_first_goes_on_where_it_was() -> N
 
 
 @needs_physx
+def test_what_is_drawn_once_per_run_is_what_moves() -> None:
+    """The same draw as in MuJoCo, at every start, and another in another run."""
+    ranges = {"gains": [0.7, 1.3, "run"], "object_mass": [0.5, 2.0, "run"]}
+    asked, found = resolve("task", {"name": "lift", "ranges": ranges}), []
+    for engine, seed in ((MujocoRobot, 1), (PhysxRobot, 1), (PhysxRobot, 2)):
+        simulated = engine(asked.of_run(seed))
+        for start in range(2):
+            simulated.reset(asked.sample_reset(np.random.default_rng(start)))
+            simulated.advance(0.05)
+            model = simulated.model
+            found.append((model.actuator("spring_x").biasprm[1], model.body("cube").mass[0]))
+    assert len({*found[:4]}) == 1 and len({*found}) == 2
+
+
+@needs_physx
 def test_a_snapshot_comes_back() -> None:
     task, simulated = made("lift")
     simulated.reset(task.sample_reset(np.random.default_rng(2)))

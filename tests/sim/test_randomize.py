@@ -20,7 +20,7 @@ from robot_rl.config.run_folder import DRAWS
 from robot_rl.errors import ConfigError
 from robot_rl.ros.wire import decode_plan, encode_plan
 from robot_rl.tasks.common import tool_down
-from robot_rl.tasks.randomize import PRESETS, QUANTITIES, draw, ranges_of
+from robot_rl.tasks.randomize import PRESETS, QUANTITIES, draw, preset_of, ranges_of
 from robot_rl.types import Command, Driver
 from robot_rl_sim.camera import MujocoCamera
 from robot_rl_sim.robot import MujocoRobot
@@ -146,10 +146,9 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, Any], told: str) -> No
 def test_the_guide_has_every_quantity_with_its_ranges() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "isaac.md").read_text()
     for name, quantity in QUANTITIES.items():
-        light, real = (f"{low:g} to {high:g}" for low, high in (quantity.light, quantity.real))
-        row = (
-            f"| `{name}` | {quantity.text} | {quantity.kind}, {quantity.when} | {light} | {real} |"
-        )
+        ranges = [preset_of(name, preset) for preset in PRESETS[1:]]
+        cells = [f"`{name}`", quantity.text, f"{quantity.kind}, {quantity.when}"]
+        row = f"| {' | '.join([*cells, *(f'{low:g} to {high:g}' for low, high in ranges)])} |"
         assert row in guide, row
 
 
