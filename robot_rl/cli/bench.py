@@ -33,6 +33,8 @@ Measure speed on this machine:
            (a real browser and, for key, hand and kill, the whole ROS 2 graph; 14 minutes in all)
   person   the operator's page and a stand-in for a person, who sees only the page: time from
            opening it to the first demonstration and to the tenth (the same needs; up to an hour)
+  styles   two scripted people with two ways: are they told apart, and does a clone profit from
+           `robot-rl filter --compatible` (10 minutes)
   endurance  an hour at full speed with a kill -9 each minute, and 45 minutes of the whole ROS 2
            graph with the page open: rows lost or doubled, memory, descriptors, missed ticks;
            exit code 1 when something is lost or grows
@@ -50,6 +52,7 @@ robot-rl bench arms --only ur5e_forward,fr3_joint --columns up,kill
 robot-rl bench console --only video,review --seconds 60
 robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
 robot-rl bench person --tasks lift --seeds 1 --out /tmp/person       what it saw and pressed is kept
+robot-rl bench styles --seeds 3 --out /tmp/styles --json styles.json
 robot-rl bench endurance --json endurance.json                         an hour and three quarters
 robot-rl bench endurance --only graph --minutes 20
 """
@@ -93,14 +96,18 @@ def run(argv: Sequence[str]) -> int:
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="endurance, person: gets the run folders (runs/endurance, runs/person)",
+        help="endurance, person, styles: gets the run folders (runs/endurance, ...)",
     )
     person = parser.add_argument_group("person")
     person.add_argument(
         "--tasks", default="", metavar="TASK,...", help="some of lift,peg_insert_easy (all)"
     )
     person.add_argument(
-        "--seeds", type=int, default=3, metavar="N", help="sittings at each task (3)"
+        "--seeds",
+        type=int,
+        default=3,
+        metavar="N",
+        help="sittings at each task; also of styles (3)",
     )
     person.add_argument(
         "--demos", type=int, default=10, metavar="N", help="demonstrations of a sitting (10)"
@@ -154,6 +161,8 @@ def run(argv: Sequence[str]) -> int:
             for name in ("tasks", "seeds", "demos", "minutes", "out", "source")
         },
     }
+    if args.what == "styles":
+        options["styles"] = {"seeds": args.seeds, "folder": args.out or Path("runs/styles")}
     figures = BENCHES[args.what](args.seconds, **options.get(args.what, {}))
     targets = _targets(args.what, figures)
     for key, value in figures.items():
@@ -172,6 +181,12 @@ def _learner(seconds: float, **options: Any) -> Mapping[str, Any]:
             seconds, progress=bar, **options
         )
     return figures
+
+
+def _styles(_seconds: float, **options: Any) -> Mapping[str, Any]:
+    """Two ways of one task; takes as long as it takes."""
+    with ProgressBar("seeds") as bar:
+        return engine("robot_rl.bench.styles:bench")(progress=bar, **options)
 
 
 def _endurance(out: Path, json: Path | None, **options: Any) -> int:
@@ -281,5 +296,6 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "reward": _from("robot_rl.bench.vlm:bench"),
     "console": _from("robot_rl.bench.console:bench"),
     "person": _from("robot_rl.bench.person:bench"),
+    "styles": _styles,
 }
 """name -> function(seconds) returning {figure: number}; names carry units ("updates_per_s")."""

@@ -28,6 +28,8 @@ DRAWS = "draws.jsonl"  # what was drawn for each episode of a randomised task, i
 MIRROR = "mirror.jsonl"  # how far the mirror was from the arm, stretch by stretch
 AT_WORK = ".process.json"  # behind a verb: which process works in the folder, and how it ended
 PAUSED = "paused.json"  # while it is there, no episode begins
+COMPATIBLE = "compatible"  # folder: who contradicts whom, and networks that say so at once
+COMPATIBLE_EPISODES = "episodes.json"  # in it: how far each episode agrees with the base
 SCENE_PICTURES = "scene"  # folder: pictures by which a person restores a scene
 
 

@@ -29,7 +29,7 @@ DUE, LONGEST_S = 0.8, 0.1  # pause after a picture: share of the camera's period
 SLOW_S = 0.7  # between two pictures that nobody looks at closely
 IDLE_S = 2.0  # a camera nobody asks for is not fetched
 AWAY_S = 0.5  # between two tries while the robot side is away
-SCORE_S = 0.3  # between two looks for the classifier's newest score
+LOOK_S = 0.3  # between two looks into the store for what models say now
 FROZEN_S = 1.0  # a camera that shows the same picture this long is called frozen
 DEFECT = {
     "word": "OFFLINE",
@@ -69,7 +69,7 @@ class Feed:
     """Telemetry, pictures and control of one run.
 
     Args:
-        score: reads what the run's classifier says now.
+        look: reads what models say now: entries of the telemetry.
         home: folder of the learner, where it is another than the arm's.
 
     Attributes:
@@ -81,11 +81,11 @@ class Feed:
         self,
         run_dir: Path,
         about: Mapping[str, Any],
-        score: Callable[[], dict[str, Any] | None] = lambda: None,
+        look: Callable[[], dict[str, Any]] = dict,
         home: Path | None = None,
     ) -> None:
         self.about = dict(about)
-        self._read_score, self._score = score, None
+        self._look, self._seen = look, dict[str, Any]()
         self._run_dir = run_dir
         self._figures = RunFigures(run_dir, home or run_dir)
         self._paused = (home or run_dir) / PAUSED
@@ -100,7 +100,7 @@ class Feed:
         """Keeps the feed alive inside the `async with`."""
         self.panel = Panel(socket_address(self._run_dir, "view"))
         self._control = ControlSender(self._run_dir)
-        own = [asyncio.create_task(work) for work in (self._gather(), self._watch_score())]
+        own = [asyncio.create_task(work) for work in (self._gather(), self._watch_store())]
         try:
             yield
         finally:
@@ -176,12 +176,12 @@ class Feed:
                 due_s = max(due_s, now_s + SLOW_S)
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
 
-    async def _watch_score(self) -> None:
-        """Read the score apart from telemetry: a store busy with a review must not delay that."""
+    async def _watch_store(self) -> None:
+        """Look apart from telemetry: a store busy with a review must not delay that."""
         while True:
             with suppress(RobotRLError):  # nothing has been recorded yet
-                self._score = await asyncio.to_thread(self._read_score)
-            await asyncio.sleep(SCORE_S)
+                self._seen = await asyncio.to_thread(self._look)
+            await asyncio.sleep(LOOK_S)
 
     async def _gather(self) -> None:
         """Gather robot side and figures ten times a second, whatever goes wrong with either."""
@@ -214,4 +214,4 @@ class Feed:
             }
         word, reason = word_of(view, paused=self._paused.exists())
         said = {"word": word, "says": SAYS[word], "reason": reason, "advice": advice_of(view)}
-        return said | {"robot": view or {}, "score": self._score}
+        return said | {"robot": view or {}} | self._seen

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, SCENE_PICTURES, STORE
 from robot_rl.console.batch import grouped, read_batch
+from robot_rl.console.compatible import Compatible
 from robot_rl.console.exports import file_of
 from robot_rl.console.signals import plots, signals_of
 from robot_rl.console.starts import MOST_STARTS, Starts
@@ -76,6 +77,7 @@ class Records:
         self._drivers: dict[EpisodeId, frozenset[str]] = {}  # who drove any of its steps
         self._counted: dict[Path, int] = {}  # store -> seq up to which that is known
         self._starts: Starts | None = None
+        self._compatible = Compatible(run_dir)
         self._turn = Lock()  # an episode is read once for all cameras; labels are numbered in order
 
     @property
@@ -163,6 +165,7 @@ class Records:
         people = who_drove(self.drove())
         reviews = {id_: review(said) for id_, said in labels.items()}
         drivers = self._drivers_of()
+        agrees = self._compatible.read()
         truths = {id_: x.value > 0.0 for id_, x in store.last_scores(PREDICATE).items()}
         return [
             {
@@ -179,6 +182,7 @@ class Records:
                 "review": _verdict(said := reviews.get(r.id, Review())),
                 "voices": _voices(said, r.success, truths.get(r.id)),
                 "drivers": sorted(drivers.get(r.id, ())),
+                "compatible": agrees[r.id][0] if r.id in agrees else None,
                 "authors": sorted({x.author for x in standing(labels.get(r.id, ()))}),
             }
             for r in reversed(store.episode_summaries())
@@ -238,7 +242,7 @@ class Records:
                  "step": x.step, "stamp_ns": x.stamp_ns}
                 for x in labels if x.kind in FOLDED
             ],
-            "scores": _scores(labels),
+            "scores": _scores(labels) + self._compatible.curves(id_),
             "review": _verdict(said),
             "authors": sorted({x.author for x in standing(x for x in labels if x.kind in FOLDED)}),
             "voices": _voices(said, end.success if end else None, ends.get(PREDICATE), by),

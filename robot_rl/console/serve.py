@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from robot_rl.console.access import Access, Seat
 from robot_rl.console.app import make_app
 from robot_rl.console.certificate import PageCertificate
+from robot_rl.console.compatible import Agreement
 from robot_rl.console.doors import Console
 from robot_rl.console.feed import Feed
 from robot_rl.console.intake import MAX_CONNECTIONS, QUEUE, PageProtocol, allow_files
@@ -64,7 +65,7 @@ def server_of(
         own = access.beside(Seat(seat_file(desk.run_dir))) if consoles else access
         consoles.append(
             Console(
-                feed=Feed(desk.run_dir, desk.about, _looks(records, own), run_dir),
+                feed=Feed(desk.run_dir, desk.about, _looks(desk.run_dir, records, own), run_dir),
                 records=records,
                 notes=Notes(desk.run_dir),
                 access=own,
@@ -77,13 +78,15 @@ def server_of(
     return server_for(make_app(*consoles), host, port, certificate), access
 
 
-def _looks(records: Records, access: Access) -> Callable[[], dict[str, Any] | None]:
-    """What a console reads from the store now and then: who drove, and the newest score."""
+def _looks(run_dir: Path, records: Records, access: Access) -> Callable[[], dict[str, Any]]:
+    """What a console reads from the store now and then: who drove, and what models say now."""
     shift = Shift(records, lambda: access.holder.author if access.holder else "")
 
-    def look() -> dict[str, Any] | None:
+    agreement = Agreement(run_dir)
+
+    def look() -> dict[str, Any]:
         shift.look()
-        return records.score()
+        return {"score": records.score(), "agreement": agreement.read(records.store)}
 
     return look
 

@@ -254,6 +254,13 @@ class Store(Sending):
         found = self._rows(RowKind.LABEL, clause, values, "seq DESC LIMIT 1")
         return found[0] if found else None
 
+    def newest_steps(self, count: int) -> list[Step]:
+        """The newest steps, the last one first, if they are among the newest rows of the store."""
+        clause = "seq > ?"
+        return self._rows(
+            RowKind.STEP, clause, (self.last_seq() - NEWEST_ROWS,), f"seq DESC LIMIT {int(count)}"
+        )
+
     def last_scores(self, author: str) -> dict[EpisodeId, Label]:
         """The success score with which an author ended each episode.
 

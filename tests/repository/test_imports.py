@@ -59,6 +59,7 @@ SIMULATORS = ("mujoco", "mink", "isaacsim", "omni", "pxr")
 TORCH_FILES = (  # that import torch at the top
     *("learn", "nets", "policy", "bench"),
     *("reward.model", "reward.scorer", "reward.success", "reward.progress", "reward.preference"),
+    "reward.compatible_train",
 )
 
 

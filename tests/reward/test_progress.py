@@ -20,13 +20,12 @@ from robot_rl.reward.progress.critic import (
     AUTHOR,
     find_harmful,
     harmful,
-    leave_out,
-    nothing,
     phi_of_critic,
 )
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.parts import critic_of
 from robot_rl.spec import ActionSpec, Spec, TensorSpec
+from robot_rl.store.left_out import leave_out, take_back
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, EpisodeId, Frame, Row, Step
 
@@ -83,15 +82,17 @@ def test_what_people_did_to_no_avail_is_left_out_and_may_come_back(store: Store)
     assert [len(one.progress) for one in found] == [STEPS, STEPS]
     assert found[0].harmful == list(BACK)
     assert found[1].harmful == []  # the policy's own steps are not cloned anyway
-    assert leave_out(store, found) == (2, 0)
-    assert leave_out(store, found) == (0, 0)  # said once
+    steps = {one.id: one.harmful for one in found}
+    assert leave_out(store, steps, AUTHOR) == (2, 0)
+    assert leave_out(store, steps, AUTHOR) == (0, 0)  # said once
     labels = store.labels(found[0].id)
     assert {x.author for x in labels} == {AUTHOR} and {x.step for x in labels} == set(BACK)
-    fewer = [replace(one, harmful=one.harmful[:1]) for one in found]
-    assert leave_out(store, fewer) == (0, 1)  # another threshold takes one back
-    assert leave_out(store, found) == (1, 0)
-    assert leave_out(store, nothing(store)) == (0, 2)
-    assert leave_out(store, nothing(store)) == (0, 0)
+    fewer = {id_: harmful[:1] for id_, harmful in steps.items()}
+    assert leave_out(store, fewer, AUTHOR) == (0, 1)  # another threshold takes one back
+    assert leave_out(store, steps, AUTHOR) == (1, 0)
+    assert take_back(store, "somebody else") == 0
+    assert take_back(store, AUTHOR) == 2
+    assert take_back(store, AUTHOR) == 0
 
 
 def test_nobody_learns_from_what_is_left_out(store: Store) -> None:
@@ -108,11 +109,12 @@ def test_nobody_learns_from_what_is_left_out(store: Store) -> None:
 
     before = seen()
     assert sorted(before) == list(range(STEPS)) and before[3] == 4
-    leave_out(store, list(find_harmful(store, phi_of_critic(Critic()), drop=0.15, ahead=2)))
+    found = find_harmful(store, phi_of_critic(Critic()), drop=0.15, ahead=2)
+    leave_out(store, {one.id: one.harmful for one in found}, AUTHOR)
     after = seen()
     assert sorted(before.keys() - after.keys()) == list(BACK)
     assert (after[3], after[4], after[7]) == (2, 1, 4)  # a chunk ends before them
-    leave_out(store, nothing(store))
+    take_back(store, AUTHOR)
     assert seen() == before
 
 

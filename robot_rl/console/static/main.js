@@ -162,6 +162,13 @@ function drawScore(score) { // only runs whose reward comes from a model have a 
   gauge("score", score.value, score.value.toFixed(2));
 }
 
+function drawAgreement(agreement) { // only runs with an ensemble of the base demonstrations have one
+  $("agreement").hidden = !agreement;
+  if (!agreement) return;
+  const { driving, value } = agreement;
+  gauge("agreement", driving ? value ?? 1 : null, value == null ? t("new") : percent(value)); // what nobody has shown yet is welcome
+}
+
 function drawLearning(figures, curves) {
   for (const [id, listed] of [["figures", FIGURES], ["internals", INTERNALS]]) {
     $(id).replaceChildren(...listed.map(([name, value]) => {
@@ -242,6 +249,7 @@ function onTelemetry(text) {
   page.look.draw(now.robot);
   drawRobot(now.robot, page.figures);
   drawScore(now.score);
+  drawAgreement(now.agreement);
   drawPractice(now, page.said);
 }
 

@@ -23,6 +23,7 @@ const ADDRESS_MS = 400; // browsers forbid many changes of the address at once
 const key = (e) => ({ run: e.run, actor: e.actor, episode: e.episode });
 const query = (e) => new URLSearchParams(key(e)).toString();
 const counted = (n) => (n === 1 ? t("1 step") : t("{n} steps", { n }));
+const agrees = (e) => (e.compatible == null ? "" : t("agrees {n} %", { n: Math.round(100 * e.compatible) }));
 const same = (a, b) => a.run === b.run && a.actor === b.actor && a.episode === b.episode;
 
 // --- the list: only what is on screen is in the document ----------------------------------------
@@ -59,7 +60,7 @@ function row(e, index) {
   button.className = `episode${here ? " on" : ""}`;
   box.tabIndex = button.tabIndex = here ? 0 : -1; // up and down lead to the others
   if (here) button.setAttribute("aria-current", "true");
-  const cells = [mark, e.episode, t(e.purpose), counted(e.steps), e.human_steps ? t("{n} human-driven", { n: e.human_steps }) : ""];
+  const cells = [mark, e.episode, t(e.purpose), counted(e.steps), [agrees(e), e.human_steps ? t("{n} human-driven", { n: e.human_steps }) : ""].filter(Boolean).join(", ")];
   button.append(...cells.map((text, column) => {
     const cell = document.createElement(column ? "span" : "b");
     if (!column) [cell.className, cell.title] = [`mark m${said(e)}`, t(words)];
@@ -140,6 +141,7 @@ function drawVerdict() {
   const parts = [`${t(e.purpose)}, ${counted(e.steps)}`, told(last?.ending ?? "running"),
     r.neutral ? t("neutral: counts as failed, kept out until labelled") : r.excluded ? t("excluded") : said(e) == null ? t("no label: counts as failed, kept out until labelled") : said(e) ? t("success") : t("failure")];
   if (r.first || r.last != null) parts.push(t("keeps steps {first} to {last}", { first: r.first, last: r.last ?? e.steps - 1 }));
+  if (agrees(e)) parts.push(agrees(e));
   $("verdict").textContent = parts.join(" · ");
   const voices = Object.entries(e.voices).map(([who, success]) => `${who}: ${success ? t("success") : t("failure")}`);
   $("voices").textContent = voices.length > 1 ? [...voices, ...(looked(e) ? [] : [t("nobody has looked")])].join("; ") : "";

@@ -1,4 +1,4 @@
-// Which episodes the list shows: filters that combine, and live in the address, so that a link leads to the same list.
+// Which episodes the list shows, and in which order: filters that combine, and live in the address, so that a link leads to the same list.
 
 import { t, told } from "./language.js";
 import { OUTCOMES, outcome } from "./outcome.js";
@@ -19,9 +19,10 @@ const TESTS = { // what an episode must be for a filter that is set
   number: (e, text) => text.split(/[\s,]+/).filter(Boolean).some((term) => isNumbered(e.episode, term)),
   purpose: (e, purpose) => e.purpose === purpose,
   outcome: (e, word) => outcome(e) === word,
-  driver: (e, driver) => DROVE[driver]?.(e) ?? e.drivers.includes(driver),
+  driver: (e, driver) => DROVE[driver]?.(e) ?? (e.drivers.includes(driver) || driver in e.drove),
   author: (e, author) => (author === NOBODY ? !e.authors.length : e.authors.includes(author)),
   disagree,
+  order: () => true,
 };
 
 function isNumbered(number, term) { // "12": begins with 12; "40-60": from 40 to 60
@@ -33,6 +34,9 @@ const passes = (chosen) => {
   const set = Object.entries(TESTS).filter(([name]) => chosen[name]);
   return (e) => set.every(([name, test]) => test(e, chosen[name]));
 };
+
+const agreement = (e) => e.compatible ?? 2; // those that nobody has judged come last
+const ordered = (list, worst) => (worst ? list.toSorted((a, b) => agreement(a) - agreement(b)) : list);
 
 export const address = () => new URLSearchParams(location.hash.slice(1));
 
@@ -75,12 +79,14 @@ export function makeFilters(box, changed) { // box: the fields, [data-filter]; c
   };
 
   return {
-    of: (list) => list.filter(passes(chosen)),
+    of: (list) => ordered(list.filter(passes(chosen)), chosen.order),
     offerAll(list) { // what there is to choose from
       const distinct = (values) => [...new Set(values)].sort().map((word) => [word, told(word)]);
       offer("purpose", distinct(list.map((e) => e.purpose)));
       offer("outcome", Object.entries(OUTCOMES).map(([word, [, words]]) => [word, t(words)]));
-      offer("driver", Object.entries(DRIVERS).map(([driver, words]) => [driver, t(words)]));
+      const people = [...new Set(list.flatMap((e) => Object.keys(e.drove)))].sort().map((name) => [name, name]);
+      offer("driver", [...Object.entries(DRIVERS).map(([driver, words]) => [driver, t(words)]), ...people]);
+      fields.order.hidden = !list.some((e) => e.compatible != null);
       offer("author", [[NOBODY, t("nobody")], ...distinct(list.flatMap((e) => e.authors))]);
       show();
     },

@@ -97,7 +97,7 @@ export function drawScoreLegend(box, data) {
     const item = document.createElement("span");
     const dash = author === PREDICATE ? "4 3" : "none";
     item.innerHTML = `<svg viewBox="0 0 26 8" aria-hidden="true"><path d="M0 4H26" stroke="${scoreColour(i)}" stroke-width="2.500" stroke-dasharray="${dash}"/></svg>`;
-    item.append(`${kind === "progress" ? t("progress") : t("success")}, ${author}`);
+    item.append(kind === "compatible" ? t("compatible with the base demonstrations") : `${kind === "progress" ? t("progress") : t("success")}, ${author}`);
     return item;
   }));
 }

@@ -6,7 +6,7 @@
 
 What a person did on the way to a success is not all worth cloning: hesitations, slips, ways back.
 Labels of the author "critic", one per step, leave such steps out of training, whether a critic or a
-progress model judged. The labels can be taken back; nothing that was recorded is changed.
+progress model judged (`store.left_out`). They can be taken back; nothing recorded is changed.
 
 Deviations: GR-RL's critic is distributional and of chunks; here it is any critic of single steps
 that a run has learned (`algo=calql` offline, say). A bad stretch is left out as a whole only if phi
@@ -15,7 +15,6 @@ falls after each of its steps. GR-RL does not say how it chooses its threshold; 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +25,12 @@ from numpy.typing import NDArray
 
 from robot_rl.spec import Spec
 from robot_rl.store.store import Store
-from robot_rl.types import Driver, EpisodeId, Frame, Label, Step
+from robot_rl.types import Driver, EpisodeId, Frame, Step
 
 Phi = Callable[[Sequence[Step], dict[int, Frame]], NDArray[np.float32]]
 """Steps of an episode [T] and its frames by number -> progress [T] of where each step begins."""
 
-AUTHOR, KIND, UNDO = "critic", "leave_out", "undo"
+AUTHOR = "critic"  # of the labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +97,6 @@ def find_harmful(
     progress(len(starts), max(len(starts), 1))
 
 
-def nothing(store: Store) -> list[Judged]:
-    """Every episode without a harmful step: with these, `leave_out` takes all its labels back."""
-    return [Judged(s.id, np.zeros(0, np.float32), []) for s in store.episodes()]
-
-
 def phi_of_critic(algo: Any) -> Phi:
     """Progress as critics see it; algo: of `critic_of`."""
 
@@ -113,22 +107,3 @@ def phi_of_critic(algo: Any) -> Phi:
         return algo.worth(batch, np.stack([s.action for s in steps])).cpu().numpy()
 
     return phi
-
-
-def leave_out(store: Store, judged: Sequence[Judged]) -> tuple[int, int]:
-    """Write labels to the store; return (steps newly left out, earlier ones taken back)."""
-    added = taken = 0
-    for one in judged:
-        said = {x.label: x for x in store.labels(one.id) if x.author == AUTHOR}
-        undone = {round(x.value) for x in said.values() if x.kind == UNDO}
-        before = {x.step: n for n, x in said.items() if x.kind == KIND and n not in undone}
-        new = [s for s in one.harmful if s not in before]
-        old = [n for s, n in before.items() if s not in one.harmful]
-        words = [(KIND, step, 1.0) for step in new] + [(UNDO, None, float(n)) for n in old]
-        first = store.next_label(one.id, AUTHOR)
-        store.append(
-            Label(one.id, first + i, step, kind, value, "critic", AUTHOR, time.time_ns())
-            for i, (kind, step, value) in enumerate(words)
-        )
-        added, taken = added + len(new), taken + len(old)
-    return added, taken

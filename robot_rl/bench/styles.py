@@ -1,0 +1,191 @@
+"""Two people with two ways of doing `pick_insert`: are they told apart, and does it pay?
+
+Both are the task's expert, who succeeds alone. The quick one goes around on the right, the careful
+one around on the left, at half the speed. Neither way is wrong, and nobody knows beforehand which
+of them is better cloned. So the comparison has both directions: of one person's demonstrations the
+first half is the base, and policies are cloned from all demonstrations of both, and from what
+`robot-rl filter --compatible` leaves of them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_rl.config.run_folder import STORE
+from robot_rl.geometry import rotate_inverse
+from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
+from robot_rl.ports import Expert
+from robot_rl.reward.compatible_train import driven, judge_each_other
+from robot_rl.reward.metrics import auc
+from robot_rl.run.experiment import Experiment
+from robot_rl.run.lockstep import make_rig
+from robot_rl.run.parts import Discard, Still, session_of
+from robot_rl.run.train import train
+from robot_rl.store.dataset import import_dataset
+from robot_rl.store.store import Store
+from robot_rl.tasks.pick_insert import PickInsertTask
+from robot_rl.types import RobotState
+
+TASK = "pick_insert"
+EPISODES = 10  # in the base, and as many again; of each person
+FEW = 4  # of the other's, among the first person's, where episodes judge each other
+UPDATES = 5000
+NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way aside
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """A way of driving. side: 1 = around on the left, -1 = on the right, 0 = straight.
+
+    speed: share of the expert's.
+    """
+
+    side: float = 0.0
+    speed: float = 1.0
+
+
+STYLES = {"quick": Style(side=-1.0), "careful": Style(side=1.0, speed=0.5)}
+
+
+class StyledExpert:
+    """The task's expert, who drives in a style."""
+
+    def __init__(self, task: PickInsertTask, style: Style, skill: float) -> None:
+        self._task, self._style, self._expert = task, style, task.expert(skill)
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Start an episode."""
+        self._expert.reset(rng)
+
+    def act(self, state: RobotState) -> NDArray[np.float32]:
+        """Action [7]."""
+        task, style = self._task, self._style
+        action = self._expert.act(state)
+        way = task.cube_to_pocket(state)
+        if not task.holds_cube(state):
+            way = state.objects["cube"].position_m - state.tcp_in_base.position_m
+        if task.in_pocket(state):
+            way = np.zeros(3)
+        left = np.array((-way[1], way[0], 0.0)) / max(float(np.hypot(*way[:2])), 1e-6)
+        share = np.clip((np.hypot(*way[:2]) - NEAR_M) / (FAR_M - NEAR_M), 0.0, 1.0)
+        aside = rotate_inverse(state.tcp_in_base.quaternion_xyzw, style.side * share * left)
+        action[:3] += aside
+        action[:-1] = np.clip(action[:-1], -1.0, 1.0) * style.speed
+        return action
+
+
+class StyledOperator(ScriptedOperator):
+    """The scripted person with a style."""
+
+    def __init__(self, task: Any, style: Style, skill: float) -> None:
+        super().__init__(ScriptedOperatorConfig(intervene=False), task)
+        self._expert: Expert = StyledExpert(task, style, skill)
+
+
+def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float = 0.9) -> Path:
+    """Demonstrations in a style, in a run folder of their own; those that failed are not kept."""
+    words = [f"experiment={TASK}", "runtime=lockstep", f"seed={seed}", f"run_dir={run_dir}"]
+    experiment = Experiment.compose([*words, f"train.demos={episodes}", "task.max_steps=250"])
+    experiment.save()
+    task: Any = experiment.task
+    with Store(run_dir / STORE, spec=experiment.spec, reserve_bytes=0) as store:
+        rig: Any = make_rig(
+            experiment,
+            Still(experiment.spec.action.size),
+            record=store.append,
+            operator=StyledOperator(task, style, skill),
+        )
+        session = session_of(experiment, rig.loop, rig.reset, metrics=Discard(), store=store)
+        session.demos()
+    return run_dir
+
+
+def bench(
+    *, folder: Path, seeds: int, progress: Callable[[int, int], object]
+) -> dict[str, list[Any]]:
+    """The whole comparison, in a folder of its own; returns figure -> one number for each seed.
+
+    all: of 100 evaluation episodes of the clone of everything, those that succeeded. With PERSON as
+    the base: PERSON/filtered, the same of the clone of what the filter leaves; PERSON/auc, how
+    often an episode of the other is less compatible than one of PERSON; PERSON/kept, shares of the
+    episodes that the filter keeps, of PERSON and of the other; PERSON/auc_nameless: as auc, without
+    a base, with a few episodes of the other among those of PERSON, and nobody knows whose they are.
+    """
+    found: dict[str, list[Any]] = {}
+    for seed in range(seeds):
+        progress(seed, seeds)
+        for name, value in _compared(folder / f"s{seed}", seed).items():
+            found.setdefault(name, []).append(value)
+    progress(seeds, seeds)
+    return found
+
+
+def _compared(folder: Path, seed: int) -> dict[str, Any]:
+    """The figures of one seed."""
+    runs = {
+        f"{who}_{part}": record(style, EPISODES, folder / f"{who}_{part}", 10 * seed + i)
+        for who, style in STYLES.items()
+        for i, part in enumerate(("base", "again"))
+    }
+    mixed = Experiment.compose([f"experiment={TASK}", f"run_dir={folder / 'mixed'}"]).save()
+    with Store(mixed / STORE, spec=Experiment.load(mixed).spec, reserve_bytes=0) as store:
+        for run in runs.values():
+            import_dataset(store, str(run), Experiment.load(mixed).spec)
+    figures: dict[str, Any] = {"all": _cloned(folder / "all", mixed, seed)}
+    for who in STYLES:
+        figures |= {f"{who}/{k}": v for k, v in _filtered(folder, mixed, who, seed).items()}
+    return figures
+
+
+def _filtered(folder: Path, mixed: Path, who: str, seed: int) -> dict[str, Any]:
+    """The figures with one person's first demonstrations as the base."""
+    words = [str(mixed), "--compatible", str(folder / f"{who}_base"), "--write"]
+    command = [sys.executable, "-m", "robot_rl.cli.main", "filter", *words]
+    said = folder / f"{who}.json"
+    subprocess.run([*command, "--json", str(said)], check=True, stdout=subprocess.DEVNULL)
+    told = json.loads(said.read_text())["list"]
+    own, others = ([x for x in told if x["run"].startswith(who) is own_] for own_ in (True, False))
+    value = [[-x["compatible"] for x in some] for some in (others, own)]
+    return {
+        "auc": auc(*value),
+        "auc_nameless": _nameless(mixed, who),
+        "kept": [float(np.mean([not x["below"] for x in some])) for some in (own, others)],
+        "filtered": _cloned(folder / f"{who}_filtered", mixed, seed),
+    }
+
+
+def _nameless(mixed: Path, who: str) -> float:
+    """See `bench`."""
+    with Store(mixed / STORE) as store:
+        assert store.spec is not None
+        episodes, spec = list(driven(store, store.spec)), store.spec
+    firsts = [e for e in episodes if e.who.startswith(who)]
+    others = [e for e in episodes if not e.who.startswith(who)][:FEW]
+    judged = judge_each_other([replace(e, who="") for e in (*firsts, *others)], spec)
+    far = [-one.mean for one in judged]
+    return auc(far[len(firsts) :], far[: len(firsts)])
+
+
+def _cloned(run_dir: Path, dataset: Path, seed: int) -> float:
+    """Of 100 evaluation episodes of a clone, those that succeeded."""
+    words = [
+        *(f"experiment={TASK}", "algo=bc", f"train.dataset={dataset}", "train.demos=0"),
+        *("train.max_env_steps=0", f"learner.pretrain_updates={UPDATES}", "train.video=false"),
+        *(
+            "algo.hidden=[128,128]",
+            "algo.batch_size=128",
+            "train.stochastic_eval_episodes=0",
+            "runtime=lockstep",
+        ),
+        *(f"seed={seed}", f"run_dir={run_dir}"),
+    ]
+    return train(Experiment.compose(words))["deterministic"]["successes"]
