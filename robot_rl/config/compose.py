@@ -7,9 +7,12 @@ against the dataclasses (`robot_rl.config.registry.build`), which know the right
 
 from __future__ import annotations
 
+import copy
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,21 @@ MAX_FILES = 1000
 REFERENCE = re.compile(r"\$\{[A-Za-z0-9_][A-Za-z0-9_.]*\}")
 LISTS = ("actors",)
 """Keys whose value may be written as a list without brackets: actors=left,right."""
+PLAIN_WORD = re.compile(r"\+\+(?!hydra\b)[A-Za-z_][A-Za-z0-9_.]*=")
+WITHOUT = tuple(
+    f"~hydra/{part}"
+    for part in (
+        "job_logging",
+        "hydra_logging",
+        "launcher",
+        "sweeper",
+        "output",
+        "help",
+        "hydra_help",
+    )
+)
+"""What Hydra would read about itself, a third of its time; nothing of it is in the result."""
+_one_at_a_time = threading.Lock()  # Hydra keeps its state in a global
 
 
 def config_dir() -> Path:
@@ -72,9 +90,6 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
     Raises:
         ConfigError: an override that cannot be read, or an unknown group option.
     """
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -83,15 +98,12 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
     if extra_dir:
         refuse_foreign(extra_dir)
     ordered = sorted(overrides, key=lambda word: word.lstrip("+").split("=")[0] not in LISTS)
-    words = [_friendly(word, extra_dir) for word in ordered]
-    if extra_dir:
-        words.append(f"hydra.searchpath=[file://{extra_dir.resolve()}]")
-    GlobalHydra.instance().clear()  # a caller may have used Hydra for itself
+    known = groups(extra_dir) if overrides else []
+    words = [_friendly(word, known, extra_dir) for word in ordered]
     try:
-        with initialize_config_dir(str(config_dir()), version_base="1.3"):
-            found = hydra_compose("config", words)
-            refuse_resolvers(OmegaConf.to_container(found, resolve=False), "the configuration")
-            composed = OmegaConf.to_container(found, resolve=True)
+        found = _with_values(words, known, extra_dir)
+        refuse_resolvers(OmegaConf.to_container(found, resolve=False), "the configuration")
+        composed = OmegaConf.to_container(found, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(
             "the configuration does not compose",
@@ -101,6 +113,53 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
         ) from error
     assert isinstance(composed, Mapping)
     return {str(key): value for key, value in composed.items()}
+
+
+def _with_values(words: Sequence[str], known: Sequence[str], extra_dir: Path | None) -> Any:
+    """Compose the files that words choose, which is kept, and set the values that they say.
+
+    Setting a value is done here as Hydra does it; a word that asks for more is left to Hydra, and
+    then all are, because their order counts. known: groups.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf import OmegaConf
+
+    parsed = OverridesParser.create().parse_overrides(list(words))
+    chosen = [o for o in parsed if o.key_or_group in known]
+    values = [o for o in parsed if o.key_or_group not in known]
+    if not all(PLAIN_WORD.match(str(o.input_line)) for o in values):
+        chosen, values = parsed, []
+    folders = [config_dir(), *([extra_dir.resolve()] if extra_dir else [])]
+    first = tuple(str(o.input_line) for o in chosen)
+    with _one_at_a_time:
+        found = _composed(first, *folders, files=_state_of(folders))
+    found = copy.deepcopy(found)
+    for override in values:
+        OmegaConf.update(found, override.key_or_group, override.value(), merge=True, force_add=True)
+    return found
+
+
+def _state_of(folders: Sequence[Path]) -> frozenset[tuple[object, ...]]:
+    """The YAML files with what changes when they do; a link that leads nowhere is no file."""
+    found = set()
+    for path in (path for folder in folders for path in folder.rglob("*.yaml")):
+        with suppress(OSError):
+            stat = path.stat()
+            found.add((path, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
+    return frozenset(found)
+
+
+@lru_cache(maxsize=32)
+def _composed(words: tuple[str, ...], shipped: Path, own: Path | None = None, *, files: Any) -> Any:
+    """What Hydra composes, for others to copy. files: names and times, so that a change is seen."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    more = [f"hydra.searchpath=[file://{own}]"] if own else []
+    GlobalHydra.instance().clear()  # a caller may have used Hydra for itself
+    with initialize_config_dir(str(shipped), version_base="1.3"):
+        return hydra_compose("config", [*words, *WITHOUT, *more])
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -155,8 +214,8 @@ def robot_sheet(name: str) -> Mapping[str, Any]:
     return {k: v for k, v in (sheet or {}).items() if k != "name"}
 
 
-def _friendly(word: str, extra_dir: Path | None) -> str:
-    """Check one override; turn a value override into Hydra's "set or add" form."""
+def _friendly(word: str, known: Sequence[str], extra_dir: Path | None) -> str:
+    """Check one override; turn a value override into Hydra's "set or add" form. known: groups."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -179,7 +238,7 @@ def _friendly(word: str, extra_dir: Path | None) -> str:
             got=word,
             fix="start one run per value; a shell loop does it",
         )
-    if key in groups(extra_dir):
+    if key in known:
         _check_option(key, override.value(), extra_dir)
         return word
     if key in SHORT:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -182,6 +184,53 @@ def test_own_yaml_files_add_to_the_shipped_ones(tmp_path: Path) -> None:
     assert (experiment.name, experiment.seed, experiment.task.name) == ("mine", 9, "reach")
     with pytest.raises(ConfigError):
         Experiment.compose(["experiment=mine"])
+
+
+def test_a_file_that_changes_is_read_again_and_nobody_changes_what_another_one_gets(
+    tmp_path: Path,
+) -> None:
+    """What the files say is composed once; a change of their text is seen at once."""
+    (tmp_path / "experiment").mkdir()
+    file = tmp_path / "experiment" / "mine.yaml"
+    (tmp_path / "experiment" / ".#mine.yaml").symlink_to("an-editor-is-open")
+
+    def composed(*words: str) -> dict[str, Any]:
+        return compose(["experiment=mine", *words], tmp_path)
+
+    for number in (3, 4):
+        file.write_text(f"# @package _global_\nname: mine\ntrain: {{demos: {number}}}\n")
+        first = composed()
+        assert first["train"] == {"demos": number}
+        first["train"]["demos"] = 99
+        assert composed("train.exam_failures=2")["train"] == {"demos": number, "exam_failures": 2}
+        assert composed("train.demos=${seed}", "seed=8")["train"] == {"demos": 8}
+        assert composed()["train"] == {"demos": number}
+    file.unlink()
+    with pytest.raises(ConfigError, match="unknown experiment 'mine'"):
+        composed()
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["train.demos=3", "~train.demos", "train.exams=1"], {"exams": 1}),  # their order counts
+        (["train={demos: 3}", "train.demos=4"], {"demos": 4}),
+        (["+train.demos=3"], {"demos": 3}),
+        (["train.demos=3", "train=null"], None),
+    ],
+)
+def test_words_are_carried_out_in_their_order(words: list[str], left: object) -> None:
+    assert compose(words)["train"] == left
+
+
+def test_threads_compose_side_by_side() -> None:
+    def of(number: int) -> tuple[str, int]:
+        found = compose([f"task={('reach', 'lift')[number % 2]}", f"seed={number}"])
+        return found["task"]["name"], found["seed"]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(of, range(12)))
+    assert found == [(("reach", "lift")[n % 2], n) for n in range(12)]
 
 
 def test_an_override_beats_the_experiment_and_the_experiment_beats_the_base() -> None:

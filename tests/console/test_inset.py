@@ -75,15 +75,19 @@ def said(page: Any) -> tuple[float, float, float]:
     return a, b, c
 
 
-@pytest.mark.parametrize("view", [*VIEWS, *CAMERAS])
 def test_the_map_says_what_telemetry_says_turned_as_the_keys_of_the_large_picture(
-    page: Any, goal: dict[str, Any], scene: Any, view: str
+    page: Any, goal: dict[str, Any], scene: Any
 ) -> None:
     """Up in the map is what W does; the test of keys has W lead away in each picture."""
-    places, tcp, rotation = scene
     until(lambda: page.locator(".inset").is_visible())
-    page.locator(f"[data-camera={view}] canvas").click(position={"x": 20, "y": 60})
-    until(lambda: page.evaluate("robotRL.look.chosen") == view)
+    for view in (*CAMERAS, *VIEWS):
+        page.locator(f"[data-camera={view}] canvas").click(position={"x": 20, "y": 60})
+        until(lambda want=view: page.evaluate("robotRL.look.chosen") == want)
+        map_is_turned_as_the_keys(page, scene, view)
+
+
+def map_is_turned_as_the_keys(page: Any, scene: Any, view: str) -> None:
+    places, tcp, rotation = scene
     right_mm, away_mm, above_mm = until(lambda: said(page))
     assert above_mm == pytest.approx(40.0)
     assert np.hypot(right_mm, away_mm) == pytest.approx(1e3 * np.hypot(*TIP_M[:2]), abs=0.6)
@@ -96,7 +100,7 @@ def test_the_map_says_what_telemetry_says_turned_as_the_keys_of_the_large_pictur
     # up in the map leads up in the picture as well
     eye = Eye(places[view], tcp, rotation)
     x, y = eye.way(np.array((*(rotation.T @ np.array((*up[:2], 0.0))), 0.0, 0.0, 0.0)))
-    assert y > 0 and abs(x) < 0.6 * y
+    assert y > 0 and abs(x) < 0.6 * y, view
     scale_mm = page.evaluate("robotRL.look.inset.scale_mm")
     assert page.evaluate(DOT) == pytest.approx(wanted / scale_mm * (1, -1), abs=0.01)
     assert page.locator(".inset button span").inner_text() == f"±{scale_mm} mm"
@@ -212,20 +216,20 @@ def test_a_layout_is_remembered_and_keys_follow_the_chosen_picture(page: Any, sc
     assert sides(page)[ALONG_TOOL] > 2 * sides(page)[OVERVIEW]
 
 
-@pytest.mark.parametrize("layout", ["one", "two", "all"])
 def test_nothing_lies_over_anything_in_any_layout_at_any_size(
-    page: Any, goal: dict[str, Any], layout: str
+    page: Any, goal: dict[str, Any]
 ) -> None:
-    page.evaluate(f"robotRL.look.arrange('{layout}')")
-    until(lambda: page.locator(".inset svg").is_visible())
-    until(lambda: page.locator(".camera .age.red").count() == 0)
     found = {}
-    for wide, high in SIZES:
-        page.set_viewport_size({"width": wide, "height": high})
-        page.wait_for_timeout(100)
-        if problems := page.evaluate(OVERLAPS):
-            found[f"{wide}x{high}"] = problems
-        shoot(page, f"inset_{layout}_{wide}")
+    for layout in ("one", "two", "all"):
+        page.evaluate(f"robotRL.look.arrange('{layout}')")
+        until(lambda: page.locator(".inset svg").is_visible())
+        until(lambda: page.locator(".camera .age.red").count() == 0)
+        for wide, high in SIZES:
+            page.set_viewport_size({"width": wide, "height": high})
+            page.wait_for_timeout(100)
+            if problems := page.evaluate(OVERLAPS):
+                found[f"{layout}, {wide}x{high}"] = problems
+            shoot(page, f"inset_{layout}_{wide}")
     assert found == {}
 
 

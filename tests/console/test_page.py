@@ -103,34 +103,37 @@ def test_everything_fits_on_1280_by_800_and_says_who_drives(page: Any, robot: An
     shoot(page, "console")
 
 
-@pytest.mark.parametrize(
-    ("change", "shown"),
-    [
-        ({"driving": True, "driver": "correction"}, "HUMAN"),
-        ({"driving": True, "driver": "recovery"}, "REWIND"),
-        ({"driving": True, "driver": "demo", "present": False}, "SCRIPT"),
-        ({"gate": {"mode": "hold", "reason": "person: hold"}}, "HOLD"),
-        (
-            {"gate": {"mode": "protective_stop", "reason": "force: 61 N", "waits": "device"}},
-            "PROTECTIVE STOP",
-        ),
-        ({"stopped": True}, "PROTECTIVE STOP"),
-        ({"episode": {"purpose": "train", "active": False}}, "RESETTING"),
-        ({"episode": {}}, "IDLE"),
-        ({"asks": "place the peg in the fixture", "gate": {"mode": "hold"}}, "RESET?"),
-    ],
+STATES: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"driving": True, "driver": "correction"}, "HUMAN"),
+    ({"driving": True, "driver": "recovery"}, "REWIND"),
+    ({"driving": True, "driver": "demo", "present": False}, "SCRIPT"),
+    ({"gate": {"mode": "hold", "reason": "person: hold"}}, "HOLD"),
+    (
+        {"gate": {"mode": "protective_stop", "reason": "force: 61 N", "waits": "device"}},
+        "PROTECTIVE STOP",
+    ),
+    ({"stopped": True}, "PROTECTIVE STOP"),
+    ({"episode": {"purpose": "train", "active": False}}, "RESETTING"),
+    ({"episode": {}}, "IDLE"),
+    ({"asks": "place the peg in the fixture", "gate": {"mode": "hold"}}, "RESET?"),
 )
-def test_one_word_one_colour_one_shape_for_every_state(
-    page: Any, robot: Any, change: dict[str, Any], shown: str
-) -> None:
-    before = page.locator("#shape-path").get_attribute("d")
-    robot.view = robot.view | change
-    until(lambda: word(page) == shown)
-    assert page.locator("#shape-path").get_attribute("d") != before
-    assert page.locator("#acknowledge").is_visible() == (shown == "PROTECTIVE STOP")
-    assert page.locator("#ready").is_visible() == (shown == "RESET?")
-    assert page.evaluate(OUTSIDE) == []
-    shoot(page, "word_" + "_".join(shown.lower().split()).strip("?"))
+
+
+def test_one_word_one_colour_one_shape_for_every_state(page: Any, robot: Any) -> None:
+    path, usual = page.locator("#shape-path"), robot.view
+    until(lambda: word(page) == "POLICY")
+    shapes = {"POLICY": path.get_attribute("d")}
+    for change, shown in STATES:
+        robot.view = usual | change
+        until(lambda want=shown: word(page) == want)
+        shapes[shown] = path.get_attribute("d")
+        assert shapes[shown] != shapes["POLICY"], shown
+        assert page.locator("#acknowledge").is_visible() == (shown == "PROTECTIVE STOP"), shown
+        assert page.locator("#ready").is_visible() == (shown == "RESET?"), shown
+        assert page.evaluate(OUTSIDE) == [], shown
+        shoot(page, "word_" + "_".join(shown.lower().split()).strip("?"))
+        robot.view = usual
+        until(lambda: word(page) == "POLICY")
 
 
 def test_takeover_by_key_reaches_the_robot_side_and_ends_with_the_key(
@@ -396,41 +399,37 @@ def test_the_robot_goes_to_its_start_when_the_person_in_the_seat_says_so(
     page.problems.clear()  # the refused request itself, as the browser reports it
 
 
-@pytest.mark.parametrize(
-    ("change", "todo"),
-    [
-        ({"gate": {"mode": "protective_stop", "reason": "force: 61 N"}}, "Free the tool"),
-        ({"gate": {"mode": "hold", "reason": "person: hold", "waits": "person"}}, "lets it go on"),
-        (
-            {"gate": {"mode": "hold", "reason": "operator_silent: no", "waits": "device"}},
-            "fell silent",
-        ),
-        ({"gate": {"mode": "hold", "reason": "driver: its process has ended"}}, "started again"),
-        ({"stopped": True}, "Y), which starts it again"),
-        (  # at a start
-            {
-                "gate": {
-                    "mode": "hold",
-                    "reason": "not armed",
-                    "refusal": "watchdog: nobody serves /stop, so nobody can stop the arm",
-                }
-            },
-            "start the service",
-        ),
-    ],
+STOPS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"gate": {"mode": "protective_stop", "reason": "force: 61 N"}}, "Free the tool"),
+    ({"gate": {"mode": "hold", "reason": "person: hold", "waits": "person"}}, "lets it go on"),
+    ({"gate": {"mode": "hold", "reason": "operator_silent: no", "waits": "device"}}, "fell silent"),
+    ({"gate": {"mode": "hold", "reason": "driver: its process has ended"}}, "started again"),
+    ({"stopped": True}, "Y), which starts it again"),
+    (  # at a start
+        {
+            "gate": {
+                "mode": "hold",
+                "reason": "not armed",
+                "refusal": "watchdog: nobody serves /stop, so nobody can stop the arm",
+            }
+        },
+        "start the service",
+    ),
 )
-def test_a_stop_says_why_and_what_to_do(
-    page: Any, robot: Any, change: dict[str, Any], todo: str
-) -> None:
-    assert not page.locator("#advice").is_visible()
-    before, robot.view = robot.view, robot.view | change
-    until(lambda: todo in page.locator("#advice-do").inner_text())
-    why = change.get("gate", {}).get("refusal") or page.locator("#reason").inner_text()
-    assert page.locator("#advice-why").inner_text() == why
-    assert page.evaluate(OUTSIDE) == []
-    shoot(page, "advice")
-    robot.view = before
-    until(lambda: not page.locator("#advice").is_visible())
+
+
+def test_a_stop_says_why_and_what_to_do(page: Any, robot: Any) -> None:
+    before = robot.view
+    for change, todo in STOPS:
+        assert not page.locator("#advice").is_visible(), todo
+        robot.view = before | change
+        until(lambda want=todo: want in page.locator("#advice-do").inner_text())
+        why = change.get("gate", {}).get("refusal") or page.locator("#reason").inner_text()
+        assert page.locator("#advice-why").inner_text() == why
+        assert page.evaluate(OUTSIDE) == [], todo
+        shoot(page, "advice")
+        robot.view = before
+        until(lambda: not page.locator("#advice").is_visible())
 
 
 def test_hold_from_anywhere(page: Any, robot: Any) -> None:

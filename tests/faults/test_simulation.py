@@ -31,7 +31,8 @@ from tests.support.simulation import Simulation
 
 SEED = "ROBOT_RL_SEED"
 MEMORY = Path("/dev/shm")  # a disk whose syncs cost nothing, where there is one
-FEW, MANY = 500, 100_000
+FEW, MANY = 200, 100_000
+RULE_FAILS_BY = 500  # schedules, of those that a broken rule is looked for in
 
 
 def play(seed: int) -> Simulation:
@@ -222,7 +223,7 @@ MUTATIONS = {
 @pytest.mark.parametrize("rule", MUTATIONS)
 def test_a_broken_rule_is_found_and_its_seed_finds_it_again(rule: str) -> None:
     with MUTATIONS[rule]():
-        found = first_failure(range(FEW))
+        found = first_failure(range(RULE_FAILS_BY))
         assert found.startswith("seed "), f"{rule}: no schedule fails"
         seed = int(found.split(":")[0].removeprefix("seed "))
         with pytest.raises(AssertionError) as again:

@@ -135,7 +135,7 @@ def test_before_any_update_the_base_drives_exactly(name: str) -> None:
 def test_of_what_the_base_does_the_way_that_pays_is_found(name: str) -> None:
     config, spec = head(name)
     algo, bandit = config.make(spec, seed=0), Bandit(0.5)
-    for _ in range(250):
+    for _ in range(100):
         algo.update(bandit)
     done = act(algo, bandit(200, 0.0).observation).mean((1, 2))
     assert float((done > 0.3).float().mean()) > 0.9
@@ -146,7 +146,7 @@ def test_noise_beyond_the_hinge_is_used_only_when_it_pays() -> None:
     for weight in (0.0, 3.0):
         config, spec = head("dsrl", hinge_weight=weight, hinge_from=0.2)
         algo, bandit = config.make(spec, seed=0), Bandit(0.5)
-        for _ in range(150):
+        for _ in range(60):
             algo.update(bandit)
         features = algo.net.look({"state": demonstrated(64, bandit.rng)[0]}, algo.actor_state())
         mean, _ = algo.net.distribution(features, algo.actor["policy"])
@@ -159,7 +159,7 @@ def test_a_shift_of_the_code_changes_what_the_base_makes_of_a_state() -> None:
     config, spec = head("zprl", reach=2.0)
     config = config.running(base(by_state=True))
     algo, bandit = config.make(spec, seed=0), Bandit(0.5, by_state=True)
-    for _ in range(250):
+    for _ in range(100):
         algo.update(bandit)
     seen = bandit(200, 0.0).observation
     plain = base(by_state=True).sample_many(seen)[..., 0].mean(1)
@@ -171,7 +171,7 @@ def test_a_shift_of_the_code_changes_what_the_base_makes_of_a_state() -> None:
 def test_a_whole_plan_is_corrected_within_its_scale() -> None:
     config, spec = head("policy_decorator")
     algo, bandit = config.make(spec, seed=0), Bandit(0.9)
-    for _ in range(250):
+    for _ in range(100):
         algo.update(bandit)
     batch = bandit(200, 0.0)
     moved = act(algo, batch.observation) - torch.from_numpy(batch.observation[BASE_ACTION])
@@ -184,7 +184,7 @@ def test_a_chunk_beside_the_reference_stays_near_it_unless_it_pays_more() -> Non
     for weight in (0.1, 30.0):
         config, spec = head("rlt", reference_weight=weight)
         algo, bandit = config.make(spec, seed=0), Bandit(0.5)
-        for _ in range(250):
+        for _ in range(100):
             algo.update(bandit)
         batch = bandit(200, 0.0)
         done = act(algo, batch.observation)
@@ -235,7 +235,7 @@ def test_a_base_that_learns_from_its_own_samples_stays_what_it_is() -> None:
             "pa_rl", climbs=0, candidates=1, distill_rate=1e-3, distill_period_updates=period
         )
         algo, bandit = config.make(spec, seed=0), Bandit(0.5)
-        for _ in range(300):
+        for _ in range(100):
             algo.update(bandit)
         assert algo.student is not None
         both = (algo.student.detach(), tensors["velocity"])

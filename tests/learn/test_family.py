@@ -222,8 +222,8 @@ def test_td3_climbs_the_critic_and_leaves_its_exploration_alone() -> None:
 
 def test_iql_clones_what_was_better_than_usual() -> None:
     data = Data(bandit=1.0, mask=0.0)  # actions uniform in +-0.9, each worth its first entry
-    greedy = trained(IqlConfig(**SMALL, learning_rate=3e-3, inverse_temperature=10.0), data)
-    cloned = trained(IqlConfig(**SMALL, learning_rate=3e-3, inverse_temperature=0.0), data)
+    greedy = trained(IqlConfig(**SMALL, learning_rate=3e-3, inverse_temperature=10.0), data, 150)
+    cloned = trained(IqlConfig(**SMALL, learning_rate=3e-3, inverse_temperature=0.0), data, 150)
     assert abs(pose_action(cloned)) < 0.15
     assert pose_action(greedy) > 0.3
 
@@ -244,7 +244,7 @@ def test_offline_the_gripper_does_what_the_data_does_though_all_of_it_costs(
     # a plain double DQN believes that the commands nobody gave are worth their first value, 0
     algo = config(**SMALL, learning_rate=3e-3).make(spec(gripper=True), 0)
     data = Keeps(size=7, reward=-0.5, return_to_go=-0.5 / (1 - algo.config.gamma))
-    for _ in range(300):
+    for _ in range(120):
         algo.update(data)
     chosen = algo.act(Data().observation(256), True)[:, -1]
     assert float((chosen == 0.0).float().mean()) == 1.0
@@ -260,7 +260,7 @@ def test_actions_at_their_bound_count_no_more_than_others_in_iql() -> None:
             return batch
 
     config = IqlConfig(**SMALL, learning_rate=3e-3, inverse_temperature=0.0)
-    algo = trained(config, Saturated(mask=0.0), 600)
+    algo = trained(config, Saturated(mask=0.0), 150)
     assert pose_action(algo) == pytest.approx(0.9 * 0.37 + 0.1, abs=0.06)
     noisy = algo.act(Data().observation(512), False)
     assert float(noisy.abs().max()) <= 1.0
@@ -270,7 +270,7 @@ def test_the_expectile_sets_how_optimistic_the_value_is() -> None:
     values = []
     for expectile in (0.5, 0.9):
         config = IqlConfig(**SMALL, learning_rate=3e-3, expectile=expectile)
-        algo = trained(config, Data(bandit=1.0, mask=0.0), 500)
+        algo = trained(config, Data(bandit=1.0, mask=0.0), 350)
         _, metrics = algo.value_loss(algo.transitions(Data()(512, 0.0)))
         values.append(float(metrics["value/mean"]))
     assert values[0] == pytest.approx(0.0, abs=0.1)
@@ -303,8 +303,8 @@ def test_conservative_critics_doubt_what_nobody_did_and_calibrated_ones_not_belo
     None
 ):
     config = {**SMALL, "learning_rate": 3e-3, "conservative_weight": 2.0}
-    cql = trained(CalQlConfig(**config, calibrate=False), half_space())
-    calql = trained(CalQlConfig(**config), half_space())
+    cql = trained(CalQlConfig(**config, calibrate=False), half_space(), 120)
+    calql = trained(CalQlConfig(**config), half_space(), 120)
     assert q_of(cql, -0.7) < q_of(cql, 0.5) - 0.3
     assert q_of(cql, -0.7) < 0.5  # pushed below the true value of 1
     assert q_of(calql, -0.7) > q_of(cql, -0.7) + 0.2  # the return to go is the floor

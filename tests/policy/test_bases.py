@@ -192,16 +192,16 @@ class Bandit:
 def test_the_correction_that_pays_is_learned() -> None:
     config = ResFitConfig(
         hidden=(64, 64),
-        batch_size=256,
+        batch_size=64,
         critic_actor_ratio=2,
         value_range=None,
-        learning_rate=1e-3,
-        actor_learning_rate=3e-4,
-        actor_delay_updates=250,
+        learning_rate=2e-3,
+        actor_learning_rate=1e-3,
+        actor_delay_updates=100,
     )
     algo = config.make(BASED, seed=0)
     bandit = Bandit(offset=0.1)
-    for _ in range(500):
+    for _ in range(280):
         algo.update(bandit)
     batch = bandit(256, 0.0)
     action = algo.act(batch.observation, deterministic=True).numpy()

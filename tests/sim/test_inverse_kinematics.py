@@ -107,7 +107,12 @@ def test_who_is_told_to_stay_stays_also_away_from_home(robot: Robot) -> None:
     assert np.abs(walk.q - before).max() < 1e-4
 
 
-@pytest.mark.parametrize("robot", ARMS, ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "robot",
+    # a Panda's joints are an FR3's
+    [pytest.param(r, marks=[pytest.mark.slow] * isinstance(r, Panda)) for r in ARMS],
+    ids=lambda r: r.name,
+)
 @pytest.mark.parametrize(
     "way", [(2.0, 0.0, 0.0), (0.0, 2.0, 0.0), (0.0, 0.0, 2.0)], ids=("x", "y", "z")
 )

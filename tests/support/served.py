@@ -243,5 +243,5 @@ def until(what: Callable[[], Any], timeout_s: float = 20.0) -> Any:
     deadline_s = time.monotonic() + timeout_s
     while not (value := what()):
         assert time.monotonic() < deadline_s, f"still {value!r}"
-        time.sleep(0.02)
+        time.sleep(0.04)  # each look costs the page a few milliseconds
     return value
