@@ -58,7 +58,7 @@ def browser() -> Iterator[Any]:
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
-        pytest.skip("no chromium on this machine: sudo apt-get install -y chromium")
+        pytest.skip("no Chromium on this machine: sudo apt-get install -y chromium-headless-shell")
     with playwright.sync_playwright() as p:
         running = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield running
