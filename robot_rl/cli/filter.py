@@ -58,10 +58,7 @@ def run(argv: Sequence[str]) -> int:
             return _undo(args, store)
         judge = _harmful if args.compatible is None else incompatible
         author, left_out, figures = judge(args, store)
-        figures |= {
-            "episodes": sum(bool(steps) for steps in left_out.values()),
-            "steps": sum(len(steps) for steps in left_out.values()),
-        }
+        figures["steps"] = sum(len(steps) for steps in left_out.values())
         if args.write:
             leave_out = engine("robot_rl.store.left_out:leave_out")
             figures["left_out"], figures["taken_back"] = leave_out(store, left_out, author)
@@ -69,7 +66,8 @@ def run(argv: Sequence[str]) -> int:
     if args.write:
         say(f"{figures['left_out']} steps left out, {figures['taken_back']} taken back in")
     else:
-        say(f"{figures['steps']} steps in {figures['episodes']} episodes; --write leaves them out")
+        some = sum(bool(steps) for steps in left_out.values())
+        say(f"{figures['steps']} steps in {some} episodes; --write leaves them out")
     return 0
 
 
@@ -145,7 +143,7 @@ def _harmful(args: argparse.Namespace, store: Store) -> Found:
     for one in judged[:SHOWN]:
         say(line(one))
     author: Any = engine("robot_rl.reward.progress.critic:AUTHOR")
-    return author, {one.id: one.harmful for one in judged}, {}
+    return author, {one.id: one.harmful for one in judged}, {"episodes": len(judged)}
 
 
 def _phi(args: argparse.Namespace) -> Any:

@@ -48,7 +48,7 @@ def incompatible(args: argparse.Namespace, store: Store) -> Found:
     episodes = [_told(one, bool(left_out[one.driven.id])) for one in worst]
     _keep_figures(args.run, episodes, worst)
     author: Any = engine("robot_rl.reward.compatible_train:AUTHOR")
-    return author, left_out, {"people": people, "list": episodes}
+    return author, left_out, {"episodes": len(episodes), "people": people, "list": episodes}
 
 
 def _judged(args: argparse.Namespace, store: Store) -> list[Judged]:

@@ -99,7 +99,7 @@ REST = {"joy": [0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0], "game_controller": [0.0
         ("joy", {5: -1.0}, (0, 1), ({}, {"open", "failure", "hold"})),
         ("game_controller", {1: 1.0, 0: -1.0}, (10,), ({"tx": 1.0, "ty": 1.0}, {"drive"})),
         ("game_controller", {3: -1.0, 2: 1.0}, (9,), ({"tz": 1.0, "rz": -1.0}, {"slow"})),
-        ("game_controller", {4: -1.0}, (2, 6), ({}, {"close", "redo", "arm"})),
+        ("game_controller", {4: -1.0}, (2, 4), ({}, {"close", "redo", "rewind"})),
     ],
 )
 def test_a_joystick_is_read_in_the_order_of_its_node(
