@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
-from robot_rl.cli.filter_compatible import BELOW, HERE, Found, incompatible
+from robot_rl.cli.filter_compatible import (
+    BELOW,
+    HERE,
+    SHADES,
+    SHOWN,
+    Found,
+    framed,
+    incompatible,
+    moments,
+)
 from robot_rl.cli.progress import ProgressBar
 from robot_rl.run.experiment import Experiment
 
@@ -45,9 +54,6 @@ robot-rl filter RUN --compatible runs/anna --below 0.7 --write
 robot-rl filter RUN --compatible runs/anna --keep              a bar for whoever drives in RUN
 robot-rl filter RUN --undo
 """
-BARS = " .:-=+*#%@"
-WIDTH = 40  # characters of an episode's strip
-SHOWN = 20  # episodes
 
 
 def run(argv: Sequence[str]) -> int:
@@ -160,12 +166,7 @@ def line(one: Judged) -> str:
     """One episode: a strip of its progress, dark near success, and the number of steps left out."""
     phi = one.progress
     low, high = float(phi.min()), float(phi.max())
-    scale = (len(BARS) - 1) / max(high - low, 1e-6)
-    strip = "".join(BARS[round((float(phi[t]) - low) * scale)] for t in _moments(len(phi)))
+    scale = (len(SHADES) - 1) / max(high - low, 1e-6)
+    strip = "".join(SHADES[round((float(phi[t]) - low) * scale)] for t in moments(len(phi)))
     value = f"{low:.2f} to {high:.2f}"
-    return f"episode {one.id.episode:<4} |{strip:<{WIDTH}}| {value}  {len(one.harmful)} left out"
-
-
-def _moments(steps: int) -> list[int]:
-    """The steps that a strip shows."""
-    return [i * steps // WIDTH for i in range(min(WIDTH, steps))]
+    return f"{framed(one.id, strip)} {value}  {len(one.harmful)} left out"

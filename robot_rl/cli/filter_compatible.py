@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BELOW = 0.7  # compatibility of an episode that is left out
 HERE = Path()  # as a base: the run itself
-SHADES = " .:-=+*#%@"  # from what the base would do to what it never does
+SHADES = " .:-=+*#%@"  # of a strip, from light to dark
 NEW = "o"  # a step in a state that the base does not know
 WIDTH = 40  # characters of an episode's strip
 SHOWN = 20  # episodes
@@ -123,14 +123,21 @@ def _base(args: argparse.Namespace, episodes: Sequence[Driven], spec: Spec) -> l
 
 def line(one: Judged) -> str:
     """One episode: a strip, dark where it contradicts the base, its figure, and who drove."""
-    steps = len(one.compatible)
-    shown = [i * steps // WIDTH for i in range(min(WIDTH, steps))]
     strip = "".join(
         SHADES[round((1.0 - float(one.compatible[t])) * (len(SHADES) - 1))] if one.sure[t] else NEW
-        for t in shown
+        for t in moments(len(one.compatible))
     )
-    who = one.driven.who
-    return f"episode {one.driven.id.episode:<4} |{strip:<{WIDTH}}| {one.mean:.2f}  {who}"
+    return f"{framed(one.driven.id, strip)} {one.mean:.2f}  {one.driven.who}"
+
+
+def moments(steps: int) -> list[int]:
+    """The steps that a strip shows."""
+    return [i * steps // WIDTH for i in range(min(WIDTH, steps))]
+
+
+def framed(id_: EpisodeId, strip: str) -> str:
+    """An episode's number, and its strip in a frame."""
+    return f"episode {id_.episode:<4} |{strip:<{WIDTH}}|"
 
 
 def _told(one: Judged, left_out: bool) -> dict[str, Any]:

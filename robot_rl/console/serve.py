@@ -81,7 +81,6 @@ def server_of(
 def _looks(run_dir: Path, records: Records, access: Access) -> Callable[[], dict[str, Any]]:
     """What a console reads from the store now and then: who drove, and what models say now."""
     shift = Shift(records, lambda: access.holder.author if access.holder else "")
-
     agreement = Agreement(run_dir)
 
     def look() -> dict[str, Any]:

@@ -13,7 +13,7 @@ Then the odd ones show, as long as they are few: a way that many episodes share 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,7 +35,7 @@ from robot_rl.reward.compatible import (
     inputs_of,
     outputs_of,
 )
-from robot_rl.reward.success.train import fit
+from robot_rl.reward.success.train import Told, fit
 from robot_rl.spec import Spec
 from robot_rl.store.labels import DROVE, review, who_drove
 from robot_rl.store.store import Store
@@ -45,8 +45,6 @@ AUTHOR = "compatible"  # of the labels
 STD_FLOOR = 1e-3  # of a number of the state that hardly moves
 FEWEST = 3  # episodes of a base
 TINY = 1e-6  # where a script repeats itself to the bit
-
-Told = Callable[[int, int], None]
 
 
 def unheard(_done: int, _total: int) -> None:
