@@ -24,7 +24,7 @@ from robot_rl.config.yaml_file import read_yaml
 from robot_rl.errors import ConfigError
 from robot_rl.operate.following import FollowConfig, Following
 from robot_rl.operate.handset import DeviceReading, HandsetConfig
-from robot_rl.operate.held import HeldDevice, Source, WaitingSource, hand_on
+from robot_rl.operate.held import HeldDevice, Source, hand_on, wait_for_news
 from robot_rl.ports import Task
 from robot_rl.robots import Robot
 from robot_rl.robots.chain import Chain
@@ -132,9 +132,7 @@ class LeaderSource:
 
     def wait(self, timeout_s: float) -> bool:
         """Sleep until a button has news: those count at once."""
-        if isinstance(self._buttons, WaitingSource):
-            return self._buttons.wait(timeout_s)
-        return False
+        return wait_for_news(self._buttons, timeout_s)
 
 
 def led_by(

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.1  # run time; how often the person looks at the gate's lamp
 CALL_S = 1.0  # wall; an unanswered service call is given up
 RELEASE_S, AGAIN_S = 0.2, 0.5  # run time; for how long the person lets go, and how often
-NEWS_S = 0.001  # wall; how long to wait at a time for news of a device
+NEWS_S, MOST_S = 0.001, 0.02  # wall; how long to wait at a time for news of a device
 SET_S = 0.1  # run time; a reading's moment moves by more than this only when the clock is set
 GATE_ALIVE_S = 0.5  # wall; the gate is alive while its heartbeat is no older than this
 
@@ -192,9 +192,13 @@ class OperatorNode:
             return False
         self._clock.give_until_s(until_s)
         while self._shell.running and not self._clock.has_reached(until_s):
-            if self._hand.wait(0.0 if self._clock.is_simulated else NEWS_S):
+            # simulated time keeps to wall time while somebody has the device, and hurries without
+            hurries = self._clock.is_simulated and not self._hand.present
+            rest_s = min(max(until_s - self._clock.now_s(), NEWS_S), MOST_S)
+            if self._hand.wait(0.0 if hurries else rest_s):
                 return True
-            self._clock.doze(NEWS_S)
+            if hurries:
+                self._clock.doze(NEWS_S)
         return False
 
 

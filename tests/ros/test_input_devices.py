@@ -338,6 +338,39 @@ def test_a_reading_that_is_seen_again_is_of_the_same_moment(
     assert told(3700.01) == pytest.approx(3700.01)
 
 
+@pytest.mark.parametrize(
+    ("simulated", "present", "waits"),
+    [(True, True, "device"), (True, False, "clock"), (False, False, "device")],
+)
+def test_a_pause_sleeps_on_the_device_unless_simulated_time_may_hurry(
+    polled: Any, monkeypatch: pytest.MonkeyPatch, simulated: bool, present: bool, waits: str
+) -> None:
+    """A key is passed on when it comes, and not when somebody looks next."""
+    now_s, slept = [1.0], list[tuple[str, float]]()
+
+    def sleep(who: str, timeout_s: float) -> bool:
+        if timeout_s:
+            slept.append((who, round(timeout_s, 6)))
+        now_s[0] += timeout_s
+        return False
+
+    clock = SimpleNamespace(
+        is_simulated=simulated,
+        give_until_s=lambda _: None,
+        now_s=lambda: now_s[0],
+        has_reached=lambda until_s: now_s[0] >= until_s - 1e-9,
+        doze=lambda timeout_s: sleep("clock", timeout_s),
+    )
+    hand = SimpleNamespace(present=present, wait=lambda timeout_s: sleep("device", timeout_s))
+    monkeypatch.setattr(polled.node, "_clock", clock)
+    monkeypatch.setattr(polled.node, "_hand", hand)
+    assert not polled.node._pause(1.015)
+    whole = {"device": [("device", 0.015)], "clock": [("clock", 0.001)] * 15}
+    assert slept == whole[waits]
+    hand.wait = lambda _: True
+    assert polled.node._pause(now_s[0] + 0.015)
+
+
 def test_an_operator_that_cannot_be_opened_ends_the_node_with_the_reason(
     polled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
