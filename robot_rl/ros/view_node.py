@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -58,38 +59,49 @@ SERVICES = {
 }
 
 
-NOTHING = 0, -math.inf, np.zeros((0, 0, 3), np.uint8)
+NOTHING = 0, -math.inf, np.zeros((0, 0, 3), np.uint8)  # before the first picture
 
 
 class Scene:
     """Draws the scene from the newest state, in the views that somebody looks at.
 
-    All views together take `SHARE` of a core: whoever asks while nothing may be drawn yet gets the
-    picture before. It is opened when somebody looks.
+    In a thread of its own: to open the scene takes a second, and words and stops must not wait for
+    that. All views together take `SHARE` of a core: whoever asks while nothing may be drawn yet, or
+    while something is being drawn, gets the picture before. It is opened when somebody looks.
     """
 
     def __init__(self, make: Callable[[], Any], read: Callable[[], RobotState | None]) -> None:
         self._make, self._read, self._mirror = make, read, None
+        self._painter = ThreadPoolExecutor(1, "painter")  # OpenGL wants one thread
+        self._drawing: Future[None] | None = None
         self._free_s = -math.inf  # when the next picture may be drawn
         self._newest: dict[str, tuple[int, float, NDArray[np.uint8]]] = {}
         self.places: dict[str, Place] = {}
 
     def newest(self, view: str) -> tuple[int, float, NDArray[np.uint8]]:
-        """(number, wall time of the state, RGB). Raises `LinkError` before the first state."""
-        began_s, used_s = time.monotonic(), time.process_time()
-        number, drawn_s, rgb = self._newest.get(view, NOTHING)
-        if number and (began_s < self._free_s or began_s < drawn_s + PICTURE_S):
-            return number, drawn_s, rgb
-        state = self._read()
-        if state is None:
-            raise LinkError("no robot state to draw yet")
+        """(number, wall time of the state, RGB); number 0 = nothing is drawn yet."""
+        now_s = time.monotonic()
+        picture = self._newest.get(view, NOTHING)
+        if self._drawing is not None and self._drawing.done():
+            self._drawing.result()  # raises what went wrong
+            self._drawing = None
+        if self._drawing is None and now_s >= max(self._free_s, picture[1] + PICTURE_S):
+            state = self._read()
+            if state is None:
+                raise LinkError("no robot state to draw yet")
+            self._drawing = self._painter.submit(self._draw, view, state, now_s)
+        return picture
+
+    def _draw(self, view: str, state: RobotState, seen_s: float) -> None:
+        """Draw a view: in the painter's thread."""
         if self._mirror is None:
             self._mirror = self._make()  # needs OpenGL: only when somebody looks
             self.places = self._mirror.places()
-        self._newest[view] = number + 1, began_s, self._mirror.picture(state, view)
-        took_s = time.process_time() - used_s  # not the wait for a core that others use
-        self._free_s = began_s + took_s / SHARE
-        return self._newest[view]
+        used_s = time.process_time()  # not the wait for a core that others use
+        rgb = self._mirror.picture(state, view)
+        number = self._newest.get(view, NOTHING)[0] + 1
+        self._free_s = seen_s + (time.process_time() - used_s) / SHARE
+        self._newest[view] = number, seen_s, rgb
 
 
 class Drawn:
@@ -254,6 +266,8 @@ class ViewNode:
         if camera is None:
             raise LinkError(f"no camera '{name}'", expected=", ".join(self._cameras), got=name)
         number, seen_s, rgb = camera.newest()
+        if not number:
+            return {"number": after}, b""
         return picture_answer(rgb, number, after, time.monotonic() - seen_s)
 
     def _command(self, verb: str) -> dict[str, Any]:
