@@ -61,6 +61,17 @@ class Page:
         with ThreadPoolExecutor(1) as apart:  # a browser test may have left a loop in this thread
             return apart.submit(lambda: asyncio.run(once())).result()
 
+    def picture(self, camera: str) -> Answer:
+        """The newest picture, as soon as there is one."""
+        found: list[Answer] = []
+
+        def asked() -> int:
+            found.append(self.ask("picture", camera=camera, after=-1))
+            return len(found[-1][1])
+
+        wait_for(asked, 15.0, f"a picture of {camera}")
+        return found[-1]
+
     def begin(self) -> None:
         call = wire.EpisodeCall(1, 0, "train", active=True)
         self._episode.publish(convert.text_to(wire.encode_episode(call)))
@@ -146,11 +157,11 @@ def test_the_view_says_what_the_graph_does_and_draws_the_scene(page: Page) -> No
     view, _ = page.ask("view")
     assert view["gate"]["mode"] == "hold" and view["stopped"] is False
     assert view["force_n"] >= 0.0 and view["speed_mm_s"] < 50.0
-    head, raw = page.ask("picture", camera="video", after=-1)
+    head, raw = page.picture("video")
     rgb = cv2.imdecode(np.frombuffer(raw, np.uint8), cv2.IMREAD_COLOR)
     assert rgb.shape == (head["height"], head["width"], 3)
     assert rgb.shape == (480, 640, 3) and rgb.std() > 10.0  # a scene, not a grey wall
-    drawn = [page.ask("picture", camera=view, after=-1)[1] for view in VIEWS]
+    drawn = [page.picture(view)[1] for view in VIEWS]
     assert len({bytes(picture) for picture in drawn}) == 3  # three views of it
     view, _ = page.ask("view")
     assert view["places"].keys() >= set(VIEWS) and len(view["tcp_in_base"]) == 7
