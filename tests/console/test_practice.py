@@ -13,7 +13,7 @@ import pytest
 from robot_rl.console.app import STATIC
 from robot_rl.console.remembered import Role
 from tests.console.test_page import OUTSIDE, open_page, shoot
-from tests.console.test_touch import COVERED, PHONE
+from tests.console.test_touch import ACROSS, COVERED, PHONE
 from tests.support.served import until
 
 SCRIPT = {"driving": True, "driver": "demo", "present": False, "device_problem": ""}
@@ -206,12 +206,13 @@ def test_the_server_knows_which_runs_are_simulated_and_which_are_practice(tmp_pa
     assert facts("operator=gamepad", "ros=real", "ros.double=true") == (False, False)
 
 
+@pytest.mark.parametrize("size", [PHONE, ACROSS], ids=["upright", "across"])
 def test_on_a_phone_it_covers_neither_hold_nor_the_sticks(
-    browser: Any, console: Any, robot: Any
+    browser: Any, console: Any, robot: Any, size: dict[str, int]
 ) -> None:
     console.console.feed.about["practice"] = True
     robot.view = {**robot.view, **SCRIPT, "gate": RUN, "episode": DEMO}
-    context = browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
+    context = browser.new_context(viewport=size, has_touch=True, is_mobile=True)
     page = open_page(context, console)
     assert page.locator("#practice-now b").inner_text() == "Take the seat"
     page.locator("#lease-button").tap()
@@ -223,7 +224,7 @@ def test_on_a_phone_it_covers_neither_hold_nor_the_sticks(
     picture = page.locator(".camera.chosen").bounding_box()
     assert state["y"] + state["height"] <= card["y"]  # between the word and the picture
     assert card["y"] + card["height"] <= picture["y"]
-    shoot(page, "practice_390")
+    shoot(page, f"practice_{size['width']}")
     assert page.problems == []
     context.close()
 

@@ -38,6 +38,8 @@ REACHED = """
     if (!owner.contains(at)) found.push(`${item.id} is under ${at?.id || at?.tagName}`);
   }
   if (box(hold).width < 60 || box(hold).height < 44) found.push("hold is small");
+  const cut = hold.scrollWidth > hold.clientWidth || hold.scrollHeight > hold.clientHeight;
+  if (cut) found.push("hold's words are cut off");
   if (word.scrollWidth > box(state).width) found.push("the word is cut off");
   if (root.scrollWidth > innerWidth) found.push(`the page is ${root.scrollWidth} wide`);
   const all = [...document.querySelectorAll("header > *")];
