@@ -43,7 +43,8 @@ WATCHED = (
 
 TARGETS = (topics.TARGET_POSE, topics.TARGET_JOINTS)  # a gate sends one of the two
 ON_DEMAND = ("gate/request", "gate/verdict", "arm/problem", *(t.name for t in TARGETS))
-SIMULATED = ("/clock", "clock/pace", "controller/stopped")  # said at once in simulation only
+SELDOM = ("/diagnostics", "clock/pace")  # told once a second
+SIMULATED = ("/clock", "controller/stopped")  # said at once in simulation only
 
 
 class Probe:
@@ -142,7 +143,7 @@ class Probe:
 
     def wait_state(self, *, simulated: bool = True) -> None:
         """The graph is up: state, clock, gate; and at rest. simulated: there is a /clock."""
-        without = ON_DEMAND if simulated else (*ON_DEMAND, *SIMULATED)
+        without = (*ON_DEMAND, *SELDOM, *(() if simulated else SIMULATED))
         needed = [t for t in WATCHED if t.name not in without]
 
         def up() -> bool:
