@@ -149,7 +149,8 @@ class Probe:
         def up() -> bool:
             return all(map(self.newest, needed)) and any(map(self.newest, TARGETS))
 
-        wait_for(up, 30.0, "the graph is up")
+        silent = lambda: [t.name for t in (*needed, *TARGETS) if not self.newest(t)]  # noqa: E731
+        wait_for(up, 30.0, lambda: f"the graph is up; nothing on {', '.join(silent())}")
         self.settle()
 
     def settle(self) -> None:
