@@ -6,6 +6,8 @@ RL := .venv/bin/robot-rl
 # one thread per process: on a small machine BLAS and torch threads fight the control loop
 export OMP_NUM_THREADS ?= 1
 export MUJOCO_GL ?= egl
+# containers often set it; then each of a graph's processes, and each reader of the tests, compiles everything anew
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup interfaces demo test check bench faults endurance screenshots fuzz soak compat-lerobot constraints clean
 

@@ -7,7 +7,6 @@ import platform
 import shutil
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,8 @@ def git_state() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on; absent ones are left out."""
+    from importlib.metadata import PackageNotFoundError, version  # 20 ms, of those who ask only
+
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -16,7 +16,6 @@ import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from robot_rl.errors import ConfigError, did_you_mean
@@ -74,6 +73,8 @@ def load_plugins() -> None:
     Raises:
         ConfigError: a package that is named there is not found.
     """
+    from importlib.metadata import entry_points  # 20 ms that most processes need not spend
+
     for entry in entry_points(group="robot_rl.plugins"):
         entry.load()
     for module in filter(None, os.environ.get("ROBOT_RL_PLUGINS", "").split(",")):

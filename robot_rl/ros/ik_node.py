@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from std_msgs.msg import UInt64
 
 from robot_rl.errors import ConfigError, LinkError, did_you_mean
+from robot_rl.observe.freshness import percentile
 from robot_rl.robots import Robot
 from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
@@ -245,9 +246,8 @@ class IkNode:
         told.set("rate_hz", self._ticks / passed_s if passed_s > 0 else 0.0)
         told.set("cpu_share", (cpu_s - used_s) / passed_s if passed_s > 0 else 0.0)
         if self._solve_s:
-            p50_s, p99_s = np.percentile(self._solve_s, (50, 99)).tolist()
-            told.set("solve_p50_ms", p50_s * 1e3)
-            told.set("solve_p99_ms", p99_s * 1e3)
+            told.set("solve_p50_ms", percentile(self._solve_s, 0.50) * 1e3)
+            told.set("solve_p99_ms", percentile(self._solve_s, 0.99) * 1e3)
         told.set("doing", commanded.doing.value)
         told.set("left_mm", commanded.left_m * 1e3)
         told.set("left_rad", commanded.left_rad)

@@ -16,7 +16,6 @@ import os
 import platform
 import sys
 import sysconfig
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,11 @@ def load(package: str) -> None:
 
     Raises `SetupError` when the package is neither sourced nor built, or the build is damaged.
     """
+    found = origin(package)
+    if found and package not in packages():
+        return  # ROS's own: nothing of ours is looked for
     folder = built()
-    if origin(package) not in ("", str(folder / package / "__init__.py")):
+    if found not in ("", str(folder / package / "__init__.py")):
         return
     if package not in packages():
         raise SetupError(
@@ -115,6 +117,8 @@ def _files() -> list[Path]:
 
 
 def _version(distribution: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(distribution)
     except PackageNotFoundError:

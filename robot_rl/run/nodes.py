@@ -6,10 +6,12 @@ process imports only what it runs: the gate's loads neither torch nor MuJoCo.
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.ros.runtime import Shell, run_node
@@ -211,5 +213,17 @@ def _actor(shell: Shell) -> int:
     return Actor(experiment, ports, run_dir, demos_only=shell.params["demos_only"]).run()
 
 
+def _leave(code: int) -> NoReturn:
+    """End the process here: `run_node` has taken everything down, and nothing is left to say.
+
+    An interpreter that ends by itself takes 600 modules apart, and a destructor of Fast DDS sleeps
+    for 0.1 s: together 0.2 s of each node, and nodes are stopped one after the other.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    _leave(main())

@@ -22,8 +22,6 @@ from robot_rl.safety.obstacles import Box
 BEYOND_RAD = 0.2  # an arm may stand this far outside the range of a joint
 TRIES = 200  # configurations at random in which two capsules that overlap are found out
 LOOKS = 400  # configurations that are looked at to find out how near two capsules can come
-ENOUGH_M = 0.1  # the largest margin; who stays further apart is not looked at more closely
-
 
 NO_BOX: Box = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 
@@ -44,26 +42,26 @@ class Body:
     """The capsules of a robot.
 
     Attributes:
+        ranges_rad: of the joints, and what an arm may stand beyond them.
         parts: names of the links: foot, link1 ..., hand.
         capsules: (link, start, end, radius); link 0 = foot, J + 1 = hand.
         middles: (link, middle of the axis) of each; outer_m: half its length plus the radius.
         links: of each but the foot, the middle of its capsules' axes, how far these reach from
             there, and the greatest of their `around_m`.
-        pairs: those that must keep apart, whatever stands around; least_m: a lower bound of
-            the distance of each pair, in all configurations.
+        pairs: those that must keep apart, whatever stands around.
         around_m: [capsule, joint], how far a point of the capsule's axis can be from the joint's
             axis; 0 where the joint does not move the capsule.
         apart_m: [pair, joint], by how much the distance of two changes at most per radian.
     """
 
     chain: Chain
+    ranges_rad: tuple[tuple[float, float], ...]
     parts: tuple[str, ...]
     capsules: tuple[tuple[int, Vec3, Vec3, float], ...]
     middles: tuple[tuple[int, Vec3], ...]
     outer_m: tuple[float, ...]
     links: tuple[tuple[Vec3, float, float], ...]
     pairs: tuple[Couple, ...]
-    least_m: tuple[float, ...]
     around_m: list[list[float]]
     apart_m: np.ndarray
 
@@ -102,7 +100,7 @@ def _registered(name: str) -> Body:
 
 
 def body_of(robot: Robot) -> Body:
-    """Prepare `robot`, which takes some 0.1 s.
+    """Prepare `robot`.
 
     Links next to each other are not compared, nor are its `neighbours`.
     """
@@ -123,16 +121,16 @@ def body_of(robot: Robot) -> Body:
         between = (joints >= links[p.one]) & (joints < links[p.other])
         apart_m[number] = np.minimum(around_m[p.one], around_m[p.other]) * between
     around_m = around_m * (joints < np.array(links)[:, None])
-    ranges = [(j.range_rad[0] - BEYOND_RAD, j.range_rad[1] + BEYOND_RAD) for j in robot.joints]
+    ranges = ((j.range_rad[0] - BEYOND_RAD, j.range_rad[1] + BEYOND_RAD) for j in robot.joints)
     return Body(
         chain=chain,
+        ranges_rad=tuple(ranges),
         parts=parts,
         capsules=capsules,
         middles=tuple((link, _middle((a, b))) for link, a, b, _ in capsules),
         outer_m=tuple(math.dist(a, b) / 2 + radius_m for _, a, b, radius_m in capsules),
         links=tuple(_link(capsules, around_m, i) for i in range(1, n + 2)),
         pairs=tuple(pairs),
-        least_m=tuple(_least(chain, capsules, ranges, p, apart_m[p.number]) for p in pairs),
         around_m=around_m.tolist(),
         apart_m=apart_m,
     )
@@ -147,8 +145,11 @@ def watched(limits: Limits) -> Watched:
 def _watched(
     body: Body, margin_m: float, boxes: tuple[tuple[str, Box, tuple[str, ...]], ...]
 ) -> Watched:
-    """The foot and the first link stand on a box and stay in place: boxes are nothing to them."""
-    kept = [p for p in body.pairs if body.least_m[p.number] < margin_m]
+    """It takes some 0.2 s to find out which pairs never come within the margin.
+
+    The foot and the first link stand on a box and stay in place: boxes are nothing to them.
+    """
+    kept = [p for p in body.pairs if least_m(body, p, margin_m) < margin_m]
     pairs = tuple(p._replace(number=i) for i, p in enumerate(kept))
     boxed = tuple(couple for box in boxes for couple in boxed_with(body, *box))
     outer_m, links = body.outer_m, [link for link, _ in body.middles]
@@ -232,26 +233,22 @@ def _off_axis(p: Vec3, frame: Frame) -> float:
     return float(np.linalg.norm(away - (away @ frame[6:9]) * np.array(frame[6:9])))
 
 
-def _least(
-    chain: Chain,
-    capsules: tuple[tuple[int, Vec3, Vec3, float], ...],
-    ranges_rad: list[tuple[float, float]],
-    pair: Couple,
-    apart_m: np.ndarray,
-) -> float:
+def least_m(body: Body, pair: Couple, enough_m: float) -> float:
     """A lower bound of the distance of two capsules in all configurations, by branch and bound.
 
-    -inf for two that are seen to overlap in one. In a cell of joint angles the distance is at least
+    -inf for two that are seen to overlap in one. Only the joints between the two links matter, and
+    `body.chain` from the one link to the other. In a cell of their angles the distance is at least
     that in the middle, less what the joints change it by on their way to the cell's border. The
-    cell with the lowest bound is halved.
+    cell with the lowest bound is halved, until the bound is `enough_m`.
     """
-    (a, p, q, _), (b, r, s, _) = capsules[pair.one], capsules[pair.other]
-    slopes = apart_m.tolist()
+    (first, p, q, _), (last, r, s, _) = body.capsules[pair.one], body.capsules[pair.other]
+    joints = slice(first, min(last, len(body.chain.joints)))
+    chain = body.chain._replace(joints=body.chain.joints[joints])
+    slopes, ranges_rad = body.apart_m[pair.number][joints].tolist(), body.ranges_rad[joints]
 
     def distance_m(angles: tuple[float, ...]) -> float:
-        at = frames(chain, angles)
-        one, other = (point(at[a], p), point(at[a], q)), (point(at[b], r), point(at[b], s))
-        return segment_segment(one, other) - pair.radii_m
+        at = frames(chain, angles)[last - first]
+        return segment_segment((p, q), (point(at, r), point(at, s))) - pair.radii_m
 
     def bound(cell: tuple[tuple[float, float], ...]) -> float:
         way_m = sum(m * (high - low) / 2 for m, (low, high) in zip(slopes, cell, strict=True))
@@ -264,7 +261,7 @@ def _least(
     cell = tuple(ends if m else (0.0, 0.0) for ends, m in zip(ranges_rad, slopes, strict=True))
     heap = [(bound(cell), cell)]
     for _ in range(LOOKS // 2):
-        if heap[0][0] > ENOUGH_M:
+        if heap[0][0] >= enough_m:
             break
         _, cell = heapq.heappop(heap)
         widest = max(range(len(cell)), key=lambda j: slopes[j] * (cell[j][1] - cell[j][0]))

@@ -19,7 +19,7 @@ from operator import mul
 from typing import NamedTuple
 
 from robot_rl.errors import SafetyError
-from robot_rl.safety.body import Body, Couple, Watched, body_called, watched
+from robot_rl.safety.body import Body, Couple, Watched, body_called, boxed_with, watched
 from robot_rl.safety.distance import Segment, segment_box, segment_segment
 from robot_rl.safety.kinematics import Frame, Leg, frames, predict
 from robot_rl.safety.limits import Limits, Vec3
@@ -119,7 +119,8 @@ def check(limits: Limits, reading: ArmReading, target: Placement, joints_rad: Jo
 def nearest(limits: Limits, q: Joints) -> Near | None:
     """The two that are nearest at joint angles `q` (rad); None when there are no two."""
     body = body_called(limits.collision_arm)
-    return nearest_of(body, (*body.pairs, *watched(limits).boxed), q)
+    boxed = (couple for box in limits.boxes for couple in boxed_with(body, *box))
+    return nearest_of(body, (*body.pairs, *boxed), q)
 
 
 def nearest_of(body: Body, couples: Iterable[Couple], q: Joints) -> Near | None:

@@ -106,3 +106,10 @@ def test_the_reading_path_is_short_and_in_the_order_of_the_data_flow() -> None:
     files = [ROOT / name for name in re.findall(r"^\| \[`[^`]+`\]\(([^)]+)\)", text, re.MULTILINE)]
     assert len(files) >= 8
     assert sum(len(path.read_text().splitlines()) for path in files) <= 3200
+
+
+def test_the_mark_alone_is_written_in_the_file_of_its_tests() -> None:
+    """Of the others, `tests/conftest.py` reads none where `alone` is asked for."""
+    helpers = [p for p in (ROOT / "tests").rglob("*.py") if not p.name.startswith("test_")]
+    helpers.remove(ROOT / "tests" / "conftest.py")
+    assert not [p for p in helpers if "mark.alone" in p.read_text()]

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
-from robot_rl.ros.supervise import clean_shared_memory
 from tests.support.ros import HAS_ROS, NO_ROS, World, write_run
 
 
@@ -29,14 +28,12 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def world(run_dir: Path) -> Iterator[World]:
     """Sim, gate, watchdog and operator, at real time; nobody acknowledges by himself."""
     config = SimGraphConfig(real_time_factor=1.0, with_actor=False, unattended=False)
-    clean_shared_memory()
     world = World(sim_graph(config, str(run_dir)), run_dir)
     try:
         world.probe.wait_state()
         yield world
     finally:
         codes = world.close()
-        clean_shared_memory()
         assert not world.probe.failures
         logs = "\n".join(f.read_text() for f in sorted((run_dir / "logs").glob("*.log")))
         assert all(code == 0 for code in codes.values()), f"{codes}\n{logs}"

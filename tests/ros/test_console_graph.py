@@ -24,7 +24,6 @@ from robot_rl.link.panel import STAMP, Answer, Panel, socket_address
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher, serve, subscribe
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
-from robot_rl.ros.supervise import clean_shared_memory
 from robot_rl.safety.advice import AT_THE_END
 from robot_rl.tasks.common import VIEWS
 from robot_rl.tasks.peg_insert import MOUTH_Z_M, PROTRUSION_M
@@ -130,7 +129,6 @@ class Page:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Sim, gate, watchdog, operator=console, view; we are the actor and the console."""
     run = write_run(tmp_path_factory.mktemp("run"), operator="console", ros={"name": "sim"})
-    clean_shared_memory()
     config = SimGraphConfig(
         real_time_factor=1.0, with_actor=False, unattended=False, with_view=True
     )

@@ -13,12 +13,15 @@ from tests.support.ros import new_domain
 pytest.importorskip("rclpy")
 import rclpy
 from rclpy.context import Context
+from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
-from std_msgs.msg import String
+from std_msgs.msg import String, UInt64
 from std_srvs.srv import Trigger
 
 from robot_rl.ros import executor as executor_module
+from robot_rl.ros.endpoints import publisher, subscribe
 from robot_rl.ros.executor import Executor
+from robot_rl.ros.topics import GATE_HEARTBEAT
 
 pytestmark = pytest.mark.ros
 DEPTH = 10
@@ -112,6 +115,20 @@ def test_an_endpoint_made_by_another_thread_ends_the_wait(world: World) -> None:
     began_s = time.monotonic()
     world.executor.spin(5.0)
     assert time.monotonic() - began_s < 3.0
+
+
+def test_a_qos_event_is_taken_and_ends_one_wait_not_all(world: World) -> None:
+    """The watchdog listens to such events: the gate has come, or was killed."""
+    alive: list[int] = []
+    events = SubscriptionEventCallbacks(liveliness=lambda event: alive.append(event.alive_count))
+    subscribe(world.node, GATE_HEARTBEAT, print, events)
+    world.executor.spin(0.01)
+    publisher(world.talker, GATE_HEARTBEAT).publish(UInt64())
+    end_s, waits = time.monotonic() + 2.0, 0
+    while time.monotonic() < end_s:
+        assert world.executor.spin(0.1)
+        waits += 1
+    assert alive[:1] == [1] and waits < 50
 
 
 def test_services_clients_and_timers(world: World) -> None:

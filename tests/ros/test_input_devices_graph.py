@@ -18,7 +18,6 @@ from sensor_msgs.msg import Joy
 from robot_rl.ros import convert, topics, wire
 from robot_rl.ros.endpoints import publisher, subscribe
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
-from robot_rl.ros.supervise import clean_shared_memory
 from robot_rl.types import Driver
 from tests.support.ros import World, wait_for, write_run
 
@@ -95,7 +94,6 @@ class Pad:
 def pad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pad]:
     """Sim, gate, watchdog, operator=joy; we are the actor and the joystick driver."""
     run = write_run(tmp_path_factory.mktemp("run"), operator="joy")
-    clean_shared_memory()
     config = SimGraphConfig(real_time_factor=1.0, with_actor=False, unattended=False)
     world = World(sim_graph(config, str(run)), run)
     try:
@@ -103,7 +101,6 @@ def pad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pad]:
         yield Pad(world)
     finally:
         codes = world.close()
-        clean_shared_memory()
         assert all(code == 0 for code in codes.values()), codes
 
 

@@ -19,7 +19,7 @@ from robot_rl.errors import ConfigError, SafetyError
 from robot_rl.robots import Fr3, Panda, Robot, Ur5e
 from robot_rl.robots.chain import Chain
 from robot_rl.safety import collision
-from robot_rl.safety.body import body_of, introduce, watched
+from robot_rl.safety.body import body_of, introduce, least_m, watched
 from robot_rl.safety.distance import segment_box, segment_segment
 from robot_rl.safety.kinematics import (
     Leg,
@@ -136,7 +136,8 @@ def surface(kind: int, size_m: np.ndarray) -> list[tuple[np.ndarray, float]]:
 def test_pairs_that_are_not_looked_at_cannot_meet(robot: Robot) -> None:
     """The bounds that dismiss a pair for ever, and how fast a joint can change a distance."""
     rng, body = np.random.default_rng(5), body_of(robot)
-    assert sum(least_m > 0.0 for least_m in body.least_m) > 10, "the bound dismisses hardly any"
+    bounds_m = [least_m(body, pair, enough_m=0.1) for pair in body.pairs]  # the largest margin
+    assert sum(bound_m > 0.0 for bound_m in bounds_m) > 10, "the bound dismisses hardly any"
     for _ in range(150):
         q = drawn(robot, rng)
         nudge = rng.normal(0.0, 0.05, len(q))
@@ -144,12 +145,21 @@ def test_pairs_that_are_not_looked_at_cannot_meet(robot: Robot) -> None:
             collision.Look(body, tuple(x.tolist()), frames(body.chain, tuple(x.tolist())))
             for x in (q, q + nudge)
         )
-        for pair, least_m, slopes_m in zip(body.pairs, body.least_m, body.apart_m, strict=True):
+        for pair, bound_m, slopes_m in zip(body.pairs, bounds_m, body.apart_m, strict=True):
             here_m = one.distance_m(pair)
-            assert here_m >= least_m - 1e-9, pair.names
+            assert here_m >= bound_m - 1e-9, pair.names
             if here_m > -pair.radii_m + 1e-6:  # the axes do not cross
                 change_m = abs(other.distance_m(pair) - here_m)
                 assert change_m <= slopes_m @ np.abs(nudge) + 1e-9, pair.names
+
+
+@each
+def test_only_a_pair_that_cannot_come_within_the_margin_is_not_watched(robot: Robot) -> None:
+    body, limits = body_of(robot), cell(robot)
+    couples = {(couple.one, couple.other) for couple in watched(limits).pairs}
+    left_out = [p for p in body.pairs if (p.one, p.other) not in couples]
+    closely_m = [least_m(body, pair, math.inf) for pair in left_out]
+    assert left_out and min(closely_m) > limits.collision_margin_m - 0.002
 
 
 @each

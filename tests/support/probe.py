@@ -43,7 +43,8 @@ WATCHED = (
 
 TARGETS = (topics.TARGET_POSE, topics.TARGET_JOINTS)  # a gate sends one of the two
 ON_DEMAND = ("gate/request", "gate/verdict", "arm/problem", *(t.name for t in TARGETS))
-SIMULATED = ("/clock", "clock/pace", "controller/stopped")  # said at once in simulation only
+SELDOM = ("/diagnostics", "clock/pace")  # told once a second
+SIMULATED = ("/clock", "controller/stopped")  # said at once in simulation only
 
 
 class Probe:
@@ -142,13 +143,14 @@ class Probe:
 
     def wait_state(self, *, simulated: bool = True) -> None:
         """The graph is up: state, clock, gate; and at rest. simulated: there is a /clock."""
-        without = ON_DEMAND if simulated else (*ON_DEMAND, *SIMULATED)
+        without = (*ON_DEMAND, *SELDOM, *(() if simulated else SIMULATED))
         needed = [t for t in WATCHED if t.name not in without]
 
         def up() -> bool:
             return all(map(self.newest, needed)) and any(map(self.newest, TARGETS))
 
-        wait_for(up, 30.0, "the graph is up")
+        silent = lambda: [t.name for t in (*needed, *TARGETS) if not self.newest(t)]  # noqa: E731
+        wait_for(up, 30.0, lambda: f"the graph is up; nothing on {', '.join(silent())}")
         self.settle()
 
     def settle(self) -> None:
