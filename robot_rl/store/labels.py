@@ -47,11 +47,15 @@ from robot_rl.types import EpisodeId, Label
 
 SHOWS = "shows"
 DROVE = "drove"
+INVERSE = "inverse"
+"""Source and author of what an inverse dynamics model says (`learn.inverse`)."""
+
 VLM_SUCCESS = "vlm_success"
 SUCCESS_SCORE = "success_score"
 PROGRESS = "progress"
 PROGRESS_CHANGE = "progress_change"
 MODEL_REWARD = "model_reward"
+ACTION_SPREAD = "action_spread"
 PREDICATE = "predicate"
 """Source and author of what the task's own rule says."""
 
