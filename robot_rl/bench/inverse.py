@@ -43,7 +43,8 @@ from robot_rl.store.store import Store
 from robot_rl.types import RobotState
 
 TASK = "peg_insert"
-WITH, WITHOUT = 5, 20  # demonstrations with actions, and without
+DEMONSTRATIONS = {"pick_insert": 60}  # of a longer task; 25 of the others
+SHARE = 5  # one of so many keeps its actions
 SKILL = 0.9  # of the hand
 SETS = ("all", "few", "inverse", "guided")
 PARTS = ("clone", "rl")
@@ -73,7 +74,8 @@ def bench(
     action from the true one, as a share of what actions differ from their mean (0 = the same).
     clone/SET: of 100 evaluation episodes of the clone of a set, those that succeeded. rl/SET: the
     same after `PRACTICE_STEPS` of practice without a person, with the set as demonstrations, and
-    the steps after which an exam was passed, 0 = none was. What is finished is kept in
+    the steps after which an exam was passed, 0 = none was. practised: as known and wrong, where
+    the model has also learned from the practice of rl/few. What is finished is kept in
     `folder`/figures.jsonl, and a repeated call goes on there.
 
     Args:
@@ -85,10 +87,15 @@ def bench(
     for done, (seed, (part, name)) in enumerate(product(range(seeds), rows)):
         progress(done, seeds * len(rows))
         place = folder / f"{task}_s{seed}"
-        figures = kept.get((task, seed, "sets"), partial(_sets, place, task, seed))
+        figures = dict(kept.get((task, seed, "sets"), partial(_sets, place, task, seed)))
         measure = partial(_measured, place, task, seed, part, name)
         result = kept.get((task, seed, part, name), measure)
-        for key, value in {**figures, f"{part}/{name}": result}.items():
+        figures[f"{part}/{name}"] = result
+        if (part, name) == ("rl", "few"):
+            runs = [place / "with", place / "rl_few"]
+            again = partial(_inferred, place, task, runs)
+            figures["practised"] = kept.get((task, seed, "practised"), again)[1]
+        for key, value in figures.items():
             found.setdefault(key, [None] * seeds)[seed] = value
     progress(seeds * len(rows), seeds * len(rows))
     return found
@@ -115,20 +122,29 @@ class _Kept:
 def _sets(folder: Path, task: str, seed: int) -> dict[str, Any]:
     """Make the four sets of one seed; return how well the actions were inferred."""
     shutil.rmtree(folder, ignore_errors=True)
-    known = record(task, WITH, folder / "with", 10 * seed)
-    others = record(task, WITHOUT, folder / "others", 10 * seed + 1)
-    guided = record(task, WITHOUT, folder / "others_guided", 10 * seed + 1, guided=True)
-    stripped = strip(others, folder / "dataset")
-    words = [str(stripped), "--out", str(folder / "inferred"), f"experiment={task}"]
-    words += ["--without-actions", "--inverse", str(known)]
-    command = [sys.executable, "-m", "robot_rl.cli.main", "import", *words]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    inferred = folder / "inferred"
-    groups = {"all": [others], "few": [], "inverse": [inferred], "guided": [guided]}
+    count = DEMONSTRATIONS.get(task, 25)
+    few, more = count // SHARE, count - count // SHARE
+    known = record(task, few, folder / "with", 10 * seed)
+    others = record(task, more, folder / "others", 10 * seed + 1)
+    guided = record(task, more, folder / "others_guided", 10 * seed + 1, guided=True)
+    strip(others, folder / "dataset")
+    inferred, figures = _inferred(folder, task, [known])
+    groups = {"all": [others], "few": [], "inverse": [Path(inferred)], "guided": [guided]}
     for name, more in groups.items():
         mixed(task, [known, *more], folder / f"set_{name}", only_successes=True)
-    said = json.loads((inferred / SUMMARY).read_text())
-    return {"known": said["inverse"]["motion"], "wrong": _wrong(others, inferred)}
+    return figures
+
+
+def _inferred(folder: Path, task: str, runs: Sequence[Path]) -> tuple[str, dict[str, float]]:
+    """Import the data set without actions; runs: to learn from."""
+    out = folder / f"inferred_{len(runs)}"
+    shutil.rmtree(out, ignore_errors=True)
+    words = [str(folder / "dataset"), "--out", str(out), f"experiment={task}", "--without-actions"]
+    words += [word for run in runs for word in ("--inverse", str(run))]
+    command = [sys.executable, "-m", "robot_rl.cli.main", "import", *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    known = json.loads((out / SUMMARY).read_text())["inverse"]["motion"]
+    return str(out), {"known": known, "wrong": _wrong(folder / "others", out)}
 
 
 def _measured(folder: Path, task: str, seed: int, part: str, name: str) -> Any:

@@ -1,8 +1,9 @@
-"""The inverse dynamics model, and imports whose actions it infers: on an arm made of a few lines."""
+"""The inverse dynamics model, and imports whose actions it infers, on an arm of a few lines."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -208,7 +209,7 @@ def test_a_run_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_state_that_is_no_number_is_refused(tmp_path: Path) -> None:
     frames, _ = parts(episode(40))
     frames[3].observation["state"][2] = np.nan
-    with pytest.raises(SpecError, match="frame 3 of episode 40(.|\n)*NaN"):
+    with pytest.raises(SpecError, match=r"frame 3 of episode 40(.|\n)*NaN"):
         learned(tmp_path / "own.sqlite").label(frames)
 
 
@@ -223,7 +224,7 @@ def test_pictures_alone_are_refused(tmp_path: Path) -> None:
 
 def test_a_dataset_without_actions_gets_them(theirs: Path, tmp_path: Path) -> None:
     inverse = learned(tmp_path / "own.sqlite")
-    with pytest.raises(SpecError, match="nothing for action(.|\n)*--without-actions"):
+    with pytest.raises(SpecError, match=r"nothing for action(.|\n)*--without-actions"):
         import_lerobot(theirs, SPEC, tmp_path / "demos", ImportOptions())
     assert not has_actions(theirs)
     options = ImportOptions(success="last")
@@ -249,9 +250,13 @@ def test_a_dataset_without_actions_gets_them(theirs: Path, tmp_path: Path) -> No
     assert said["inferred"] == 28 and 0 <= said["unsure"] <= 28
 
 
-def test_who_learns_from_it_can_tell(theirs: Path, tmp_path: Path) -> None:
+def test_who_learns_from_it_or_gets_it_can_tell(theirs: Path, tmp_path: Path) -> None:
     inverse = learned(tmp_path / "own.sqlite")
     import_lerobot(theirs, SPEC, tmp_path / "demos", ImportOptions(), inverse=inverse)
+    with Store(tmp_path / "demos" / STORE) as store:
+        write_lerobot(store, choose(store), tmp_path / "again", WriteOptions())
+    identity = json.loads((tmp_path / "again" / "robot_rl.json").read_text())
+    assert identity["inferred_actions"] == 28
     with Store(tmp_path / "run.sqlite", spec=SPEC, reserve_bytes=0) as store:
         import_dataset(store, str(tmp_path / "demos"), SPEC)
         assert len(store.all_labels((ACTION_SPREAD,))) == 28
@@ -338,7 +343,7 @@ def real(tmp_path: Path) -> Path:
     return folder
 
 
-def _as_peg(spec: Spec):  # noqa: ANN202
+def _as_peg(spec: Spec) -> Callable[[Row], Row]:
     size = spec.observation["state"].shape[0]
 
     def row(r: Row) -> Row:
@@ -359,21 +364,19 @@ def test_the_command(real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     with Store(real / STORE) as store:
         write_lerobot(store, choose(store), dataset, WriteOptions())
     words = [str(dataset), "--out", str(out), "experiment=peg_insert"]
-    with pytest.raises(SystemExit):
+    with pytest.raises(ConfigError, match="needs --inverse RUN"):
         import_.run([*words, "--without-actions"])
-    assert "needs --inverse RUN" in capsys.readouterr().err
     inverse = ["--inverse", str(real)]
-    with pytest.raises(ConfigError, match="has actions(.|\n)*a feature 'action'"):
+    with pytest.raises(ConfigError, match=r"has actions(.|\n)*a feature 'action'"):
         import_.run([*words, "--without-actions", *inverse])
-    with pytest.raises(ConfigError, match="has actions(.|\n)*a run of ours"):
+    with pytest.raises(ConfigError, match=r"has actions(.|\n)*a run of ours"):
         import_.run([str(real), *words[1:], "--without-actions", *inverse])
-    with pytest.raises(SystemExit):
+    with pytest.raises(ConfigError, match="a run says all of this"):
         import_.run([str(real), *words[1:], *inverse, "--success", "last"])
-    assert "a run says all of this" in capsys.readouterr().err
     drop_features(dataset, "action")
     assert import_.run([*words, "--without-actions", *inverse]) == 0
     said = capsys.readouterr().out
-    assert "learned from 6 episodes, 120 steps" in said and "motion 0.9" in said
+    assert "learned from 6 episodes, 120 steps" in said and "(R2): motion 1.00; dx" in said
     assert "actions inferred of 120 steps" in said, "our export keeps the last frame"
     assert import_.run([str(real), "--out", str(tmp_path / "again"), *words[3:], *inverse]) == 0
     (real / "config.yaml").write_text("operator: {name: kinesthetic}\n")
