@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ Import a LeRobotDataset v3 for the task of an experiment, or a Minari dataset fo
 Of a LeRobotDataset: features are expected under the names of our own export; --map says where the
 names differ. State and action must have the size and meaning of the task's, and the dataset must
 have the task's rate; images are resized. Steps get the driver `demo`. Without next.reward they are
-unlabelled, unless --success last says that every episode succeeds at its last step.
+unlabelled, unless --success last says that every episode succeeds at its last step, or --success
+MODEL has a success classifier (robot-rl reward train) judge their pictures.
 
 Of a Minari dataset: its observation needs the parts of the environment's, rewards and endings are
 taken as they were recorded, and actions must lie within the environment's bounds.
@@ -47,6 +50,9 @@ robot-rl import ~/.minari/datasets/lab/push-v0 --out runs/push \\
 """
 
 
+LAST = "last"  # of --success
+
+
 def run(argv: Sequence[str]) -> int:
     """Import the dataset; return 0 when every episode is in the store."""
     from robot_rl.run.experiment import Experiment
@@ -62,7 +68,13 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--ignore-names", action="store_true", help="state and action differ in their names only"
     )
-    parser.add_argument("--success", choices=("last",), default="", help="label the last step 1")
+    parser.add_argument(
+        "--success",
+        default="",
+        metavar="last|MODEL",
+        help="every episode succeeds at its last step; or MODEL, the folder of a success "
+        "classifier, says where episodes end and which succeed",
+    )
     parser.add_argument(
         "--without-actions", action="store_true", help="DATASET has no actions; needs --inverse"
     )
@@ -170,13 +182,21 @@ def _lerobot(
     options = engine("robot_rl.data.lerobot_rows:ImportOptions")(
         mapping=_mapping(parser, args.map), ignore_names=args.ignore_names, success=args.success
     )
+    judge = None
+    if args.success not in ("", LAST):
+        model: Any = engine("robot_rl.reward.success.model:SuccessModel")
+        model = model.load(Path(args.success), task.spec)
+        judge = partial(engine("robot_rl.reward.success.recorded:judged"), model)
+        options = replace(options, success=model.author)
     write = engine("robot_rl.data.lerobot_import:import_lerobot")
-    return write(args.dataset, task.spec, args.out, options, progress, inverse=inverse)
+    return write(args.dataset, task.spec, args.out, options, progress, inverse=inverse, judge=judge)
 
 
 def _minari(parser: Parser, task: Any, args: Namespace, progress: ProgressBar) -> dict[str, int]:
     if args.map or args.ignore_names:
         parser.error("a Minari dataset has no features: --map and --ignore-names are for LeRobot's")
+    if args.success not in ("", LAST):
+        parser.error("a Minari dataset has no pictures to judge: --success last, or nothing")
     if not hasattr(task, "env_id"):
         parser.error(
             f"a Minari dataset is of a Gymnasium environment, not of '{task.name}'; fix: "

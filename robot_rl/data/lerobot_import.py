@@ -17,7 +17,7 @@ from typing import Any
 
 from robot_rl.data import lerobot_format as fmt
 from robot_rl.data.folder import Progress, silent
-from robot_rl.data.import_store import write_import
+from robot_rl.data.import_store import Judge, write_import
 from robot_rl.data.inverse import Inverse
 from robot_rl.data.lerobot_read import LeRobotDataset
 from robot_rl.data.lerobot_rows import ACTION, EpisodeReader, ImportOptions
@@ -25,6 +25,7 @@ from robot_rl.data.names import action_names, image_keys, state_names
 from robot_rl.data.without_actions import write_inferred
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.spec import Spec, diff
+from robot_rl.types import EpisodeId, Row
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +38,14 @@ def import_lerobot(
     progress: Progress = silent,
     *,
     inverse: Inverse | None = None,
+    judge: Judge | None = None,
 ) -> dict[str, int]:
     """Write `out`/store.sqlite with every episode of the dataset; a repeated call goes on.
 
     Args:
         inverse: infers the actions; those of the dataset, if it has any, are not read.
+        judge: says where episodes end, and which succeed, whatever was recorded; `options.success`
+            names it.
 
     Raises:
         SpecError: another rate, robot, state, action or camera than the task's.
@@ -57,10 +61,14 @@ def import_lerobot(
     figures = {"episodes": len(dataset.lengths), "steps": sum(dataset.lengths)}
     reader = EpisodeReader(dataset, spec, names, options)
     said = {"source": str(source), **figures}
+
+    def rows(id_: EpisodeId) -> list[Row]:
+        return judge(reader.rows(id_)) if judge else reader.rows(id_)
+
     if inverse is None:
-        write_import(out, spec, reader.rows, mark=mark, figures=said, progress=progress)
+        write_import(out, spec, rows, mark=mark, figures=said, progress=progress)
         return figures
-    return write_inferred(out, reader.rows, inverse, mark=mark, figures=said, progress=progress)
+    return write_inferred(out, rows, inverse, mark=mark, figures=said, progress=progress)
 
 
 def has_actions(source: Path) -> bool:

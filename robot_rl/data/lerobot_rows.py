@@ -48,8 +48,8 @@ class ImportOptions:
 
     mapping: their feature -> our observation entry or "action"; entries that it does not name have
     the names of our own export. ignore_names: entries of state and action mean the same in the same
-    order, whatever their names. success: "" or "last" (every episode succeeds at its end). actions:
-    False = none are read, and the steps get zeros (`data.without_actions`).
+    order, whatever their names. success: "", "last" (every episode succeeds at its end), or who
+    judges. actions: False = none are read, and the steps get zeros (`data.without_actions`).
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
