@@ -5,7 +5,8 @@ parts disagree about it (`data.inverse`). So whoever looks at it later, or learn
 it, can tell it from a step whose command is known.
 
 Of a run of ours the steps that a person drove are labelled: guided by hand they hold the motion
-that was measured, which is less than what has to be asked for. What a policy asked for is known.
+that was measured, which is not what has to be asked for. What a policy asked for is known, and so
+is the gripper's command.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def write_inferred(
 
     Args:
         rows: of an episode: frames and steps without a gap.
-        people_only: leave the actions of steps that a policy drove as they are.
+        people_only: leave the actions of steps that a policy drove as they are, and the gripper's
+            command that a person gave.
 
     Raises:
         SpecError: a number in the frames is not finite.
@@ -79,7 +81,10 @@ def _inferred(rows: Sequence[Row], inverse: Inverse, people_only: bool) -> list[
             found.append(row)
             continue
         k, value = row.step, float(spread[row.step])
-        found.append(replace(row, action=action[k]))
+        said = action[k]
+        if people_only and inverse.spec.action.gripper:
+            said[-1] = row.action[-1]
+        found.append(replace(row, action=said))
         found.append(
             Label(row.id, of_step(k), k, ACTION_SPREAD, value, INVERSE, INVERSE, row.stamp_ns)
         )

@@ -308,6 +308,8 @@ def test_of_a_guided_run_the_persons_steps_get_actions(tmp_path: Path) -> None:
         labelled = {x.step for x in store.labels(steps[0].id)}
     asked, moved = (parts(episode(50, directed=True, guided=g))[1][:, :6] for g in (False, True))
     assert labelled == set(range(1, 20, 2))
+    gripper = parts(episode(50, directed=True))[1][:, 6]
+    assert [s.action[6] for s in steps] == gripper.tolist(), "what the person said"
     for s in steps:
         if s.driver is Driver.POLICY:
             assert np.array_equal(s.action[:6], moved[s.step])
