@@ -48,7 +48,7 @@ SHARE = 5  # one of so many keeps its actions
 SKILL = 0.9  # of the hand
 SETS = ("all", "few", "inverse", "guided")
 PARTS = ("clone", "rl")
-PRACTICE_STEPS = 3000
+PRACTICE_STEPS, UTD = 1500, 4
 OURS = ("action", "robot_rl.")  # features that another program's recording lacks
 
 
@@ -197,7 +197,11 @@ def practised(task: str, run_dir: Path, dataset: Path, seed: int) -> list[float]
     """Evaluation successes of 100 after practice without a person; steps to mastery, 0 = never."""
     words = [
         *(f"experiment={task}", f"train.dataset={dataset}", "train.demos=0"),
-        *("operator.intervene=false", f"train.max_env_steps={PRACTICE_STEPS}"),
+        *(
+            "operator.intervene=false",
+            f"train.max_env_steps={PRACTICE_STEPS}",
+            f"learner.utd={UTD}",
+        ),
         *("train.max_minutes=60", "train.video=false", "train.stochastic_eval_episodes=0"),
         *("runtime=lockstep", f"seed={seed}", f"run_dir={run_dir}"),
     ]
