@@ -36,7 +36,7 @@ Measure speed on this machine:
   styles   two scripted people with two ways: are they told apart, and does a clone profit from
            `robot-rl filter --compatible` (a quarter of an hour)
   inverse  demonstrations of which a fifth has actions, and the others get them from an inverse
-           dynamics model: clones and practice with them (half an hour, and two hours)
+           dynamics model: clones and practice with them (a quarter, and half of an hour)
   endurance  an hour at full speed with a kill -9 each minute, and 45 minutes of the whole ROS 2
            graph with the page open: rows lost or doubled, memory, descriptors, missed ticks;
            exit code 1 when something is lost or grows

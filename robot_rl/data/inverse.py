@@ -60,7 +60,6 @@ DEAD_ZONE = 0.5  # of the gripper's entry, as `spec.ActionSpec.gripper_width_m`
 STD_FLOOR = 1e-3  # of a number that hardly moves
 MOST_STD = 10.0  # standard deviations of an input
 SURE = 0.99  # share of the own steps with a smaller spread
-
 HAND = 7  # inputs of the gripper: its width, and for each of three steps whether it rises, falls
 FORCE = "force"
 FORCES = {name for name, _, _ in COMMON_LAYOUT if name.startswith(("force", "torque"))}

@@ -54,6 +54,9 @@ def import_lerobot(
     """
     dataset = LeRobotDataset(source)
     options = replace(options, actions=inverse is None)
+    before = dataset.identity.get("inferred_actions")
+    if options.actions and before:
+        log.warning("the actions of %s steps were inferred; the dataset does not say which", before)
     names = resolve(dataset, spec, options)
     check(dataset, spec, names, options.ignore_names)
     digest = hashlib.sha256((source / fmt.INFO).read_bytes()).hexdigest()[:16]

@@ -117,7 +117,7 @@ def import_run(
         )
     chosen = choose(source)
     pieces = [(c, i) for c in chosen for i in range(len(unbroken(read(source, c))))]
-    mark = {"episodes": fingerprint(chosen)}
+    mark = {"chosen": fingerprint(chosen)}
 
     def rows(id_: EpisodeId) -> list[Row]:
         one, index = pieces[id_.episode]

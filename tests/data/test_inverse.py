@@ -250,13 +250,17 @@ def test_a_dataset_without_actions_gets_them(theirs: Path, tmp_path: Path) -> No
     assert said["inferred"] == 28 and 0 <= said["unsure"] <= 28
 
 
-def test_who_learns_from_it_or_gets_it_can_tell(theirs: Path, tmp_path: Path) -> None:
+def test_who_learns_from_it_or_gets_it_can_tell(
+    theirs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     inverse = learned(tmp_path / "own.sqlite")
     import_lerobot(theirs, SPEC, tmp_path / "demos", ImportOptions(), inverse=inverse)
     with Store(tmp_path / "demos" / STORE) as store:
         write_lerobot(store, choose(store), tmp_path / "again", WriteOptions())
     identity = json.loads((tmp_path / "again" / "robot_rl.json").read_text())
     assert identity["inferred_actions"] == 28
+    import_lerobot(tmp_path / "again", SPEC, tmp_path / "back", ImportOptions())
+    assert "actions of 28 steps were inferred" in caplog.text
     with Store(tmp_path / "run.sqlite", spec=SPEC, reserve_bytes=0) as store:
         import_dataset(store, str(tmp_path / "demos"), SPEC)
         assert len(store.all_labels((ACTION_SPREAD,))) == 28
