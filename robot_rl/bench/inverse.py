@@ -48,7 +48,7 @@ SHARE = 5  # one of so many keeps its actions
 SKILL = 0.9  # of the hand
 SETS = ("all", "few", "inverse", "guided")
 PARTS = ("clone", "rl")
-PRACTICE_STEPS, UTD = 1500, 4
+PRACTICE_STEPS = 1500
 OURS = ("action", "robot_rl.")  # features that another program's recording lacks
 
 
@@ -73,7 +73,7 @@ def bench(
     known: of the motion, in held-out episodes of the fifth; wrong: mean distance of an inferred
     action from the true one, as a share of what actions differ from their mean (0 = the same).
     clone/SET: of 100 evaluation episodes of the clone of a set, those that succeeded. rl/SET: the
-    same after `PRACTICE_STEPS` of practice without a person, with the set as demonstrations, and
+    same after `PRACTICE_STEPS` of practice with corrections, with the set as demonstrations, and
     the steps after which an exam was passed, 0 = none was. practised: as known and wrong, where
     the model has also learned from the practice of rl/few. What is finished is kept in
     `folder`/figures.jsonl, and a repeated call goes on there.
@@ -194,15 +194,11 @@ def _wrong(true: Path, inferred: Path) -> float:
 
 
 def practised(task: str, run_dir: Path, dataset: Path, seed: int) -> list[float]:
-    """Evaluation successes of 100 after practice without a person; steps to mastery, 0 = never."""
+    """Evaluation successes of 100 after practice with corrections; steps to mastery, 0 = never."""
     words = [
         *(f"experiment={task}", f"train.dataset={dataset}", "train.demos=0"),
-        *(
-            "operator.intervene=false",
-            f"train.max_env_steps={PRACTICE_STEPS}",
-            f"learner.utd={UTD}",
-        ),
-        *("train.max_minutes=60", "train.video=false", "train.stochastic_eval_episodes=0"),
+        *(f"train.max_env_steps={PRACTICE_STEPS}", "train.max_minutes=60", "train.video=false"),
+        "train.stochastic_eval_episodes=0",
         *("runtime=lockstep", f"seed={seed}", f"run_dir={run_dir}"),
     ]
     result = train(Experiment.compose(words))
