@@ -8,7 +8,8 @@
 
 The model sees what came of an action, which a policy cannot. So it is much easier to say which
 action led from one frame to the next than which one should come now: a few of our own steps are
-enough, whoever drove them and however badly, and what they label may be many demonstrations.
+enough, and what they label may be many demonstrations. The own steps should be like those: what a
+policy did while it was jammed against a wall, where actions lead to nothing, made labels worse.
 
 Why linear. An action is a small step, and a controlled arm follows it in nearly the same way
 everywhere. Small networks were worse from a few episodes, and no better on top of the regression
@@ -20,7 +21,7 @@ where the state has a width.
 
 Forces are left out of s. Who pushes an arm by hand puts a force on it, from which the model would
 infer, rightly, that nothing was commanded. What is wanted is the command that moves the arm as
-far without a push.
+far without a push. The price: the model cannot see that something is in the way.
 
 The held-out error costs no data. The episodes are dealt to five groups; W_i is of all but group i,
 and that group tells how wrong it is. `known` of an entry is 1 - its squared error / its variance
@@ -122,7 +123,7 @@ class Inverse:
 
 
 def own_moves(store: Store, spec: Spec, *, guided: bool = False) -> list[Moves]:
-    """The steps of a run whose actions are known, by episode; failures are as good as successes.
+    """The steps of a run whose actions are known, by episode, whoever drove them.
 
     Left out are episodes whose actions were inferred, and those with observations that were too old
     to be trusted.
@@ -166,7 +167,7 @@ def learn_inverse(episodes: Sequence[Moves], spec: Spec, seed: int = 0) -> Inver
     if len(episodes) < MEMBERS or steps < FEWEST_STEPS:
         raise ConfigError(
             "too few steps with actions to learn from",
-            expected=f"at least {MEMBERS} episodes and {FEWEST_STEPS} steps, whoever drove them",
+            expected=f"at least {MEMBERS} episodes and {FEWEST_STEPS} steps",
             got=f"{len(episodes)} episodes, {steps} steps",
             fix="--inverse: name a longer run, or a second one, or record a few demonstrations",
         )
