@@ -31,8 +31,9 @@ A recording without actions, of another system or of an arm that was guided by h
 an inverse dynamics model: --without-actions --inverse RUN learns from the steps of RUN which action
 leads from one frame to the next. Demonstrations of the same task are best as RUN; a few are enough.
 It says first how well it knows the actions of episodes that it has not seen (R2: 1 is perfect, 0 a
-guess), and labels nothing if that is little. Without --without-actions the model's actions take the place of those that the recording
-has. Of a run of ours, DATASET may be its folder: the steps that a person drove are labelled.
+guess), and labels nothing if that is little. Without --without-actions the model's actions take the
+place of those that the recording has. Of a run of ours, DATASET may be its folder: the steps that a
+person drove are labelled.
 
 After an interruption the same command goes on where it was.
 """
