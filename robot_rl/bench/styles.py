@@ -20,17 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.bench.cloning import cloned, demonstrated, mixed
 from robot_rl.config.run_folder import STORE
 from robot_rl.geometry import rotate_inverse
 from robot_rl.operate.scripted import ScriptedOperator, ScriptedOperatorConfig
 from robot_rl.ports import Expert
 from robot_rl.reward.compatible_train import driven, judge_each_other
 from robot_rl.reward.metrics import auc
-from robot_rl.run.experiment import Experiment
-from robot_rl.run.lockstep import make_rig
-from robot_rl.run.parts import Discard, Still, session_of
-from robot_rl.run.train import train
-from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import Store
 from robot_rl.tasks.pick_insert import PickInsertTask
 from robot_rl.types import RobotState
@@ -38,7 +34,6 @@ from robot_rl.types import RobotState
 TASK = "pick_insert"
 EPISODES = 10  # in the base, and as many again; of each person
 FEW = 4  # of the other's, among the first person's, where episodes judge each other
-UPDATES = 5000
 NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way aside
 
 
@@ -93,20 +88,8 @@ class StyledOperator(ScriptedOperator):
 
 def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float = 0.9) -> Path:
     """Demonstrations in a style, in a run folder of their own; those that failed are not kept."""
-    words = [f"experiment={TASK}", "runtime=lockstep", f"seed={seed}", f"run_dir={run_dir}"]
-    experiment = Experiment.compose([*words, f"train.demos={episodes}", "task.max_steps=250"])
-    experiment.save()
-    task: Any = experiment.task
-    with Store(run_dir / STORE, spec=experiment.spec, reserve_bytes=0) as store:
-        rig: Any = make_rig(
-            experiment,
-            Still(experiment.spec.action.size),
-            record=store.append,
-            operator=StyledOperator(task, style, skill),
-        )
-        session = session_of(experiment, rig.loop, rig.reset, metrics=Discard(), store=store)
-        session.demos()
-    return run_dir
+    words = [f"experiment={TASK}", f"seed={seed}", f"train.demos={episodes}", "task.max_steps=250"]
+    return demonstrated(lambda task: StyledOperator(task, style, skill), words, run_dir)
 
 
 def bench(
@@ -136,19 +119,16 @@ def _compared(folder: Path, seed: int) -> dict[str, Any]:
         for who, style in STYLES.items()
         for i, part in enumerate(("base", "again"))
     }
-    mixed = Experiment.compose([f"experiment={TASK}", f"run_dir={folder / 'mixed'}"]).save()
-    with Store(mixed / STORE, spec=Experiment.load(mixed).spec, reserve_bytes=0) as store:
-        for run in runs.values():
-            import_dataset(store, str(run), Experiment.load(mixed).spec)
-    figures: dict[str, Any] = {"all": _cloned(folder / "all", mixed, seed)}
+    both = mixed(TASK, list(runs.values()), folder / "mixed")
+    figures: dict[str, Any] = {"all": cloned(TASK, folder / "all", both, seed)}
     for who in STYLES:
-        figures |= {f"{who}/{k}": v for k, v in _filtered(folder, mixed, who, seed).items()}
+        figures |= {f"{who}/{k}": v for k, v in _filtered(folder, both, who, seed).items()}
     return figures
 
 
-def _filtered(folder: Path, mixed: Path, who: str, seed: int) -> dict[str, Any]:
+def _filtered(folder: Path, both: Path, who: str, seed: int) -> dict[str, Any]:
     """The figures with one person's first demonstrations as the base."""
-    words = [str(mixed), "--compatible", str(folder / f"{who}_base"), "--write"]
+    words = [str(both), "--compatible", str(folder / f"{who}_base"), "--write"]
     command = [sys.executable, "-m", "robot_rl.cli.main", "filter", *words]
     said = folder / f"{who}.json"
     subprocess.run([*command, "--json", str(said)], check=True, stdout=subprocess.DEVNULL)
@@ -157,15 +137,15 @@ def _filtered(folder: Path, mixed: Path, who: str, seed: int) -> dict[str, Any]:
     value = [[-x["compatible"] for x in some] for some in (others, own)]
     return {
         "auc": auc(*value),
-        "auc_nameless": _nameless(mixed, who),
+        "auc_nameless": _nameless(both, who),
         "kept": [float(np.mean([not x["below"] for x in some])) for some in (own, others)],
-        "filtered": _cloned(folder / f"{who}_filtered", mixed, seed),
+        "filtered": cloned(TASK, folder / f"{who}_filtered", both, seed),
     }
 
 
-def _nameless(mixed: Path, who: str) -> float:
+def _nameless(both: Path, who: str) -> float:
     """See `bench`."""
-    with Store(mixed / STORE) as store:
+    with Store(both / STORE) as store:
         assert store.spec is not None
         episodes, spec = list(driven(store, store.spec)), store.spec
     firsts = [e for e in episodes if e.who.startswith(who)]
@@ -173,19 +153,3 @@ def _nameless(mixed: Path, who: str) -> float:
     judged = judge_each_other([replace(e, who="") for e in (*firsts, *others)], spec)
     far = [-one.mean for one in judged]
     return auc(far[len(firsts) :], far[: len(firsts)])
-
-
-def _cloned(run_dir: Path, dataset: Path, seed: int) -> float:
-    """Of 100 evaluation episodes of a clone, those that succeeded."""
-    words = [
-        *(f"experiment={TASK}", "algo=bc", f"train.dataset={dataset}", "train.demos=0"),
-        *("train.max_env_steps=0", f"learner.pretrain_updates={UPDATES}", "train.video=false"),
-        *(
-            "algo.hidden=[128,128]",
-            "algo.batch_size=128",
-            "train.stochastic_eval_episodes=0",
-            "runtime=lockstep",
-        ),
-        *(f"seed={seed}", f"run_dir={run_dir}"),
-    ]
-    return train(Experiment.compose(words))["deterministic"]["successes"]

@@ -35,6 +35,8 @@ Measure speed on this machine:
            opening it to the first demonstration and to the tenth (the same needs; up to an hour)
   styles   two scripted people with two ways: are they told apart, and does a clone profit from
            `robot-rl filter --compatible` (a quarter of an hour)
+  inverse  demonstrations of which a fifth has actions, and the others get them from an inverse
+           dynamics model: clones and practice with them (a quarter, and half of an hour)
   endurance  an hour at full speed with a kill -9 each minute, and 45 minutes of the whole ROS 2
            graph with the page open: rows lost or doubled, memory, descriptors, missed ticks;
            exit code 1 when something is lost or grows
@@ -53,6 +55,7 @@ robot-rl bench console --only video,review --seconds 60
 robot-rl bench console --only kill --trials 1000 --json kill.json      half an hour
 robot-rl bench person --tasks lift --seeds 1 --out /tmp/person       what it saw and pressed is kept
 robot-rl bench styles --seeds 3 --out /tmp/styles --json styles.json
+robot-rl bench inverse --only clone --tasks pick_insert --out /tmp/inverse
 robot-rl bench endurance --json endurance.json                         an hour and three quarters
 robot-rl bench endurance --only graph --minutes 20
 """
@@ -96,18 +99,21 @@ def run(argv: Sequence[str]) -> int:
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="endurance, person, styles: gets the run folders (runs/endurance, ...)",
+        help="endurance, person, styles, inverse: gets the run folders (runs/endurance, ...)",
     )
     person = parser.add_argument_group("person")
     person.add_argument(
-        "--tasks", default="", metavar="TASK,...", help="some of lift,peg_insert_easy (all)"
+        "--tasks",
+        default="",
+        metavar="TASK,...",
+        help="some of lift,peg_insert_easy (all); of inverse: an experiment (peg_insert)",
     )
     person.add_argument(
         "--seeds",
         type=int,
         default=3,
         metavar="N",
-        help="sittings at each task; also of styles (3)",
+        help="sittings at each task; also of styles and inverse (3)",
     )
     person.add_argument(
         "--demos", type=int, default=10, metavar="N", help="demonstrations of a sitting (10)"
@@ -125,7 +131,7 @@ def run(argv: Sequence[str]) -> int:
         metavar="PART,...",
         help="some of key,hand,kill,server,video,memory,review (all); of ik: alone,position,"
         "velocity,trajectory; of arms: their names; of endurance: lockstep,graph; of "
-        "learner: its cases",
+        "learner: its cases; of inverse: clone,rl",
     )
     for name, kind, default, text in CONSOLE:
         console.add_argument(
@@ -163,6 +169,10 @@ def run(argv: Sequence[str]) -> int:
     }
     if args.what == "styles":
         options["styles"] = {"seeds": args.seeds, "folder": args.out or Path("runs/styles")}
+    if args.what == "inverse":
+        given = {"task": args.tasks} if args.tasks else {}
+        place = {"folder": args.out or Path("runs/inverse"), "only": args.only}
+        options["inverse"] = {"seeds": args.seeds, **place, **given}
     figures = BENCHES[args.what](args.seconds, **options.get(args.what, {}))
     targets = _targets(args.what, figures)
     for key, value in figures.items():
@@ -187,6 +197,12 @@ def _styles(_seconds: float, **options: Any) -> Mapping[str, Any]:
     """Two ways of one task; takes as long as it takes."""
     with ProgressBar("seeds") as bar:
         return engine("robot_rl.bench.styles:bench")(progress=bar, **options)
+
+
+def _inverse(_seconds: float, **options: Any) -> Mapping[str, Any]:
+    """Demonstrations with inferred actions; takes as long as it takes, and can go on."""
+    with ProgressBar("policies") as bar:
+        return engine("robot_rl.bench.inverse:bench")(progress=bar, **options)
 
 
 def _endurance(out: Path, json: Path | None, **options: Any) -> int:
@@ -297,5 +313,6 @@ BENCHES: dict[str, Callable[..., Mapping[str, Any]]] = {
     "console": _from("robot_rl.bench.console:bench"),
     "person": _from("robot_rl.bench.person:bench"),
     "styles": _styles,
+    "inverse": _inverse,
 }
 """name -> function(seconds) returning {figure: number}; names carry units ("updates_per_s")."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from robot_rl.cli.common import Parser, engine, explain, say, write_json
 from robot_rl.cli.progress import ProgressBar
+from robot_rl.config.yaml_file import read_yaml
+from robot_rl.errors import ConfigError
 
 TEXT = """
 Import a LeRobotDataset v3 for the task of an experiment, or a Minari dataset for experiment=gym.
@@ -17,10 +21,19 @@ Import a LeRobotDataset v3 for the task of an experiment, or a Minari dataset fo
 Of a LeRobotDataset: features are expected under the names of our own export; --map says where the
 names differ. State and action must have the size and meaning of the task's, and the dataset must
 have the task's rate; images are resized. Steps get the driver `demo`. Without next.reward they are
-unlabelled, unless --success last says that every episode succeeds at its last step.
+unlabelled, unless --success last says that every episode succeeds at its last step, or --success
+MODEL has a success classifier (robot-rl reward train) judge their pictures.
 
 Of a Minari dataset: its observation needs the parts of the environment's, rewards and endings are
 taken as they were recorded, and actions must lie within the environment's bounds.
+
+A recording without actions, of another system or of an arm that was guided by hand, gets them from
+an inverse dynamics model: --without-actions --inverse RUN learns from the steps of RUN which action
+leads from one frame to the next. Demonstrations of the same task are best as RUN; a few are enough.
+It says first how well it knows the actions of episodes that it has not seen (R2: 1 is perfect, 0 a
+guess), and labels nothing if that is little. Without --without-actions the model's actions take the
+place of those that the recording has. Of a run of ours, DATASET may be its folder: the steps that a
+person drove are labelled.
 
 After an interruption the same command goes on where it was.
 """
@@ -30,14 +43,21 @@ robot-rl import recorded --out runs/demos experiment=peg_insert_easy_pixels \\
     --map observation.images.hand=image/wrist --map observation.images.top=image/front \\
     --success last
 robot-rl train experiment=peg_insert train.dataset=runs/demos
+robot-rl import recorded --out runs/demos experiment=pick_insert --success last \\
+    --without-actions --inverse runs/pick_insert/RUN
+robot-rl import runs/guided --out runs/demos experiment=peg_insert --inverse runs/peg_insert/RUN
 robot-rl import ~/.minari/datasets/lab/push-v0 --out runs/push \\
     experiment=gym task.env_id=lab/Push-v0
 """
 
 
+LAST = "last"  # of --success
+
+
 def run(argv: Sequence[str]) -> int:
     """Import the dataset; return 0 when every episode is in the store."""
     from robot_rl.run.experiment import Experiment
+    from robot_rl.store.dataset import find_store
 
     parser = Parser("import", TEXT, EXAMPLES)
     parser.add_argument("dataset", type=Path, metavar="DATASET", help="folder of the dataset")
@@ -49,34 +69,135 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--ignore-names", action="store_true", help="state and action differ in their names only"
     )
-    parser.add_argument("--success", choices=("last",), default="", help="label the last step 1")
+    parser.add_argument(
+        "--success",
+        default="",
+        metavar="last|MODEL",
+        help="every episode succeeds at its last step; or MODEL, the folder of a success "
+        "classifier, says where episodes end and which succeed",
+    )
+    parser.add_argument(
+        "--without-actions", action="store_true", help="DATASET has no actions; needs --inverse"
+    )
+    parser.add_argument(
+        "--inverse",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="RUN",
+        help="infer the actions from what they led to, as the steps of RUN show; may be repeated",
+    )
     args = parser.read(argv)
+    if args.without_actions and not args.inverse:
+        parser.error(
+            "--without-actions needs --inverse RUN: a run of the same task whose actions are known"
+        )
     experiment = Experiment.compose(args.overrides, args.config_dir)
     if args.config:
         say(explain(experiment))
         return 0
+    task: Any = experiment.section("task")
+    is_run = bool(args.inverse) and find_store(args.dataset) is not None
+    is_minari = not is_run and engine("robot_rl.data.minari_import:is_minari")(args.dataset)
+    _check_actions(parser, args, is_run=is_run, is_minari=is_minari)
+    inverse = _inverse(args.inverse, task.spec) if args.inverse else None
     with ProgressBar("episodes imported") as progress:
-        if engine("robot_rl.data.minari_import:is_minari")(args.dataset):
-            figures = _minari(parser, experiment.section("task"), args, progress)
+        if is_run:
+            figures = _run(args, inverse, progress)
+        elif is_minari:
+            figures = _minari(parser, task, args, progress)
         else:
-            figures = _lerobot(parser, experiment.section("task"), args, progress)
+            figures = _lerobot(parser, task, args, inverse, progress)
     write_json(args.json, figures)
     say(f"{figures['episodes']} episodes, {figures['steps']} steps in {args.out}")
+    if inverse:
+        say(
+            f"actions inferred of {figures['inferred']} steps; of {figures['unsure']} the model is "
+            f"less sure than of {100 * _model('SURE'):.0f} % of the steps that it learned from"
+        )
     say(f"learn from them with train.dataset={args.out}")
     return 0
 
 
-def _lerobot(parser: Parser, task: Any, args: Namespace, progress: ProgressBar) -> dict[str, int]:
+def _model(name: str) -> Any:
+    return engine(f"robot_rl.data.inverse:{name}")
+
+
+def _check_actions(parser: Parser, args: Namespace, *, is_run: bool, is_minari: bool) -> None:
+    """Refuse what the two options say wrongly of the source.
+
+    Raises:
+        ConfigError: it has actions, although --without-actions says that it has none.
+    """
+    if is_minari and args.inverse:
+        parser.error("a Minari dataset always has actions: leave --inverse out")
+    if is_run and (args.map or args.ignore_names or args.success):
+        parser.error("--map, --ignore-names and --success are for datasets: a run says all of this")
+    if not args.without_actions:
+        return
+    has_actions = is_run or engine("robot_rl.data.lerobot_import:has_actions")(args.dataset)
+    if has_actions:
+        raise ConfigError(
+            f"{args.dataset} has actions",
+            expected="a recording without, as --without-actions says",
+            got="a run of ours" if is_run else "a feature 'action'",
+            fix="leave --inverse out as well to use them, or leave only --without-actions out to "
+            "have the model's in their place",
+        )
+
+
+def _inverse(runs: Sequence[Path], spec: Any) -> Any:
+    """The model, learned from runs; says what it knows. Raises as `data.inverse`."""
+    from robot_rl.store.dataset import open_store
+
+    moves: list[Any] = []
+    for run in runs:
+        with open_store(run) as store:
+            moves += _model("own_moves")(store, spec, guided=_guided(run))
+    inverse = _model("learn_inverse")(moves, spec)
+    say(f"learned from {inverse.episodes} episodes, {inverse.steps} steps")
+    known = ", ".join(f"{name} {value:.2f}" for name, value in inverse.known)
+    say(f"known of the actions in held-out episodes (R2): motion {inverse.overall:.2f}; {known}")
+    return inverse
+
+
+def _guided(run: Path) -> bool:
+    """Whether people guided the arm by hand in a run."""
+    config = run / "config.yaml"
+    if not config.is_file():
+        return False  # a store file, or an import
+    return read_yaml(config).get("operator", {}).get("name") == "kinesthetic"
+
+
+def _run(args: Namespace, inverse: Any, progress: ProgressBar) -> dict[str, int]:
+    from robot_rl.store.dataset import open_store
+
+    with open_store(args.dataset) as store:
+        write = engine("robot_rl.data.without_actions:import_run")
+        return write(store, inverse, args.out, progress)
+
+
+def _lerobot(
+    parser: Parser, task: Any, args: Namespace, inverse: Any, progress: ProgressBar
+) -> dict[str, int]:
     options = engine("robot_rl.data.lerobot_rows:ImportOptions")(
         mapping=_mapping(parser, args.map), ignore_names=args.ignore_names, success=args.success
     )
+    judge = None
+    if args.success not in ("", LAST):
+        model: Any = engine("robot_rl.reward.success.model:SuccessModel")
+        model = model.load(Path(args.success), task.spec)
+        judge = partial(engine("robot_rl.reward.success.recorded:judged"), model)
+        options = replace(options, success=model.author)
     write = engine("robot_rl.data.lerobot_import:import_lerobot")
-    return write(args.dataset, task.spec, args.out, options, progress)
+    return write(args.dataset, task.spec, args.out, options, progress, inverse=inverse, judge=judge)
 
 
 def _minari(parser: Parser, task: Any, args: Namespace, progress: ProgressBar) -> dict[str, int]:
     if args.map or args.ignore_names:
         parser.error("a Minari dataset has no features: --map and --ignore-names are for LeRobot's")
+    if args.success not in ("", LAST):
+        parser.error("a Minari dataset has no pictures to judge: --success last, or nothing")
     if not hasattr(task, "env_id"):
         parser.error(
             f"a Minari dataset is of a Gymnasium environment, not of '{task.name}'; fix: "

@@ -26,6 +26,7 @@ from robot_rl.errors import StoreError
 from robot_rl.spec import Spec
 from robot_rl.store.dataset import find_store
 from robot_rl.store.labels import (
+    ACTION_SPREAD,
     DROVE,
     FOLDED,
     LEARNER_SOURCES,
@@ -244,6 +245,7 @@ class Records:
             ],
             "scores": _scores(labels) + self._compatible.curves(id_),
             "review": _verdict(said),
+            "inferred": sum(x.kind == ACTION_SPREAD for x in labels),
             "authors": sorted({x.author for x in standing(x for x in labels if x.kind in FOLDED)}),
             "voices": _voices(said, end.success if end else None, ends.get(PREDICATE), by),
         }  # fmt: skip

@@ -24,6 +24,9 @@ from robot_rl.types import EpisodeId, Row
 ACTOR = "import"  # in place of an actor's name
 UNFINISHED = "import.unfinished.sqlite"
 SUMMARY = "import.json"
+Judge = Callable[[Sequence[Row]], list[Row]]
+"""Says of an episode's rows where it ends, and whether it succeeded."""
+
 RANGE = 1.0 + 1e-4  # of an action, with room for rounding to float32
 
 

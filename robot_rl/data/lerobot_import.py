@@ -10,18 +10,22 @@ import hashlib
 import logging
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from robot_rl.data import lerobot_format as fmt
 from robot_rl.data.folder import Progress, silent
-from robot_rl.data.import_store import write_import
+from robot_rl.data.import_store import Judge, write_import
+from robot_rl.data.inverse import Inverse
 from robot_rl.data.lerobot_read import LeRobotDataset
 from robot_rl.data.lerobot_rows import ACTION, EpisodeReader, ImportOptions
 from robot_rl.data.names import action_names, image_keys, state_names
+from robot_rl.data.without_actions import write_inferred
 from robot_rl.errors import ConfigError, SpecError, did_you_mean
 from robot_rl.spec import Spec, diff
+from robot_rl.types import EpisodeId, Row
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +36,16 @@ def import_lerobot(
     out: Path,
     options: ImportOptions,
     progress: Progress = silent,
+    *,
+    inverse: Inverse | None = None,
+    judge: Judge | None = None,
 ) -> dict[str, int]:
     """Write `out`/store.sqlite with every episode of the dataset; a repeated call goes on.
+
+    Args:
+        inverse: infers the actions; those of the dataset, if it has any, are not read.
+        judge: says where episodes end, and which succeed, whatever was recorded; `options.success`
+            names it.
 
     Raises:
         SpecError: another rate, robot, state, action or camera than the task's.
@@ -41,28 +53,44 @@ def import_lerobot(
         StoreError: the dataset is damaged, or the disk full.
     """
     dataset = LeRobotDataset(source)
-    names = resolve(dataset, spec, options.mapping)
+    options = replace(options, actions=inverse is None)
+    before = dataset.identity.get("inferred_actions")
+    if options.actions and before:
+        log.warning("the actions of %s steps were inferred; the dataset does not say which", before)
+    names = resolve(dataset, spec, options)
     check(dataset, spec, names, options.ignore_names)
     digest = hashlib.sha256((source / fmt.INFO).read_bytes()).hexdigest()[:16]
     mark = {"info": digest, "names": names, "success": options.success}
     figures = {"episodes": len(dataset.lengths), "steps": sum(dataset.lengths)}
     reader = EpisodeReader(dataset, spec, names, options)
     said = {"source": str(source), **figures}
-    write_import(out, spec, reader.rows, mark=mark, figures=said, progress=progress)
-    return figures
+
+    def rows(id_: EpisodeId) -> list[Row]:
+        return judge(reader.rows(id_)) if judge else reader.rows(id_)
+
+    if inverse is None:
+        write_import(out, spec, rows, mark=mark, figures=said, progress=progress)
+        return figures
+    return write_inferred(out, rows, inverse, mark=mark, figures=said, progress=progress)
 
 
-def resolve(dataset: LeRobotDataset, spec: Spec, mapping: Mapping[str, str]) -> dict[str, str]:
-    """Our entry -> their feature, for every observation entry and the action.
+def has_actions(source: Path) -> bool:
+    """Whether a LeRobotDataset has actions under their usual name."""
+    return ACTION in LeRobotDataset(source).features
+
+
+def resolve(dataset: LeRobotDataset, spec: Spec, options: ImportOptions) -> dict[str, str]:
+    """Our entry -> their feature, for every observation entry and the action, if it is read.
 
     Raises:
         ConfigError: the mapping names a feature or an entry that does not exist.
         SpecError: an entry has no feature.
     """
-    names = {key: fmt.feature_of(key) for key in spec.observation} | {ACTION: ACTION}
-    for theirs, mine in mapping.items():
+    names = {key: fmt.feature_of(key) for key in spec.observation}
+    names |= {ACTION: ACTION} if options.actions else {}
+    for theirs, mine in options.mapping.items():
         _require_known(theirs, dataset.features, "a feature of the dataset")
-        _require_known(mine, [*spec.observation, ACTION], f"observed by '{spec.task}'")
+        _require_known(mine, names, f"observed by '{spec.task}'")
         names[mine] = theirs
     lacking = {mine: theirs for mine, theirs in names.items() if theirs not in dataset.features}
     for mine, theirs in lacking.items():
@@ -70,7 +98,8 @@ def resolve(dataset: LeRobotDataset, spec: Spec, mapping: Mapping[str, str]) -> 
             f"the dataset has nothing for {', '.join(lacking)}",
             expected="; ".join(f"{t} for {m}" for m, t in lacking.items()),
             got=", ".join(dataset.features),
-            fix=f"name it: --map FEATURE={mine}; {did_you_mean(theirs, dataset.features)}",
+            fix=f"name it: --map FEATURE={mine}; {did_you_mean(theirs, dataset.features)}"
+            + ("; --without-actions --inverse RUN infers actions" if mine == ACTION else ""),
         )
     known = {*names.values(), *fmt.STEP, *fmt.AUTOMATIC, "robot_rl.policy_action"}
     unused = sorted(set(dataset.features) - known)
@@ -96,7 +125,7 @@ def check(
         )
     wrong = [line for key in names for line in _other_shape(dataset, spec, key, names[key])]
     if not wrong and not ignore_names:
-        wrong += _other_names(dataset, names[ACTION], action_names(spec))
+        wrong += _other_names(dataset, names.get(ACTION, ""), action_names(spec))
         wrong += _other_names(dataset, names.get("state", ""), state_names(spec))
     wrong = wrong or _other_meaning(dataset, spec, names)
     if wrong:
@@ -152,7 +181,8 @@ def _other_meaning(dataset: LeRobotDataset, spec: Spec, names: Mapping[str, str]
     saved, ours = dataset.identity.get("spec"), spec.as_dict()
     if not isinstance(saved, dict):
         return []
-    wrong = diff({ACTION: saved.get(ACTION)}, {ACTION: ours[ACTION]})
+    read = ACTION in names
+    wrong = diff({ACTION: saved.get(ACTION)}, {ACTION: ours[ACTION]}) if read else []
     if names.get("state") == fmt.feature_of("state"):
         pairs = zip_longest(saved.get("state_layout") or [], ours["state_layout"])
         wrong += [f"{theirs} -> {mine}" for theirs, mine in pairs if theirs != mine]

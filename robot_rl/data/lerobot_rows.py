@@ -3,6 +3,9 @@
 What our own export wrote in `robot_rl.*` is taken as it was. Other datasets say less: their steps
 are demonstrations, the frame after the last step repeats the one before, and an episode is
 TERMINATED only where `next.done` comes with a success or a reward.
+
+Without actions, N frames are N - 1 steps: nothing says what the arm did after the last one. The
+last step gets what was said of the last frame.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from robot_rl.data.import_store import own_actions
 from robot_rl.data.lerobot_read import LeRobotDataset
 from robot_rl.data.names import image_keys
 from robot_rl.data.video import decode_still, resized
-from robot_rl.errors import StoreError
+from robot_rl.errors import SpecError, StoreError
 from robot_rl.spec import Spec
 from robot_rl.types import (
     Driver,
@@ -45,12 +48,14 @@ class ImportOptions:
 
     mapping: their feature -> our observation entry or "action"; entries that it does not name have
     the names of our own export. ignore_names: entries of state and action mean the same in the same
-    order, whatever their names. success: "" or "last" (every episode succeeds at its end).
+    order, whatever their names. success: "", "last" (every episode succeeds at its end), or who
+    judges. actions: False = none are read, and the steps get zeros (`data.without_actions`).
     """
 
     mapping: Mapping[str, str] = field(default_factory=dict)
     ignore_names: bool = False
     success: str = ""
+    actions: bool = True
 
 
 class EpisodeReader:
@@ -69,14 +74,22 @@ class EpisodeReader:
         """Header, N + 1 frames and N steps of an episode, by its number.
 
         Raises:
-            SpecError: an action outside [-1, 1].
+            SpecError: an action outside [-1, 1]; without actions, an episode of a single frame.
             StoreError: the dataset is damaged.
         """
         number = id_.episode
         columns = self._dataset.columns(number, self._columns)
         kept = self._dataset.last(number) or {}
         frames = self._frames(id_, number, columns)
-        frames.append(self._last_frame(frames[-1], kept))
+        if self._options.actions or self._keeps_last(kept):
+            frames.append(self._last_frame(frames[-1], kept))
+        if len(frames) < 2:
+            raise SpecError(
+                f"nothing happens in episode {number} of the dataset",
+                expected="two frames or more: an action is inferred from what it led to",
+                got="one frame",
+                fix="leave this episode out of the dataset",
+            )
         start = EpisodeStart(
             id=id_,
             purpose="demo",
@@ -108,9 +121,13 @@ class EpisodeReader:
         period_ns = round(1e9 / self._spec.control_hz)
         stamp_ns = kept.get("t_measured_ns", before.stamp_ns + period_ns)
         observation = before.observation
-        if all(self._names[key] in kept for key in self._spec.observation):
+        if self._keeps_last(kept):
             observation = self._kept_observation(kept)
         return Frame(before.id, before.frame + 1, stamp_ns, observation)
+
+    def _keeps_last(self, kept: Mapping[str, Any]) -> bool:
+        """Whether our export kept the frame after the last step."""
+        return all(self._names[key] in kept for key in self._spec.observation)
 
     def _kept_observation(self, kept: Mapping[str, Any]) -> Observation:
         found: Observation = {}
@@ -128,7 +145,8 @@ class EpisodeReader:
         count = len(frames) - 1
         actions = self._actions(columns, frames[0].id.episode)
         proposed = columns.get("robot_rl.policy_action", np.zeros_like(actions))
-        rewards = self._rewards(columns, count)
+        said_of = self._rewards(columns, len(actions))
+        rewards = [*said_of[: count - 1], said_of[-1]]
         ending, success = self._end(columns, rewards, kept)
         said = {name: columns.get(f"robot_rl.{name}") for name in _DEFAULTS}
         steps = []
@@ -158,6 +176,8 @@ class EpisodeReader:
 
     def _actions(self, columns: Mapping[str, Any], episode: int) -> NDArray[np.float32]:
         """[N, A] in [-1, 1]."""
+        if not self._options.actions:
+            return np.zeros((len(columns["frame_index"]), self._spec.action.size), np.float32)
         ours = isinstance(self._dataset.identity.get("spec"), dict)
         return own_actions(self._spec, columns[self._names[ACTION]], episode, ours=ours)
 

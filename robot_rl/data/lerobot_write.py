@@ -21,6 +21,7 @@ from robot_rl.data.lerobot_group import FileGroup, Layout, parquet, place
 from robot_rl.data.lerobot_stats import merged
 from robot_rl.data.video import CRF, available
 from robot_rl.errors import StoreError
+from robot_rl.store.labels import ACTION_SPREAD
 from robot_rl.store.store import Store
 
 FILE_S = 60.0  # a file holds about this much; a kill costs no more, and float32 times stay exact
@@ -64,6 +65,8 @@ def write_lerobot(
         "robot_type": options.robot_type,
         "episodes": fingerprint(chosen),
     }
+    inferred = _inferred(store, chosen)
+    identity |= {"inferred_actions": inferred} if inferred else {}
     with ExportFolder(out, identity) as folder:
         if not folder.has(fmt.INFO):
             _write_groups(store, chosen, layout, folder, progress)
@@ -71,6 +74,12 @@ def write_lerobot(
         progress(len(chosen), len(chosen))
         episodes, steps = _count(folder.path)
     return {"episodes": episodes, "steps": steps}
+
+
+def _inferred(store: Store, chosen: Sequence[Chosen]) -> int:
+    """Steps whose actions nobody recorded: the format has no place for a step's labels."""
+    ids = {c.start.id for c in chosen}
+    return sum(x.id in ids for x in store.all_labels((ACTION_SPREAD,)))
 
 
 def _layout(store: Store, chosen: Sequence[Chosen], options: WriteOptions) -> Layout:

@@ -11,6 +11,7 @@ from typing import Any
 from robot_rl.control.statistics import rolling_mean, wilson
 from robot_rl.report import findings, svg
 from robot_rl.report.rundata import RunData
+from robot_rl.store.labels import INVERSE
 
 WINDOW = 20  # "success over the last 20 episodes", as on the dashboard
 
@@ -296,7 +297,7 @@ def configuration(run: RunData) -> str:
     if not run.config:
         return ""
     single = {k: v for k, v in run.config.items() if not isinstance(v, Mapping)}
-    blocks = _definitions(single)
+    blocks = _inferred(run) + _definitions(single)
     for name, section in run.config.items():
         if isinstance(section, Mapping):
             choice = escape(str(section.get("name", "")))
@@ -304,6 +305,19 @@ def configuration(run: RunData) -> str:
             summary = f"<summary>{escape(str(name))}<span>{choice}</span></summary>"
             blocks += f"<details>{summary}{inner}</details>"
     return f'<h2>Configuration</h2><section class="card">{blocks}</section>'
+
+
+def _inferred(run: RunData) -> str:
+    """A sentence where the data set has actions that nobody recorded."""
+    model, said = run.imported.get(INVERSE), run.imported
+    if not model:
+        return ""
+    text = (
+        f"Of {said['steps']} steps of the data set {run.config['train']['dataset']} the actions of "
+        f"{said['inferred']} were inferred from what they led to, by a model with R2 "
+        f"{model['motion']:.2f} in held-out episodes."
+    )
+    return f"<p>{escape(text)}</p>"
 
 
 def environment(run: RunData) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from robot_rl.config.run_folder import ARMS, DEPLOYMENT, EVALUATION, METRICS
 from robot_rl.config.yaml_file import read_yaml
+from robot_rl.data.import_store import SUMMARY
 from robot_rl.system import plain_json
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class RunData:
     first_success: bytes = b""  # PNG: the first episode that the policy solved alone
     deployment: Mapping[str, Any] = field(default_factory=dict)  # deploy.json
     deployed_in: Path = Path()  # its folder
+    imported: Mapping[str, Any] = field(default_factory=dict)  # import.json of its data set
 
     @property
     def keys(self) -> list[str]:
@@ -95,6 +97,7 @@ def read_run(folder: Path) -> RunData:
         config = read_yaml(folder / "config.yaml") or {}
         if not isinstance(config, dict):
             raise ValueError("config.yaml holds no keys with values")
+    dataset = str((config.get("train") or {}).get("dataset") or "")
     deployed = folder if (folder / DEPLOYMENT).is_file() else folder / "deploy"
     rows = [row for path in sorted(folder.glob("*.jsonl")) for row in _read_lines(path)]
     for path in sorted((folder / ARMS).glob(f"*/{METRICS}")):
@@ -111,6 +114,7 @@ def read_run(folder: Path) -> RunData:
         first_success=_read_bytes(folder / FIRST_SUCCESS),
         deployment=_read_json(deployed / DEPLOYMENT),
         deployed_in=deployed,
+        imported=_read_json(Path(dataset) / SUMMARY) if dataset else {},
     )
 
 

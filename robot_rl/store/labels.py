@@ -30,6 +30,8 @@ What models and the task's own rule say:
     progress_change  change from an earlier frame to frame `step`, in [-1, 1]: above 0 the share of
                      the way left that was done, below 0 the share of the way done that was undone
     model_reward     the reward that a model gives for arriving at frame `step`
+    action_spread    nobody recorded the action of step `step`, it was inferred; how far the parts
+                     of the model disagree about it
 
 Numbers. A label is (episode, author, number), and the same number again is the same row, so that
 what is said twice is kept once. An author who judges each step or frame in its order has a number
@@ -47,11 +49,15 @@ from robot_rl.types import EpisodeId, Label
 
 SHOWS = "shows"
 DROVE = "drove"
+INVERSE = "inverse"
+"""Source and author of what an inverse dynamics model says (`data.inverse`)."""
+
 VLM_SUCCESS = "vlm_success"
 SUCCESS_SCORE = "success_score"
 PROGRESS = "progress"
 PROGRESS_CHANGE = "progress_change"
 MODEL_REWARD = "model_reward"
+ACTION_SPREAD = "action_spread"
 PREDICATE = "predicate"
 """Source and author of what the task's own rule says."""
 

@@ -35,7 +35,15 @@ from robot_rl.console.serve import listen
 from robot_rl.console.sockets import PageClock
 from robot_rl.errors import StoreError
 from robot_rl.run.experiment import Experiment
-from robot_rl.store.labels import PREDICATE, PROGRESS, Review, review
+from robot_rl.store.labels import (
+    ACTION_SPREAD,
+    INVERSE,
+    PREDICATE,
+    PROGRESS,
+    Review,
+    of_step,
+    review,
+)
 from robot_rl.store.store import Store
 from robot_rl.system.audit import AuditLog, audit
 from robot_rl.types import Ending, EpisodeId, Label
@@ -454,6 +462,21 @@ def test_scores_are_lines_and_no_words(console: Any, run_dir: Path) -> None:
         {"author": "success-1", "kind": "success_score", "points": [[1, 0.25], [2, 0.9]]},
     ]
     assert [(x["author"], x["kind"]) for x in found["labels"]] == [("model-x", "vlm_success")]
+
+
+def test_actions_that_nobody_recorded_are_counted(console: Any, run_dir: Path) -> None:
+    id_ = EpisodeId("run", "actor-0", 4)
+    with Store(run_dir / "actor.sqlite", reserve_bytes=0) as store:
+        store.append(
+            Label(id_, of_step(k), k, ACTION_SPREAD, 0.1, INVERSE, INVERSE, 1) for k in range(5)
+        )
+    client = enter(console)
+    found = [
+        client.get("/api/episode", params={"run": "run", "actor": "actor-0", "episode": n}).json()
+        for n in (4, 3)
+    ]
+    assert [x["inferred"] for x in found] == [5, 0]
+    assert [x["labels"] for x in found] == [[], []], "they are no person's words"
 
 
 def test_who_says_what_of_an_episode(console: Any, run_dir: Path) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from robot_rl.control import statistics as stats
+from robot_rl.errors import ConfigError
 from robot_rl.report import svg
 from robot_rl.report.report import render, write_report
 from robot_rl.report.rundata import RunData, read_run
@@ -122,6 +124,23 @@ def test_headline_shows_the_measured_rate_with_its_interval(tmp_path: Path) -> N
     assert '97<small>%</small>' in page  # fmt: skip
     assert "97 of 100 evaluation episodes" in page
     assert "(91.5&ndash;99.0)" in page  # Wilson, 97 of 100
+
+
+def test_a_data_set_with_inferred_actions_is_named(tmp_path: Path) -> None:
+    run, data = write_run(tmp_path / "run"), tmp_path / "a<b"
+    data.mkdir()
+    said = {"steps": 40, "inferred": 28, "inverse": {"motion": 0.913}}
+    (data / "import.json").write_text(json.dumps(said))
+    assert "were inferred" not in write_report(run).read_text()
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["train"]["dataset"] = str(data)
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    page = write_report(run).read_text()
+    assert "Of 40 steps of the data set" in page and "R2 0.91 in held-out episodes" in page
+    assert "the actions of 28 were inferred" in page and "a&lt;b" in page
+    (data / "import.json").write_text('{"inverse": 3}')
+    with pytest.raises(ConfigError, match="no run writes"):
+        write_report(run)
 
 
 def test_every_text_of_a_run_is_escaped(tmp_path: Path) -> None:

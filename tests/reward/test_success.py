@@ -19,6 +19,7 @@ from robot_rl.ports import RewardResult
 from robot_rl.reward.metrics import operating_point
 from robot_rl.reward.predicate import PredicateReward
 from robot_rl.reward.success.model import ClassifierReward, SuccessModel, Where
+from robot_rl.reward.success.recorded import judged
 from robot_rl.reward.success.train import (
     HACKS,
     Footage,
@@ -98,6 +99,27 @@ def test_frames_near_the_end_of_a_success_show_it_and_those_just_before_say_noth
     assert good.success and good.shows.tolist() == [0] * 8 + [-1] * 2 + [1] * 3
     assert not poor.success and poor.shows.tolist() == [0] * (STEPS + 1)
     assert good.images[IMAGE].shape == (STEPS + 1, 16, 16, 3)
+
+
+def test_a_recording_ends_where_the_model_has_seen_success_for_long_enough(
+    model: SuccessModel,
+) -> None:
+    patient = replace(model, hold_steps=2)
+    for success, last in ((True, 8), (False, STEPS - 1)):
+        rows = judged(patient, episode(20 + success, success, shown=5))
+        steps = [r for r in rows if isinstance(r, Step)]
+        assert [s.step for s in steps] == list(range(last + 1))
+        assert [r.frame for r in rows if isinstance(r, Frame)] == list(range(last + 2))
+        assert [s.reward for s in steps] == [0.0] * last + [float(success)]
+        assert {s.ending for s in steps[:-1]} == {s.success for s in steps[:-1]} == {None}
+        assert steps[-1].ending is (Ending.TERMINATED if success else Ending.TRUNCATED)
+        assert steps[-1].success is success
+        scores = [r for r in rows if isinstance(r, Label)]
+        assert [x.step for x in scores] == list(range(last + 1))
+        assert {(x.kind, x.source, x.author) for x in scores} == {
+            (SUCCESS_SCORE, "classifier", patient.author)
+        }
+        assert (scores[-1].value > 0.5) is success
 
 
 def test_what_people_said_counts_more_than_what_was_recorded(store: Store) -> None:

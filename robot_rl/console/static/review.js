@@ -141,6 +141,7 @@ function drawVerdict() {
   const parts = [`${t(e.purpose)}, ${counted(e.steps)}`, told(last?.ending ?? "running"),
     r.neutral ? t("neutral: counts as failed, kept out until labelled") : r.excluded ? t("excluded") : said(e) == null ? t("no label: counts as failed, kept out until labelled") : said(e) ? t("success") : t("failure")];
   if (r.first || r.last != null) parts.push(t("keeps steps {first} to {last}", { first: r.first, last: r.last ?? e.steps - 1 }));
+  if (page.data.inferred) parts.push(t("{n} actions inferred from what they led to", { n: page.data.inferred }));
   if (agrees(e)) parts.push(agrees(e));
   $("verdict").textContent = parts.join(" · ");
   const voices = Object.entries(e.voices).map(([who, success]) => `${who}: ${success ? t("success") : t("failure")}`);
