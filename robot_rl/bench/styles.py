@@ -32,14 +32,18 @@ from robot_rl.run.parts import Discard, Still, session_of
 from robot_rl.run.train import train
 from robot_rl.store.dataset import import_dataset
 from robot_rl.store.store import Store
-from robot_rl.tasks.pick_insert import PickInsertTask
+from robot_rl.tasks.pick_insert import PickInsertExpert, PickInsertTask
 from robot_rl.types import RobotState
 
-TASK = "pick_insert"
-EPISODES = 10  # in the base, and as many again; of each person
+WORDS = (
+    "experiment=pick_insert",
+    *("task.post_m=0.05", "task.cube_xy_m=0.015", "task.pocket_xy_m=0.01", "task.start_xy_m=0.02"),
+    "runtime=lockstep",
+)
+EPISODES = 40  # in the base, and as many again; of each person
 FEW = 4  # of the other's, among the first person's, where episodes judge each other
 UPDATES = 5000
-NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way aside
+NEAR_M, FAR_M = 0.04, 0.07  # of the next goal: straight to it, and all the way aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,17 @@ class Style:
 STYLES = {"quick": Style(side=-1.0), "careful": Style(side=1.0, speed=0.5)}
 
 
+class LowExpert(PickInsertExpert):
+    """Carries the cube lower than the post is high."""
+
+    CARRY_M = 0.022
+
+
 class StyledExpert:
-    """The task's expert, who drives in a style."""
+    """The task's expert, who carries low, and drives in a style."""
 
     def __init__(self, task: PickInsertTask, style: Style, skill: float) -> None:
-        self._task, self._style, self._expert = task, style, task.expert(skill)
+        self._task, self._style, self._expert = task, style, LowExpert(task, skill)
 
     def reset(self, rng: np.random.Generator) -> None:
         """Start an episode."""
@@ -93,8 +103,8 @@ class StyledOperator(ScriptedOperator):
 
 def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float = 0.9) -> Path:
     """Demonstrations in a style, in a run folder of their own; those that failed are not kept."""
-    words = [f"experiment={TASK}", "runtime=lockstep", f"seed={seed}", f"run_dir={run_dir}"]
-    experiment = Experiment.compose([*words, f"train.demos={episodes}", "task.max_steps=250"])
+    words = [f"seed={seed}", f"run_dir={run_dir}", f"train.demos={episodes}"]
+    experiment = Experiment.compose([*WORDS, *words])
     experiment.save()
     task: Any = experiment.task
     with Store(run_dir / STORE, spec=experiment.spec, reserve_bytes=0) as store:
@@ -136,7 +146,7 @@ def _compared(folder: Path, seed: int) -> dict[str, Any]:
         for who, style in STYLES.items()
         for i, part in enumerate(("base", "again"))
     }
-    mixed = Experiment.compose([f"experiment={TASK}", f"run_dir={folder / 'mixed'}"]).save()
+    mixed = Experiment.compose([*WORDS, f"run_dir={folder / 'mixed'}"]).save()
     with Store(mixed / STORE, spec=Experiment.load(mixed).spec, reserve_bytes=0) as store:
         for run in runs.values():
             import_dataset(store, str(run), Experiment.load(mixed).spec)
@@ -178,14 +188,9 @@ def _nameless(mixed: Path, who: str) -> float:
 def _cloned(run_dir: Path, dataset: Path, seed: int) -> float:
     """Of 100 evaluation episodes of a clone, those that succeeded."""
     words = [
-        *(f"experiment={TASK}", "algo=bc", f"train.dataset={dataset}", "train.demos=0"),
-        *("train.max_env_steps=0", f"learner.pretrain_updates={UPDATES}", "train.video=false"),
-        *(
-            "algo.hidden=[128,128]",
-            "algo.batch_size=128",
-            "train.stochastic_eval_episodes=0",
-            "runtime=lockstep",
-        ),
+        *("algo=bc", "algo.hidden=[128,128]", "algo.batch_size=128", "train.video=false"),
+        *("train.demos=0", "train.max_env_steps=0", "train.stochastic_eval_episodes=0"),
+        *(f"train.dataset={dataset}", f"learner.pretrain_updates={UPDATES}"),
         *(f"seed={seed}", f"run_dir={run_dir}"),
     ]
-    return train(Experiment.compose(words))["deterministic"]["successes"]
+    return train(Experiment.compose([*WORDS, *words]))["deterministic"]["successes"]
