@@ -1,4 +1,4 @@
-"""The two people of `robot-rl bench styles`: as they say, and they succeed, where straight fails."""
+"""The two people of `robot-rl bench styles`: as they say, and able, where straight fails."""
 
 from __future__ import annotations
 
