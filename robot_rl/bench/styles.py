@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,27 +37,17 @@ from robot_rl.types import RobotState
 
 WORDS = (
     "experiment=pick_insert",
-    *("task.post_m=0.05", "task.cube_xy_m=0.015", "task.pocket_xy_m=0.01", "task.start_xy_m=0.02"),
+    *("task.post_m=0.05", "task.cube_xy_m=0.01", "task.pocket_xy_m=0.01", "task.start_xy_m=0.02"),
     "runtime=lockstep",
 )
 EPISODES = 40  # in the base, and as many again; of each person
 FEW = 4  # of the other's, among the first person's, where episodes judge each other
 UPDATES = 5000
-NEAR_M, FAR_M = 0.04, 0.07  # of the next goal: straight to it, and all the way aside
+NEAR_M, FAR_M = 0.06, 0.10  # of the next goal: straight to it, and all the way aside
+ASIDE = 2.0  # of a full action: the expert pulls back to the straight line
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """A way of driving. side: 1 = around on the left, -1 = on the right, 0 = straight.
-
-    speed: share of the expert's.
-    """
-
-    side: float = 0.0
-    speed: float = 1.0
-
-
-STYLES = {"quick": Style(side=-1.0), "careful": Style(side=1.0, speed=0.5)}
+STYLES = {"left": 1.0, "right": -1.0}  # name -> the side on which they pass; 0 = straight
 
 
 class LowExpert(PickInsertExpert):
@@ -67,10 +57,10 @@ class LowExpert(PickInsertExpert):
 
 
 class StyledExpert:
-    """The task's expert, who carries low, and drives in a style."""
+    """The task's expert, who carries low, and goes around on one side."""
 
-    def __init__(self, task: PickInsertTask, style: Style, skill: float) -> None:
-        self._task, self._style, self._expert = task, style, LowExpert(task, skill)
+    def __init__(self, task: PickInsertTask, side: float, skill: float) -> None:
+        self._task, self._side, self._expert = task, side, LowExpert(task, skill)
 
     def reset(self, rng: np.random.Generator) -> None:
         """Start an episode."""
@@ -78,31 +68,31 @@ class StyledExpert:
 
     def act(self, state: RobotState) -> NDArray[np.float32]:
         """Action [7]."""
-        task, style = self._task, self._style
+        task = self._task
         action = self._expert.act(state)
         way = task.cube_to_pocket(state)
         if not task.holds_cube(state):
             way = state.objects["cube"].position_m - state.tcp_in_base.position_m
-        if task.in_pocket(state):
+        lifting = task.holds_cube(state) and task.raised_m(state) < LowExpert.CARRY_M / 2
+        if lifting or task.in_pocket(state):
             way = np.zeros(3)
         left = np.array((-way[1], way[0], 0.0)) / max(float(np.hypot(*way[:2])), 1e-6)
         share = np.clip((np.hypot(*way[:2]) - NEAR_M) / (FAR_M - NEAR_M), 0.0, 1.0)
-        aside = rotate_inverse(state.tcp_in_base.quaternion_xyzw, style.side * share * left)
-        action[:3] += aside
-        action[:-1] = np.clip(action[:-1], -1.0, 1.0) * style.speed
-        return action
+        aside = rotate_inverse(state.tcp_in_base.quaternion_xyzw, self._side * share * left)
+        action[:3] += ASIDE * aside
+        return np.clip(action, -1.0, 1.0)
 
 
 class StyledOperator(ScriptedOperator):
-    """The scripted person with a style."""
+    """The scripted person who goes around on one side."""
 
-    def __init__(self, task: Any, style: Style, skill: float) -> None:
+    def __init__(self, task: Any, side: float, skill: float) -> None:
         super().__init__(ScriptedOperatorConfig(intervene=False), task)
-        self._expert: Expert = StyledExpert(task, style, skill)
+        self._expert: Expert = StyledExpert(task, side, skill)
 
 
-def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float = 0.9) -> Path:
-    """Demonstrations in a style, in a run folder of their own; those that failed are not kept."""
+def record(side: float, episodes: int, run_dir: Path, seed: int, skill: float = 0.9) -> Path:
+    """Demonstrations on one side, in a run folder of their own; those that failed are not kept."""
     words = [f"seed={seed}", f"run_dir={run_dir}", f"train.demos={episodes}"]
     experiment = Experiment.compose([*WORDS, *words])
     experiment.save()
@@ -112,7 +102,7 @@ def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float =
             experiment,
             Still(experiment.spec.action.size),
             record=store.append,
-            operator=StyledOperator(task, style, skill),
+            operator=StyledOperator(task, side, skill),
         )
         session = session_of(experiment, rig.loop, rig.reset, metrics=Discard(), store=store)
         session.demos()
@@ -142,8 +132,8 @@ def bench(
 def _compared(folder: Path, seed: int) -> dict[str, Any]:
     """The figures of one seed."""
     runs = {
-        f"{who}_{part}": record(style, EPISODES, folder / f"{who}_{part}", 10 * seed + i)
-        for who, style in STYLES.items()
+        f"{who}_{part}": record(side, EPISODES, folder / f"{who}_{part}", 10 * seed + i)
+        for who, side in STYLES.items()
         for i, part in enumerate(("base", "again"))
     }
     mixed = Experiment.compose([*WORDS, f"run_dir={folder / 'mixed'}"]).save()
