@@ -97,7 +97,7 @@ class PickInsertTask(LiftTask):
 
     def post_place_m(self, pocket: Pose) -> NDArray[np.float64]:
         """Where the post's centre [3] stands, in base."""
-        return pocket.position_m + (0.0, -POST_AWAY_M, self.post_m / 2)
+        return pocket.position_m + np.array((0.0, -POST_AWAY_M, self.post_m / 2))
 
     def failure(self, state: RobotState) -> bool:
         """Whether the cube is out of reach, or the post was pushed."""
