@@ -1,10 +1,10 @@
-"""Two people with two ways of doing `pick_insert`: are they told apart, and does it pay?
+"""Two people who pass a post on two sides in `pick_insert`: are they told apart, and does it pay?
 
-Both are the task's expert, who succeeds alone. The quick one goes around on the right, the careful
-one around on the left, at half the speed. Neither way is wrong, and nobody knows beforehand which
-of them is better cloned. So the comparison has both directions: of one person's demonstrations the
-first half is the base, and policies are cloned from all demonstrations of both, and from what
-`robot-rl filter --compatible` leaves of them.
+Both are the task's expert, who carries the cube lower than the post is high, and succeed alone: one
+passes on the left, the other on the right, and in nothing else do they differ. Who does the mean of
+both pushes the post over, and fails. Neither side is the better one. So the comparison has both
+directions: of one person's demonstrations the first half is the base, and policies are cloned from
+all demonstrations of both, and from what `robot-rl filter --compatible` leaves of them.
 """
 
 from __future__ import annotations
@@ -36,17 +36,14 @@ from robot_rl.tasks.pick_insert import PickInsertExpert, PickInsertTask
 from robot_rl.types import RobotState
 
 WORDS = (
-    "experiment=pick_insert",
-    *("task.post_m=0.05", "task.cube_xy_m=0.01", "task.pocket_xy_m=0.01", "task.start_xy_m=0.02"),
-    "runtime=lockstep",
+    *("experiment=pick_insert", "runtime=lockstep", "task.post_m=0.05"),
+    *("task.cube_xy_m=0.01", "task.pocket_xy_m=0.01", "task.start_xy_m=0.02"),
 )
 EPISODES = 40  # in the base, and as many again; of each person
 FEW = 4  # of the other's, among the first person's, where episodes judge each other
 UPDATES = 5000
 NEAR_M, FAR_M = 0.06, 0.10  # of the next goal: straight to it, and all the way aside
 ASIDE = 2.0  # of a full action: the expert pulls back to the straight line
-
-
 STYLES = {"left": 1.0, "right": -1.0}  # name -> the side on which they pass; 0 = straight
 
 
@@ -92,7 +89,7 @@ class StyledOperator(ScriptedOperator):
 
 
 def record(side: float, episodes: int, run_dir: Path, seed: int, skill: float = 0.9) -> Path:
-    """Demonstrations on one side, in a run folder of their own; those that failed are not kept."""
+    """Demonstrations on one side, in a run folder of their own."""
     words = [f"seed={seed}", f"run_dir={run_dir}", f"train.demos={episodes}"]
     experiment = Experiment.compose([*WORDS, *words])
     experiment.save()

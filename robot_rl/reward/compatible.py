@@ -23,11 +23,11 @@ their squared distance is at most 1, and little where the base itself varies whe
 All of this is numpy: the console judges each new step with it and needs no torch
 (`console.compatible`). How the networks are cloned is in `compatible_train`.
 
-Deviations: the paper takes lambda and eta as numbers to be tuned. It counts new states as compatible
-in the mean of an episode, too; but whoever passes an obstacle on the other side contradicts the
-base in few steps and is then where it has never been: that made up for it (docs/results.md). It
-also has the person demonstrate again at once; here they see a bar, and go on. Pictures are not
-looked at: a run with cameras is refused.
+Deviations: the paper takes lambda and eta as numbers to be tuned. It counts new states as
+compatible in the mean of an episode, too; but whoever passes an obstacle on the other side
+contradicts the base in few steps and is then where it has never been: that made up for it
+(docs/results.md). It also has the person demonstrate again at once; here they see a bar, and go on.
+Pictures are not looked at: a run with cameras is refused.
 """
 
 from __future__ import annotations
