@@ -36,9 +36,11 @@ def demonstrated(
     return run_dir
 
 
-def mixed(task: str, runs: Sequence[Path], run_dir: Path, *, only_successes: bool = False) -> Path:
-    """The episodes of several runs, in the folder of a run."""
-    experiment = Experiment.compose([f"experiment={task}", f"run_dir={run_dir}"])
+def mixed(
+    words: Sequence[str], runs: Sequence[Path], run_dir: Path, *, only_successes: bool = False
+) -> Path:
+    """The episodes of several runs, in the folder of a run; words: of the experiment."""
+    experiment = Experiment.compose([*words, f"run_dir={run_dir}"])
     experiment.save()
     with Store(run_dir / STORE, spec=experiment.spec, reserve_bytes=0) as store:
         for run in runs:
@@ -46,10 +48,10 @@ def mixed(task: str, runs: Sequence[Path], run_dir: Path, *, only_successes: boo
     return run_dir
 
 
-def cloned(task: str, run_dir: Path, dataset: Path, seed: int) -> float:
-    """Of 100 evaluation episodes of a clone, those that succeeded."""
+def cloned(words: Sequence[str], run_dir: Path, dataset: Path, seed: int) -> float:
+    """Of 100 evaluation episodes of a clone, those that succeeded; words: of the experiment."""
     words = [
-        *(f"experiment={task}", "algo=bc", f"train.dataset={dataset}", "train.demos=0"),
+        *(*words, "algo=bc", f"train.dataset={dataset}", "train.demos=0"),
         *("train.max_env_steps=0", f"learner.pretrain_updates={UPDATES}", "train.video=false"),
         *("algo.hidden=[128,128]", "algo.batch_size=128", "train.stochastic_eval_episodes=0"),
         *("runtime=lockstep", f"seed={seed}", f"run_dir={run_dir}"),

@@ -131,7 +131,7 @@ def _sets(folder: Path, task: str, seed: int) -> dict[str, Any]:
     inferred, figures = _inferred(folder, task, [known])
     groups = {"all": [others], "few": [], "inverse": [Path(inferred)], "guided": [guided]}
     for name, more in groups.items():
-        mixed(task, [known, *more], folder / f"set_{name}", only_successes=True)
+        mixed([f"experiment={task}"], [known, *more], folder / f"set_{name}", only_successes=True)
     return figures
 
 
@@ -151,8 +151,9 @@ def _measured(folder: Path, task: str, seed: int, part: str, name: str) -> Any:
     """A policy from one of the sets."""
     run = folder / f"{part}_{name}"
     shutil.rmtree(run, ignore_errors=True)  # of a call that was interrupted
-    measure = cloned if part == "clone" else practised
-    return measure(task, run, folder / f"set_{name}", seed)
+    if part == "clone":
+        return cloned([f"experiment={task}"], run, folder / f"set_{name}", seed)
+    return practised(task, run, folder / f"set_{name}", seed)
 
 
 def record(task: str, episodes: int, run_dir: Path, seed: int, *, guided: bool = False) -> Path:

@@ -1,10 +1,10 @@
-"""Two people with two ways of doing `pick_insert`: are they told apart, and does it pay?
+"""Two people who pass a post on two sides in `pick_insert`: are they told apart, and does it pay?
 
-Both are the task's expert, who succeeds alone. The quick one goes around on the right, the careful
-one around on the left, at half the speed. Neither way is wrong, and nobody knows beforehand which
-of them is better cloned. So the comparison has both directions: of one person's demonstrations the
-first half is the base, and policies are cloned from all demonstrations of both, and from what
-`robot-rl filter --compatible` leaves of them.
+Both are the task's expert, who carries the cube lower than the post is high, and succeed alone: one
+passes on the left, the other on the right, and in nothing else do they differ. Who does the mean of
+both pushes the post over, and fails. Neither side is the better one. So the comparison has both
+directions: of one person's demonstrations the first half is the base, and policies are cloned from
+all demonstrations of both, and from what `robot-rl filter --compatible` leaves of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +28,31 @@ from robot_rl.ports import Expert
 from robot_rl.reward.compatible_train import driven, judge_each_other
 from robot_rl.reward.metrics import auc
 from robot_rl.store.store import Store
-from robot_rl.tasks.pick_insert import PickInsertTask
+from robot_rl.tasks.pick_insert import PickInsertExpert, PickInsertTask
 from robot_rl.types import RobotState
 
-TASK = "pick_insert"
-EPISODES = 10  # in the base, and as many again; of each person
+WORDS = (
+    *("experiment=pick_insert", "task.post_m=0.05"),
+    *("task.cube_xy_m=0.01", "task.pocket_xy_m=0.01", "task.start_xy_m=0.02"),
+)
+EPISODES = 40  # in the base, and as many again; of each person
 FEW = 4  # of the other's, among the first person's, where episodes judge each other
-NEAR_M, FAR_M = 0.03, 0.07  # of the next goal: straight to it, and all the way aside
+NEAR_M, FAR_M = 0.06, 0.10  # of the next goal: straight to it, and all the way aside
+ASIDE = 2.0  # of a full action: the expert pulls back to the straight line
+STYLES = {"left": 1.0, "right": -1.0}  # name -> the side on which they pass; 0 = straight
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """A way of driving. side: 1 = around on the left, -1 = on the right, 0 = straight.
+class LowExpert(PickInsertExpert):
+    """Carries the cube lower than the post is high."""
 
-    speed: share of the expert's.
-    """
-
-    side: float = 0.0
-    speed: float = 1.0
-
-
-STYLES = {"quick": Style(side=-1.0), "careful": Style(side=1.0, speed=0.5)}
+    CARRY_M = 0.022
 
 
 class StyledExpert:
-    """The task's expert, who drives in a style."""
+    """The task's expert, who carries low, and goes around on one side."""
 
-    def __init__(self, task: PickInsertTask, style: Style, skill: float) -> None:
-        self._task, self._style, self._expert = task, style, task.expert(skill)
+    def __init__(self, task: PickInsertTask, side: float, skill: float) -> None:
+        self._task, self._side, self._expert = task, side, LowExpert(task, skill)
 
     def reset(self, rng: np.random.Generator) -> None:
         """Start an episode."""
@@ -63,33 +60,33 @@ class StyledExpert:
 
     def act(self, state: RobotState) -> NDArray[np.float32]:
         """Action [7]."""
-        task, style = self._task, self._style
+        task = self._task
         action = self._expert.act(state)
         way = task.cube_to_pocket(state)
         if not task.holds_cube(state):
             way = state.objects["cube"].position_m - state.tcp_in_base.position_m
-        if task.in_pocket(state):
+        lifting = task.holds_cube(state) and task.raised_m(state) < LowExpert.CARRY_M / 2
+        if lifting or task.in_pocket(state):
             way = np.zeros(3)
         left = np.array((-way[1], way[0], 0.0)) / max(float(np.hypot(*way[:2])), 1e-6)
         share = np.clip((np.hypot(*way[:2]) - NEAR_M) / (FAR_M - NEAR_M), 0.0, 1.0)
-        aside = rotate_inverse(state.tcp_in_base.quaternion_xyzw, style.side * share * left)
-        action[:3] += aside
-        action[:-1] = np.clip(action[:-1], -1.0, 1.0) * style.speed
-        return action
+        aside = rotate_inverse(state.tcp_in_base.quaternion_xyzw, self._side * share * left)
+        action[:3] += ASIDE * aside
+        return np.clip(action, -1.0, 1.0)
 
 
 class StyledOperator(ScriptedOperator):
-    """The scripted person with a style."""
+    """The scripted person who goes around on one side."""
 
-    def __init__(self, task: Any, style: Style, skill: float) -> None:
+    def __init__(self, task: Any, side: float, skill: float) -> None:
         super().__init__(ScriptedOperatorConfig(intervene=False), task)
-        self._expert: Expert = StyledExpert(task, style, skill)
+        self._expert: Expert = StyledExpert(task, side, skill)
 
 
-def record(style: Style, episodes: int, run_dir: Path, seed: int, skill: float = 0.9) -> Path:
-    """Demonstrations in a style, in a run folder of their own; those that failed are not kept."""
-    words = [f"experiment={TASK}", f"seed={seed}", f"train.demos={episodes}", "task.max_steps=250"]
-    return demonstrated(lambda task: StyledOperator(task, style, skill), words, run_dir)
+def record(side: float, episodes: int, run_dir: Path, seed: int, skill: float = 0.9) -> Path:
+    """Demonstrations on one side, in a run folder of their own."""
+    words = [*WORDS, f"seed={seed}", f"train.demos={episodes}"]
+    return demonstrated(lambda task: StyledOperator(task, side, skill), words, run_dir)
 
 
 def bench(
@@ -115,12 +112,12 @@ def bench(
 def _compared(folder: Path, seed: int) -> dict[str, Any]:
     """The figures of one seed."""
     runs = {
-        f"{who}_{part}": record(style, EPISODES, folder / f"{who}_{part}", 10 * seed + i)
-        for who, style in STYLES.items()
+        f"{who}_{part}": record(side, EPISODES, folder / f"{who}_{part}", 10 * seed + i)
+        for who, side in STYLES.items()
         for i, part in enumerate(("base", "again"))
     }
-    both = mixed(TASK, list(runs.values()), folder / "mixed")
-    figures: dict[str, Any] = {"all": cloned(TASK, folder / "all", both, seed)}
+    both = mixed(WORDS, list(runs.values()), folder / "mixed")
+    figures: dict[str, Any] = {"all": cloned(WORDS, folder / "all", both, seed)}
     for who in STYLES:
         figures |= {f"{who}/{k}": v for k, v in _filtered(folder, both, who, seed).items()}
     return figures
@@ -139,7 +136,7 @@ def _filtered(folder: Path, both: Path, who: str, seed: int) -> dict[str, Any]:
         "auc": auc(*value),
         "auc_nameless": _nameless(both, who),
         "kept": [float(np.mean([not x["below"] for x in some])) for some in (own, others)],
-        "filtered": cloned(TASK, folder / f"{who}_filtered", both, seed),
+        "filtered": cloned(WORDS, folder / f"{who}_filtered", both, seed),
     }
 
 

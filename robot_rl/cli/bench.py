@@ -33,8 +33,8 @@ Measure speed on this machine:
            (a real browser and, for key, hand and kill, the whole ROS 2 graph; 14 minutes in all)
   person   the operator's page and a stand-in for a person, who sees only the page: time from
            opening it to the first demonstration and to the tenth (the same needs; up to an hour)
-  styles   two scripted people with two ways: are they told apart, and does a clone profit from
-           `robot-rl filter --compatible` (a quarter of an hour)
+  styles   two scripted people who pass a post on two sides: are they told apart, and does a clone
+           profit from `robot-rl filter --compatible` (half an hour)
   inverse  demonstrations of which a fifth has actions, and the others get them from an inverse
            dynamics model: clones and practice with them (a quarter, and half of an hour)
   endurance  an hour at full speed with a kill -9 each minute, and 45 minutes of the whole ROS 2

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
 from robot_rl.cli.filter_compatible import (
-    BELOW,
     HERE,
     SHADES,
     SHOWN,
@@ -50,7 +49,7 @@ robot-rl train experiment=peg_insert algo=bc_flow train.dataset=RUN train.demos=
 robot-rl filter RUN --progress runs/reward --drop 0.2          a progress model judges the pictures
 robot-rl filter RUN --compatible                               which episodes are the odd ones?
 robot-rl filter RUN --compatible --to anna                     who contradicts anna?
-robot-rl filter RUN --compatible runs/anna --below 0.7 --write
+robot-rl filter RUN --compatible runs/anna --write
 robot-rl filter RUN --compatible runs/anna --keep              a bar for whoever drives in RUN
 robot-rl filter RUN --undo
 """
@@ -104,9 +103,9 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--below",
         type=float,
-        default=BELOW,
         metavar="C",
-        help=f"episodes less compatible than this are left out (default: {BELOW:g})",
+        help="episodes less compatible than this are left out (default: what 19 of 20 episodes of "
+        "the base itself reach)",
     )
     parser.add_argument(
         "--keep",
@@ -121,7 +120,7 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
         parser.error("give --critic RUN, --progress FOLDER, --compatible [BASE], or --undo")
     if args.drop <= 0.0 or args.ahead < 1:
         parser.error("--drop must be positive and --ahead at least 1")
-    if not 0.0 <= args.below <= 1.0:
+    if args.below is not None and not 0.0 <= args.below <= 1.0:
         parser.error("--below must lie in [0, 1]")
     if args.compatible is None and (args.to or args.keep):
         parser.error("--to and --keep belong to --compatible")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from robot_rl.spec import Spec
     from robot_rl.store.store import Store
 
-BELOW = 0.7  # compatibility of an episode that is left out
 HERE = Path()  # as a base: the run itself
 SHADES = " .:-=+*#%@"  # of a strip, from light to dark
 NEW = "o"  # a step in a state that the base does not know
@@ -36,7 +35,11 @@ def incompatible(args: argparse.Namespace, store: Store) -> Found:
     judged = _judged(args, store)
     worst = sorted(judged, key=lambda one: one.mean)
     left_out: dict[EpisodeId, list[int]] = {s.id: [] for s in store.episodes()}  # also the base
-    left_out |= {one.driven.id: one.driven.steps for one in worst if one.mean < args.below}
+    left_out |= {
+        one.driven.id: one.driven.steps
+        for one in worst
+        if one.mean < (one.usual if args.below is None else args.below)
+    }
     for one in worst[:SHOWN]:
         say(line(one) + "  left out" * bool(left_out[one.driven.id]))
     people: dict[str, Any] = engine("robot_rl.reward.compatible_train:by_person")(judged)

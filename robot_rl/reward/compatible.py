@@ -5,14 +5,15 @@
     far             |a - mu(s)|^2
     compatible      1 - min(far / lambda, 1)   where the ensemble is sure, spread(s) < eta
                     1                          where it is not: a new state is welcome
-    of an episode   the mean over the steps that people drove
+    of an episode   the mean over the steps that people drove where the ensemble is sure; else 1
 
 Two people who solve a task in two ways are two teachers who contradict each other: a policy that
 clones both does neither. Where they merely visit other states, both are worth having.
 
 Nobody chooses eta and lambda. Some of the base episodes are held out, and say what the same person
 does where the ensemble has not looked: eta is the `SURE` quantile of the spread there, lambda the
-`FAR` quantile of the distance of the steps at which it is sure.
+`FAR` quantile of the distance of the steps at which it is sure. An episode contradicts the base if
+it is less compatible than the `USUAL` quantile of those episodes.
 
 The gripper. Its command is one of close, keep, open; taken as a number, a hand that closes a tick
 later would be further off than any motion can be. So it enters as three numbers, 1 for the command
@@ -22,9 +23,11 @@ their squared distance is at most 1, and little where the base itself varies whe
 All of this is numpy: the console judges each new step with it and needs no torch
 (`console.compatible`). How the networks are cloned is in `compatible_train`.
 
-Deviations: the paper takes lambda and eta as numbers to be tuned. It also has the person
-demonstrate again at once; here they see a bar, and go on. Pictures are not looked at: a run with
-cameras is refused.
+Deviations: the paper takes lambda and eta as numbers to be tuned. It counts new states as
+compatible in the mean of an episode, too; but whoever passes an obstacle on the other side
+contradicts the base in few steps and is then where it has never been: that made up for it
+(docs/results.md). It also has the person demonstrate again at once; here they see a bar, and go on.
+Pictures are not looked at: a run with cameras is refused.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from robot_rl.system.files import replace_json, write_synced
 
 MEMBERS = 5
 SURE, FAR = 0.95, 0.95  # quantiles of held-out steps; see the module
+USUAL = 0.05  # quantile of held-out episodes
 GRIPPER = 3  # close, keep, open
 DEAD_ZONE = 0.5  # of the gripper's entry, as `spec.ActionSpec.gripper_width_m`
 SCALED_LIMIT = 10.0  # standard deviations of a number of the state, as `nets.observation`
@@ -66,9 +70,14 @@ def compatibility(
     return value.astype(np.float32), sure
 
 
+def known_mean(value: Array, sure: NDArray[np.bool_]) -> float:
+    """Mean of compatibilities [T] where the ensemble is sure; 1 where it never is."""
+    return float(value[sure].mean()) if sure.any() else 1.0
+
+
 @dataclass(frozen=True)
 class Ensemble:
-    """Cloned networks with the two numbers that say what is known ground, and what is far.
+    """Cloned networks, what is known ground (eta) and far to them, and what episodes usually reach.
 
     inputs: vector of the observation -> its shape, in the order of the state; hidden: widths of the
     layers; gripper: whether the action's last entry is one. tensors: "members" [5, P], laid out as
@@ -81,6 +90,7 @@ class Ensemble:
     tensors: dict[str, Array]
     eta: float
     far: float
+    usual: float
     source: tuple[str, ...] = ()
 
     def state(self, observation: Mapping[str, NDArray[Any]]) -> Array:
@@ -146,6 +156,7 @@ class Ensemble:
             "gripper": self.gripper,
             "eta": self.eta,
             "far": self.far,
+            "usual": self.usual,
             "source": list(self.source),
         }
         replace_json(folder / f"{NAME}.json", facts)  # last: then the tensors are there
@@ -183,6 +194,7 @@ class Ensemble:
                 safetensors.numpy.load(data),
                 float(facts["eta"]),
                 float(facts["far"]),
+                float(facts["usual"]),
                 tuple(map(str, facts["source"])),
             )
             found._check(facts["format"])
@@ -200,6 +212,8 @@ class Ensemble:
         """Raise `ValueError` unless the parts of a file fit each other."""
         if form != FORMAT or not (0.0 < self.eta < np.inf and 0.0 < self.far < np.inf):
             raise ValueError(f"format {form}, eta {self.eta}, far {self.far}")
+        if not 0.0 <= self.usual <= 1.0:
+            raise ValueError(f"usual {self.usual}")
         if len(self.hidden) > MOST_LAYERS or not all(
             type(n) is int and 0 < n <= WIDEST for n in self.hidden
         ):

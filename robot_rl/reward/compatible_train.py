@@ -29,10 +29,12 @@ from robot_rl.reward.compatible import (
     MEMBERS,
     SCALED_LIMIT,
     SURE,
+    USUAL,
     Array,
     Ensemble,
     encoded,
     inputs_of,
+    known_mean,
     outputs_of,
 )
 from robot_rl.reward.success.train import Told, fit
@@ -89,16 +91,20 @@ class Driven:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """An episode, the compatibility [T] of its steps, and where the ensemble was sure."""
+    """An episode, the compatibility [T] of its steps, and where the ensemble was sure.
+
+    usual: what episodes of the base reach; see `compatible`.
+    """
 
     driven: Driven
     compatible: Array
     sure: NDArray[np.bool_]
+    usual: float
 
     @property
     def mean(self) -> float:
         """Compatibility of the episode."""
-        return float(self.compatible.mean())
+        return known_mean(self.compatible, self.sure)
 
 
 def driven(store: Store, spec: Spec, told: Told = unheard) -> Iterator[Driven]:
@@ -187,11 +193,13 @@ def learn_ensemble(
     fit([members], loss, config, told)
     tensors = {"members": members.detach().numpy(), "mean": mean, "scale": scale}
     hidden, gripper = tuple(config.hidden), spec.action.gripper
-    made = Ensemble(inputs_of(spec), hidden, gripper, tensors, 1.0, 1.0, tuple(source))
+    made = Ensemble(inputs_of(spec), hidden, gripper, tensors, 1.0, 1.0, 1.0, tuple(source))
     spread, distance = made.measure(*_steps(left))
     eta = float(np.quantile(spread, SURE))
     far = float(np.quantile(distance[spread <= eta], FAR))
-    return replace(made, eta=max(eta, TINY), far=max(far, TINY))
+    made = replace(made, eta=max(eta, TINY), far=max(far, TINY))
+    theirs = [known_mean(*made.judge(e.state, e.action)) for e in left]
+    return replace(made, usual=float(np.quantile(theirs, USUAL)))
 
 
 def _steps(episodes: Sequence[Driven]) -> tuple[Array, Array]:
@@ -201,7 +209,7 @@ def _steps(episodes: Sequence[Driven]) -> tuple[Array, Array]:
 
 def judge(ensemble: Ensemble, episode: Driven) -> Judged:
     """How compatible the steps of an episode are."""
-    return Judged(episode, *ensemble.judge(episode.state, episode.action))
+    return Judged(episode, *ensemble.judge(episode.state, episode.action), ensemble.usual)
 
 
 def judge_each_other(
@@ -249,8 +257,13 @@ def by_person(judged: Iterable[Judged]) -> dict[str, dict[str, float]]:
         who: {
             "episodes": len(some),
             "steps": sum(len(x.compatible) for x in some),
-            "compatible": float(np.concatenate([x.compatible for x in some]).mean()),
-            "known": float(np.concatenate([x.sure for x in some]).mean()),
+            "compatible": known_mean(*_all(some)),
+            "known": float(_all(some)[1].mean()),
         }
         for who, some in sorted(groups.items())
     }
+
+
+def _all(some: Sequence[Judged]) -> tuple[Array, NDArray[np.bool_]]:
+    """Compatibility of all their steps, and where the ensemble was sure."""
+    return np.concatenate([x.compatible for x in some]), np.concatenate([x.sure for x in some])

@@ -2,6 +2,10 @@
 
 The longest task: four parts in a row, each of which can fail, and one reward at the end. The pocket
 is a frame of four low walls on the table; the fingers stay above it.
+
+With `post_m` a post stands loosely between the two, in the way of a cube that comes straight: who
+carries it no higher goes around, on one side or the other. Pushing the post over ends the episode.
+It stands in one place before the pocket: whoever observes the pocket knows where.
 """
 
 from __future__ import annotations
@@ -25,6 +29,10 @@ POCKET_XY_M = np.array((0.50, 0.09))
 CUBE_XY_M = np.array((0.50, -0.06))
 WALL_M, WALL_HEIGHT_M = 0.008, 0.012
 CARRY_M = 0.05  # height of the cube's bottom above the table while it is carried
+POST_HALF_M, POST_AWAY_M = (0.012, 0.006), 0.065  # across and along the way; from the pocket
+POST_MOST_M = 0.05  # a higher one would hit the hand while the cube goes down
+POST_KG, POST_MOVED_M = 0.05, 0.01  # moved by so much, it was pushed
+POST_SPREAD_M = 0.03  # of cube and pocket together: otherwise open fingers may start on the post
 SUNK_M = 0.004  # a cube this little above the table is in the pocket, not on its walls
 
 
@@ -38,12 +46,17 @@ class PickInsertTask(LiftTask):
     cube_xy_m: float = 0.04  # half range around its side of the table
     cube_yaw_rad: float = 0.3
     pocket_xy_m: float = 0.02  # half range
+    post_m: float = 0.0  # height of the post; 0 = there is none
 
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
         if self.clearance_m <= 0.0:
             raise ValueError("clearance_m must be positive")
+        if not 0.0 <= self.post_m <= POST_MOST_M:
+            raise ValueError(f"post_m must lie in [0, {POST_MOST_M}]: the hand passes above it")
+        if self.post_m and self.cube_xy_m + self.pocket_xy_m > POST_SPREAD_M:
+            raise ValueError(f"with a post, cube_xy_m + pocket_xy_m must be <= {POST_SPREAD_M}")
 
     @property
     def name(self) -> str:
@@ -51,7 +64,7 @@ class PickInsertTask(LiftTask):
         return "pick_insert"
 
     def parts(self) -> tuple[Part, ...]:
-        """The cube and the pocket."""
+        """The cube, the pocket, and the post."""
         inner = (self.cube_m + self.clearance_m) / 2
         middle, z = inner + WALL_M / 2, WALL_HEIGHT_M / 2
         long, short = inner + WALL_M, WALL_M / 2
@@ -64,7 +77,9 @@ class PickInsertTask(LiftTask):
                 ((inner, short, z), (0.0, -middle, z)),
             )
         )
-        return (*super().parts(), Part("pocket", "fixture", walls))
+        pocket, half = Part("pocket", "fixture", walls), (*POST_HALF_M, self.post_m / 2)
+        post = Part("post", "free", (Primitive("box", half),), POST_KG)
+        return (*super().parts(), pocket, *((post,) if self.post_m else ()))
 
     def sample_reset(self, rng: np.random.Generator) -> ResetPlan:
         """Cube on one side of the table, pocket on the other, open hand above the middle."""
@@ -76,7 +91,20 @@ class PickInsertTask(LiftTask):
             "cube": upright(np.array((*cube_xy, self.cube_m / 2)), yaw),
             "pocket": upright(np.array((*pocket_xy, 0.0))),
         }
+        if self.post_m:
+            objects["post"] = upright(self.post_place_m(objects["pocket"]))
         return ResetPlan(plan.tcp_in_base, objects, plan.gripper_width_m)
+
+    def post_place_m(self, pocket: Pose) -> NDArray[np.float64]:
+        """Where the post's centre [3] stands, in base."""
+        return pocket.position_m + np.array((0.0, -POST_AWAY_M, self.post_m / 2))
+
+    def failure(self, state: RobotState) -> bool:
+        """Whether the cube is out of reach, or the post was pushed."""
+        if not self.post_m:
+            return super().failure(state)
+        away = state.objects["post"].position_m - self.post_place_m(state.objects["pocket"])
+        return super().failure(state) or float(np.linalg.norm(away)) > POST_MOVED_M
 
     def cube_to_pocket(self, state: RobotState) -> NDArray[np.float64]:
         """Vector [3] m from the cube's centre to where it has to be, in base."""

@@ -91,7 +91,7 @@ def still(spec: Spec, *, torn: bool = False) -> Ensemble:
         "mean": np.zeros(size, np.float32),
         "scale": np.ones(size, np.float32),
     }
-    return Ensemble(inputs_of(spec), (HIDDEN,), True, tensors, eta=0.1, far=0.25)
+    return Ensemble(inputs_of(spec), (HIDDEN,), True, tensors, eta=0.1, far=0.25, usual=0.5)
 
 
 def test_the_odd_ones_come_first_whoever_else_is_chosen(

@@ -157,6 +157,18 @@ def test_who_contradicts_is_told_from_who_agrees_and_from_who_goes_elsewhere(
     assert people["bob"]["episodes"] == 1 and people["bob"]["steps"] == STEPS
 
 
+def test_new_states_do_not_make_up_for_a_contradiction(learned: Ensemble) -> None:
+    same, opposite, elsewhere = episode(20), episode(21, -1.0), episode(22, -1.0, where=8.0)
+    other_side = replace(
+        opposite,
+        state=np.concatenate((opposite.state[:5], elsewhere.state[5:])),
+        action=np.concatenate((opposite.action[:5], elsewhere.action[5:])),
+    )
+    turns, stays = judge(learned, other_side), judge(learned, same)
+    assert turns.compatible.mean() > stays.compatible.mean() - 0.1  # most of it is new
+    assert turns.mean < learned.usual <= stays.mean + 0.1 and turns.usual == learned.usual
+
+
 def test_the_thresholds_come_from_episodes_that_the_networks_have_not_seen() -> None:
     calm, wild = [episode(n) for n in range(8)], []
     for one in calm:
@@ -249,7 +261,7 @@ def test_what_is_saved_judges_as_before(learned: Ensemble, tmp_path: Path) -> No
     [
         {"format": 2}, {"hidden": [10**6]}, {"hidden": []}, {"hidden": ["a"]},
         {"eta": float("nan")}, {"far": 0.0}, {"inputs": {"state": [3]}}, {"inputs": 3},
-        {"sha256": "0"}, {"hidden": [31]},
+        {"sha256": "0"}, {"hidden": [31]}, {"usual": 2.0}, {"usual": float("nan")},
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_no_ensemble(

@@ -205,6 +205,25 @@ def test_pick_insert_is_done_when_the_cube_lies_in_the_pocket_and_nobody_holds_i
     assert far > near > held > done == 0.0
 
 
+def test_a_post_stands_before_the_pocket_clear_of_the_cube_and_must_not_be_pushed() -> None:
+    task = PickInsertTask(post_m=0.05, cube_xy_m=0.02, pocket_xy_m=0.01)
+    (solid,) = task.parts()[-1].primitives
+    for seed in range(100):
+        plan = task.sample_reset(np.random.default_rng(seed))
+        cube, pocket, post = (plan.objects[k].position_m for k in ("cube", "pocket", "post"))
+        assert cube[1] + task.cube_m < post[1] - solid.size_m[1] < post[1] < pocket[1]
+        assert post[2] == solid.size_m[2] == 0.025
+    hand = tool_down(np.array((0.5, 0.0, 0.2)))
+    for moved, failed in (((0.0, 0.005, 0.0), False), ((0.0, 0.02, 0.0), True),
+                          ((0.0, 0.0, -0.018), True)):  # fmt: skip
+        objects = plan.objects | {"post": upright(post + np.array(moved))}
+        assert task.failure(state_of(task, hand, objects)) == failed
+    with pytest.raises(ValueError, match="post_m"):
+        PickInsertTask(post_m=0.1, cube_xy_m=0.02, pocket_xy_m=0.01)
+    with pytest.raises(ValueError, match="cube_xy_m"):
+        PickInsertTask(post_m=0.05)
+
+
 def test_lift_fails_when_the_cube_is_off_the_table() -> None:
     task, hand = LiftTask(), tool_down(np.array((0.5, 0.0, 0.2)))
     assert not task.failure(state_of(task, hand, {"cube": upright(np.array((0.6, 0.1, 0.02)))}))
