@@ -16,6 +16,7 @@ import gc
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 with contextlib.suppress(ImportError):  # the core's tests run without torch
     import torch
@@ -23,6 +24,9 @@ with contextlib.suppress(ImportError):  # the core's tests run without torch
     torch.set_num_threads(1)
 
 ATTEMPTS = 3
+
+settings.register_profile("unhurried", deadline=None)  # a busy machine is no fault of an example's
+settings.load_profile("unhurried")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -185,7 +185,7 @@ samples = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(samples, st.integers(1, 4), st.sampled_from([0.0, 0.15]), st.sampled_from([0.0, 0.35]))
 def test_promises_hold_for_any_device(
     readings: list, debounce: int, ramp_s: float, hold_s: float

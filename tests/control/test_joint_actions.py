@@ -29,7 +29,7 @@ from robot_rl_sim import envs
 
 ROBOTS: dict[str, Robot] = {"fr3": Fr3(), "ur5e": Ur5e()}
 each = pytest.mark.parametrize("name", ROBOTS)
-sane = settings(max_examples=60, deadline=None)
+sane = settings(max_examples=60)
 
 
 def spec_of(robot: Robot, task: type = ReachTask) -> Any:

@@ -97,7 +97,7 @@ CASES = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(case=CASES)
 def test_round_trip_of_random_episodes_with_gaps(
     tmp_path_factory: pytest.TempPathFactory, case: Case

@@ -34,7 +34,7 @@ ROBOTS: dict[str, Robot] = {"fr3": Fr3(), "ur5e": Ur5e()}
 CHAINS = {name: Chain(robot) for name, robot in ROBOTS.items()}
 MIDDLE = tool_down(np.array((0.5, 0.0, 0.2)))
 each = pytest.mark.parametrize("name", ROBOTS)
-sane = settings(max_examples=100, deadline=None)
+sane = settings(max_examples=100)
 
 
 def limits_of(name: str) -> Limits:

@@ -161,14 +161,14 @@ ARRAYS = st.fixed_dictionaries(
 
 
 @given(ARRAYS | st.recursive(st.none() | st.floats() | st.text(), st.lists))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_array_of_openpi_is_read_or_a_link_error(value: Any) -> None:
     with contextlib.suppress(LinkError):
         openpi.unpacked(msgpack.packb(value))
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_bytes_are_read_or_one_of_our_errors(data: bytes) -> None:
     for read, error in DECODERS.values():
         with contextlib.suppress(error):
@@ -301,7 +301,7 @@ THINGS = [
 
 
 @given(st.lists(st.sampled_from(THINGS), max_size=12), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_base_ends_the_loop(does: list[Any], slow: bool) -> None:
     base = Odd(does)
     made: Any = (
@@ -403,7 +403,7 @@ def test_odd_weights_leave_the_old_ones_in_use_and_the_actor_alive(data: bytes) 
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_damage_to_weights_is_one_of_our_errors(data: st.DataObject) -> None:
     image = bytearray(safetensors.torch.save(GOOD_TENSORS))
     for _ in range(data.draw(st.integers(1, 4))):

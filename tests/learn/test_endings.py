@@ -48,7 +48,7 @@ def drawn(rows: list[Row], view: View) -> Batch:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     model=st.lists(unit, min_size=LENGTH + 1, max_size=LENGTH + 1),
     progress=st.lists(unit, min_size=LENGTH + 1, max_size=LENGTH + 1),

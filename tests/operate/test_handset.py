@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from robot_rl.errors import ConfigError, SpecError
@@ -16,7 +16,6 @@ from robot_rl.types import Driver
 from tests.support.handset import CONFIG, PERIOD_S, Hand, motion
 
 shares = st.floats(-1.0, 1.0, allow_nan=False)
-unhurried = settings(deadline=None)  # CI machines are busy
 
 
 def test_a_rested_hand_drives_while_the_button_is_held_and_only_then() -> None:
@@ -29,7 +28,6 @@ def test_a_rested_hand_drives_while_the_button_is_held_and_only_then() -> None:
     assert not hand.feel({"tx": 1.0}).driving
 
 
-@unhurried
 @given(
     axes=st.lists(shares, min_size=6, max_size=6),
     held=st.sets(st.sampled_from(sorted(HELD - {"drive"}))),
@@ -40,7 +38,6 @@ def test_nothing_drives_without_the_drive_button(axes: list[float], held: set[st
     assert not value.driving and not value.action.any()
 
 
-@unhurried
 @given(drift=st.lists(st.floats(-0.0999, 0.0999), min_size=6, max_size=6))
 def test_drift_below_the_dead_zone_never_moves_the_robot(drift: list[float]) -> None:
     hand = Hand()
@@ -51,7 +48,6 @@ def test_drift_below_the_dead_zone_never_moves_the_robot(drift: list[float]) -> 
     assert value.driving and not value.action.any()
 
 
-@unhurried
 @given(
     zone=st.floats(0.0, 0.5),
     expo=st.floats(0.0, 1.0),
@@ -362,7 +358,6 @@ def test_sticks_are_shaped_before_they_are_turned() -> None:
     assert np.abs(handset.feed(both, now_s).action).max() <= 1.0
 
 
-@unhurried
 @given(axes=st.lists(shares, min_size=6, max_size=6), angle=st.floats(-6.3, 6.3))
 def test_turning_keeps_lengths_and_turns_back(axes: list[float], angle: float) -> None:
     moved = turned(axes, angle)

@@ -110,7 +110,7 @@ ORDER = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(ORDER)
 def test_in_every_order_only_a_person_ends_what_a_person_has_stopped(
     one: Alone, order: list[str]

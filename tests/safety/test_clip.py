@@ -114,7 +114,7 @@ small = st.floats(-0.03, 0.03)
 speed = st.floats(-0.14, 0.14)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     ask=st.tuples(*[st.floats(-2.0, 2.0)] * 3),
     lead=st.tuples(small, small, small),

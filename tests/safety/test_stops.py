@@ -45,7 +45,7 @@ def happen(bench: GateBench, event: str) -> bool:
 
 
 @given(st.lists(st.sampled_from(EVENTS), max_size=40))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_what_a_person_stopped_only_a_person_lets_go_on(events: list[str]) -> None:
     bench, persons = GateBench(), False
     for event in events:

@@ -70,7 +70,7 @@ class Model(GateBench):
             self.tick()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(st.sampled_from((STOP, PERSON, SCRIPT, *OTHERS)), max_size=25))
 def test_in_every_order_what_a_person_has_stopped_waits_for_a_person(events: list[str]) -> None:
     model = Model()

@@ -64,7 +64,7 @@ def test_light_lies_within_real() -> None:
 
 
 @given(st.integers(0, 2**31), st.integers(0, 2**31))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_equal_starts_give_equal_draws_and_others_give_others(one: int, other: int) -> None:
     task = resolve("task", {"name": "lift", "randomize": "real", "images": ["wrist", "front"]})
     ranges = task.drawn_ranges

@@ -47,7 +47,7 @@ def test_framed_is_the_format_so_the_fuzzers_reach_the_inside() -> None:
 
 
 @given(tensors)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_round_trip_keeps_names_order_types_shapes_and_bits(given: dict[str, np.ndarray]) -> None:
     back = decode_tensors(encode_tensors(given))
     assert list(back) == list(given)
