@@ -27,6 +27,7 @@ BASE = "base/"  # prefix of the entries that a base policy adds
 BASE_ACTION = "base/action"  # float32 [n, A]: what the base policy would do in the next n steps
 BASE_NOISE = "base/noise"  # float32 [d]: the decision about the noise that this plan came from
 BASE_AGE = "base/age"  # float32 [1]: ticks since that decision; 0 = made at this frame
+GRIPPER_DEAD_ZONE = 0.5  # of the gripper's entry of an action: less commands nothing
 ABSENT = "(absent)"  # in the place of a value that one of two dicts lacks
 PROTOCOL_VERSION = 1  # bump when a message or row changes shape
 
@@ -71,7 +72,7 @@ class ActionSpec:
 
     def gripper_width_m(self, action: NDArray[np.float32]) -> float | None:
         """Commanded finger distance, or None for "keep"."""
-        if not self.gripper or abs(float(action[-1])) < 0.5:
+        if not self.gripper or abs(float(action[-1])) < GRIPPER_DEAD_ZONE:
             return None
         return self.gripper_open_m if action[-1] > 0 else self.gripper_closed_m
 
@@ -166,7 +167,7 @@ class BoxActionSpec:
 
     def gripper_width_m(self, action: NDArray[np.float32]) -> float | None:
         """What the last entry commands, in the environment's units; None for "keep"."""
-        if not self.gripper or abs(float(action[-1])) < 0.5:
+        if not self.gripper or abs(float(action[-1])) < GRIPPER_DEAD_ZONE:
             return None
         return self.high[-1] if action[-1] > 0 else self.low[-1]
 
@@ -188,7 +189,7 @@ class BoxActionSpec:
         a = np.clip(action, -1.0, 1.0)
         if self.gripper:
             last = a[..., -1]
-            a[..., -1] = np.where(np.abs(last) < 0.5, 0.0, np.sign(last))
+            a[..., -1] = np.where(np.abs(last) < GRIPPER_DEAD_ZONE, 0.0, np.sign(last))
         return a
 
 
@@ -365,6 +366,12 @@ def _action_from(data: Mapping[str, Any]) -> ActionSpec | JointActionSpec | BoxA
         joints = tuple(_a(str, name) for name in data["joints"])
         return JointActionSpec(joints, _number(data["joint_rad"]), _pose_action(data["hand"]))
     return _pose_action(data)
+
+
+def gripper_index(last: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The gripper's entries [...] of actions -> index of close, keep, open."""
+    opens, closes = last > GRIPPER_DEAD_ZONE, last < -GRIPPER_DEAD_ZONE
+    return 1 + opens.astype(np.int64) - closes.astype(np.int64)
 
 
 def diff(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

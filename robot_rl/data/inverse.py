@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from robot_rl.data.episodes import INCLUDE, choose, read, unbroken
 from robot_rl.data.names import action_names, vector_keys
 from robot_rl.errors import ConfigError, SpecError
-from robot_rl.spec import Spec
+from robot_rl.spec import Spec, gripper_index
 from robot_rl.store.labels import INVERSE
 from robot_rl.store.store import Store
 from robot_rl.tasks.common import COMMON_LAYOUT
@@ -57,7 +57,6 @@ LEAST = 0.5  # known of the motion as a whole, and of the gripper; less, and lab
 COMMANDS = np.array((-1.0, 0.0, 1.0), np.float32)  # close, keep, open
 WIDTH = "gripper_width"  # in the layout of a state
 STILL = 0.005  # change of the width in a step that is none; 0.2 mm in the tasks' units
-DEAD_ZONE = 0.5  # of the gripper's entry, as `spec.ActionSpec.gripper_width_m`
 STD_FLOOR = 1e-3  # of a number that hardly moves
 MOST_STD = 10.0  # standard deviations of an input
 SURE = 0.99  # share of the own steps with a smaller spread
@@ -122,6 +121,17 @@ class Inverse:
         return np.sqrt(np.square(motion - motion.mean(0)).sum(-1).mean(0))
 
 
+def need_run_of(store: Store, spec: Spec, wrong: str, fix: str) -> None:
+    """Raise `SpecError` with these words unless the store's run observes and does the same."""
+    if store.spec is None or store.spec.without_base().hash != spec.hash:
+        raise SpecError(
+            wrong,
+            expected=f"a run of the same observation and action: spec {spec.hash}",
+            got="a store without a spec" if store.spec is None else f"spec {store.spec.hash}",
+            fix=fix,
+        )
+
+
 def own_moves(store: Store, spec: Spec, *, guided: bool = False) -> list[Moves]:
     """The steps of a run whose actions are known, by episode, whoever drove them.
 
@@ -136,13 +146,12 @@ def own_moves(store: Store, spec: Spec, *, guided: bool = False) -> list[Moves]:
         SpecError: the run observes or does something else, or a number is not finite.
         StoreError: there is no episode.
     """
-    if store.spec is None or store.spec.without_base().hash != spec.hash:
-        raise SpecError(
-            f"{store.path} cannot say what the actions of '{spec.task}' do",
-            expected=f"a run of the same observation and action: spec {spec.hash}",
-            got="a store without a spec" if store.spec is None else f"spec {store.spec.hash}",
-            fix="--inverse: name a run that was recorded with the task settings given here",
-        )
+    need_run_of(
+        store,
+        spec,
+        f"{store.path} cannot say what the actions of '{spec.task}' do",
+        fix="--inverse: name a run that was recorded with the task settings given here",
+    )
     found = []
     for one in choose(store, INCLUDE):
         episode = read(store, one)
@@ -204,7 +213,7 @@ def _known(said: Array, true: Array, spec: Spec) -> tuple[tuple[tuple[str, float
     if spec.action.gripper:
         names = [*names[:motion], "gripper"]
         shares = targets(true, spec)[:, motion:].mean(0)
-        wrong[-1] = (command(said) != command(true)).mean()
+        wrong[-1] = (gripper_index(said[:, -1]) != gripper_index(true[:, -1])).mean()
         differs[-1] = 1.0 - shares.max()
     known = [
         (n, float(1.0 - w / d)) for n, w, d in zip(names, wrong, differs, strict=True) if d > 0
@@ -307,11 +316,5 @@ def targets(action: Array, spec: Spec) -> Array:
     """Actions [T, A] as what the regression says of them, [T, Y]."""
     if not spec.action.gripper:
         return action
-    one = np.eye(len(COMMANDS), dtype=np.float32)[command(action)]
+    one = np.eye(len(COMMANDS), dtype=np.float32)[gripper_index(action[:, -1])]
     return np.concatenate((action[:, : spec.action.motion], one), -1)
-
-
-def command(action: Array) -> NDArray[np.int64]:
-    """The gripper's command in actions [T, A]: an index of `COMMANDS`."""
-    last = action[:, -1]
-    return 1 + (last > DEAD_ZONE).astype(np.int64) - (last < -DEAD_ZONE).astype(np.int64)

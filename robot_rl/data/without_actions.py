@@ -20,8 +20,7 @@ from robot_rl.config.run_folder import STORE
 from robot_rl.data.episodes import choose, fingerprint, read, unbroken
 from robot_rl.data.folder import Progress, as_json, silent, write_file
 from robot_rl.data.import_store import SUMMARY, write_import
-from robot_rl.data.inverse import Inverse
-from robot_rl.errors import SpecError
+from robot_rl.data.inverse import Inverse, need_run_of
 from robot_rl.store.labels import ACTION_SPREAD, INVERSE, of_step
 from robot_rl.store.store import Store
 from robot_rl.types import EpisodeId, Frame, Label, Row, Step
@@ -108,13 +107,8 @@ def import_run(
         StoreError: there is no episode, or the disk is full.
     """
     spec = inverse.spec
-    if source.spec is None or source.spec.without_base().hash != spec.hash:
-        raise SpecError(
-            f"{source.path} is not a run of '{spec.task}'",
-            expected=f"spec {spec.hash}",
-            got="a store without a spec" if source.spec is None else f"spec {source.spec.hash}",
-            fix="give the task settings with which it was recorded",
-        )
+    fix = "give the task settings with which it was recorded"
+    need_run_of(source, spec, f"{source.path} is not a run of '{spec.task}'", fix)
     chosen = choose(source)
     pieces = [(c, i) for c in chosen for i in range(len(unbroken(read(source, c))))]
     mark = {"chosen": fingerprint(chosen)}

@@ -16,11 +16,10 @@ from robot_rl.nets import heads
 from robot_rl.nets.encoder import EncoderConfig
 from robot_rl.nets.ensemble import EnsembleMLP
 from robot_rl.nets.observation import ObservationNet
-from robot_rl.spec import Spec
+from robot_rl.spec import GRIPPER_DEAD_ZONE, Spec
 from robot_rl.types import Observation
 
 GRIPPER_CHOICES = 3  # close, keep, open: index = round(action[-1]) + 1
-GRIPPER_DEAD_ZONE = 0.5  # as spec.ActionSpec.gripper_width_m
 
 
 class Executed(Protocol):

@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robot_rl.errors import CheckpointError, ConfigError
-from robot_rl.spec import Spec
+from robot_rl.spec import Spec, gripper_index
 from robot_rl.system import plain_json
 from robot_rl.system.files import replace_json, write_synced
 
@@ -51,7 +51,6 @@ MEMBERS = 5
 SURE, FAR = 0.95, 0.95  # quantiles of held-out steps; see the module
 USUAL = 0.05  # quantile of held-out episodes
 GRIPPER = 3  # close, keep, open
-DEAD_ZONE = 0.5  # of the gripper's entry, as `spec.ActionSpec.gripper_width_m`
 SCALED_LIMIT = 10.0  # standard deviations of a number of the state, as `nets.observation`
 LAYER_NORM_EPS = 1e-6  # as `nets.ensemble`
 NAME = "ensemble"  # of the two files
@@ -249,9 +248,7 @@ def encoded(action: Array, gripper: bool) -> Array:
     """Actions [..., A] as the networks say them, [..., O]: the gripper as three numbers."""
     if not gripper:
         return action
-    last = action[..., -1]
-    command = 1 + (last > DEAD_ZONE).astype(int) - (last < -DEAD_ZONE).astype(int)
-    one = np.eye(GRIPPER, dtype=np.float32)[command] / np.sqrt(2.0)
+    one = np.eye(GRIPPER, dtype=np.float32)[gripper_index(action[..., -1])] / np.sqrt(2.0)
     return np.concatenate((action[..., :-1], one), -1).astype(np.float32)
 
 
