@@ -33,6 +33,7 @@ VERBS = {
     "camera": "cameras: what is connected, what the network sees of it, what is cut out",
     "calibrate": "find where cameras are, how late they are, and where a gripper ends",
     "record": "record demonstrations",
+    "base": "does a policy server (openpi, GR00T, LeRobot) fit a task? asked before anything moves",
     "serve-policy": "serve a base policy to other processes and machines",
     "eval": "measure a trained policy, or compare several blindly on the arm",
     "deploy": "let a trained policy work on the arm, for hours or for days",

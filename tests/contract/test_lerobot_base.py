@@ -304,6 +304,9 @@ def test_what_the_policy_sees_and_what_comes_back_are_in_its_own_units(tmp_path:
     assert made.spec.chunk == H and made.spec.noise_shape is None
     chunk = made.sample(OBSERVATION)
     np.testing.assert_allclose(chunk, np.full((H, A), 0.1 * 0.05 / 0.1), rtol=1e-5)
+    said = made.description()  # type: ignore[attr-defined]
+    assert said["type"] == "act" and said["action"] == [A] and said["prompt"] == "lift it"
+    assert said["inputs"]["observation.images.top"]["from"] == "image/front"
     seen = Policy.heard
     assert seen["task"] == ["lift it"]
     image = seen["observation.images.top"]

@@ -1,8 +1,6 @@
 """Base policies behind other people's servers, against stand-ins that speak the exact wire format.
 
-The stand-ins are written from the servers' own sources, not with our packing code: an error in that
-would otherwise agree with itself. Each answers with a chunk that it can be recognised by; what went
-over the wire is checked as raw as it came.
+What went over the wire is checked as raw as it came (`tests.support.policy_servers`).
 """
 
 from __future__ import annotations
@@ -14,9 +12,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -33,252 +30,17 @@ from robot_rl.policy.base.mapping import padded
 from robot_rl.policy.base.schedule import AsyncSchedule, ChunkSchedule, schedule_of
 from robot_rl.policy.base.spec import BasePolicy, BaseSpec
 from robot_rl.run.serve_policy import serve_run
-from robot_rl.spec import ActionSpec, Spec, TensorSpec
-
-SPEC = Spec(
-    "fake",
-    10.0,
-    {
-        "state": TensorSpec((5,), "float32"),
-        "image/front": TensorSpec((12, 16, 3), "uint8"),
-    },
-    ActionSpec(0.01, 0.1, gripper=True),
-    (("joints", 4, "rad"), ("gripper", 1, "m")),
+from tests.support.policy_servers import (
+    CHUNK,
+    HORIZON,
+    OBSERVATION,
+    OURS,
+    SPEC,
+    Groot,
+    Openpi,
+    OpenVla,
+    StandIn,
 )
-OBSERVATION = {
-    "state": np.array([0.1, 0.2, 0.3, 0.4, 0.9], np.float32),
-    "image/front": np.arange(12 * 16 * 3, dtype=np.uint8).reshape(12, 16, 3),
-}
-HORIZON = 5
-CHUNK = np.linspace(-0.9, 0.9, HORIZON * 8).reshape(HORIZON, 8).astype(np.float32)
-COLUMNS = (0, 1, 2, 3, 4, 5, 7)  # theirs has one number more than ours
-OURS = CHUNK[:, COLUMNS]
-
-
-class StandIn:
-    """A server in a thread. answer: what it says next; heard: what it was asked."""
-
-    def __init__(self) -> None:
-        self.port, self.heard = 0, []
-        self.answer: Any = None  # None = the proper one; else sent as it is
-        self.delay_s = 0.0
-
-    def start(self) -> None:
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        raise NotImplementedError
-
-
-# -- openpi: src/openpi/serving/websocket_policy_server.py, packages/openpi-client/msgpack_numpy.py
-
-
-def openpi_array(array: NDArray) -> dict[bytes, Any]:
-    return {
-        b"__ndarray__": True,
-        b"data": array.tobytes(),
-        b"dtype": array.dtype.str,
-        b"shape": array.shape,
-    }
-
-
-class Openpi(StandIn):
-    """Describes itself, then answers; an error is a text frame and the end."""
-
-    words: ClassVar[dict[str, Any]] = {
-        "name": "openpi",
-        "chunk": HORIZON,
-        "inputs": {
-            "observation/image": "image/front",
-            "observation/state": "state",
-            "observation/joint_position": "state.joints",
-            "prompt": "prompt",
-        },
-        "image_size": 16,
-        "columns": COLUMNS,
-        "prompt": "pick up the peg",
-    }
-    garbage = (
-        b"\xc1",
-        b"\x80",
-        "Traceback: KeyError 'observation/wrist_image'",
-        b"\x93\x01\x02\x03",
-    )
-
-    def start(self) -> None:
-        from websockets.sync.server import serve
-
-        self._server = serve(self._talk, "127.0.0.1", 0, compression=None, max_size=None)
-        self.port = self._server.socket.getsockname()[1]
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def _talk(self, line: Any) -> None:
-        line.send(msgpack.packb({"action_dim": 8, "config": "test"}))
-        for message in line:
-            time.sleep(self.delay_s)
-            self.heard.append(msgpack.unpackb(message, strict_map_key=False))
-            if self.answer is not None:
-                line.send(self.answer)
-                if isinstance(self.answer, str):
-                    line.close(1011)
-                    return
-                continue
-            reply = {
-                "state": openpi_array(np.zeros(8, np.float32)),
-                "actions": openpi_array(CHUNK.astype(np.float64)),
-                "policy_timing": {"infer_ms": 12.5},
-                "server_timing": {"infer_ms": 13.0},
-            }
-            line.send(msgpack.packb(reply))
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-
-    def check(self) -> None:
-        (heard,) = self.heard
-        assert sorted(heard) == sorted(self.words["inputs"])
-        image = heard["observation/image"]
-        assert image[b"__ndarray__"] is True and image[b"dtype"] == "|u1"
-        assert list(image[b"shape"]) == [16, 16, 3]
-        pixels = np.frombuffer(image[b"data"], np.uint8).reshape(16, 16, 3)
-        np.testing.assert_array_equal(pixels[2:14], OBSERVATION["image/front"])
-        assert not pixels[:2].any() and not pixels[14:].any()
-        state = heard["observation/joint_position"]
-        assert state[b"dtype"] == "<f4" and list(state[b"shape"]) == [4]
-        np.testing.assert_array_equal(
-            np.frombuffer(state[b"data"], "<f4"), OBSERVATION["state"][:4]
-        )
-        assert heard["prompt"] == "pick up the peg"
-
-
-# -- GR00T: gr00t/policy/server_client.py
-
-
-class Groot(StandIn):
-    """REP socket; arrays as .npy bytes."""
-
-    words: ClassVar[dict[str, Any]] = {
-        "name": "groot",
-        "chunk": HORIZON,
-        "inputs": {
-            "video.front": "image/front",
-            "state.arm": "state.joints",
-            "language.task": "prompt",
-        },
-        "actions": ("arm", "hand"),
-        "columns": COLUMNS,
-        "prompt": "pick up the peg",
-        "key": "lab",
-    }
-    garbage = (
-        b"\xc1",
-        msgpack.packb({"error": "no such modality"}),
-        msgpack.packb([{"arm": 3}, {}]),
-        msgpack.packb([]),
-    )
-
-    def start(self) -> None:
-        self._socket = zmq.Context.instance().socket(zmq.REP)
-        self._socket.linger = 0
-        self.port = self._socket.bind_to_random_port("tcp://127.0.0.1")
-        self._going = True
-        self._thread = threading.Thread(target=self._talk)
-        self._thread.start()
-
-    @staticmethod
-    def array(value: NDArray) -> dict[str, Any]:
-        file = io.BytesIO()
-        np.save(file, value)
-        return {"__ndarray_class__": True, "as_npy": file.getvalue()}
-
-    def _talk(self) -> None:
-        while self._going:
-            if not self._socket.poll(20):
-                continue
-            request = msgpack.unpackb(self._socket.recv())
-            time.sleep(self.delay_s)
-            if request["endpoint"] != "get_action":
-                self._socket.send(msgpack.packb({"status": "ok"}))
-                continue
-            self.heard.append(request)
-            if self.answer is not None:
-                self._socket.send(self.answer)
-                continue
-            parts = {
-                "arm": self.array(CHUNK[None, :, :6]),
-                "hand": self.array(CHUNK[None, :, 6:]),
-                "other": self.array(np.zeros((1, HORIZON, 3))),
-            }
-            self._socket.send(msgpack.packb([parts, {}]))
-
-    def stop(self) -> None:
-        self._going = False
-        self._thread.join()
-        self._socket.close()
-
-    def check(self) -> None:
-        (heard,) = self.heard
-        assert heard["endpoint"] == "get_action" and heard["api_token"] == "secret"
-        observation = heard["data"]["observation"]
-        assert observation["language"] == {"task": [["pick up the peg"]]}
-        video = np.load(io.BytesIO(observation["video"]["front"]["as_npy"]))
-        assert video.shape == (1, 1, 12, 16, 3) and video.dtype == np.uint8
-        state = np.load(io.BytesIO(observation["state"]["arm"]["as_npy"]))
-        assert state.shape == (1, 1, 4) and state.dtype == np.float32
-
-
-# -- OpenVLA-OFT: vla-scripts/deploy.py with json_numpy
-
-
-class OpenVla(StandIn):
-    """HTTP; a failure is the word "error"."""
-
-    words: ClassVar[dict[str, Any]] = {
-        "name": "openvla",
-        "chunk": HORIZON,
-        "inputs": {"full_image": "image/front", "state": "state", "instruction": "prompt"},
-        "columns": COLUMNS,
-        "prompt": "pick up the peg",
-    }
-    garbage = (b'"error"', b"{}", b"<html>", b'[["a", "b"]]', b"[]")
-
-    def start(self) -> None:
-        stand_in = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                stand_in.heard.append((self.path, json.loads(body)))
-                time.sleep(stand_in.delay_s)
-                proper = json.dumps(json.dumps([list(map(float, row)) for row in CHUNK])).encode()
-                answer = proper if stand_in.answer is None else stand_in.answer
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def check(self) -> None:
-        ((path, heard),) = self.heard
-        assert path == "/act" and heard["instruction"] == "pick up the peg"
-        image = heard["full_image"]
-        assert image["dtype"] == "|u1" and image["shape"] == [12, 16, 3]
-        assert base64.b64decode(image["__numpy__"]) == OBSERVATION["image/front"].tobytes()
-
 
 # -- ours
 

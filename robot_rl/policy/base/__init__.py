@@ -6,6 +6,7 @@
     served     our own, in another process (`robot-rl serve-policy`)
     lerobot    LeRobot's policies, in this process
     openpi, groot, openvla   clients of other people's servers; `mapping` translates
+    listening, probe, fit   does a server fit a task? (`robot-rl base check`)
 
 Importing this registers the configs of group `base`.
 """

@@ -4,7 +4,10 @@ Wire format: REQ/REP, msgpack maps {endpoint, data, api_token?}; arrays are maps
 {__ndarray_class__, as_npy} with the bytes of a .npy file. `get_action` takes {observation,
 options}, where an observation is {video: {key: uint8 [B, T, H, W, 3]}, state: {key: float32
 [B, T, D]}, language: {key: [[str]]}}, and answers [{key: float32 [B, H, D]}, info]; an error is
-{error: text}. Also `ping` and `reset`. Plain TCP without keys: loopback, or a tunnel.
+{error: text}. Also `ping`, `reset` and
+`get_modality_config`, which answers {video | state | language | action: {__ModalityConfig_class__,
+as_json: {delta_indices, modality_keys, action_configs?}}}. Plain TCP without keys: loopback, or a
+tunnel.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from robot_rl.policy.base.mapping import (
     Actions,
     ForeignServerConfig,
     Inputs,
+    RefusedError,
     answer_of,
     check_numbers,
     numbers,
@@ -37,6 +41,32 @@ from robot_rl.types import Observation
 PORT = 5555
 MAX_BYTES = 64 << 20
 KINDS = ("video", "state", "language")  # the name of each of their inputs begins with one of these
+
+
+@dataclass(frozen=True, slots=True)
+class Modality:
+    """One entry of the server's modality config.
+
+    frames: of each key that the policy looks at, or actions in a chunk.
+    representation: of each action key: "ABSOLUTE", "RELATIVE" (to the state, in training; the
+        server answers absolute values) or "DELTA"; () = the server does not say.
+    """
+
+    keys: tuple[str, ...]
+    frames: int
+    representation: tuple[str, ...] = ()
+
+
+def _modality(said: Any) -> Modality:
+    """Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
+    values = said["as_json"]
+    keys, actions = values["modality_keys"], values.get("action_configs") or []
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise TypeError("modality_keys")
+    kinds = tuple(str(action["rep"]).upper() for action in actions)
+    if kinds and len(kinds) != len(keys):
+        raise ValueError("action_configs")
+    return Modality(tuple(keys), len(values["delta_indices"]), kinds)
 
 
 class GrootBase:
@@ -60,6 +90,19 @@ class GrootBase:
     ) -> NDArray[np.float32]:
         """See `BasePolicy`; `noise` cannot be sent."""
         assert noise is None
+        answer = self.answer(observation)
+        try:
+            chunk = np.concatenate([answer[key] for key in self._config.actions], -1)
+        except (KeyError, ValueError) as error:
+            got = {key: list(part.shape) for key, part in answer.items()}
+            raise _malformed(
+                f"[1, H, D] for {', '.join(self._config.actions)}", str(got)
+            ) from error
+        return self._actions(chunk)[: self._config.chunk]
+
+    @answer_of("the GR00T server")
+    def answer(self, observation: Observation) -> dict[str, NDArray[np.float32]]:
+        """The server's answer: [H, D] of each of its action keys. Raises as `sample`."""
         theirs: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         for name, value in self._inputs(observation).items():
             kind, _, key = name.partition(".")
@@ -69,14 +112,27 @@ class GrootBase:
         if not isinstance(actions, dict):
             raise _malformed("[actions, info]", repr(answer)[:80])
         try:
-            parts = [np.asarray(actions[key], np.float32) for key in self._config.actions]
-            chunk = np.concatenate([p.reshape(*p.shape[:2], -1)[0] for p in parts], -1)
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+            parts = {str(key): np.asarray(part, np.float32) for key, part in actions.items()}
+            return {key: part.reshape(*part.shape[:2], -1)[0] for key, part in parts.items()}
+        except (ValueError, TypeError, IndexError) as error:
             got = {str(k): list(np.shape(v)) for k, v in actions.items()}
-            raise _malformed(
-                f"[1, H, D] for {', '.join(self._config.actions)}", str(got)
-            ) from error
-        return self._actions(chunk)[: self._config.chunk]
+            raise _malformed("[1, H, D] of each action key", str(got)) from error
+
+    @answer_of("the GR00T server")
+    def modalities(self) -> dict[str, Modality]:
+        """What the policy was trained on: of "video", "state", "language" and "action".
+
+        Raises:
+            LinkError: the server does not answer, or does not say that.
+        """
+        answer = self._ask("get_modality_config", {})
+        try:
+            found = {str(kind): _modality(said) for kind, said in answer.items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise _malformed("a modality config", repr(answer)[:120]) from error
+        if "action" not in found:
+            raise _malformed("a modality config with 'action'", str(sorted(found)))
+        return found
 
     def close(self) -> None:
         """Close the socket."""
@@ -102,7 +158,7 @@ class GrootBase:
             )
         answer = unpacked(socket.recv())
         if isinstance(answer, dict) and "error" in answer:
-            raise LinkError(
+            raise RefusedError(
                 "the GR00T server reports an error",
                 expected="actions",
                 got=str(answer["error"])[:200],

@@ -43,7 +43,7 @@ class LeRobotBase:
 
     def __init__(self, config: LeRobotConfig, spec: Spec) -> None:
         self._policy, self._before, self._after = _load(config)
-        self._device = config.device
+        self._config = config
         self._inputs = Inputs(config, spec)
         self._actions = Actions(config, spec.action.size)
         theirs = self._policy.config
@@ -66,7 +66,7 @@ class LeRobotBase:
         batch = self._before({k: _tensor(k, v) for k, v in self._inputs(observation).items()})
         extra = {}
         if noise is not None:
-            extra["noise"] = torch.as_tensor(noise, device=self._device)[None]
+            extra["noise"] = torch.as_tensor(noise, device=self._config.device)[None]
         if getattr(self._policy, "_queues", None):  # it stacks the frames that it remembers
             self._policy.reset()
             batch = self._remember(batch)
@@ -81,6 +81,22 @@ class LeRobotBase:
         each = [{k: v[i] for k, v in observation.items()} for i in range(count)]
         drawn = [None] * count if noise is None else list(noise)
         return np.stack([self.sample(o, w) for o, w in zip(each, drawn, strict=True)])
+
+    def description(self) -> dict[str, Any]:
+        """What the policy was trained on, and what it is shown for each of that."""
+        theirs = self._policy.config
+        shapes = {k: list(getattr(v, "shape", ())) for k, v in theirs.input_features.items()}
+        return {
+            "type": theirs.type,
+            "inputs": {
+                k: {"shape": shapes.get(k, []), "from": v} for k, v in self._config.inputs.items()
+            },
+            "image_size": self._config.image_size,
+            "prompt": self._config.prompt,
+            "action": [int(n) for n in theirs.action_feature.shape],
+            "low": self._config.low,
+            "high": self._config.high,
+        }
 
     def _remember(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Fill the policy's memory with this frame; return the batch in the memory's names."""

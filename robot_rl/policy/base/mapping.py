@@ -90,6 +90,10 @@ def _upgraded(section: Mapping[str, Any]) -> Mapping[str, Any]:
 UPGRADES["base"] = _upgraded
 
 
+class RefusedError(LinkError):
+    """The server understands us, and says what is wrong with the question (or with itself)."""
+
+
 @contextmanager
 def answer_of(server: str) -> Iterator[None]:
     """Whatever a server's answer makes go wrong inside is a `LinkError`, however odd it is."""

@@ -23,6 +23,7 @@ from robot_rl.policy.base.mapping import (
     Actions,
     ForeignServerConfig,
     Inputs,
+    RefusedError,
     answer_of,
     check_numbers,
     numbers,
@@ -43,7 +44,7 @@ class OpenpiBase:
 
     def __init__(self, config: OpenpiConfig, spec: Spec) -> None:
         self._config = config
-        self._inputs, self._actions = Inputs(config, spec), Actions(config, spec.action.size)
+        self.inputs, self._actions = Inputs(config, spec), Actions(config, spec.action.size)
         self._key = api_key(config.key, config.host)
         self._line: Any = None
         self._open = contextlib.ExitStack()
@@ -60,16 +61,21 @@ class OpenpiBase:
     ) -> NDArray[np.float32]:
         """See `BasePolicy`; `noise` cannot be sent."""
         assert noise is None
+        return self._actions(self.answer(observation)["actions"])[: self._config.chunk]
+
+    @answer_of("the openpi server")
+    def answer(self, observation: Observation) -> dict[Any, Any]:
+        """The server's answer as it is; it has "actions" [H, D]. Raises as `sample`."""
         self._connect()
         try:
-            self._line.send(packed(self._inputs(observation)))
+            self._line.send(packed(self.inputs(observation)))
             answer = self._line.recv(timeout=self._config.timeout_s)
         except Exception as error:
             self.close()
             raise _silent(self._config, error) from error
         if isinstance(answer, str):
             self.close()
-            raise LinkError(
+            raise RefusedError(
                 "the openpi server reports an error",
                 expected="actions",
                 got=answer.strip().splitlines()[-1][:200] if answer.strip() else "(empty)",
@@ -78,7 +84,7 @@ class OpenpiBase:
         found = unpacked(answer)
         if not isinstance(found, dict) or "actions" not in found:
             raise _malformed(f"keys {sorted(map(str, found))}" if isinstance(found, dict) else "")
-        return self._actions(found["actions"])[: self._config.chunk]
+        return found
 
     def close(self) -> None:
         """Hang up."""
@@ -89,6 +95,7 @@ class OpenpiBase:
     def _connect(self) -> None:
         if self._line is not None:
             return
+        from websockets.exceptions import InvalidHandshake
         from websockets.sync.client import connect
 
         config = self._config
@@ -105,6 +112,9 @@ class OpenpiBase:
             )
             self._line = self._open.enter_context(line)
             first = self._line.recv(timeout=config.timeout_s)
+        except InvalidHandshake as error:
+            self.close()
+            raise _malformed(f"no websocket: {error}"[:200]) from error
         except Exception as error:
             self.close()
             raise _silent(config, error) from error

@@ -207,6 +207,15 @@ class _Plan:
         return self.chunk[index] if 0 <= index < len(self.chunk) else None
 
 
+def longest_answer_ticks(chunk: int, ahead: int) -> int:
+    """How many ticks every answer may take so that the plan of an `AsyncSchedule` never runs out.
+
+    A plan begins in the tick in which it was asked for; it arrives d ticks later, when the next one
+    is asked for, and has to last until that one arrives: 2 d ticks, less the one that is replaced.
+    """
+    return max(0, (chunk - ahead + 1) // 2)
+
+
 class AsyncSchedule:
     """Asks the base beside the loop; see the module docstring.
 

@@ -5,7 +5,7 @@ ZeroMQ with CURVE, keys and allow-list as on the link (`link.auth`): the server 
 `actor` or `actor-<name>`. A request is [number, verb, body], the answer [number, "ok", body] or
 [number, "error", text]; tensors travel in `store.codec` records, everything is batched.
 
-    describe   {}                                    -> JSON {protocol, spec, chunk, ...}
+    describe   {}                                    -> JSON {protocol, spec, chunk, ..., policy?}
     sample     {observation entries [B, ...],
                 "noise" [B, ...]? }                  -> {"chunk": float32 [B, H, A]}
 
@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import zmq
@@ -38,7 +38,7 @@ from robot_rl.link.auth import (
     role_of,
 )
 from robot_rl.link.config import LinkConfig
-from robot_rl.policy.base.mapping import RemoteConfig, answer_of
+from robot_rl.policy.base.mapping import RefusedError, RemoteConfig, answer_of
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.spec import PROTOCOL_VERSION, Spec, diff
 from robot_rl.store.codec import decode_tensors, encode_tensors
@@ -70,6 +70,15 @@ class BatchPolicy(Protocol):
 def key_folder(run: Path | str) -> Path:
     """Where a policy that stays on this machine keeps its keys; made if absent."""
     return ensure_keys(Path(run) / "policy_keys", NAMES)
+
+
+@runtime_checkable
+class Describes(Protocol):
+    """A policy that says what it was trained on, for whoever checks whether it fits."""
+
+    def description(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        ...
 
 
 class PolicyServer:
@@ -144,7 +153,7 @@ class PolicyServer:
         return verbs[verb](body)
 
     def _describe(self, _body: bytes) -> bytes:
-        base = self._policy.spec
+        policy, base = self._policy, self._policy.spec
         return json.dumps(
             {
                 "protocol": PROTOCOL_VERSION,
@@ -152,6 +161,7 @@ class PolicyServer:
                 "chunk": base.chunk,
                 "action_size": base.action_size,
                 "noise_shape": base.noise_shape,
+                "policy": policy.description() if isinstance(policy, Describes) else {},
             }
         ).encode()
 
@@ -187,6 +197,7 @@ class ServedBase:
         self._number = 0
         self._socket: zmq.Socket[bytes] | None = None
         self.spec = BaseSpec(0, spec.action.size)
+        self.description: dict[str, Any] = {}  # what the policy was trained on, if it says so
         self.describe()
 
     @answer_of("the policy server")
@@ -199,7 +210,7 @@ class ServedBase:
         said = json.loads(self._ask(b"describe", b""))
         lines = diff(self._spec.as_dict(), said.get("spec", {}))
         if said.get("protocol") != PROTOCOL_VERSION or lines:
-            raise LinkError(
+            raise RefusedError(
                 "the served policy is for something else",
                 expected=f"protocol {PROTOCOL_VERSION} and this task's observation and action",
                 got="; ".join(lines)[:600] or repr(said)[:200],
@@ -208,6 +219,8 @@ class ServedBase:
         shape = said["noise_shape"]
         noise_shape = None if shape is None else tuple(int(n) for n in shape)
         self.spec = BaseSpec(int(said["chunk"]), int(said["action_size"]), noise_shape)
+        policy = said.get("policy")
+        self.description = policy if isinstance(policy, dict) else {}
 
     def reset(self) -> None:
         """Make sure that the server is there; it has nothing to forget."""
@@ -262,7 +275,7 @@ class ServedBase:
                 fix="start it (robot-rl serve-policy RUN); its keys and ours must be of one folder",
             ) from error
         if status != b"ok":
-            raise LinkError(
+            raise RefusedError(
                 "the policy server refuses",
                 expected="ok",
                 got=answer.decode(errors="replace")[:400],
