@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robot_rl.cli.common import Parser, engine, run_one_of, say, write_json
+from robot_rl.cli.common import Parser, engine, printable, run_one_of, say, write_json
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -113,7 +113,7 @@ def show(report: Report) -> None:
         say(f"\n{wrong} of {len(report.findings)} points do not fit. Fix them, and check again.")
         return
     check = f", once you have answered {unsaid} question{'s' * (unsaid > 1)} (?)" if unsaid else ""
-    say(f"\nNothing speaks against it{check}. To train on it:\n\n  {report.line}")
+    say(f"\nNothing speaks against it{check}. To train on it:\n\n  {printable(report.line)}")
 
 
 def _said(finding: Finding) -> Text:
@@ -127,8 +127,3 @@ def _said(finding: Finding) -> Text:
             text.append(f"\n{'ask' if asks else name}: ", "dim")
             text.append(printable(words))
     return text
-
-
-def printable(text: str) -> str:
-    """A server's words without what would steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

@@ -198,6 +198,11 @@ def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(figures, indent=2, sort_keys=True, default=str) + "\n")
 
 
+def printable(text: str) -> str:
+    """Somebody else's words without what would steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
 def say(text: str) -> None:
     """Print one line for the person at the terminal (results go to stdout, logs to stderr)."""
     sys.stdout.write(text + "\n")

@@ -140,7 +140,9 @@ def _explain(error: Exception, debug: bool) -> int:
     if debug:
         logging.getLogger(__name__).error("traceback (--debug)", exc_info=error)
     if isinstance(error, RobotRLError):
-        print(f"error: {error}", file=sys.stderr)
+        from robot_rl.cli.common import printable
+
+        print(f"error: {printable(str(error))}", file=sys.stderr)  # it may quote a server
         return 2
     print(f"unexpected error: {type(error).__name__}: {error}", file=sys.stderr)
     print("  fix:      run it again with --debug and report what it prints", file=sys.stderr)

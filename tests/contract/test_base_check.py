@@ -462,6 +462,13 @@ def test_the_page_says_it_all_and_the_exit_status_is_the_answer(
         assert main([*words, "base.chunk=50"]) == 1
         page = capsys.readouterr().out
         assert "expected: base.chunk=50" in page and "robot-rl train" not in page
+    with Openpi(WANTS, CHUNK) as server:
+        server.answer = "KeyError: 'camera\x1b[2J'"
+        assert main(["base", "check", "openpi", f"127.0.0.1:{server.port}", *TASK]) == 1
+        server.answer = b"\x81\xa1\x1b\x01"  # a map with the key \x1b
+        assert main(["base", "check", "openpi", f"127.0.0.1:{server.port}", *TASK]) == 2
+        said = capsys.readouterr()
+        assert "\x1b" not in said.out + said.err and "another protocol" in said.err
     assert main(words) == 2
     assert "nobody can be reached" in capsys.readouterr().err
     assert main(["base", "chek"]) == 2
