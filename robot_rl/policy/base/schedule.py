@@ -12,7 +12,7 @@ another sample, and a served base is far too slow for that).
 `ChunkSchedule` asks the base within the tick. `AsyncSchedule` asks a slower base beside the loop: a
 chunk that was asked for at tick k and arrives d ticks later begins with its action d, the newest
 plan is carried out until a newer one is here, and the change is blended over a few ticks.
-(Real-time chunking, arXiv 2506.07339, inpaints instead; that needs a base that can inpaint.)
+(Real-time chunking, arXiv 2506.07339, inpaints instead; it did not pay: docs/results.md.)
 """
 
 from __future__ import annotations
