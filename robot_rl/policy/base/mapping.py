@@ -28,7 +28,7 @@ class SlowConfig:
 
     execute: int = 8  # ticks until a newer chunk is asked for
     ahead: int = 1  # actions recorded with each frame
-    blend: int = 2  # ticks over which a new chunk replaces the old one
+    blend: int = 0  # ticks over which a new chunk replaces the old one; 0 = at once
 
     def __post_init__(self) -> None:
         """Check ranges."""

@@ -11,7 +11,7 @@ another sample, and a served base is far too slow for that).
 
 `ChunkSchedule` asks the base within the tick. `AsyncSchedule` asks a slower base beside the loop: a
 chunk that was asked for at tick k and arrives d ticks later begins with its action d, the newest
-plan is carried out until a newer one is here, and the change is blended over a few ticks.
+plan is carried out until a newer one is here; the change may be blended over a few ticks.
 (Real-time chunking, arXiv 2506.07339, inpaints instead; it did not pay: docs/results.md.)
 """
 
@@ -233,7 +233,7 @@ class AsyncSchedule:
         *,
         execute: int,
         ahead: int,
-        blend: int = 2,
+        blend: int = 0,
         first_s: float = 10.0,
         retry_s: float = 0.2,
     ) -> None:
