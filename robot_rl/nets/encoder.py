@@ -245,7 +245,7 @@ class _Camera(nn.Module):
     def look(self, image: Tensor) -> Tensor:
         """uint8 [B, H, W, C] -> tokens [B, depth, places]."""
         x = image.permute(0, 3, 1, 2).to(self.dtype)  # NHWC memory is what channels_last means
-        torch.add(x.new_full((), -1.0), x, alpha=2.0 / 255.0, out=x)  # in one pass
+        x = torch.add(x.new_full((), -1.0), x, alpha=2.0 / 255.0)  # in one pass
         return self.trunk(x).flatten(2)
 
     def forward(self, image: Tensor) -> Tensor:
