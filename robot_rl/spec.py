@@ -23,6 +23,7 @@ from robot_rl.geometry import (
 from robot_rl.types import Observation, Pose
 
 IMAGE = "image/"  # prefix of the observation entries of cameras
+PRIVILEGED = "privileged/"  # prefix of the entries that critics see and the policy never gets
 BASE = "base/"  # prefix of the entries that a base policy adds
 BASE_ACTION = "base/action"  # float32 [n, A]: what the base policy would do in the next n steps
 BASE_NOISE = "base/noise"  # float32 [d]: the decision about the noise that this plan came from
@@ -251,6 +252,16 @@ class Spec:
     def without_base(self) -> Spec:
         """This spec without what `with_base` added."""
         own = {k: v for k, v in self.observation.items() if not k.startswith(BASE)}
+        return replace(self, observation=own)
+
+    @property
+    def privileged(self) -> tuple[str, ...]:
+        """Names of the entries that only critics see (`privileged/<name>`), in a fixed order."""
+        return tuple(k for k in sorted(self.observation) if k.startswith(PRIVILEGED))
+
+    def of_policy(self) -> Spec:
+        """This spec without what the policy never gets."""
+        own = {k: v for k, v in self.observation.items() if k not in self.privileged}
         return replace(self, observation=own)
 
     @property

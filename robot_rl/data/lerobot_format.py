@@ -15,7 +15,7 @@ import pyarrow as pa
 from robot_rl.data.names import action_names, image_keys, state_names, vector_keys
 from robot_rl.data.video import GOP, OPTIONS, PIXEL_FORMAT
 from robot_rl.errors import SpecError
-from robot_rl.spec import Spec
+from robot_rl.spec import PRIVILEGED, Spec
 
 VERSION = "v3.0"
 CHUNK = 1000  # files in one folder
@@ -56,7 +56,12 @@ STEP = {
 
 
 def feature_of(key: str) -> str:
-    """Feature name of an observation entry: `image/wrist` -> `observation.images.wrist`."""
+    """Feature name of an observation entry: `image/wrist` -> `observation.images.wrist`.
+
+    What is privileged is no `observation`, or another program would let a policy look at it.
+    """
+    if key.startswith(PRIVILEGED):
+        return "robot_rl." + key.replace("/", ".")
     group, _, name = key.partition("/")
     plain = f"images.{name}" if group == "image" and name else key
     return "observation." + plain.replace("/", ".")

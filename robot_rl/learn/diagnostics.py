@@ -395,7 +395,7 @@ def probe(algo: Algorithm, batch: Batch) -> dict[str, float]:
     if not isinstance(algo, ActorCritic):
         return figures
     action = torch.from_numpy(net.executed(batch)[:rows, : net.pose_size])
-    pair = torch.cat((features, net.judged(action, net.base(seen, actor))), -1)
+    pair = algo.judged(algo.moment(seen), action.to(algo.device)).cpu()
     hidden, q = algo.critic_net.activations(pair, algo.critic[:PROBE_CRITICS].cpu())
     spread = float(q.mean(0).std(unbiased=False))
     return figures | {"critic/dormant": dormant_share(hidden), "critic/q_std": spread}

@@ -199,7 +199,7 @@ class Learner:
         )
         self._scorers, self._trouble = tuple(scorers), trouble
         places = {"disk": on_disk(run_dir / "replay"), "device": on_device(self.algo.device)}
-        keys = self.algo.net.observation_keys
+        keys = self.algo.observation_keys
         digest = self.algo.net.digest(self.algo.actor_state())
         self.replay = Replay(
             spec,

@@ -42,7 +42,7 @@ class Scaling:
         self, algo: Algorithm, replay: Replay, mirror: Reflection | None, updates: int
     ) -> None:
         """Fit if the replay has grown enough since the newest fit; updates: done so far."""
-        held, keys = replay.frames.held, algo.net.keys
+        held, keys = replay.frames.held, algo.scaled_keys
         due = self.frames is not None and held >= max(1.0, GROWTH * self.frames)
         if not keys or not ranks.agree(due and replay.can_sample):
             return

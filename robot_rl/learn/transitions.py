@@ -13,11 +13,13 @@ class Moment(NamedTuple):
     features: the scaled state [B, S]; after `Agent.see` with the encoded images, [B, F].
     images: camera key -> uint8 [B, H, W, C], shifted; empty once they are encoded.
     base: tensors of a base policy in that moment, by name (`ActorNet.base`); empty without one.
+    privileged: what only critics see, scaled [B, P]; None where nothing is.
     """
 
     features: Tensor
     images: dict[str, Tensor]
     base: dict[str, Tensor]
+    privileged: Tensor | None = None
 
 
 class Transitions(NamedTuple):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from robot_rl.errors import SpecError, did_you_mean
 from robot_rl.nets.encoder import Encoder, EncoderConfig
-from robot_rl.spec import IMAGE, Spec
+from robot_rl.spec import IMAGE, PRIVILEGED, Spec
 from robot_rl.types import Observation
 
 SCALED_LIMIT = 10.0  # standard deviations; beyond, the input says "far away" and nothing more
@@ -21,10 +21,16 @@ SCALED_LIMIT = 10.0  # standard deviations; beyond, the input says "far away" an
 def state_keys(spec: Spec) -> tuple[str, ...]:
     """Names of the float vectors that make up the network input, in a fixed order.
 
+    What is privileged is not among them: a policy never sees it.
+
     Raises:
         SpecError: there is neither a float vector nor an image, or something else.
     """
-    kinds = {k: v.dtype if len(v.shape) != 3 else "image" for k, v in spec.observation.items()}
+    kinds = {
+        k: v.dtype if len(v.shape) != 3 else "image"
+        for k, v in spec.observation.items()
+        if not k.startswith(PRIVILEGED)
+    }
     wrong = {k: v for k, v in kinds.items() if v not in ("float32", "image")}
     if wrong or not kinds:
         raise SpecError(
@@ -103,6 +109,12 @@ class ObservationNet:
         keys, shapes = state_keys(spec), _looked_at(spec, encoder)
         eyes = Encoder(encoder, shapes, bf16) if shapes else None
         return cls(keys, eyes, sum(int(np.prod(spec.observation[k].shape)) for k in keys))
+
+    @classmethod
+    def privileged(cls, spec: Spec) -> ObservationNet:
+        """Of what critics see beside a policy's features; of size 0 where that is nothing."""
+        keys = spec.privileged
+        return cls(keys, None, sum(int(np.prod(spec.observation[k].shape)) for k in keys))
 
     @property
     def feature_size(self) -> int:

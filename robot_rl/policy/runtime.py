@@ -93,6 +93,7 @@ class PolicyRuntime:
         self, algo: ActorMaker, spec: Spec, seed: int = 0, base: Planner | None = None
     ) -> None:
         self._spec, self._net, self._base = spec, algo.make_actor(spec), base
+        _check_unprivileged(self._net, spec)
         self._plan: deque[NDArray[np.float32]] = deque()
         self._epsilon = algo.gripper_epsilon if isinstance(algo, ExploresGripper) else 0.0
         self._generator = torch.Generator().manual_seed(seed)
@@ -267,9 +268,26 @@ def tensors_of(weights: Weights, like: Mapping[str, torch.Tensor]) -> dict[str, 
     return tensors
 
 
+def _check_unprivileged(net: DrivingNet, spec: Spec) -> None:
+    """Raise `SpecError` for a network that would drive by what a robot at work does not know."""
+    seen = sorted(set(net.observation_keys) & set(spec.privileged))
+    if seen:
+        raise SpecError(
+            "the policy looks at privileged entries of the observation",
+            expected="a network of what the robot itself senses: "
+            + ", ".join(spec.of_policy().observation),
+            got=", ".join(seen),
+            fix="leave them to the critics (Spec.privileged), or observe them under another name",
+        )
+
+
 def save_policy(run_dir: Path, weights: Weights, spec: Spec) -> Path:
     """Write `policy.safetensors` and its manifest; each file is whole or not there."""
-    facts = {"version": weights.version, "sha256": weights.sha256, "spec_hash": spec.hash}
+    facts = {
+        "version": weights.version,
+        "sha256": weights.sha256,
+        "spec_hash": spec.of_policy().hash,
+    }
     path = run_dir / POLICY
     for target, data in (
         (path, weights.data),
@@ -282,7 +300,7 @@ def save_policy(run_dir: Path, weights: Weights, spec: Spec) -> Path:
 
 
 def load_policy(run_dir: Path, spec: Spec) -> Weights:
-    """Read what `save_policy` wrote.
+    """Read what `save_policy` wrote, for a run whose policy gets the same; critics may see more.
 
     Raises:
         CheckpointError: there is no policy, it is damaged, or it is made for another spec.
@@ -299,10 +317,11 @@ def load_policy(run_dir: Path, spec: Spec) -> Weights:
             got=str(error),
             fix="finish the training run, or name another run folder",
         ) from error
-    if hashlib.sha256(weights.data).hexdigest() != weights.sha256 or spec_hash != spec.hash:
+    wanted = spec.of_policy().hash
+    if hashlib.sha256(weights.data).hexdigest() != weights.sha256 or spec_hash != wanted:
         raise CheckpointError(
             f"the policy in {run_dir} is damaged or of another spec",
-            expected=f"sha256 {weights.sha256}, spec {spec.hash}",
+            expected=f"sha256 {weights.sha256}, spec {wanted}",
             got=f"sha256 {hashlib.sha256(weights.data).hexdigest()}, spec {spec_hash}",
             fix="restore the file, or train again",
         )

@@ -156,7 +156,7 @@ def _refuse_other(trained: Experiment, experiment: Experiment, run: Path) -> Non
             got=f"robot: {experiment.robot.name}",
             fix=f"a profile of the {trained.robot.name}, or train on the {experiment.robot.name}",
         )
-    lines = diff(trained.spec.as_dict(), experiment.spec.as_dict())
+    lines = diff(trained.spec.of_policy().as_dict(), experiment.spec.of_policy().as_dict())
     if lines:
         raise SpecError(
             f"the policy of {run} was trained to see or to do something else",

@@ -29,7 +29,7 @@ from robot_rl.geometry import (
 )
 from robot_rl.ports import Expert, ResetPlan, TaskProgress
 from robot_rl.robots import Robot
-from robot_rl.spec import ActionSpec, JointActionSpec, Spec, TensorSpec
+from robot_rl.spec import PRIVILEGED, ActionSpec, JointActionSpec, Spec, TensorSpec
 from robot_rl.tasks.randomize import Asked, Range, drawn_once, ranges_of
 from robot_rl.types import Observation, Pose, RobotState
 
@@ -52,6 +52,9 @@ ACTIONS = {
     "joint": "an action moves the joints (joint_rad)",
 }
 """Words for `SimTask.action`."""
+
+HIDDEN = PRIVILEGED + "state"
+"""The entry of the observation that only critics see (`SimTask.asymmetric`)."""
 
 JOINT_SCALE = 1.0 / 0.3
 """1 / 0.3 rad: about as far as a joint goes from home within a task's box."""
@@ -196,7 +199,8 @@ class SimTask(ABC):
 
     The state vector is the subclass's own entries (`own_state`), then TCP twist and wrench. Without
     `privileged` it holds only what a real robot knows: TCP pose and gripper width take the place of
-    the subclass's entries, which tell where the objects are. Where the actions move the joints,
+    the subclass's entries, which tell where the objects are; `asymmetric` shows these to the
+    critics alone (asymmetric actor critic, arXiv 1710.06542). Where the actions move the joints,
     their angles come last.
     """
 
@@ -208,6 +212,7 @@ class SimTask(ABC):
     joint_rad: float = 0.02  # of one action unit, each joint
     images: tuple[str, ...] = ()  # cameras in the observation; () = state only
     privileged: bool = True  # object poses in the observation; False = the cameras must find them
+    asymmetric: bool = False  # critics see the object poses that the policy does not
     image_size: int | tuple[int, int] = 128  # pixels: a square's side (SERL, HIL-SERL), or [H, W]
     timestep_s: float = 0.002  # physics and impedance at 500 Hz
     workspace_min_m: tuple[float, float, float] = (0.35, -0.25, 0.01)  # of the TCP
@@ -283,6 +288,11 @@ class SimTask(ABC):
         unknown = set(self.images) - set(known)
         if unknown:
             raise ValueError(f"images must be among {known}, got {sorted(unknown)}")
+        if self.asymmetric and self.privileged:
+            raise ValueError(
+                "asymmetric=true, but nothing is hidden from the policy: set privileged=false, "
+                "with images"
+            )
         if self.is_blind:
             raise ValueError("without privileged state the task needs images, e.g. [wrist, front]")
         if self.action not in ACTIONS:
@@ -311,12 +321,14 @@ class SimTask(ABC):
         if self.moves_joints:
             layout = (*layout, ("joint_position", len(self.joints), "0.3 rad from home"))
         image = TensorSpec((*self._picture_size, 3), "uint8")
+        own_size = sum(size for _, size, _ in self.own_layout())
         return Spec(
             task=self.name,
             control_hz=self.control_hz,
             observation={
                 "state": TensorSpec((sum(size for _, size, _ in layout),), "float32"),
                 **{f"image/{camera}": image for camera in self.images},
+                **({HIDDEN: TensorSpec((own_size,), "float32")} if self.asymmetric else {}),
             },
             action=self._action_spec(),
             state_layout=layout,
@@ -421,7 +433,10 @@ class SimTask(ABC):
         home_rad = np.array(tuple(self.joints.values()))  # empty unless the actions move joints
         away = (state.joint_position_rad[: len(home_rad)] - home_rad) * JOINT_SCALE
         vector = np.concatenate((own, *felt, away)).astype(np.float32)
-        return {"state": vector} | {f"image/{name}": images[name] for name in self.images}
+        seen = {"state": vector} | {f"image/{name}": images[name] for name in self.images}
+        if self.asymmetric:
+            seen[HIDDEN] = self.own_state(state).astype(np.float32)
+        return seen
 
     def _arm_layout(self) -> tuple[tuple[str, int, str], ...]:
         gripper = (("gripper_width", 1, "0.04 m"),) if self.uses_gripper else ()

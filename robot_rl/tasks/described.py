@@ -111,6 +111,10 @@ class DescribedTask(SimTask):
         """Check everything that does not depend on the robot."""
         if self.privileged:
             raise _wrong("privileged", "false: the poses of objects are unknown", True, "delete it")
+        if self.asymmetric:
+            raise _wrong(
+                "asymmetric", "false: nobody knows more than the policy", True, "delete it"
+            )
         self._check_words()
         self._check_poses()
         if self.scene:

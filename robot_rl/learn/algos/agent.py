@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from robot_rl.learn.adam import Adam
@@ -133,6 +132,7 @@ class Agent(Trained[ActorNet]):
         self, config: Any, spec: Spec, generator: torch.Generator, device: str = "cpu"
     ) -> None:
         super().__init__(config, spec, generator, device)
+        self.refuse_privileged()
         self.config, bf16 = config, config.bf16(self.device.type, bool(spec.cameras))
         self.view, self.steps_per_update = config.view, config.critic_actor_ratio
         self.net = config.net(spec, bf16)
@@ -140,7 +140,7 @@ class Agent(Trained[ActorNet]):
         self.values: Values = Numbers()
         if bins and bounds:
             self.values = HlGauss(bounds[0], bounds[1], bins, self.device)
-        sizes = (self.net.feature_size + self.net.judged_size, *config.hidden, self.values.outputs)
+        sizes = (self.critic_input, *config.hidden, self.values.outputs)
         self.critic_net = EnsembleMLP(config.critics, sizes, bf16)
 
         actor = self.net.init(generator, config.std_init)
@@ -162,6 +162,11 @@ class Agent(Trained[ActorNet]):
         self.critic_optimizer = Adam(self.critics, config.learning_rate, config.critic_weight_decay)
         self.actor_optimizer = Adam(policy, config.actor_learning_rate or config.learning_rate)
 
+    @property
+    def critic_input(self) -> int:
+        """Numbers in `judged`."""
+        return self.net.feature_size + self.net.judged_size
+
     def act(self, observation: Observation, deterministic: bool) -> Tensor:
         """Actions [B, A] for observations with a leading batch axis."""
         config = self.config
@@ -174,12 +179,10 @@ class Agent(Trained[ActorNet]):
         )
 
     @torch.no_grad()
-    def worth(self, observation: Observation, action: NDArray[np.float32]) -> Tensor:
-        """Return the critics' mean value [B] of recorded actions [B, A]."""
+    def moment(self, observation: Observation) -> Moment:
+        """What the networks see of observations."""
         features = self.net.look(observation, self.actor)
-        moment = Moment(features, {}, self.net.base(observation, self.actor))
-        pose = self._tensor(action)[:, : self.net.pose_size]
-        return self.q(moment, pose, self.critic).mean(0)
+        return Moment(features, {}, self.net.base(observation, self.actor))
 
     def actor_state(self) -> dict[str, Tensor]:
         """As in `Trained`; a slow policy drives with the slow encoder and the slow gripper head."""
@@ -273,8 +276,11 @@ class Agent(Trained[ActorNet]):
 
     def _critics(self, moment: Moment, action: Tensor, critics: Tensor) -> Tensor:
         """Return the raw outputs of the critics: [E, B, K]."""
-        seen = torch.cat((moment.features, self.net.judged(action, moment.base)), -1)
-        return self.critic_net(seen, critics)
+        return self.critic_net(self.judged(moment, action), critics)
+
+    def judged(self, moment: Moment, action: Tensor) -> Tensor:
+        """What critics see of pose actions [B, pose] in a moment."""
+        return torch.cat((moment.features, self.net.judged(action, moment.base)), -1)
 
     def draw(self, features: Tensor, count: int = 1) -> tuple[Tensor, Tensor]:
         """Draw `count` decisions of the policy for each row, with gradient.

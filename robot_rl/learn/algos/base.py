@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robot_rl.errors import CheckpointError
+from robot_rl.errors import CheckpointError, ConfigError
 from robot_rl.learn import ranks
 from robot_rl.learn.replay import Batch, View
 from robot_rl.nets.cpu import need_compiler
@@ -37,8 +37,8 @@ class Algorithm(Protocol):
     """A learner of policies. Holds tensors only: no I/O, no logging, no clock.
 
     steps_per_update: gradient steps (critic steps, where there is a critic) that one `update` does.
-    generator: of every random draw after `init`. net: of the actor; says which entries of the
-    observation are needed. view: what the replay shall offer. device: where its tensors live.
+    generator: of every random draw after `init`. net: of the actor. view: what the replay shall
+    offer. device: where its tensors live.
     """
 
     steps_per_update: int
@@ -46,6 +46,16 @@ class Algorithm(Protocol):
     generator: torch.Generator
     net: ObservationNet
     view: View
+
+    @property
+    def observation_keys(self) -> tuple[str, ...]:
+        """Every entry of the observation that is looked at."""
+        ...
+
+    @property
+    def scaled_keys(self) -> tuple[str, ...]:
+        """The entries that `standardize` looks at."""
+        ...
 
     def standardize(self, observation: Observation) -> None:
         """Scale the state from now on so that these observations have unit spread around zero."""
@@ -160,6 +170,7 @@ class Trained(ABC, Generic[NetT]):
     """
 
     losses: ClassVar[tuple[str, ...]] = ()  # methods that `compile` compiles
+    sees_privileged: ClassVar[bool] = False  # whether its critics see what the policy does not
     net: NetT
     actor: dict[str, Tensor]
     updates: Tensor
@@ -175,6 +186,16 @@ class Trained(ABC, Generic[NetT]):
     def init(cls, config: Any, spec: Spec, seed: int, device: str = "cpu") -> Self:
         """Fresh networks; equal seeds give equal networks and equal draws, whatever the device."""
         return cls(config, spec, torch.Generator().manual_seed(seed), device)
+
+    def refuse_privileged(self) -> None:
+        """Raise `ConfigError` where critics could see more than the policy, and these cannot."""
+        if self.spec.privileged and not self.sees_privileged:
+            raise ConfigError(
+                "this algorithm cannot learn from privileged entries of the observation",
+                expected="hil_serl, hil_serl_state, hil_serl_pixels, rlpd, sac or drq",
+                got=", ".join(self.spec.privileged),
+                fix="task.asymmetric=false, or another algo",
+            )
 
     def compile(self) -> None:
         """Fuse the arithmetic of the losses (`torch.compile`): half a minute, once.
@@ -194,6 +215,16 @@ class Trained(ABC, Generic[NetT]):
             setattr(self, name, torch.compiler.disable(getattr(self, name)))
         if graphs:
             setattr(self, "update", _replayed(self.update))  # noqa: B010 a method is no attribute to pyright
+
+    @property
+    def observation_keys(self) -> tuple[str, ...]:
+        """As in `Algorithm`."""
+        return self.net.observation_keys
+
+    @property
+    def scaled_keys(self) -> tuple[str, ...]:
+        """As in `Algorithm`."""
+        return self.net.keys
 
     def actor_state(self) -> dict[str, Tensor]:
         """Policy, gripper head, encoder and scaling: what travels to the robot."""
@@ -253,12 +284,16 @@ class Trained(ABC, Generic[NetT]):
         the data grows by a part, the moments move by a part, and what is learned from then on makes
         up for it. With several ranks, the moments are taken over the states of all ranks.
         """
-        states = self.net.state(observation).to(self.actor["mean"].device).double()
+        self._standardize(self.net.state(observation), self.actor)
+
+    def _standardize(self, states: Tensor, scaling: Mapping[str, Tensor]) -> None:
+        """Set "mean" and "scale" to those of states [N, S]."""
+        states = states.to(scaling["mean"].device).double()
         moments = states.mean(0), states.square().mean(0)
         ranks.average_(moments)
         std = (moments[1] - moments[0].square()).clamp_min(0.0).sqrt()
-        self.actor["mean"].copy_(moments[0])
-        self.actor["scale"].copy_(1.0 / std.clamp_min(STD_FLOOR))
+        scaling["mean"].copy_(moments[0])
+        scaling["scale"].copy_(1.0 / std.clamp_min(STD_FLOOR))
 
     def _look(self, observation: Observation) -> dict[str, Tensor]:
         """Return shifted images; with a frozen trunk its output for them, which networks share."""

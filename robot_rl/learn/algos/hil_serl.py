@@ -38,16 +38,23 @@ class HilSerlConfig(ActorCriticConfig):
 
     gripper_penalty: float = 0.02  # charged per reversal
     gripper_epsilon: float = 0.0  # HIL-SERL: exploration of the gripper comes from the person
+    estimate_weight: float = 1.0  # where critics see more than the policy: see `asymmetric`
 
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
         if self.gripper_penalty < 0.0 or not 0.0 <= self.gripper_epsilon <= 1.0:
             raise ValueError("gripper_penalty must be >= 0, gripper_epsilon lie in [0, 1]")
+        if self.estimate_weight < 0.0:
+            raise ValueError(f"estimate_weight must not be negative, got {self.estimate_weight}")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> HilSerl:
-        """A fresh learner."""
-        return HilSerl.init(self, spec, seed, device)
+        """A fresh learner; an asymmetric one where the observation has privileged entries."""
+        if not spec.privileged:
+            return HilSerl.init(self, spec, seed, device)
+        from robot_rl.learn.algos.asymmetric import Asymmetric
+
+        return Asymmetric.init(self, spec, seed, device)
 
 
 class HilSerl(ActorCritic):

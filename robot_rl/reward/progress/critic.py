@@ -99,11 +99,15 @@ def find_harmful(
 
 def phi_of_critic(algo: Any) -> Phi:
     """Progress as critics see it; algo: of `critic_of`."""
+    import torch
 
     def phi(steps: Sequence[Step], frames: dict[int, Frame]) -> NDArray[np.float32]:
         seen = [frames[s.frame].observation for s in steps]
         algo.spec.check(seen[0])
-        batch = {k: np.stack([o[k] for o in seen]) for k in algo.net.observation_keys}
-        return algo.worth(batch, np.stack([s.action for s in steps])).cpu().numpy()
+        batch = {k: np.stack([o[k] for o in seen]) for k in algo.observation_keys}
+        pose = np.stack([s.action[: algo.net.pose_size] for s in steps])
+        with torch.no_grad():
+            moment, action = algo.moment(batch), torch.from_numpy(pose).to(algo.device)
+            return algo.q(moment, action, algo.critic).mean(0).cpu().numpy()
 
     return phi
