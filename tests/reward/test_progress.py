@@ -39,10 +39,14 @@ class Critic:
 
     spec = SPEC
     net = HilSerlConfig(hidden=(8,)).make(SPEC, 0).net
+    observation_keys, critic, device = net.observation_keys, torch.zeros(2), torch.device("cpu")
 
-    def worth(self, observation: dict[str, np.ndarray], action: np.ndarray) -> torch.Tensor:
-        assert action.shape == (len(observation["state"]), 7)
-        return torch.from_numpy(observation["state"][:, 0])
+    def moment(self, observation: dict[str, np.ndarray]) -> torch.Tensor:
+        return torch.from_numpy(observation["state"])
+
+    def q(self, moment: torch.Tensor, action: torch.Tensor, critics: torch.Tensor) -> torch.Tensor:
+        assert action.shape == (len(moment), 6)
+        return moment[:, 0].expand(len(critics), -1)
 
 
 def recorded(store: Store, driver: Driver, number: int) -> None:

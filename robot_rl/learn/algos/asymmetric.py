@@ -1,4 +1,4 @@
-"""Asymmetric learning: critics see what the policy never gets; the rest is as in `hil_serl`.
+"""Asymmetric learning: critics see what the policy never gets; the rest is as in `actor_critic`.
 
 Paper: Asymmetric Actor Critic (arXiv 1710.06542). In simulation more is known than a robot at work
 will be told: h, the privileged entries of an observation (`Spec.privileged`), such as the poses of
@@ -11,10 +11,11 @@ objects that the policy has to find in pictures.
     estimate_loss  L = estimate_weight mean_B (e(features) - h)^2,  h standardised, e a head that
                    stays with the learner: what the critics know is to be seen in the pictures
 
-A gripper's critic drives, so it sees what the policy sees; it is trained in the actor step.
+What the policy sees with is trained in the actor step; so is a gripper's critic, which drives
+(`hil_serl`).
 
 Deviation: the paper has no estimate_loss (what it is worth: docs/results.md). Metrics: those of
-`hil_serl`, estimate/loss.
+`actor_critic`, estimate/loss.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from torch import Tensor
 
 from robot_rl.learn.adam import Adam
 from robot_rl.learn.algos.actor_critic import ActorCritic
-from robot_rl.learn.algos.hil_serl import HilSerl
 from robot_rl.learn.replay import Batch
 from robot_rl.learn.transitions import Moment, Transitions
 from robot_rl.nets.ensemble import EnsembleMLP
@@ -35,8 +35,8 @@ from robot_rl.spec import Spec
 from robot_rl.types import Observation
 
 
-class Asymmetric(HilSerl):
-    """`HilSerl` with privileged critics."""
+class Asymmetric(ActorCritic):
+    """An actor-critic with privileged critics."""
 
     sees_privileged = True
     learned_with_critics = ()
@@ -108,10 +108,6 @@ class Asymmetric(HilSerl):
         """Critics see no pictures."""
         return batch
 
-    def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
-        """As in `ActorCritic`."""
-        return ActorCritic.critic_loss(self, batch)
-
     def actor_step(self, batch: Transitions) -> dict[str, Tensor]:
         """Do one gradient step of all that the policy's loss trains; return metrics."""
         net, now, then = self.net, batch.now, batch.then
@@ -126,7 +122,7 @@ class Asymmetric(HilSerl):
         return metrics
 
     def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """As in `ActorCritic`, plus the losses of the estimate and of the gripper's critic."""
+        """As in `ActorCritic`, plus the loss of the estimate."""
         loss, log_prob, metrics = super().actor_loss(batch)
         hidden = batch.now.privileged
         if "estimate" in self.seeing and hidden is not None:
@@ -134,10 +130,7 @@ class Asymmetric(HilSerl):
             estimate_loss = (estimate - hidden).square().mean()
             loss = loss + self.config.estimate_weight * estimate_loss
             metrics |= {"estimate/loss": estimate_loss}
-        if self.net.gripper is None:
-            return loss, log_prob, metrics
-        gripper_loss, gripper_metrics = self.gripper_loss(batch)
-        return loss + gripper_loss, log_prob, metrics | gripper_metrics
+        return loss, log_prob, metrics
 
     @property
     def _followed(self) -> tuple[str, ...]:

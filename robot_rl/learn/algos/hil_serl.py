@@ -26,6 +26,7 @@ from torch import Tensor
 from robot_rl.config.registry import register
 from robot_rl.learn.algos.actor_critic import ActorCritic
 from robot_rl.learn.algos.agent import ActorCriticConfig
+from robot_rl.learn.algos.asymmetric import Asymmetric
 from robot_rl.learn.transitions import Transitions
 from robot_rl.nets.actor import gripper_index
 from robot_rl.spec import Spec
@@ -50,11 +51,8 @@ class HilSerlConfig(ActorCriticConfig):
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> HilSerl:
         """A fresh learner; an asymmetric one where the observation has privileged entries."""
-        if not spec.privileged:
-            return HilSerl.init(self, spec, seed, device)
-        from robot_rl.learn.algos.asymmetric import Asymmetric
-
-        return Asymmetric.init(self, spec, seed, device)
+        kind = AsymmetricHilSerl if spec.privileged else HilSerl
+        return kind.init(self, spec, seed, device)
 
 
 class HilSerl(ActorCritic):
@@ -85,3 +83,19 @@ class HilSerl(ActorCritic):
         q = net(batch.now.features, fast)[0].gather(-1, taken).squeeze(-1)
         loss = (q - target).square().mean()
         return loss, {"gripper/loss": loss, "gripper/q_mean": q.mean()}
+
+
+class AsymmetricHilSerl(Asymmetric, HilSerl):
+    """`HilSerl` whose critics see what the policy does not; the gripper's sees what drives it."""
+
+    def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
+        """The pose critics' loss alone: pictures are encoded in the actor step."""
+        return ActorCritic.critic_loss(self, batch)
+
+    def actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """As in `Asymmetric`, plus the loss of the gripper's critic."""
+        loss, log_prob, metrics = super().actor_loss(batch)
+        if self.net.gripper is None:
+            return loss, log_prob, metrics
+        gripper_loss, gripper_metrics = self.gripper_loss(batch)
+        return loss + gripper_loss, log_prob, metrics | gripper_metrics
