@@ -261,7 +261,7 @@ class Spec:
 
     def of_policy(self) -> Spec:
         """This spec without what the policy never gets."""
-        own = {k: v for k, v in self.observation.items() if k not in self.privileged}
+        own = {k: v for k, v in self.observation.items() if not k.startswith(PRIVILEGED)}
         return replace(self, observation=own)
 
     @property

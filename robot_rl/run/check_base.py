@@ -24,6 +24,7 @@ from robot_rl.policy.base.fit import (
     Fit,
     action_findings,
     chunk_findings,
+    failed,
     latency_finding,
     rate_finding,
     task_finding,
@@ -252,9 +253,7 @@ def _add_line(
     try:
         Experiment.compose(line, config_dir).check()
     except RobotRLError as error:
-        report.findings.append(
-            wrong("command", error.summary, expected=error.expected, got=error.got, fix=error.fix)
-        )
+        report.findings.append(failed("command", error))
         return
     extra = ["--config-dir", str(config_dir)] if config_dir else []
     report.line = shlex.join(["robot-rl", "train", *line, *extra])

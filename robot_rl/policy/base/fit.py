@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.errors import SpecError
+from robot_rl.errors import RobotRLError, SpecError
 from robot_rl.policy.base.mapping import PROMPT, Actions, ForeignConfig, SlowConfig
 from robot_rl.policy.base.schedule import longest_answer_ticks
 from robot_rl.spec import IMAGE, ActionSpec, BoxActionSpec, JointActionSpec, Spec
@@ -61,6 +61,11 @@ def unsaid(topic: str, said: str, fix: str) -> Finding:
 def wrong(topic: str, said: str, *, expected: str, got: str, fix: str) -> Finding:
     """It does not fit."""
     return Finding(topic, Fit.NO, said, expected, got, fix)
+
+
+def failed(topic: str, error: RobotRLError) -> Finding:
+    """It does not fit, in the words of an error."""
+    return wrong(topic, error.summary, expected=error.expected, got=error.got, fix=error.fix)
 
 
 # -- what the task has, and what the policy sees of it ---------------------------------------------

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from robot_rl.errors import LinkError
 from robot_rl.policy.base.fit import (
     Finding,
+    failed,
     fits,
     input_finding,
     missing,
@@ -128,28 +129,19 @@ class OpenpiProbe:
             refused = ""
             break
         for key, source in self.config.inputs.items():
-            yield input_finding(
-                key,
-                source,
-                self._spec,
-                prompt=self.config.prompt,
-                image_size=self.config.image_size,
-                guessed=key not in self._given and source != PROMPT,
-            )
+            yield _mapped(key, source, self.config, self._given, self._spec)
         if refused:
-            yield self._refused(refused)
+            yield self._refused(refused, observation)
         else:
             yield from not_shown(self.config.inputs.values(), self._spec)
 
-    def _refused(self, got: str) -> Finding:
+    def _refused(self, got: str, observation: Observation) -> Finding:
         named = KEY_ERROR.search(got)
         if named and named.group(1) not in self.config.inputs:
             return missing(named.group(1), self._spec)
         sent = {
             key: list(np.shape(value))
-            for key, value in self._base.inputs(
-                example(self._spec, np.random.default_rng(0))
-            ).items()
+            for key, value in self._base.inputs(observation).items()
             if not isinstance(value, str)
         }
         return refusal(f"it refuses what was sent: {sent}", got)
@@ -204,14 +196,7 @@ class GrootProbe:
                     yield missing(key, self._spec)
                     continue
                 inputs[key] = source
-                yield input_finding(
-                    key,
-                    source,
-                    self._spec,
-                    prompt=self.config.prompt,
-                    image_size=self.config.image_size,
-                    guessed=key not in self._given and source != PROMPT,
-                )
+                yield _mapped(key, source, self.config, self._given, self._spec)
                 if kind != "language" and modality.frames > 1:
                     yield wrong(
                         "camera" if kind == "video" else "state",
@@ -298,9 +283,7 @@ class ServedProbe:
         try:
             self._base = self._opened.open(self._spec, 0)
         except RefusedError as error:
-            yield wrong(
-                "server", error.summary, expected=error.expected, got=error.got, fix=error.fix
-            )
+            yield failed("server", error)
             return
         self.said = self._base.description
         if self.said.get("low"):  # it brings the units to ours
@@ -396,6 +379,20 @@ def _no_chunk(got: str) -> LinkError:
         expected="numbers [H, D]: H actions of D numbers",
         got=got,
         fix="check that this is the server of a policy for one arm",
+    )
+
+
+def _mapped(
+    key: str, source: str, config: ForeignConfig, given: Mapping[str, str], spec: Spec
+) -> Finding:
+    """An input that `base.inputs` maps; given: those that a person has mapped."""
+    return input_finding(
+        key,
+        source,
+        spec,
+        prompt=config.prompt,
+        image_size=config.image_size,
+        guessed=key not in given and source != PROMPT,
     )
 
 
