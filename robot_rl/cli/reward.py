@@ -124,7 +124,7 @@ def _train(argv: Sequence[str]) -> int:
         metavar="N",
         help="success: ticks in a row (default: 3)",
     )
-    parser.add_argument("--way", default="value", help="progress: value (default), pair, distance")
+    parser.add_argument("--way", default="value", help="progress: value (default) or pair")
     parser.add_argument(
         "--discount", type=float, default=1.0, help="progress: per step left (default: 1 = linear)"
     )

@@ -22,7 +22,6 @@ from robot_rl.reward.vlm.questions import (
     QuestionKind,
     Reply,
     both_orders,
-    combined,
     integrate,
     load_prompts,
     read,
@@ -327,17 +326,6 @@ def test_changes_add_up_to_a_curve_that_stays_inside() -> None:
 @given(st.lists(st.floats(-1, 1), max_size=50))
 def test_no_changes_leave_the_unit_interval(changes: list[float]) -> None:
     assert all(phi is not None and 0.0 <= phi <= 1.0 for phi in integrate(changes))
-
-
-def test_heads_are_on_one_scale_before_they_are_added() -> None:
-    def answer(value: float | None) -> Answer:
-        return Answer(value, "" if value is not None else "timeout", None, "m", "p@1", 0.0, "")
-
-    assert combined(answer(0.6), answer(1.0), answer(-1.0)) == pytest.approx(1.6 / 3)
-    assert combined(answer(1.0), answer(1.0), answer(1.0)) == 1.0
-    assert combined(answer(0.0), answer(0.0), answer(0.0)) == pytest.approx(0.5 / 3)
-    assert combined(answer(0.6), answer(1.0), answer(0.0), (1, 0, 0)) == pytest.approx(0.6)
-    assert combined(answer(0.6), answer(None), answer(1.0)) is None
 
 
 def test_an_answer_knows_whether_asking_later_helps() -> None:

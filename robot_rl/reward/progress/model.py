@@ -4,8 +4,6 @@
                minus the share of the longest way that is left    (GR-RL's Q as progress, RECAP)
     pair       c = share of what is left that happened between frames t - gap and t, in [-1, 1];
                phi_t = phi_{t - gap} moved by it                                      (VLAC)
-    distance   phi_t = sigmoid(10 (0.5 - d_t)), d_t in [0, 1] the distance of the frame's features
-               to the nearest centre of the features of successes                     (SRPO)
 
 Progress never ends an episode and is no reward: it is a potential (`reward.assembly`), written
 beside the steps by `reward.scorer`, one label per frame, of kind `progress`. A frame's progress
@@ -31,8 +29,7 @@ from robot_rl.reward.model import ScoreModel
 from robot_rl.spec import Spec
 from robot_rl.store.labels import PROGRESS
 
-WAYS = ("value", "pair", "distance")
-STEEP, MIDDLE = 10.0, 0.5  # of SRPO's sigmoid
+WAYS = ("value", "pair")
 
 
 class ProgressNet(PictureNet):
@@ -48,29 +45,15 @@ class ProgressNet(PictureNet):
         way: str,
         bins: int,
         gap: int,
-        centres: int,
     ) -> None:
         outputs = 1 if way == "pair" else bins
         moments = 2 if way == "pair" else 1
         super().__init__(spec, encoder, hidden, outputs=outputs, keys=keys, moments=moments)
-        self.way, self.gap, self.centres = way, gap, centres
+        self.way, self.gap = way, gap
         self.histogram = HlGauss(0.0, 1.0, bins) if bins else None
-
-    def init(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """See `PictureNet`; with the bank of `distance`."""
-        tensors = super().init(generator)
-        if self.way == "distance":
-            tensors["centres"] = torch.zeros(self.centres, self.net.feature_size)
-            tensors["span"] = torch.tensor([0.0, 1.0])
-        return tensors
 
     def judge(self, features: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """phi [B] in [0, 1] of features [B, F]; not for `pair`."""
-        if self.way == "distance":
-            far = torch.cdist(features, tensors["centres"]).amin(1)
-            low, high = tensors["span"]
-            share = ((far - low) / (high - low).clamp_min(1e-9)).clamp(0.0, 1.0)
-            return torch.sigmoid(STEEP * (MIDDLE - share))
         assert self.histogram is not None
         return self.histogram.value(self.answer(features, tensors)).clamp(0.0, 1.0)
 
@@ -84,19 +67,16 @@ class ProgressModel(ScoreModel):
     """A trained progress model.
 
     way: see the module; bins: of `value`'s histogram; gap: frames between the two of a pair.
-    `distance` keeps its bank in the tensors: "centres" [K, F] and "span" [2], the distances that
-    count as 0 and 1.
     """
 
     kind = "progress"
     title = "progress model"
-    net_type, net_fields = ProgressNet, ("way", "bins", "gap", "centres")
+    net_type, net_fields = ProgressNet, ("way", "bins", "gap")
     label = PROGRESS
 
     way: str = "value"
     bins: int = 0
     gap: int = 0
-    centres: int = 0
 
     @classmethod
     def own_fields(cls, facts: Mapping[str, Any]) -> dict[str, Any]:

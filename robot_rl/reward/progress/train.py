@@ -6,9 +6,6 @@
     pair       squared error against c, the share of what was left (of what was reached, backwards)
                between two frames of a success at most `gap` apart, in either order, progress taken
                as linear in time                                      (VLAC)
-    distance   the encoder of `value`; then k-means of the features of moments that show success,
-               and two distances to the centres: the 5 % quantile of those moments, the 95 %
-               quantile of all                                        (SRPO, arXiv 2511.15605)
 
 With `failures` above 0 that share of a batch comes from episodes that failed: then `value` says how
 likely success still is (GR-RL), and does not order the moments of a failure at all. With 0, `value`
@@ -16,8 +13,7 @@ says how far the task looks, in failures, too. Pictures are shifted, brightened 
 as in `reward.success.train`, which also reads the data.
 
 Deviations: GR-RL bootstraps, RECAP conditions a policy on its value; VLAC is a vision-language
-model and sees the instruction; SRPO embeds whole episodes with V-JEPA 2 and finds its centres with
-DBSCAN.
+model and sees the instruction.
 """
 
 from __future__ import annotations
@@ -49,7 +45,6 @@ from robot_rl.spec import Spec
 
 GAPS_S = (0.5, 1.0, 2.0)  # between two frames whose order is checked
 MISLEADING = 0.5  # rank correlation with true progress below which an episode is shown first
-MEANS_STEPS = 20  # of k-means
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +56,6 @@ class ProgressConfig:
     failures: float = 0.0  # share of a batch from episodes that failed; see the module
     bins: int = 21
     gap: int = 10  # frames; VLAC: a second
-    centres: int = 4
     updates: int = 1500
     batch_size: int = 64
     learning_rate: float = 1e-3
@@ -81,8 +75,8 @@ class ProgressConfig:
             raise ValueError("discount must lie in (0, 1], held_out in (0, 1)")
         if not 0.0 <= self.failures < 1.0:
             raise ValueError(f"failures must lie in [0, 1), got {self.failures}")
-        if min(self.bins - 1, self.gap, self.centres, self.updates, self.batch_size // 2) < 1:
-            raise ValueError("bins, batch_size >= 2; gap, centres, updates >= 1")
+        if min(self.bins - 1, self.gap, self.updates, self.batch_size // 2) < 1:
+            raise ValueError("bins, batch_size >= 2; gap, updates >= 1")
         if not all(0.0 <= x < 1.0 for x in (self.brightness, self.covered)):
             raise ValueError("brightness and covered must lie in [0, 1)")
 
@@ -118,17 +112,14 @@ def learn_progress(
     rng, generator = np.random.default_rng(config.seed), torch.Generator().manual_seed(config.seed)
     episodes = [e for e in episodes if e.success or e.failed]  # how the others end, nobody knows
     learned, held_out = split(episodes, config.held_out, rng)
-    centres = config.centres if config.way == "distance" else 0
     bins, gap = (0, config.gap) if config.way == "pair" else (config.bins, 0)
-    own = {"way": config.way, "bins": bins, "gap": gap, "centres": centres}
+    own = {"way": config.way, "bins": bins, "gap": gap}
     net = ProgressModel.make_net(spec, config.encoder, config.hidden, **own)
     tensors = net.init(generator)
     loss_of = _pair_loss if config.way == "pair" else _value_loss
     loss = loss_of(net, learned, config, rng, generator)
     fit([tensors[k] for k in ("encoder", "head")], lambda: loss(tensors), config, told)
     tensors = {k: v.detach() for k, v in tensors.items()}
-    if config.way == "distance":
-        tensors |= _bank(net, tensors, learned, config, generator)
     model = ProgressModel(net, tensors, {}, tuple(source), **own)
     figures = judge_progress(model, held_out, spec.control_hz) | {"learned_episodes": len(learned)}
     return replace(model, figures=figures)
@@ -210,31 +201,6 @@ def _change(before: float, after: float) -> float:
     if after >= before:
         return (after - before) / max(1.0 - before, 1e-6)
     return (after - before) / max(before, 1e-6)
-
-
-@torch.no_grad()
-def _bank(
-    net: ProgressNet,
-    tensors: dict[str, Tensor],
-    episodes: Sequence[Footage],
-    config: ProgressConfig,
-    generator: torch.Generator,
-) -> dict[str, Tensor]:
-    """Centres of the features that show success, and the distances that count as 0 and 1."""
-    features = [net.look(e.images, tensors) for e in episodes]
-    shown = torch.cat([f[torch.from_numpy(e.shows == 1)] for f, e in zip(features, episodes,
-                                                                       strict=True)])  # fmt: skip
-    count = min(config.centres, len(shown))
-    centres = shown[torch.randperm(len(shown), generator=generator)[:count]].clone()
-    for _ in range(MEANS_STEPS):
-        nearest = torch.cdist(shown, centres).argmin(1)
-        for i in range(count):
-            if (nearest == i).any():
-                centres[i] = shown[nearest == i].mean(0)
-    filled = centres[torch.arange(config.centres) % count]
-    far = torch.cdist(torch.cat(features), filled).amin(1)
-    near = torch.cdist(shown, filled).amin(1)
-    return {"centres": filled, "span": torch.stack((near.quantile(0.05), far.quantile(0.95)))}
 
 
 def judge_progress(

@@ -410,18 +410,3 @@ def integrate(changes: Sequence[float | None]) -> list[float | None]:
         last = curve[-1]
         curve.append(None if last is None or change is None else after_change(last, change))
     return curve
-
-
-def combined(
-    progress: Answer, success: Answer, preference: Answer, weights: Sequence[float] = (1, 1, 1)
-) -> float | None:
-    """One score in [0, 1] of progress, success, and preference over an earlier moment.
-
-    As in Large Reward Models: the weighted mean of process, completion and temporal contrast, all
-    brought to [0, 1] *first*, because a preference of -1 would otherwise cancel the others. None if
-    any of them is unlabelled.
-    """
-    done, ended, better = progress.value, success.value, preference.value
-    if done is None or ended is None or better is None:
-        return None
-    return float(np.average([done, ended, (better + 1.0) / 2.0], weights=weights))
