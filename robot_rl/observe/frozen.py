@@ -23,8 +23,9 @@ class Frozen:
     """Tells when the content of a camera's picture was new.
 
     A frozen grabber may stamp an old picture anew. A real sensor never sends the same bytes twice,
-    and a simulated camera does so only while nothing moves: where the arm has moved by `MOVED_M`
-    since a picture was first seen, the same picture is as old as it was then.
+    nor does our simulated camera: where the arm has moved by `MOVED_M` since a picture was first
+    seen, the same picture is as old as it was then. While nothing moves it is believed, because
+    another simulator's camera may well send it again.
     """
 
     def __init__(self) -> None:

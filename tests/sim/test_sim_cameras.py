@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from robot_rl.bench.env import bench_env
+from robot_rl.control.loop import MAX_PICTURE_AGE_S
 from robot_rl.errors import RobotRLError, SetupError
+from robot_rl.geometry import pose
+from robot_rl.observe.frozen import Frozen
 from robot_rl.ports import Camera
 from robot_rl.tasks import LiftTask, PegInsertTask
 from robot_rl_sim import camera as camera_module
@@ -120,3 +123,25 @@ def test_bench_reports_both_kinds_of_speed(robot: MujocoRobot) -> None:
         assert figures["steps"] >= 1  # a picture may take 0.3 s on a busy machine
         assert 0 < figures["env_steps_per_s"] < 1e5
         assert figures["env_steps_per_cpu_s"] > 0
+
+
+@pytest.mark.parametrize("control_hz", [5, 10, 12.5, 14, 15, 20, 25, 30, 50])
+def test_a_camera_that_does_not_see_the_arm_is_not_taken_for_frozen(
+    robot: MujocoRobot, monkeypatch: pytest.MonkeyPatch, control_hz: float
+) -> None:
+    """Nothing in the picture moves, and the arm does: it was said to be as old as its first."""
+    now_s, frozen = 0.0, Frozen()
+    monkeypatch.setattr(robot, "now_s", lambda: now_s)
+    camera, taken = MujocoCamera(robot, "front", 16), []
+    try:
+        for tick in range(40):
+            now_s = round(tick / control_hz, 2)
+            stamp_s, rgb = camera.read()
+            tcp = pose((0.02 * tick, 0.0, 0.3), (1.0, 0.0, 0.0, 0.0))
+            assert frozen.new_s("front", stamp_s, rgb, tcp) > now_s - MAX_PICTURE_AGE_S
+            assert np.array_equal(rgb, camera.read()[1])  # at the same time the same picture
+            taken.append(rgb)
+    finally:
+        camera.close()
+    changed = np.abs(np.diff(np.array(taken, int), axis=0))
+    assert changed.max() == 1 and not changed[:, 1:].any() and not changed[:, :, 2:].any()
