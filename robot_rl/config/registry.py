@@ -13,7 +13,7 @@ import importlib
 import os
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Any, TypeVar
@@ -129,7 +129,7 @@ def build(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
     """
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     if not isinstance(data, Mapping):
-        raise _wrong_type("keys with values", data, path or cls.__name__)
+        raise _wrong_type([cls], data, path or cls.__name__)
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
     for key, value in data.items():
@@ -175,7 +175,9 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple and isinstance(value, list | tuple):
         hints = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
         if len(hints) == len(value):
-            return tuple(_coerce(h, v, where) for h, v in zip(hints, value, strict=True))
+            plain = all(h in WORDS for h in hints)  # then it is the list that is wrong
+            with suppress(*[ConfigError] * plain):
+                return tuple(_coerce(h, v, where) for h, v in zip(hints, value, strict=True))
     return _scalar(hint, value, where)
 
 
@@ -186,7 +188,7 @@ def _any_of(hints: list[Any], value: Any, where: str) -> Any:
     for hint in hints:
         with suppress(ConfigError):
             return _coerce(hint, value, where)
-    raise _wrong_type(" or ".join(map(_written, hints)), value, where)
+    raise _wrong_type(hints, value, where)
 
 
 def _scalar(hint: Any, value: Any, where: str) -> Any:
@@ -198,20 +200,60 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
             return float(value)
     if isinstance(hint, type) and issubclass(hint, Enum) and value in [e.value for e in hint]:
         return hint(value)
-    raise _wrong_type(_written(hint), value, where)
+    raise _wrong_type([hint], value, where)
+
+
+WORDS: Mapping[Any, tuple[str, str, str]] = {
+    int: ("a whole number", "whole numbers", "3"),
+    float: ("a number", "numbers", "0.5"),
+    str: ("a text", "texts", "name"),
+    bool: ("true or false", "entries, each true or false", "true"),
+    list: ("a list", "lists", "[]"),
+    dict: ("keys with values", "entries, each keys with values", "{}"),
+    type(None): ("nothing", "entries", "null"),
+}
+"""Type -> how a message calls one and several of it, and an example."""
 
 
 def _written(hint: Any) -> str:
-    """A type as it stands in the source."""
-    return str(hint) if typing.get_origin(hint) else getattr(hint, "__name__", str(hint))
+    """A type in words."""
+    args = typing.get_args(hint)
+    if typing.get_origin(hint) is tuple and args:
+        several = WORDS[args[0]][1] if args[0] in WORDS else f"entries, each {_written(args[0])}"
+        if args[-1] is Ellipsis:
+            return f"a list of {several}"
+        if len(set(args)) == 1:
+            return f"a list of {len(args)} {several}"
+        return f"[{', '.join(map(_written, args))}]"
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return f"one of {', '.join(str(e.value) for e in hint)}"
+    if _has_keys(hint):
+        return "keys with values"
+    return WORDS[hint][0] if hint in WORDS else getattr(hint, "__name__", str(hint))
 
 
-def _wrong_type(expected: str, value: Any, where: str) -> ConfigError:
+def _example(hint: Any) -> str:
+    """A value of a type as the command line takes it; "..." where there is none to give."""
+    args = typing.get_args(hint)
+    if typing.get_origin(hint) is tuple and args:
+        some = args[:1] * 2 if args[-1] is Ellipsis else args
+        return f"[{','.join(map(_example, some))}]"
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return str(next(iter(hint)).value)
+    return WORDS[hint][2] if hint in WORDS else "..."
+
+
+def _has_keys(hint: Any) -> bool:
+    return dataclasses.is_dataclass(hint) or typing.get_origin(hint) in (dict, Mapping)
+
+
+def _wrong_type(hints: Sequence[Any], value: Any, where: str) -> ConfigError:
+    like = f"{where}.KEY=VALUE" if _has_keys(hints[0]) else f"{where}={_example(hints[0])}"
     return ConfigError(
         f"wrong type for config key '{where}'",
-        expected=expected,
-        got=f"{_short(value)} ({type(value).__name__})",
-        fix=f"write a value of that type, e.g. on the command line: {where}=...",
+        expected=", or ".join(map(_written, hints)),
+        got=f"{_short(value)} ({_written(type(value))})",
+        fix=f"write it like this: {like}",
     )
 
 

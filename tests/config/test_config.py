@@ -24,6 +24,7 @@ class Colour(StrEnum):
     """For `build`."""
 
     RED = "red"
+    GREEN = "green"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +68,17 @@ def test_build_fills_in_defaults_and_converts() -> None:
     [
         ({"count": 1, "colur": "red"}, "did you mean 'colour'"),
         ({"count": 1, "inner": {"gian": 1}}, "unknown config key 'inner.gian'"),
-        ({"count": "one"}, "got:      'one' (str)"),
-        ({"count": True}, "got:      True (bool)"),
+        ({"count": "one"}, "got:      'one' (a text)"),
+        ({"count": True}, "got:      True (true or false)"),
         ({"count": 1, "box_m": [1, 2]}, "wrong type for config key 'box_m'"),
-        ({"count": 1, "colour": "blue"}, "expected: Colour"),
+        ({"count": 1, "box_m": [1, 2]}, "expected: a list of 3 numbers"),
+        ({"count": 1, "box_m": [1, 2]}, "fix:      write it like this: box_m=[0.5,0.5,0.5]"),
+        ({"count": 1, "names": 3}, "expected: a list of texts"),
+        ({"count": 1, "names": ["a", 3]}, "got:      ['a', 3] (a list)"),
+        ({"count": 1, "inner": 3}, "fix:      write it like this: inner.KEY=VALUE"),
+        ({"count": 1, "colour": "blue"}, "expected: one of red, green"),
         ({"count": 1, "inner": {"gain": -1}}, "gain must not be negative"),
-        ({"count": 1, "size": [1, 2, 3]}, "expected: int or tuple[int, int]"),
+        ({"count": 1, "size": [1, 2, 3]}, "expected: a whole number, or a list of 2 whole numbers"),
         ({}, "incomplete config 'Outer'"),
     ],
 )
@@ -141,7 +147,7 @@ def test_a_value_can_be_set_whether_or_not_a_yaml_names_it() -> None:
         (["experiment=peg_insrt"], "did you mean 'peg_insert'"),
         (["task=peginsert"], "did you mean 'peg_insert'"),
         (["train.demo=3"], "did you mean 'demos'"),
-        (["train.demos=many"], "expected: int"),
+        (["train.demos=many"], "expected: a whole number"),
         (["train.target_success=2"], "target_success in (0, 1)"),
         (["trian.demos=3"], "did you mean 'train'"),
         (["operator.skil=1"], "did you mean 'skill'"),
