@@ -26,7 +26,7 @@ from robot_rl.policy.base.own import FlowBase
 from robot_rl.spec import BASE_ACTION, ActionSpec, Spec, TensorSpec
 from robot_rl.types import Observation
 
-HEADS = ("resfit", "policy_decorator", "rlt", "dsrl", "zprl", "qc", "expo", "ibrl", "pa_rl")
+HEADS = ("resfit", "policy_decorator", "dsrl", "zprl", "qc", "expo", "pa_rl")
 STATE = TensorSpec((30,), "float32")
 AHEAD = 4  # how many of the base's actions are recorded
 WARM_UP = 20

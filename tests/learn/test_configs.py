@@ -58,13 +58,11 @@ BC = {"activation": "relu", "hidden": [8], "loss": "mse", "std": 0.1}
         ("noise", OLD | {"knots": 3}, algos.DsrlSacConfig, {"knots": 3}),
         ("chunked", OLD | CHUNK, algos.ChunkedConfig, {"chunk": 4}),
         ("chunked", OLD | CHUNK | {"residual": 0.3}, algos.PolicyDecoratorConfig, {}),
-        ("chunked", OLD | CHUNK | {"reference_weight": 2.0}, algos.RltConfig, {}),
         ("steer", OLD | STEER | {"steer": "noise"}, algos.DsrlConfig, {"knots": 2}),
         ("steer", OLD | STEER | {"steer": "latent"}, algos.ZprlConfig, {"reach": 1.5}),
         ("pick", OLD | PICK, algos.QcConfig, {"candidates": 8}),
         ("pick", OLD | PICK | {"climbs": 3}, algos.PaRlConfig, {"distill_rate": 0.0}),
         ("pick", OLD | PICK | {"edit": 0.1}, algos.ExpoConfig, {"edit": 0.1}),
-        ("pick", OLD | PICK | {"own_actor": True}, algos.IbrlConfig, {"candidates": 8}),
         ("bc", BC | {"teacher": False}, algos.BcConfig, {"std": 0.1}),
         ("bc", BC | {"teacher": True}, algos.OpdConfig, {"std": 0.1}),
         ("bc_flow", {"activation": "relu", "latent": 4}, algos.BcFlowConfig, {"latent": 4}),
@@ -81,7 +79,14 @@ def test_a_section_of_an_older_run_is_read_as_it_was_meant(
 
 @pytest.mark.parametrize(
     ("name", "key", "value"),
-    [("hil_serl", "activation", "tanh"), ("hil_serl", "residual", 0.1), ("qc", "edit", 0.1)],
+    [
+        ("hil_serl", "activation", "tanh"),
+        ("hil_serl", "residual", 0.1),
+        ("qc", "edit", 0.1),
+        ("qc", "own_actor", True),
+        ("chunked", "reference_weight", 2.0),
+        ("dsrl", "hinge_weight", 1.0),
+    ],
 )
 def test_what_is_gone_is_not_quietly_ignored(name: str, key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=rf"algo\.{key} is gone"):

@@ -52,7 +52,7 @@ def small(path: Path, images: bool, **changes: str) -> tuple[Any, Spec, Data]:
     text |= {"width": 16} if text["name"] == "bc_act" else {"hidden": [16]}
     text["encoder"] = {"channels": [8, 8], "latent": 8}
     config = resolve("algo", text)
-    on_base = text["name"] in ("resfit", "policy_decorator", "rlt", "opd")
+    on_base = text["name"] in ("resfit", "policy_decorator", "opd")
     base = {"base": 1.0} if on_base else {}
     space = spec(images, gripper=True, base=bool(base))
     if hasattr(config, "noise_size"):

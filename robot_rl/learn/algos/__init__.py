@@ -14,7 +14,6 @@ from robot_rl.learn.algos.dsrl import DsrlConfig
 from robot_rl.learn.algos.dsrl_sac import DsrlSacConfig
 from robot_rl.learn.algos.expo import ExpoConfig
 from robot_rl.learn.algos.hil_serl import HilSerlConfig
-from robot_rl.learn.algos.ibrl import IbrlConfig
 from robot_rl.learn.algos.iql import IqlConfig
 from robot_rl.learn.algos.opd import OpdConfig
 from robot_rl.learn.algos.pa_rl import PaRlConfig
@@ -22,7 +21,6 @@ from robot_rl.learn.algos.policy_decorator import PolicyDecoratorConfig
 from robot_rl.learn.algos.qc import QcConfig
 from robot_rl.learn.algos.resfit import ResFitConfig
 from robot_rl.learn.algos.rlif import RlifConfig
-from robot_rl.learn.algos.rlt import RltConfig
 from robot_rl.learn.algos.td3 import Td3Config
 from robot_rl.learn.algos.zprl import ZprlConfig
 
@@ -36,7 +34,6 @@ __all__ = [
     "DsrlSacConfig",
     "ExpoConfig",
     "HilSerlConfig",
-    "IbrlConfig",
     "IqlConfig",
     "OpdConfig",
     "PaRlConfig",
@@ -44,7 +41,6 @@ __all__ = [
     "QcConfig",
     "ResFitConfig",
     "RlifConfig",
-    "RltConfig",
     "Td3Config",
     "ZprlConfig",
 ]

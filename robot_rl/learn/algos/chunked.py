@@ -13,9 +13,8 @@ what would have followed changes nothing. (Q-chunking drops such rows; with a sp
 are the rows that hold the reward.) Elsewhere nobody knows what the rest of c would have done, and
 the row is left out of the critics' loss.
 
-The heads on a base policy that decide chunks build on this: `policy_decorator`, `rlt`, and with a
-base that runs here (`on_flow`) `dsrl`, `zprl`, `qc`, `pa_rl`, `expo`, `ibrl`. Metrics: those of
-`actor_critic`.
+The heads on a base policy that decide chunks build on this: `policy_decorator`, and with a base
+that runs here (`on_flow`) `dsrl`, `zprl`, `qc`, `pa_rl`, `expo`. Metrics: those of `actor_critic`.
 """
 
 from __future__ import annotations

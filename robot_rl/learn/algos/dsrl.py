@@ -1,12 +1,7 @@
 """DSRL: choose the noise from which a frozen flow policy samples.
 
 Paper: DSRL (arXiv 2506.15799), its noise-aliased variant; losses in `steer`. The decision u is the
-noise w = reach u at `knots` moments of the chunk, linear in between. With `hinge_weight` > 0 the
-actor's loss has GR-RL's term (arXiv 2512.01801)
-
-    hinge_weight mean_d max(0, |reach u~_d| - hinge_from)^2
-
-which keeps the noise where the base has seen noise more often; a bound alone (`reach`) does not.
+noise w = reach u at `knots` moments of the chunk, linear in between.
 
 Deviations from DSRL: the guides W learn `guide_steps` times per actor step, and their u are clipped
 like the policy's. Metrics: those of `actor_critic`, guide/loss, noise/error_ratio: how many times
@@ -37,16 +32,12 @@ class DsrlConfig(SteerConfig):
 
     reach: float = 1.5  # standard deviations of the noise; DSRL: 1 to 2.5
     knots: int = 0  # moments of a chunk at which noise is decided; 0 = all, 1 = one for all
-    hinge_weight: float = 0.0  # of the penalty on noise beyond hinge_from standard deviations
-    hinge_from: float = 1.0
 
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
         if self.knots < 0:
             raise ValueError(f"knots must not be negative, got {self.knots}")
-        if min(self.hinge_weight, self.hinge_from) < 0.0:
-            raise ValueError("hinge_weight and hinge_from must not be negative")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> Dsrl:
         """A fresh learner."""
@@ -90,14 +81,6 @@ class Dsrl(Steer):
         """As in `Trained`; what such noise does is measured once."""
         super().load_state_dict(state)
         self._tried = bool(self.updates)
-
-    def penalty(self, decision: Tensor) -> Tensor | float:
-        """GR-RL's hinge on noise beyond `hinge_from`; 0 without a weight."""
-        config = self.config
-        if not config.hinge_weight:
-            return 0.0
-        beyond = (config.reach * decision.abs() - config.hinge_from).clamp_min(0.0)
-        return config.hinge_weight * beyond.square().mean()
 
     def blind(self, count: int) -> Tensor:
         """Draw decisions as the base draws its noise, clipped."""

@@ -27,7 +27,7 @@ OFF: Mapping[str, Any] = {
     "loss": "mse",
     "task_reward": ANY,  # says which algorithm it is, as do the next ones
     "steer": ANY,
-    "own_actor": ANY,
+    "own_actor": False,
     "teacher": ANY,
     "takeover_penalty": 0.0,
     "actor_delay_updates": 0,
@@ -54,15 +54,11 @@ OFF: Mapping[str, Any] = {
 def _picks(old: Mapping[str, Any]) -> str:
     if old.get("edit"):
         return "expo"
-    if old.get("own_actor"):
-        return "ibrl"
     return "pa_rl" if old.get("climbs") or old.get("distill_rate") else "qc"
 
 
 def _chunks(old: Mapping[str, Any]) -> str:
-    if old.get("residual"):
-        return "policy_decorator"
-    return "rlt" if old.get("reference_weight") else "chunked"
+    return "policy_decorator" if old.get("residual") else "chunked"
 
 
 NAMES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

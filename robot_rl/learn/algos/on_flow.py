@@ -1,8 +1,8 @@
 """What heads that run the base policy themselves, also in the learner, have in common.
 
 The base has to be a flow policy of `algo=bc_flow` on this machine (`base=flow`); its tensors travel
-with the head's. `dsrl` and `zprl` choose what the base samples from; `qc`, `pa_rl`, `expo` and
-`ibrl` choose among its samples.
+with the head's. `dsrl` and `zprl` choose what the base samples from; `qc`, `pa_rl` and `expo`
+choose among its samples.
 """
 
 from __future__ import annotations

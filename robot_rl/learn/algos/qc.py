@@ -5,7 +5,7 @@ Paper: Q-chunking (arXiv 2507.07969). One rule chooses the chunk when acting and
     C(s) = { c_1 .. c_N ~ base(s) },   c(s) = argmax mean_i Q_i(s, c), c in C(s)
     target   that of `chunked` with c' = c(s')
 
-`pa_rl`, `expo` and `ibrl` add to C(s). Deviations: the mean of all critics chooses, the lowest of a
+`pa_rl` and `expo` add to C(s). Deviations: the mean of all critics chooses, the lowest of a
 random subset of slow ones is the target. Metrics: those of `actor_critic`, without the actor's.
 """
 
@@ -41,18 +41,15 @@ class PickConfig(OnFlowConfig):
         if self.value_bins:
             raise ValueError("a head that picks needs value_bins=0")
 
-    def fit(
-        self, kind: type[PickNet], spec: Spec, bf16: bool, *, sees_chunk: bool = True, **more: Any
-    ) -> PickNet:
-        """A net that picks; sees_chunk: whether its policy sees a chunk; more: fields of `kind`."""
-        size = self.chunk * spec.action.size
+    def fit(self, kind: type[PickNet], spec: Spec, bf16: bool, **more: Any) -> PickNet:
+        """A net that picks; its policy sees a chunk. more: fields of `kind`."""
         return kind.fit(
             spec,
             self.hidden,
             chunk=self.chunk,
             bf16=bf16,
             encoder=self.encoder,
-            sees_more=size if sees_chunk else 0,
+            sees_more=self.chunk * spec.action.size,
             flow=self.opened.net,
             members=self.critics,
             candidates=self.candidates,

@@ -68,12 +68,8 @@ class Steer(OnFlow):
         decision, log_prob = self.draw(batch.now.features)
         pair = torch.cat((batch.now.features, decision), -1)
         value = self.guide_net(pair, self.guide.detach()).squeeze(-1).mean(0)
-        loss = self.soft(value, log_prob) + self.penalty(decision)
+        loss = self.soft(value, log_prob)
         return loss, log_prob, {"actor/loss": loss, "actor/entropy": -log_prob.mean()}
-
-    def penalty(self, decision: Tensor) -> Tensor | float:
-        """What is added to the actor's loss for decisions [B, d]."""
-        return 0.0
 
     def actor_step(self, batch: Transitions) -> dict[str, Tensor]:
         """Do `guide_steps` steps of the guides, then one of the policy; return metrics."""
