@@ -37,6 +37,7 @@ VERBS = {
     "serve-policy": "serve a base policy to other processes and machines",
     "eval": "measure a trained policy, or compare several blindly on the arm",
     "deploy": "let a trained policy work on the arm, for hours or for days",
+    "generate": "demonstrations by policies that have learned a task: of each start the smoothest",
     "replay": "play recorded episodes again in the simulator, through the gate",
     "report": "write report.html of a run",
     "export": "write episodes for other programs: LeRobot dataset, MCAP bags, Rerun",

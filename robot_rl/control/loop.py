@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from robot_rl.control.actions import Actions, Target, TcpActions
 from robot_rl.control.arbiter import Arbiter, Decision
 from robot_rl.control.awaiting import HELD, MAX_HELD_TICKS, await_hand
-from robot_rl.control.summary import EpisodeSummary
+from robot_rl.control.summary import EpisodeSummary, jerk_of
 from robot_rl.errors import ConfigError
 from robot_rl.observe.frozen import Frozen
 from robot_rl.ports import (
@@ -289,10 +289,7 @@ class _Episode:
             previous_s = now_s
             step += 1
         summary.duration_s = loop.clock.now_s() - began_s
-        if len(self._executed) > 2:
-            motion = loop.task.spec.action.motion
-            turns = np.diff(np.stack(self._executed)[:, :motion], 2, axis=0)
-            summary.jerk = float(np.sqrt(np.square(turns).mean()))
+        summary.jerk = jerk_of(self._executed, loop.task.spec.action.motion)
         self._record_events(loop.arbiter.end_episode(), step)
         if self._taken_behind:
             self._record_events([_behind("release")], step)

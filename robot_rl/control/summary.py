@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from robot_rl.types import Driver, Ending, EpisodeId
 
@@ -13,7 +17,7 @@ class EpisodeSummary:
 
     period_ms: measured control periods on the run's clock; wall_ms: the same in wall time (equal on
     a robot; shorter in an accelerated simulation); jerk: root mean square of a_t - 2 a_{t-1} +
-    a_{t-2} over the motion in executed actions, None with fewer than 3 of them.
+    a_{t-2} over the motion in executed actions (`jerk_of`).
     """
 
     id: EpisodeId
@@ -39,3 +43,14 @@ class EpisodeSummary:
     def human_steps(self) -> int:
         """Steps a person drove."""
         return sum(n for d, n in self.driver_steps.items() if Driver(d).is_human)
+
+
+def jerk_of(actions: Sequence[NDArray[np.float32]], motion: int) -> float | None:
+    """How rough executed actions [A] of one episode are; None with fewer than 3 of them.
+
+    motion: how many of an action's numbers move the arm; the gripper's command comes after them.
+    """
+    if len(actions) < 3:
+        return None
+    turns = np.diff(np.stack(actions)[:, :motion], 2, axis=0)
+    return float(np.sqrt(np.square(turns).mean()))

@@ -22,7 +22,7 @@ from robot_rl.run.film import film
 from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import Discard, forget, policy_of, session_of
 from robot_rl.run.scene import in_scene
-from robot_rl.types import Step
+from robot_rl.types import Row, Step
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,11 @@ def make_eval_session(
     run_dir: Path,
     hooks: dict[str, Any] | None = None,
     engine: str = "",
+    record: Callable[[list[Row]], object] = forget,
 ) -> tuple[Session, Rig | GymRig]:
     """A lockstep session over the run's saved policy, with nobody at the controls.
+
+    record: is given the rows.
 
     Raises:
         CheckpointError: the run has no usable policy.
@@ -45,7 +48,7 @@ def make_eval_session(
     policy.load(load_policy(run_dir, experiment.spec))
     alone = NoOperator(task)
     rig = make_rig(
-        experiment, policy, record=forget, operator=alone, engine=engine, **(hooks or {})
+        experiment, policy, record=record, operator=alone, engine=engine, **(hooks or {})
     )
     session = session_of(experiment, rig.loop, rig.reset, metrics=Discard())
     return session, rig

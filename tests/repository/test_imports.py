@@ -284,7 +284,7 @@ assert main(["--help"]) == 0
 def test_the_core_imports_without_ros_torch_and_mujoco() -> None:
     needs_extra = _core("ros", "console", "data", "studio", *TORCH_FILES)
     needs_extra += _core("run.train", "run.evaluate", "run.record", "run.serve_policy")
-    needs_extra += _core("run.check_base")
+    needs_extra += _core("run.check_base", "run.generate")
     needs_extra += _core("run.actor", "run.sim_actor", "run.learner", "run.console", "run.nodes")
     core = [m for m in modules() if _under(m, ("robot_rl",)) and not _under(m, needs_extra)]
     core += ["robot_rl.ros.graph", "robot_rl.ros.parameters", "robot_rl.ros.input_config"]
