@@ -42,7 +42,7 @@ VERBS = {
     "report": "write report.html of a run",
     "export": "write episodes for other programs: LeRobot dataset, MCAP bags, Rerun",
     "reward": "learn reward models from recorded episodes (success, progress, preferences)",
-    "filter": "leave steps of people that undo progress out of training",
+    "filter": "leave demonstrations that contradict others out of training",
     "import": "import demonstrations of another program (LeRobot or Minari) to learn from",
     "study": "learn a task with parts of the method left out: the ablation table",
     "task": "write a task for an arm by answering questions or by showing poses",

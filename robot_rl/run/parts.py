@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.run_folder import CHECKPOINTS
 from robot_rl.control.loop import Policy
 from robot_rl.control.session import Session, SessionLoop
 from robot_rl.errors import ConfigError
@@ -127,38 +125,6 @@ def scene_log(experiment: Experiment) -> SceneLog:
     """The log of a run's scenes; it stays empty unless the run is of a simulated arm."""
     has_scene = experiment.is_simulated and not isinstance(experiment.task, GymTask)
     return SceneLog(experiment.run_dir / SCENES if has_scene else None)
-
-
-def critic_of(run: Path) -> Any:
-    """The learned algorithm of a run, with its critics.
-
-    Raises:
-        CheckpointError: there are checkpoints, and none is usable.
-        ConfigError: the run has no critics of single steps, or no checkpoint at all.
-    """
-    from robot_rl.learn.algos.agent import Agent
-    from robot_rl.learn.checkpoint import CheckpointFolder
-    from robot_rl.run.experiment import Experiment
-
-    experiment = Experiment.load(run)
-    algo = experiment.algorithm.make(experiment.spec, experiment.seed)
-    if not isinstance(algo, Agent) or algo.view.chunk > 1:
-        raise ConfigError(
-            f"the run {run} has no critics of single steps",
-            expected="a run of calql, iql, rlpd, hil_serl or td3",
-            got=f"algo={experiment.config['algo']['name']}",
-            fix="robot-rl train experiment=... algo=calql train.dataset=RUN train.max_env_steps=0",
-        )
-    checkpoint = CheckpointFolder(run / CHECKPOINTS).load(experiment.spec.hash)
-    if checkpoint is None:
-        raise ConfigError(
-            f"the run {run} has learned nothing yet",
-            expected="a run folder with checkpoints/",
-            got="no checkpoint",
-            fix="let it learn first",
-        )
-    algo.load_state_dict(checkpoint.tensors)
-    return algo
 
 
 class Discard:
