@@ -149,7 +149,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"goal_in_base": {"position_m": [0.5, float("nan"), 0.1]}}, "task.goal_in_base", "y nan"),
     ({"goal_in_base": None}, "task.goal_in_base", "another judge"),
     ({"start_spread_m": [0.1, 0.0, 0.0]}, "starts_in_base[0]", "lessen start_spread_m"),
-    ({"start_spread_m": [0.1, 0.0]}, "task.start_spread_m", "tuple"),
+    ({"start_spread_m": [0.1, 0.0]}, "task.start_spread_m", "a list of 3 numbers"),
     ({"starts_in_base": [{"position_m": [0.5, 0.0, 0.046]}]}, "starts_in_base[0]", "move one"),
     ({"start_spread_rad": -0.1}, "start_spread_rad", "at least 0"),
     ({"tolerance_m": 0.0}, "tolerance_m", "above 0"),
