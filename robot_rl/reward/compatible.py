@@ -268,6 +268,6 @@ def inputs_of(spec: Spec) -> dict[str, tuple[int, ...]]:
             "demonstrations with pictures cannot be compared",
             expected="a run that observes its state only",
             got="cameras: " + ", ".join(spec.cameras),
-            fix="robot-rl filter RUN --progress FOLDER judges pictures, by what is achieved",
+            fix="robot-rl review RUN: exclude the episodes yourself",
         )
     return {k: tuple(v.shape) for k, v in sorted(spec.observation.items())}

@@ -433,8 +433,6 @@ def test_a_run_learns_what_success_looks_like_and_another_is_paid_by_it(tmp_path
     assert (model / "success.html").stat().st_size > 10_000
     progress = [*train[:5], str(model), "--kind", "progress", "--updates", "5"]
     assert main(progress) == 0
-    assert main(["filter", str(good), "--progress", str(model), "--json", str(told)]) == 0
-    assert json.loads(told.read_text())["episodes"] == 3
     paid = tmp_path / "paid"
     reward = ["reward=classifier", f"reward.model={model}", "algo.encoder.channels=[8]"]
     assert Experiment.compose([*words, *reward]).reward
