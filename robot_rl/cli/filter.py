@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl.cli.common import Parser, engine, say, write_json
-from robot_rl.cli.filter_compatible import (
-    HERE,
-    incompatible,
-)
+from robot_rl.cli.filter_compatible import HERE, incompatible
 
 if TYPE_CHECKING:
     from robot_rl.store.store import Store
@@ -88,6 +85,8 @@ def _read(argv: Sequence[str]) -> argparse.Namespace:
         parser.error("give --compatible [BASE], or --undo")
     if args.below is not None and not 0.0 <= args.below <= 1.0:
         parser.error("--below must lie in [0, 1]")
+    if args.compatible is None and (args.to or args.keep):
+        parser.error("--to and --keep belong to --compatible")
     if args.keep and args.compatible == HERE and not args.to:
         parser.error("--keep needs a base: --compatible BASE, or --to NAME")
     return args

@@ -175,9 +175,11 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple and isinstance(value, list | tuple):
         hints = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
         if len(hints) == len(value):
-            plain = all(h in WORDS for h in hints)  # then it is the list that is wrong
-            with suppress(*[ConfigError] * plain):
+            try:
                 return tuple(_coerce(h, v, where) for h, v in zip(hints, value, strict=True))
+            except ConfigError:
+                if any(h not in WORDS for h in hints):
+                    raise  # an entry has more to say than that the list is wrong
     return _scalar(hint, value, where)
 
 

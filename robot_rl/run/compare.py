@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robot_rl.config.run_folder import SCENE_PICTURES
-from robot_rl.control.loop import Policy
 from robot_rl.control.session import ACTOR, EVAL_SEED, EXAM_RETRIES
+from robot_rl.control.wrapped import Wrapped
 from robot_rl.errors import ConfigError, RobotRLError, SpecError
 from robot_rl.ports import ResetPlan
 from robot_rl.report.tally import Ledger
@@ -41,7 +40,7 @@ from robot_rl.run.rounds import Recording, Rounds, Side, Watch, lockstep_side, r
 from robot_rl.run.sealed import commitment_of, order_of, sealed_secret
 from robot_rl.store.cycles import ROUND, Cycle
 from robot_rl.store.daily import DailyStore
-from robot_rl.types import EpisodeId, EpisodeStart, Observation, Weights
+from robot_rl.types import EpisodeId, EpisodeStart, Weights
 
 if TYPE_CHECKING:
     from robot_rl.policy.runtime import PolicyRuntime
@@ -201,45 +200,21 @@ def _load(experiment: Experiment, plan: ComparePlan, *, real_time: bool = False)
     return [Nameless(policy) for policy in loaded]
 
 
-class Nameless(Policy):
+class Nameless(Wrapped):
     """A policy whose version is not told: every row of a comparison says 0."""
 
     def __init__(self, policy: PolicyRuntime) -> None:
-        self._policy = policy
+        super().__init__(policy)
+        self._close = policy.close
 
     @property
     def version(self) -> int:
         """0, whatever drives."""
         return 0
 
-    @property
-    def problem(self) -> str:
-        """See `Policy`."""
-        return self._policy.problem
-
-    def ready(self) -> str:
-        """See `Policy`."""
-        return self._policy.ready()
-
-    def begin_episode(self, deterministic: bool = False) -> None:
-        """See `Policy`."""
-        self._policy.begin_episode(deterministic)
-
-    def annotate(self, observation: Observation) -> Observation:
-        """See `Policy`."""
-        return self._policy.annotate(observation)
-
-    def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
-        """See `Policy`."""
-        return self._policy.act(observation, deterministic)
-
-    def interrupt(self) -> None:
-        """See `Policy`."""
-        self._policy.interrupt()
-
     def close(self) -> None:
         """Close the schedule of a base policy."""
-        self._policy.close()
+        self._close()
 
 
 class Pictures:

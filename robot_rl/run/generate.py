@@ -16,6 +16,7 @@ filtered by success and by smoothness. Deviations: any policies; smoothed, in th
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +28,14 @@ from numpy.typing import NDArray
 from robot_rl.config.run_folder import STORE
 from robot_rl.control.loop import Policy
 from robot_rl.control.summary import jerk_of
+from robot_rl.control.wrapped import Wrapped
 from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.run.at_work import at_work
 from robot_rl.run.evaluate import make_eval_session
 from robot_rl.run.experiment import Experiment
+from robot_rl.store.dataset import as_data
 from robot_rl.store.store import Store
-from robot_rl.types import EpisodeStart, Observation, Row
+from robot_rl.types import Observation, Row
 
 SMOOTHED = (0.8, 0.6, 0.4, 0.0)  # s of the tries of one start
 GENERATE_SEED = 4_000_000  # starts that neither practice, evaluation nor a deployment has seen
@@ -40,49 +43,27 @@ DONE = "generate"  # key of the store: what was done, so that a killed command g
 FRUITLESS = 20  # starts in a row at which nobody succeeded
 
 
-class Smoothed(Policy):
+class Smoothed(Wrapped):
     """A policy whose motion is smoothed; see the module. share: s. motion: numbers that move."""
 
     def __init__(self, policy: Policy, motion: int) -> None:
-        self._policy, self._motion, self.share = policy, motion, 0.0
-        self._last: NDArray[np.float32] | None = None
-
-    @property
-    def version(self) -> int:
-        """See `Policy`, as of all that follows."""
-        return self._policy.version
-
-    @property
-    def problem(self) -> str:
-        """Why there is no action."""
-        return self._policy.problem
-
-    def ready(self) -> str:
-        """Why no episode may begin."""
-        return self._policy.ready()
+        super().__init__(policy)
+        self._motion, self.share = motion, 0.0
+        self._last = np.zeros(motion, np.float32)
 
     def begin_episode(self, deterministic: bool = False) -> None:
-        """Forget the last episode."""
-        self._last = None
-        self._policy.begin_episode(deterministic)
-
-    def annotate(self, observation: Observation) -> Observation:
-        """The observation to record."""
-        return self._policy.annotate(observation)
+        """The arm is at rest."""
+        self._last = np.zeros(self._motion, np.float32)
+        super().begin_episode(deterministic)
 
     def act(self, observation: Observation, deterministic: bool) -> NDArray[np.float32]:
-        """Action [A] in [-1, 1]; the arm begins at rest."""
-        action = self._policy.act(observation, deterministic).copy()
+        """Action [A] in [-1, 1]."""
+        action = super().act(observation, deterministic).copy()
         motion = action[: self._motion]
-        last = np.zeros_like(motion) if self._last is None else self._last
         motion *= 1.0 - self.share
-        motion += self.share * last
+        motion += self.share * self._last
         self._last = motion
         return action
-
-    def interrupt(self) -> None:
-        """Somebody else drives in this tick."""
-        self._policy.interrupt()
 
 
 @dataclass(slots=True)
@@ -119,7 +100,7 @@ class _Driver:
         self._smoothed.share = share
         self.session.progress.next_episode = number
         success = self.session.episode("eval", seed, deterministic=True).success
-        return [_as_data(row) for row in self.rows] if success else []
+        return [as_data(row) for row in self.rows] if success else []
 
 
 def generate(
@@ -190,16 +171,12 @@ def _figures(store: Store, done: _Done, motion: int) -> dict[str, Any]:
     jerks = [jerk_of([step.action for step in store.steps(id_)], motion) or 0.0 for id_ in ids]
     return {
         "episodes": len(ids),
-        "by_run": {name: sum(i.run == name for i in ids) for name in sorted({i.run for i in ids})},
+        "by_run": dict(Counter(id_.run for id_ in ids)),
         "starts": done.starts,
         "failed_starts": done.failed,
         "tries": done.tries,
         "jerk": float(np.mean(jerks)),
     }
-
-
-def _as_data(row: Row) -> Row:
-    return dataclasses.replace(row, purpose="data") if isinstance(row, EpisodeStart) else row
 
 
 def _refuse_twins(runs: Sequence[Path]) -> None:

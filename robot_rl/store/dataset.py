@@ -82,7 +82,7 @@ def import_dataset(
         asked = policy if own.hash != spec.hash else None
         known = _frames_of(store, fitting) if asked else set()
         for rows in _read(other):
-            chosen = [_as_data(r) for r in rows if r.id in fitting]
+            chosen = [as_data(r) for r in rows if r.id in fitting]
             if asked is not None:
                 chosen = _annotated(chosen, own.hash, asked, known)
             elif own.hash == spec.hash:
@@ -92,7 +92,8 @@ def import_dataset(
     return len(fitting)
 
 
-def _as_data(row: Row) -> Row:
+def as_data(row: Row) -> Row:
+    """The row of an episode that counts as recorded data, whatever it was recorded for."""
     return replace(row, purpose="data") if isinstance(row, EpisodeStart) else row
 
 

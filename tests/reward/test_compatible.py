@@ -358,6 +358,7 @@ def test_the_figures_for_the_review_may_be_missing_or_damaged(run: Path) -> None
 WRONG = (
     (["--compatible", "--undo"], "give --compatible [BASE], or --undo"),
     (["--to", "ada"], "give --compatible [BASE], or --undo"),
+    (["--undo", "--to", "ada"], "belong to --compatible"),
     (["--compatible", "--below", "1.5"], "--below must lie"),
     (["--compatible", "--keep"], "--keep needs a base"),
     (["--compatible", "--to", "adda"], "nobody called 'adda' has driven"),
