@@ -48,7 +48,7 @@ SHARE = 5  # one of so many keeps its actions
 SKILL = 0.9  # of the hand
 SETS = ("all", "few", "inverse", "guided")
 PARTS = ("clone", "rl")
-PRACTICE_STEPS = 1500
+PRACTICE_STEPS = 4000  # at most; an exam that is passed ends it
 OURS = ("action", "robot_rl.")  # features that another program's recording lacks
 
 
@@ -73,8 +73,8 @@ def bench(
     known: of the motion, in held-out episodes of the fifth; wrong: mean distance of an inferred
     action from the true one, as a share of what actions differ from their mean (0 = the same).
     clone/SET: of 100 evaluation episodes of the clone of a set, those that succeeded. rl/SET: the
-    same after `PRACTICE_STEPS` of practice with corrections, with the set as demonstrations, and
-    the steps after which an exam was passed, 0 = none was. practised: as known and wrong, where
+    same after practice that nobody corrects, with the set as demonstrations (RLPD), and the steps
+    after which an exam was passed, 0 = none was. practised: as known and wrong, where
     the model has also learned from the practice of rl/few. What is finished is kept in
     `folder`/figures.jsonl, and a repeated call goes on there.
 
@@ -199,7 +199,7 @@ def practised(task: str, run_dir: Path, dataset: Path, seed: int) -> list[float]
     words = [
         *(f"experiment={task}", f"train.dataset={dataset}", "train.demos=0"),
         *(f"train.max_env_steps={PRACTICE_STEPS}", "train.max_minutes=60", "train.video=false"),
-        "train.stochastic_eval_episodes=0",
+        *("operator.intervene=false", "learner.utd=4", "train.stochastic_eval_episodes=0"),
         *("runtime=lockstep", f"seed={seed}", f"run_dir={run_dir}"),
     ]
     result = train(Experiment.compose(words))

@@ -359,7 +359,8 @@ class Session:
                     "the demonstrations keep failing",
                     expected=f"{self.train.demos} successful demonstrations",
                     got=f"{self.progress.demos}, and {failed} failed tries in a row",
-                    fix="check the reward, the task and the operator (operator.skill)",
+                    fix="check the reward, the task and the operator (operator.skill); "
+                    "operator=none demonstrates nothing and needs train.demos=0",
                 )
             summary = self.episode("demo", self.progress.next_episode)
             self.progress.demos += summary.success

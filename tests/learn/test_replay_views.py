@@ -144,9 +144,39 @@ def test_a_cloner_never_clones_practice_while_there_are_no_demonstrations() -> N
     assert not replay.can_sample
     with pytest.raises(SpecError, match="nothing to learn from") as caught:
         replay.sample(8, 1.0, np.random.default_rng(0))
-    assert "a person drove" in str(caught.value)
+    assert "did not fail" in str(caught.value)
     replay.ingest(episode(1, purpose="demo", driver=Driver.DEMO))
     assert replay.can_sample and (replay.sample(8, 1.0, np.random.default_rng(0)).human).all()
+
+
+@pytest.mark.parametrize("purpose", ["demo", "data"])
+def test_a_cloner_leaves_demonstrations_out_that_failed_until_somebody_says_otherwise(
+    purpose: str,
+) -> None:
+    def tried(number: int, success: bool | None) -> list[Row]:
+        rows = episode(number, purpose=purpose, driver=Driver.DEMO)
+        last = max(i for i, row in enumerate(rows) if isinstance(row, Step))
+        rows[last] = replace(rows[last], success=success)
+        return rows
+
+    rows = [*tried(0, False), *tried(1, True), *tried(2, None)]
+    cloner, other = Replay(SPEC, 100, view=View(demo_only=True)), Replay(SPEC, 100)
+    for replay in (cloner, other):
+        replay.ingest(rows)
+    assert (cloner.len_demo, other.len_demo) == (10, 15)  # nobody knows how the third ended
+    drawn = cloner.sample(64, 1.0, np.random.default_rng(0)).action[:, 0]
+    assert set(drawn) == {1.0, 2.0}
+    cloner.ingest([Label(episode_id(0), 0, None, "success", 1.0, "person", "anna", 1)])
+    assert cloner.len_demo == 15
+
+
+def test_a_cloner_keeps_corrections_of_a_practice_episode_that_failed() -> None:
+    rows = episode(0, driver=Driver.CORRECTION, ending=Ending.TERMINATED)
+    last = max(i for i, row in enumerate(rows) if isinstance(row, Step))
+    rows[last] = replace(rows[last], success=False)
+    replay = Replay(SPEC, 100, view=View(demo_only=True))
+    replay.ingest(rows)
+    assert replay.len_demo == 5
 
 
 def test_a_reward_that_is_not_a_number_is_left_out_and_counted() -> None:

@@ -23,7 +23,8 @@ and in which view (HIL-SERL's table; a corrected step is in both):
     online   every step of an episode that is neither a demonstration nor imported data
     demo     every step that a person drove: demo, correction, recovery; every step of imported data
              (purpose "data"); with `own_successes` also every step of an episode that succeeded
-             without a person (RaC's data)
+             without a person (RaC's data). `demo_only` (cloning) leaves demonstrations and data out
+             that failed, but no correction of a failed practice episode
 
 A read of several steps (`n_step`) follows one driver inside one episode: it ends at a change of
 driver, at a gap, at an unlabelled step and at the end of the episode, and bootstraps from there.
@@ -155,7 +156,7 @@ class Replay:
             raise SpecError(
                 "there is nothing to learn from yet",
                 expected="at least one complete, labelled step"
-                + (" that a person drove" if self.view.demo_only else ""),
+                + (", of a demonstration that did not fail" if self.view.demo_only else ""),
                 got=f"{self._online.size} online, {self._demo.size} demo",
                 fix="record demonstrations or practice first; check that steps have rewards",
             )
@@ -407,9 +408,13 @@ class Replay:
             self._online.discard(slot)
             self._demo.discard(slot)
             return
-        if episode.purpose not in OFFLINE and self._online.add(slot):
+        offline = episode.purpose in OFFLINE
+        if not offline and self._online.add(slot):
             self._recent[self._recent_count % len(self._recent)] = slot
             self._recent_count += 1
+        if offline and episode.failed and self.view.demo_only:
+            self._demo.discard(slot)
+            return
         own = self.view.own_successes and episode.alone
         if self.steps.human[slot] or own or episode.purpose == "data":
             self._demo.add(slot)

@@ -48,9 +48,10 @@ class Rewards:
         steps.kept[slot] = verdict.keeps(number) and number not in verdict.left_out
 
     def judge_all(self, episode: Episode) -> None:
-        """Set the rewards of all steps, and whether the episode succeeded without a person."""
-        won = episode.over and bool(episode.verdict.outcome(episode.success))
-        episode.alone = won and not self._steps.human[list(episode.steps.values())].any()
+        """Set the rewards of all steps, and what is known of how the episode ended."""
+        outcome = episode.verdict.outcome(episode.success) if episode.over else None
+        episode.failed = outcome is False
+        episode.alone = bool(outcome) and not self._steps.human[list(episode.steps.values())].any()
         for number in episode.steps:
             self.assign(episode, number)
 

@@ -37,6 +37,7 @@ class Episode:
     segment: int = 0  # of the newest step
     over: bool = False
     alone: bool = False  # it succeeded, and no person drove
+    failed: bool = False  # it is over, and did not succeed
 
 
 class Frames:

@@ -16,8 +16,8 @@ class View:
     """What an algorithm asks of the replay.
 
     n_step: transitions span up to this many steps; chunk: so many actions are read; gamma:
-    discounts the rewards inside a transition and the return to go; demo_only: never fall back on
-    practice while there are no demonstrations (cloning would imitate its own policy);
+    discounts the rewards inside a transition and the return to go; demo_only: for
+    cloning, which never imitates practice, nor demonstrations that failed (`replay.replay`);
     own_successes: see `replay.replay`; recent_fraction: share of the online draws taken from the
     newest `recent_steps` online steps; decisions: transitions begin where the policy chose a base's
     noise (`spec.BASE_AGE` = 0), and end where it chooses again; assembly: how a reward is made of
