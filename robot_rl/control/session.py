@@ -258,6 +258,7 @@ class Session:
         self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
         self._unjudged = 0  # episodes in a row whose rule or reward raised
         self.purpose = ""  # of the episode that runs, or ran last
+        self._starts_m: dict[str, tuple[float, float]] = {}  # of that episode
         self._began_s, self._end_s = 0.0, math.inf  # of practice, on the monotonic clock
 
     @property
@@ -278,6 +279,7 @@ class Session:
                 start failed for good.
         """
         plan = self.loop.task.sample_reset(np.random.default_rng((self.seed, seed)))
+        self._starts_m = plan.places_m()
         self.progress.next_episode = max(self.progress.next_episode, self._free_from())
         start = EpisodeStart(
             id=EpisodeId(self.run_name, self.actor, self.progress.next_episode),
@@ -489,6 +491,8 @@ class Session:
             **_percentiles("loop/period_ms", summary.period_ms),
             **_percentiles("loop/wall_ms", summary.wall_ms),
             "loop/late_ticks": float(sum(p > late_ms for p in summary.period_ms)),
+            **{f"start/{k}/x_m": x for k, (x, _) in self._starts_m.items()},
+            **{f"start/{k}/y_m": y for k, (_, y) in self._starts_m.items()},
         }
         if summary.true_success is not None:
             values["episode/true_success"] = float(summary.true_success)

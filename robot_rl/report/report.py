@@ -13,6 +13,7 @@ from robot_rl.report import page
 from robot_rl.report.deployment import deployment
 from robot_rl.report.document import document, write
 from robot_rl.report.rundata import RunData, read_run
+from robot_rl.report.starts import starts
 
 REPORT = "report.html"
 
@@ -48,8 +49,8 @@ def render(run: RunData, again_s: float = 0.0) -> str:
     """The page as one string; again_s: see `write_report`."""
     run = replace(run, going=again_s > 0)
     name = str(run.config.get("name") or run.folder.name)
-    parts = (page.headline, page.tiles, page.arms, page.learning, page.diagnosis, deployment)
-    parts += (page.panels,)
+    parts = (page.headline, page.tiles, page.arms, page.learning, starts, page.diagnosis)
+    parts += (deployment, page.panels)
     if run.deployment and run.deployed_in == run.folder:  # of a policy at work, not of a training
         parts = (deployment, page.configuration, page.environment)
     else:

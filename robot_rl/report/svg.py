@@ -181,6 +181,30 @@ def timeline(
     )
 
 
+def scatter(
+    points: Sequence[tuple[float, float, str, str]], box: Box, x_label: str, y_label: str
+) -> str:
+    """Points (x, y, CSS class, tooltip) at one scale in both directions."""
+    x, y = np.array([p[:2] for p in points]).T
+    room = box.width - box.left - box.right, box.height - box.top - box.bottom
+    scale = 1.1 * max(np.ptp(x) / room[0], np.ptp(y) / room[1], 1e-9)  # of data to SVG units
+    middle, half = (float(np.ptp(v)) / 2 + float(v.min()) for v in (x, y)), np.array(room) / 2
+    ranges = [(m - scale * h, m + scale * h) for m, h in zip(middle, half, strict=True)]
+    plot = Plot(box, *ranges)
+    dots = "".join(
+        f'<circle class="{escape(style)}" cx="{float(plot.x(a)):.1f}" cy="{float(plot.y(b)):.1f}" '
+        f'r="3.2"><title>{escape(title)}</title></circle>'
+        for a, b, style, title in points
+    )
+    return (
+        f'<svg class="scatter" viewBox="0 0 {box.width:g} {box.height:g}" role="img" '
+        f'aria-label="{escape(y_label)} over {escape(x_label)}">'
+        f"{plot.grid(nice_ticks(*ranges[1]), False)}{plot.x_axis(x_label)}"
+        f'<text class="tick" x="{box.left:g}" y="{box.top + 3:g}">{escape(y_label)}</text>'
+        f"{dots}</svg>"
+    )
+
+
 class Plot:
     """Maps data to SVG coordinates and draws the pieces."""
 
