@@ -191,11 +191,6 @@ class ResetPlan:
     via: tuple[Pose, ...] = ()
     ask: str | None = None
 
-    def places_m(self) -> dict[str, tuple[float, float]]:
-        """Where the tool ("tcp") and each object start: x and y in base."""
-        poses = {"tcp": self.tcp_in_base, **self.objects}
-        return {k: (float(p.position_m[0]), float(p.position_m[1])) for k, p in poses.items()}
-
 
 @runtime_checkable
 class Expert(Protocol):

@@ -27,6 +27,7 @@ from robot_rl.control.loop import Policy
 from robot_rl.control.statistics import wilson
 from robot_rl.control.summary import EpisodeSummary
 from robot_rl.errors import RobotRLError
+from robot_rl.ports import ResetPlan
 from robot_rl.spec import Spec
 from robot_rl.types import ONLY_ACTOR, Ending, EpisodeId, EpisodeStart
 
@@ -258,7 +259,7 @@ class Session:
         self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
         self._unjudged = 0  # episodes in a row whose rule or reward raised
         self.purpose = ""  # of the episode that runs, or ran last
-        self._starts_m: dict[str, tuple[float, float]] = {}  # of that episode
+        self._start: dict[str, float] = {}  # of that episode
         self._began_s, self._end_s = 0.0, math.inf  # of practice, on the monotonic clock
 
     @property
@@ -279,7 +280,7 @@ class Session:
                 start failed for good.
         """
         plan = self.loop.task.sample_reset(np.random.default_rng((self.seed, seed)))
-        self._starts_m = plan.places_m()
+        self._start = start_figures(plan)
         self.progress.next_episode = max(self.progress.next_episode, self._free_from())
         start = EpisodeStart(
             id=EpisodeId(self.run_name, self.actor, self.progress.next_episode),
@@ -491,8 +492,7 @@ class Session:
             **_percentiles("loop/period_ms", summary.period_ms),
             **_percentiles("loop/wall_ms", summary.wall_ms),
             "loop/late_ticks": float(sum(p > late_ms for p in summary.period_ms)),
-            **{f"start/{k}/x_m": x for k, (x, _) in self._starts_m.items()},
-            **{f"start/{k}/y_m": y for k, (_, y) in self._starts_m.items()},
+            **self._start,
         }
         if summary.true_success is not None:
             values["episode/true_success"] = float(summary.true_success)
@@ -515,6 +515,16 @@ class Session:
             summary.steps,
             summary.reason or f"{summary.takeovers} takeovers",
         )
+
+
+def start_figures(plan: ResetPlan) -> dict[str, float]:
+    """Where the tool ("tcp") and each object start, in base, by metric name."""
+    poses = {"tcp": plan.tcp_in_base, **plan.objects}
+    return {
+        f"start/{name}/{axis}_m": float(pose.position_m[i])
+        for name, pose in poses.items()
+        for i, axis in enumerate("xy")
+    }
 
 
 def _percentiles(key: str, values: Iterable[float]) -> dict[str, float]:

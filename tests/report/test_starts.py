@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.control.session import start_figures
 from robot_rl.ports import ResetPlan
 from robot_rl.report.report import render
 from robot_rl.report.rundata import RunData
@@ -76,9 +77,11 @@ def test_names_are_escaped() -> None:
     assert "&lt;b&gt;" in page and "<h3><b>" not in page
 
 
-def test_the_places_of_a_plan() -> None:
+def test_where_a_plan_starts() -> None:
     here, there = upright(np.array([0.4, 0.1, 0.2])), upright(np.array([0.5, -0.1, 0.0]))
-    assert ResetPlan(here, {"cube": there}, 0.08).places_m() == {
-        "tcp": (0.4, 0.1),
-        "cube": (0.5, -0.1),
+    assert start_figures(ResetPlan(here, {"cube": there}, 0.08)) == {
+        "start/tcp/x_m": 0.4,
+        "start/tcp/y_m": 0.1,
+        "start/cube/x_m": 0.5,
+        "start/cube/y_m": -0.1,
     }
