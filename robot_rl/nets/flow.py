@@ -7,7 +7,8 @@ with actions a [h, A], noise w of the same shape and x_t = (1 - t) w + t a,
     sampling   x_0 = w, x_{k+1} = x_k + v(x_k, k / K, s) / K, chunk = clip(x_K, -1, 1)
 
 For a given w the chunk is a deterministic function of s: a head may choose w (DSRL, arXiv
-2506.15799).
+2506.15799). From w = 0 comes a chunk amid what people did, the same one each time: steadier, but
+where people did this or that, it is neither, and where it stands still, it stays (docs/bases.md).
 
 With a bottleneck (ZPRL, arXiv 2605.19919) the velocity sees nothing of s but a short code z:
 
@@ -48,7 +49,7 @@ class FlowNet(ObservationNet):
 
     The condition [B, C] is z, or the features where there is no bottleneck. chunk: h; action_size:
     A, the gripper as one more number; steps: K; execute: how many actions of a chunk are carried
-    out before the next one is sampled.
+    out before the next one is sampled; spread: of w where actions shall be deterministic, 0 to 1.
     """
 
     velocity: EnsembleMLP
@@ -57,6 +58,7 @@ class FlowNet(ObservationNet):
     steps: int
     execute: int
     bottleneck: EnsembleMLP | None = None
+    spread: float = 1.0
 
     @classmethod
     def from_spec(
@@ -69,6 +71,7 @@ class FlowNet(ObservationNet):
         execute: int,
         latent: int = 0,
         encoder: EncoderConfig | None = None,
+        spread: float = 1.0,
     ) -> Self:
         """Fit one to a run's observation and action; latent: size of z, 0 = no bottleneck.
 
@@ -89,6 +92,7 @@ class FlowNet(ObservationNet):
             steps=steps,
             execute=execute,
             bottleneck=narrow if latent else None,
+            spread=spread,
         )
 
     @property
@@ -164,11 +168,10 @@ class FlowNet(ObservationNet):
         generator: torch.Generator | None = None,
         gripper_epsilon: float = 0.0,
     ) -> Tensor:
-        """Actions [B, execute, A] of the next steps, from fresh noise, deterministic or not.
-
-        A flow has no mean to act by: imitation learned the whole distribution.
-        """
+        """Actions [B, execute, A] of the next steps; deterministic: w is drawn `spread` wide."""
         condition = self.condition(observation, tensors)
         noise = torch.randn((len(condition), *self.noise_shape), generator=generator)
+        if deterministic:
+            noise *= self.spread
         chunk = self.decode(condition, noise.to(condition.device), tensors["velocity"])
         return chunk[:, : self.execute]

@@ -22,7 +22,7 @@ from robot_rl.learn.algos.opd import OpdConfig
 from robot_rl.learn.algos.resfit import ResFitConfig, ResidualNet
 from robot_rl.learn.replay import Batch
 from robot_rl.nets.actor import gripper_index
-from robot_rl.policy.base.own import ActBase
+from robot_rl.policy.base.own import ActBase, FlowBase, FlowBaseConfig
 from robot_rl.policy.base.schedule import ChunkSchedule
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.policy.runtime import PolicyRuntime
@@ -270,6 +270,26 @@ def test_a_flow_learns_both_ways_of_doing_it_and_never_the_mean() -> None:
     noise, features = torch.randn(200, 4, 7), net.look(observation, state)
     chunks = [net.decode(features, noise, state["velocity"]) for _ in range(2)]
     assert torch.equal(*chunks)  # the noise decides
+    calm = replace(net, spread=0.0)
+    plans = [calm.act(observation, state, deterministic=True) for _ in range(2)]
+    assert torch.equal(*plans)
+    drawn = calm.act(observation, state, deterministic=False, generator=generator)
+    assert float((drawn.mean((1, 2)).abs() - 0.5).abs().median()) < 0.15  # it still explores
+
+
+def test_a_base_without_noise_says_the_same_each_time_unless_a_head_chooses() -> None:
+    algo = BcFlowConfig(hidden=(16,), chunk=4).make(PLAIN, seed=0)
+    seen = {"state": np.zeros(2, np.float32)}
+    tensors = algo.actor_state() | {"velocity": torch.randn(algo.actor["velocity"].shape)}
+    said = {
+        spread: [FlowBase(algo.net, tensors, seed, spread).sample(seen) for seed in (0, 1)]
+        for spread in (0.0, 1.0)
+    }
+    np.testing.assert_array_equal(*said[0.0])
+    assert np.abs(np.subtract(*said[1.0])).max() > 0.01
+    noise = np.ones((4, 7), np.float32)
+    chosen = [FlowBase(algo.net, tensors, 0, spread).sample(seen, noise) for spread in (0.0, 1.0)]
+    np.testing.assert_array_equal(*chosen)
 
 
 # -- transformer -------------------------------------------------------------------------------
@@ -335,6 +355,8 @@ def test_a_base_of_transformers_has_one_chunk_and_takes_no_noise() -> None:
 def test_chunk_settings_that_make_no_sense_are_refused() -> None:
     for config, wrong, said in (
         (BcFlowConfig, {"chunk": 4, "execute": 5}, "execute"),
+        (BcFlowConfig, {"noise": 1.5}, "noise"),
+        (FlowBaseConfig, {"noise": -0.1}, "noise"),
         (BcActConfig, {"width": 30}, "multiple"),
         (BcActConfig, {"layers": 0}, "layers"),
         (BcActConfig, {"kl_weight": -1.0}, "kl_weight"),

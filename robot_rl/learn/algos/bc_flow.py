@@ -26,6 +26,7 @@ from robot_rl.spec import Spec
 class BcFlowConfig(ChunkCloningConfig):
     """A small flow policy; seconds to minutes on one core."""
 
+    noise: float = 1.0  # spread of what a chunk is drawn from in evaluation and at work; 0 = none
     hidden: tuple[int, ...] = (256, 256, 256)
     flow_steps: int = 10  # as pi0
     latent: int = 0  # size of the bottleneck that a latent head steers (ZPRL: 16); 0 = none
@@ -38,6 +39,8 @@ class BcFlowConfig(ChunkCloningConfig):
             raise ValueError("flow_steps must be at least 1, hidden not empty")
         if min(self.latent, self.latent_weight) < 0:
             raise ValueError("latent and latent_weight must not be negative")
+        if not 0.0 <= self.noise <= 1.0:
+            raise ValueError(f"noise must lie in [0, 1], got {self.noise}")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> BcFlow:
         """A fresh learner."""
@@ -53,6 +56,7 @@ class BcFlowConfig(ChunkCloningConfig):
             execute=self.execute,
             latent=self.latent,
             encoder=self.encoder,
+            spread=self.noise,
         )
 
 

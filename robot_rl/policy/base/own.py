@@ -50,8 +50,10 @@ class FlowBase(_OwnBase):
 
     net: FlowNet
 
-    def __init__(self, net: FlowNet, tensors: dict[str, torch.Tensor], seed: int) -> None:
-        self.net, self.tensors = net, tensors
+    def __init__(
+        self, net: FlowNet, tensors: dict[str, torch.Tensor], seed: int, spread: float = 1.0
+    ) -> None:
+        self.net, self.tensors, self._spread = net, tensors, spread
         self.spec = BaseSpec(net.chunk, net.action_size, net.noise_shape)
         self._generator = torch.Generator().manual_seed(seed)
 
@@ -63,7 +65,7 @@ class FlowBase(_OwnBase):
         condition = self.net.condition(observation, self.tensors)
         if noise is None:
             shape = (len(condition), *self.net.noise_shape)
-            w = torch.randn(shape, generator=self._generator)
+            w = self._spread * torch.randn(shape, generator=self._generator)
         else:
             w = torch.as_tensor(noise, dtype=torch.float32)
         return self.net.decode(condition, w, self.tensors["velocity"]).numpy()
@@ -123,9 +125,17 @@ class FlowBaseConfig(_OwnConfig):
 
     algo = "bc_flow"
 
+    noise: float = 1.0  # spread of what a chunk is drawn from, where no head chooses it; 0 = none
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        super().__post_init__()
+        if not 0.0 <= self.noise <= 1.0:
+            raise ValueError(f"noise must lie in [0, 1], got {self.noise}")
+
     def open(self, spec: Spec, seed: int) -> FlowBase:
         """See `BaseConfig`."""
-        return FlowBase(*self._load(spec), seed)
+        return FlowBase(*self._load(spec), seed, self.noise)
 
 
 @register("base", "act")
