@@ -309,6 +309,6 @@ class ActorPorts:
     place_objects: Callable[[ResetPlan], None]
     ask: Callable[[str], None]  # show a person these words, and wait until they say "ready"
     announce: Callable[[EpisodeStart], None]  # tells the graph which episode begins
-    time_waits_for: Callable[[str, Callable[[], bool]], None]  # of a simulated clock: see RosClock
+    time_waits_for: Callable[[str, Callable[[], bool], Callable[[], bool]], None]  # see RosClock
     figures: Callable[[], dict[str, float]]  # of the runtime, for each episode's line
     stopping: Callable[[], str]

@@ -62,6 +62,7 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 """Label, key, format. `success_rate`, `intervention_rate` and `episodes` are computed here."""
 
+WITHOUT = "clock/without_"
 WAITED = "clock/waited_"  # how the keys of `_pace` begin
 CURVES = (("success", "success_rate"), ("by a person", "intervention_rate"))
 
@@ -193,6 +194,8 @@ class Dashboard:
         }
         who = max(waited, key=lambda name: waited[name], default="")
         why = f", {_percent(waited[who])} waiting for the {who}" if who and waited[who] else ""
+        gone = [name for name in waited if self._stats.get(WITHOUT + name)]
+        why += f", no longer waits for: {', '.join(gone)}" if gone else ""
         return f"{factor:.1f} x real time{why}"
 
     def _cell(self, label: str, key: str, form: Callable[[float], str]) -> tuple[Any, Any]:

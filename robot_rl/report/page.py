@@ -118,8 +118,8 @@ def _effort(run: RunData) -> str:
     trained_s = run.evaluation.get("train_s")  # demonstrations, practice and exams
     minutes = trained_s / 60 if trained_s else _minutes(run)
     return (
-        f'<p class="effort">Learned in {minutes:.1f} minutes and {steps:,.0f} steps of '
-        f"practice; a person drove {share:.0f} % of them.</p>"
+        f'<p class="effort">{minutes:.1f} minutes and {steps:,.0f} steps of practice; a person '
+        f"drove {share:.0f} % of the steps.</p>"
     )
 
 

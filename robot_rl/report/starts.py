@@ -26,7 +26,7 @@ def starts(run: RunData) -> str:
     what = "evaluation" if prefix == "eval_" else "practice"
     won = sum(row[f"{prefix}episode/success"] > 0 for row in rows)
     return (
-        f'<h2>From where it succeeds</h2><p class="legend">'
+        f'<h2>From where it succeeds, and from where not</h2><p class="legend">'
         f"<span>Where the tool and the objects started, in the newest {len(rows)} episodes of "
         f'{what}:</span><span><i class="accent"></i>{won} successes (dots)</span>'
         f'<span><i class="bad"></i>{len(rows) - won} failures (rings)</span></p>'

@@ -72,6 +72,7 @@ class RosClock:
         self._simulated = shell.is_simulated
         self._jumps = Jumps(self.now_s)
         self._waits: dict[str, Callable[[], bool]] = {who: lambda: True}
+        self._at_work: dict[str, Callable[[], bool]] = {}
         if self._simulated:
             self._horizon = Horizon(shell)
             threshold = JumpThreshold(
@@ -132,14 +133,18 @@ class RosClock:
             log.warning("the system's clock was set by %.2f s", set_s)
         return bool(set_s) or now_s >= deadline_s - CLOCK_SLACK_S
 
-    def wait_for(self, who: str, ready: Callable[[], bool]) -> None:
+    def wait_for(
+        self, who: str, ready: Callable[[], bool], at_work: Callable[[], bool] = lambda: False
+    ) -> None:
         """Let a simulated clock go on, while we sleep, only when `ready` is true, too.
 
         who: the name under which the waiting is counted; our own, or that of somebody who cannot
         tell the clock. ready: asked in the thread that sleeps, every millisecond until it is true.
+        at_work: asked in between: whether there was progress since, so that nobody gives `who` up.
         """
         before = self._waits.get(who, lambda: True)
         self._waits[who] = lambda: before() and ready()
+        self._at_work[who] = at_work
 
     def sleep_until_s(self, deadline_s: float) -> None:
         """Sleep to an absolute deadline of the run's clock.
@@ -158,6 +163,9 @@ class RosClock:
                 return
             told = self._give(deadline_s, untold or self._waits)
             untold = [who for who in untold if who not in told]
+            for who in untold:
+                if who in self._at_work and self._at_work[who]():
+                    self._horizon.tell(who, self.now_s())
             with self._moved:
                 if not self.has_reached(deadline_s):
                     self._moved.wait(READY_S if untold else AGAIN_S)
@@ -188,7 +196,8 @@ class RosPace:
         self._shell, self._newest = shell, Newest(shell.node, topics.CLOCK_PACE)
 
     def figures(self) -> dict[str, float]:
-        """`clock/factor`, and the share of wall time in which the clock waited for each."""
+        """`clock/factor`, and of each: the share of wall time in which the clock waited for it,
+        and whether it has given it up."""
         msg = self._newest.read()
         if msg is None:
             return {}
@@ -198,7 +207,8 @@ class RosPace:
             self._shell.diagnostics.error(str(error))
             return {}
         waited = {f"clock/waited_{who}": share for who, share in pace.waited.items()}
-        return {"clock/factor": pace.factor} | waited
+        gone = {f"clock/without_{who}": float(who in pace.given_up) for who in pace.waited}
+        return {"clock/factor": pace.factor} | waited | gone
 
 
 class RosJudge:

@@ -7,7 +7,8 @@ Each of them says until when the run's clock may go on without it (its *horizon*
     operator   has passed on the device's word: until the next one is due
     actor      has acted, and the gate has answered it: until its next control tick
     learner    keeps its update target within a small backlog: until the same tick (told by the
-               actor's process, which has the link to it)
+               actor's process, which has the link to it; meanwhile it tells that the learner is at
+               work, by a horizon that has passed)
 
 The simulator goes on as long as its clock is below the smallest of these horizons, as fast as the
 machine can: on a slow or busy machine simulated time is slower, but nobody is late. This is the
@@ -28,7 +29,8 @@ LIMITS_S: Mapping[str, float] = {"gate": 1.0, "operator": 1.0, "actor": 3.0, "le
 """Whom the clock waits for, and for how much wall time. Waiting for several counts for the first.
 
 The limits are far above what a process of a busy machine waits for its turn (tens of milliseconds).
-The learner's leaves room for a checkpoint on a slow disk and for a restart."""
+The learner's leaves room for a checkpoint on a slow disk and for a restart; while it is at work,
+time waits for it as long as it takes: practice that nothing was learned from is lost."""
 
 TOLD_BY = {"learner": "actor"}  # whose horizon another process tells: not waited for without it
 SLACK_S = 1e-6  # horizons and clock are rounded to nanoseconds on their way
@@ -58,7 +60,7 @@ class Release:
             return False
         member = self._members.setdefault(who, _Member())
         back, member.given_up = member.given_up, False
-        if until_s != member.until_s:  # it is slow, not gone
+        if until_s != member.until_s or who in TOLD_BY:  # it is slow, not gone
             member.until_s, member.waits_since_s = until_s, None
         return back
 

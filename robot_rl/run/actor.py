@@ -103,7 +103,8 @@ class Actor:
             others=self._others,
             free_from=self.link.next_episode,
         )
-        ports.time_waits_for("learner", self._learner_keeps_up)
+        self._updates_seen = -1
+        ports.time_waits_for("learner", self._learner_keeps_up, self._learner_is_at_work)
 
     def run(self) -> int:
         """Demonstrations, then practice and evaluation; returns the process exit code."""
@@ -177,6 +178,12 @@ class Actor:
             return True
         rows = link["pending_rows"] + self.writer.lag()
         return rows <= BACKLOG_ROWS and learner["updates_owed"] <= self._backlog_updates
+
+    def _learner_is_at_work(self) -> bool:
+        """Whether it has done more updates than when this was asked last."""
+        before = self._updates_seen
+        self._updates_seen = self.link.status()["learner"].get("updates", before)
+        return self._updates_seen != before
 
     def _on_step(self, _step: Step) -> None:
         """Between two steps of practice: adopt newer weights if they are here."""

@@ -342,8 +342,17 @@ class Experiment:
     @cached_property
     def base(self) -> BaseConfig | None:
         """The pretrained policy to build on (group `base`), which imports torch; or None."""
-        name = (self.config.get("base") or {}).get("name", "none")
-        return None if name == "none" else self._section("base")
+        given = dict(self.config.get("base") or {})
+        if given.pop("name", "none") != "none":
+            return self._section("base")
+        if given:
+            raise ConfigError(
+                "there is no base that these keys could belong to",
+                expected="base=flow, act, served, lerobot, openpi, groot or openvla with them",
+                got=" ".join(f"base.{key}={value}" for key, value in given.items()),
+                fix="choose the base; a policy that is learned itself has keys of its own: algo...",
+            )
+        return None
 
     @cached_property
     def spec(self) -> Spec:

@@ -362,6 +362,17 @@ def test_simulated_time_waits_for_a_learner_that_is_there_and_behind(
     assert actor._learner_keeps_up() is keeps_up
 
 
+def test_a_learner_is_at_work_while_its_updates_become_more() -> None:
+    actor: Any = Actor.__new__(Actor)
+    said: dict[str, Any] = {"learner": {"updates": 7}}
+    actor.link, actor._updates_seen = SimpleNamespace(status=lambda: said), -1
+    assert actor._learner_is_at_work() and not actor._learner_is_at_work()
+    said["learner"] = {"updates": 8}
+    assert actor._learner_is_at_work() and not actor._learner_is_at_work()
+    said["learner"] = {}  # it has just gone
+    assert not actor._learner_is_at_work()
+
+
 def test_a_learner_that_is_still_loading_does_not_fail_the_handshake(pair: Pair) -> None:
     keys = keys_for(QUICK, pair.folder, "actor")
     with zmq.Context() as context, context.socket(zmq.DEALER) as peer:

@@ -24,6 +24,7 @@ from robot_rl.learn.replay import Batch
 from robot_rl.nets.actor import gripper_index
 from robot_rl.policy.base.own import ActBase, FlowBase, FlowBaseConfig
 from robot_rl.policy.base.schedule import ChunkSchedule
+from robot_rl.policy.base.served import ServedConfig
 from robot_rl.policy.base.spec import BaseSpec
 from robot_rl.policy.runtime import PolicyRuntime
 from robot_rl.run.experiment import Experiment
@@ -363,6 +364,19 @@ def test_chunk_settings_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             build(config, wrong)
+
+
+@pytest.mark.parametrize("word", ["base.noise=0", "base.run=runs/base"])
+def test_keys_of_a_base_without_a_base_are_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="no base") as caught:
+        Experiment.compose(["experiment=reach", word]).check()
+    assert word.partition("=")[0] in str(caught.value) and "base=flow" in str(caught.value)
+
+
+def test_a_served_base_of_a_folder_that_is_not_there_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="serve-policy"):
+        ServedConfig(run=str(tmp_path / "tpyo")).open(PLAIN, 0)
+    assert not list(tmp_path.iterdir())
 
 
 # -- a base that teaches ------------------------------------------------------------------------

@@ -54,6 +54,10 @@ def test_how_fast_time_goes_is_shown_with_whom_it_waits_for() -> None:
     board.update({"clock/factor": 3.21, "clock/waited_gate": 0.02, "clock/waited_learner": 0.51})
     assert "3.2 x real time, 51 % waiting for the learner" in _text(board)
     assert board.line().endswith("3.2 x real time, 51 % waiting for the learner")
+    board.update({"clock/without_learner": 1.0, "clock/waited_learner": 0.0})
+    assert board.line().endswith("waiting for the gate, no longer waits for: learner")
+    board.update({"clock/without_learner": 0.0})
+    assert "no longer" not in board.line()
 
 
 def test_without_a_terminal_it_writes_plain_lines(caplog: pytest.LogCaptureFixture) -> None:

@@ -50,6 +50,17 @@ def test_the_learner_is_not_waited_for_without_the_actor_that_speaks_for_it() ->
     assert release.waiting(0.1, 20.0) == ["learner"]
 
 
+def test_a_learner_that_is_behind_and_at_work_is_waited_for_as_long_as_it_takes() -> None:
+    release = Release({"actor": 1.0, "learner": 30.0})
+    release.hear("actor", 1.0)
+    release.hear("learner", 0.1)
+    for wall_s in range(0, 300, 20):
+        release.hear("learner", 0.1)  # "not yet"; told only where it has done updates
+        assert release.waiting(0.1, float(wall_s)) == ["learner"] and not release.given_up
+    assert release.waiting(0.1, 320.0) == [] and release.given_up == ["learner"]  # silent since 280
+    assert release.hear("learner", 1.0) and release.waiting(0.2, 321.0) == []
+
+
 def test_a_person_in_the_seat_does_not_wait_for_the_learner() -> None:
     release = Release()
     for who in ("operator", "learner"):

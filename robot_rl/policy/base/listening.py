@@ -55,8 +55,8 @@ def listener_at(host: str, port: int, timeout_s: float) -> Listener:
             f"nobody can be reached at {host}:{port}",
             expected="a policy server that listens there",
             got=f"{type(error).__name__}: {error}"[:200],
-            fix="start the server; it must listen to an address of the network, not to 127.0.0.1 "
-            "of its own machine; check host, port and firewall",
+            fix="start the server; check host and port, and for another machine the firewall, and "
+            "that the server listens to an address of the network",
         ) from error
     if not first:
         raise LinkError(

@@ -301,7 +301,15 @@ class ServedConfig(RemoteConfig):
                 "base=served needs keys",
                 expected="base.run=RUN for a server on this machine, else base.folder=KEYS",
                 got=f"host={self.host}, run={self.run!r}, folder={self.folder!r}",
-                fix="robot-rl keys FOLDER makes them; copy policy.public and the actor's pair",
+                fix="on this machine base.run=RUN, which robot-rl serve-policy was given; "
+                "else `robot-rl keys FOLDER`, and copy policy.public and the actor's pair",
+            )
+        if not self.folder and not Path(self.run).is_dir():
+            raise ConfigError(
+                f"base.run={self.run} is no folder",
+                expected="the folder that robot-rl serve-policy was given",
+                got="nothing there",
+                fix=f"check the path; robot-rl serve-policy {self.run} has to run first",
             )
         folder = Path(self.folder).expanduser() if self.folder else key_folder(self.run)
         return ServedBase(self, spec, load_keys(folder, self.name))
