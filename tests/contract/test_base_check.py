@@ -314,6 +314,8 @@ def test_another_policy_than_was_meant_is_named(tmp_path: Path) -> None:
     act = LeRobot("act")
     no = found(check_served("smolvla", act, tmp_path / "a"))
     assert set(no) == {"server"} and "base check lerobot" in no["server"]
+    no = found(check_served("smolvla", LeRobot(""), tmp_path / "nameless"))
+    assert "does not say" in no["server"]
     no = found(check_served("lerobot", act, tmp_path / "b"))
     assert set(no) == {"camera"} and "256x256" in no["camera"]  # ACT does not rescale
     no = found(check_served("lerobot", LeRobot(state=6), tmp_path / "c"))

@@ -292,17 +292,17 @@ class ServedProbe:
         kind, noise = str(self.said.get("type", "")), self._base.spec.noise_shape
         words = "which takes noise (algo=dsrl_sac can choose it)" if noise else "without noise"
         said = f"robot-rl serve-policy, protocol {PROTOCOL_VERSION}: {kind or 'a policy'}, {words}"
-        if not kind:
-            yield unsaid(
-                "server", said, "serve a LeRobot policy with base=lerobot base.path=FOLDER"
-            )
-        elif self._wanted == "smolvla" and kind != "smolvla":
+        if self._wanted == "smolvla" and kind != "smolvla":
             yield wrong(
                 "server",
                 said,
-                expected="a SmolVLA",
-                got=kind,
+                expected="a SmolVLA, which says so",
+                got=kind or "a policy that does not say what it is",
                 fix="robot-rl base check lerobot, if that is the policy that you mean",
+            )
+        elif not kind:
+            yield unsaid(
+                "server", said, "serve a LeRobot policy with base=lerobot base.path=FOLDER"
             )
         else:
             yield fits("server", said)
