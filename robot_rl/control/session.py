@@ -517,8 +517,10 @@ class Session:
         )
 
 
-def start_figures(plan: ResetPlan) -> dict[str, float]:
-    """Where the tool ("tcp") and each object start, in base, by metric name."""
+def start_figures(plan: object) -> dict[str, float]:
+    """Where the tool ("tcp") and each object start, in base; nothing without an arm."""
+    if not isinstance(plan, ResetPlan):
+        return {}
     poses = {"tcp": plan.tcp_in_base, **plan.objects}
     return {
         f"start/{name}/{axis}_m": float(pose.position_m[i])

@@ -52,7 +52,9 @@ class PacedClock:
         """Seconds on the simulator's clock."""
         return self._clock.now_s()
 
-    def wait_for(self, who: str, ready: Callable[[], bool], _at_work: Callable[[], bool]) -> None:
+    def wait_for(
+        self, who: str, ready: Callable[[], bool], _at_work: Callable[[], bool] = bool
+    ) -> None:
         """Let no time pass while `ready` is false."""
         self._ready[who] = ready
 

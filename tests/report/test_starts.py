@@ -78,6 +78,7 @@ def test_names_are_escaped() -> None:
 
 
 def test_where_a_plan_starts() -> None:
+    assert start_figures(12345) == {}  # of an environment without an arm
     here, there = upright(np.array([0.4, 0.1, 0.2])), upright(np.array([0.5, -0.1, 0.0]))
     assert start_figures(ResetPlan(here, {"cube": there}, 0.08)) == {
         "start/tcp/x_m": 0.4,
