@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -31,3 +33,18 @@ def test_a_sleep_ends_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch, set
         began_s = time.monotonic()  # and then deadlines mean what they say
         clock.sleep_until_s(clock.now_s() + 0.3)
         assert 0.25 < time.monotonic() - began_s < 3.0
+
+
+def test_a_sleeper_tells_that_who_it_waits_for_is_at_work() -> None:
+    from robot_rl.ros.ports import RosClock
+
+    told: list[tuple[str, float]] = []
+    clock: Any = RosClock.__new__(RosClock)
+    clock._simulated, clock._moved = True, threading.Condition()
+    clock._shell = SimpleNamespace(running=True, now_s=lambda: 1.0 + (len(told) >= 4))
+    clock._horizon = SimpleNamespace(tell=lambda who, until_s: told.append((who, until_s)))
+    clock._waits, clock._at_work = {"actor": lambda: True}, {}
+    answers = iter([True, False, True, False])  # updates have become more, not, more, not
+    clock.wait_for("learner", lambda: len(told) >= 3, lambda: next(answers))
+    clock.sleep_until_s(1.5)
+    assert told == [("actor", 1.5), ("learner", 1.0), ("learner", 1.0), ("learner", 1.5)]
