@@ -146,7 +146,7 @@ def test_a_run_from_the_form_to_the_bin_and_back(  # noqa: PLR0915 - one person'
     until(lambda: (runs / name / METRICS).read_text().count("\n") > told, 30.0)
     page.get_by_role("button", name="Finish train").click()
     page.locator("dialog").get_by_role("button", name="Finish train").click()
-    until(lambda: "stopped" in row(page, name).inner_text(), 30.0)
+    until(lambda: "stopped" in row(page, name).inner_text(), 90.0)  # its last update, its report
     until(lambda: "interrupted; what was recorded is safe" in page.locator(".log").inner_text())
     page.get_by_role("button", name="Go on").click()
     until(lambda: page.locator("dialog code").count(), 30.0)
