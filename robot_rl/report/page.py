@@ -33,8 +33,8 @@ PANELS: tuple[tuple[str, str, dict[str, str]], ...] = (
 """Title, unit, {metric key: name of its line}; what a run does not have is skipped."""
 
 HIDDEN = ("time_s", "env_steps", "episode/", "demo_episode/", "eval_episode/", "gate/", "exam/")
-HIDDEN += ("start/",)
-HIDDEN += ("eval/", findings.PREFIX, "weights/version", "learner/updates", "loop/period_ms_max")
+HIDDEN += ("eval/", "start/", findings.PREFIX, "weights/version", "learner/updates")
+HIDDEN += ("loop/period_ms_max",)
 """Prefixes of keys that are shown elsewhere, or mean nothing as a curve."""
 
 

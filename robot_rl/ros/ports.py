@@ -207,7 +207,8 @@ class RosPace:
             self._shell.diagnostics.error(str(error))
             return {}
         waited = {f"clock/waited_{who}": share for who, share in pace.waited.items()}
-        gone = {f"clock/without_{who}": float(who in pace.given_up) for who in pace.waited}
+        given_up = pace.given_up.split(", ")
+        gone = {f"clock/without_{who}": float(who in given_up) for who in pace.waited}
         return {"clock/factor": pace.factor} | waited | gone
 
 

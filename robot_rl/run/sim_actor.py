@@ -53,7 +53,7 @@ class PacedClock:
         return self._clock.now_s()
 
     def wait_for(
-        self, who: str, ready: Callable[[], bool], _at_work: Callable[[], bool] = bool
+        self, who: str, ready: Callable[[], bool], _at_work: Callable[[], bool] = lambda: False
     ) -> None:
         """Let no time pass while `ready` is false."""
         self._ready[who] = ready

@@ -404,17 +404,15 @@ class Replay:
         ready = self.steps.is_complete(slot)
         if ready and self.view.assembly.shaping:
             ready = bool(self._ready(slot))
+        offline = episode.purpose in OFFLINE
+        ready = ready and not (self.view.demo_only and offline and episode.failed)
         if not ready or (self.view.decisions and not self._is_decision(slot)):
             self._online.discard(slot)
             self._demo.discard(slot)
             return
-        offline = episode.purpose in OFFLINE
         if not offline and self._online.add(slot):
             self._recent[self._recent_count % len(self._recent)] = slot
             self._recent_count += 1
-        if offline and episode.failed and self.view.demo_only:
-            self._demo.discard(slot)
-            return
         own = self.view.own_successes and episode.alone
         if self.steps.human[slot] or own or episode.purpose == "data":
             self._demo.add(slot)
