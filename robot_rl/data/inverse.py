@@ -47,7 +47,7 @@ from robot_rl.errors import ConfigError, SpecError
 from robot_rl.spec import Spec, gripper_index
 from robot_rl.store.labels import INVERSE
 from robot_rl.store.store import Store
-from robot_rl.tasks.common import COMMON_LAYOUT
+from robot_rl.tasks.common import FELT_LAYOUT
 from robot_rl.types import Ending, Frame
 
 MEMBERS = 5  # regressions, and groups of episodes
@@ -62,7 +62,7 @@ MOST_STD = 10.0  # standard deviations of an input
 SURE = 0.99  # share of the own steps with a smaller spread
 HAND = 7  # inputs of the gripper: its width, and for each of three steps whether it rises, falls
 FORCE = "force"
-FORCES = {name for name, _, _ in COMMON_LAYOUT if name.startswith(("force", "torque"))}
+FORCES = {name for name, _, _ in FELT_LAYOUT if name.startswith(("force", "torque"))}
 
 Array = NDArray[np.float32]
 

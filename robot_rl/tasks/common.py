@@ -197,11 +197,11 @@ class ImpedanceConfig:
 class SimTask(ABC):
     """Fields and methods common to the tasks; a subclass says what is to be done.
 
-    The state vector is the subclass's own entries (`own_state`), then TCP twist and wrench. Without
-    `privileged` it holds only what a real robot knows: TCP pose and gripper width take the place of
-    the subclass's entries, which tell where the objects are; `asymmetric` shows these to the
-    critics alone (asymmetric actor critic, arXiv 1710.06542). Where the actions move the joints,
-    their angles come last.
+    The state vector is the subclass's own entries (`own_state`), then TCP twist and `wrench`.
+    Without `privileged` it holds only what a real robot knows: TCP pose and gripper width take the
+    place of the subclass's entries, which tell where the objects are; `asymmetric` shows these to
+    the critics alone (asymmetric actor critic, arXiv 1710.06542). Where the actions move the
+    joints, their angles come last.
     """
 
     max_steps: int = 100  # SERL and HIL-SERL insertion tasks: 10 s
@@ -213,6 +213,7 @@ class SimTask(ABC):
     images: tuple[str, ...] = ()  # cameras in the observation; () = state only
     privileged: bool = True  # object poses in the observation; False = the cameras must find them
     asymmetric: bool = False  # critics see the object poses that the policy does not
+    wrench: bool = True  # force and torque are observed; false where nothing measures them
     image_size: int | tuple[int, int] = 128  # pixels: a square's side (SERL, HIL-SERL), or [H, W]
     timestep_s: float = 0.002  # physics and impedance at 500 Hz
     workspace_min_m: tuple[float, float, float] = (0.35, -0.25, 0.01)  # of the TCP
@@ -275,8 +276,9 @@ class SimTask(ABC):
         own = self.own_mirror()
         if not own or not self.privileged or self.moves_joints:
             return None
-        names = [name for name, _, _ in (*self.own_layout(), *COMMON_LAYOUT)]
-        return dict(zip(names, (*own, POLAR, AXIAL, POLAR, AXIAL), strict=True))
+        names = [name for name, _, _ in (*self.own_layout(), *self._felt_layout)]
+        felt = (POLAR, AXIAL, POLAR, AXIAL)[: len(self._felt_layout)]
+        return dict(zip(names, (*own, *felt), strict=True))
 
     @abstractmethod
     def own_state(self, state: RobotState) -> NDArray[np.float64]:
@@ -317,7 +319,7 @@ class SimTask(ABC):
     def spec(self) -> Spec:
         """Observation, action, control rate of this task."""
         own = self.own_layout() if self.privileged else self._arm_layout()
-        layout = (*own, *(COMMON_LAYOUT if self.uses_wrench else COMMON_LAYOUT[:2]))
+        layout = (*own, *self._felt_layout)
         if self.moves_joints:
             layout = (*layout, ("joint_position", len(self.joints), "0.3 rad from home"))
         image = TensorSpec((*self._picture_size, 3), "uint8")
@@ -372,6 +374,11 @@ class SimTask(ABC):
         return self.action == "joint"
 
     @property
+    def _felt_layout(self) -> tuple[tuple[str, int, str], ...]:
+        """Of the state: what the arm itself feels."""
+        return FELT_LAYOUT if self.wrench else FELT_LAYOUT[:2]
+
+    @property
     def _picture_size(self) -> tuple[int, int]:
         """(height, width) of every camera's picture in the observation."""
         size = self.image_size
@@ -404,11 +411,6 @@ class SimTask(ABC):
         return False
 
     @property
-    def uses_wrench(self) -> bool:
-        """Whether force and torque are observed."""
-        return True
-
-    @property
     def needs_objects(self) -> bool:
         """Whether poses of objects have to be known on a real arm, too."""
         return True
@@ -428,7 +430,7 @@ class SimTask(ABC):
         to_base = quat_to_matrix(state.tcp_in_base.quaternion_xyzw)
         twist = (state.tcp_twist_in_base.reshape(2, 3) @ to_base).ravel() * TWIST_SCALE
         wrench = (state.wrench_in_tcp * WRENCH_SCALE).clip(-WRENCH_CLIP, WRENCH_CLIP)
-        felt = (twist, wrench) if self.uses_wrench else (twist,)
+        felt = (twist, wrench) if self.wrench else (twist,)
         own = self.own_state(state) if self.privileged else self._arm_state(state)
         home_rad = np.array(tuple(self.joints.values()))  # empty unless the actions move joints
         away = (state.joint_position_rad[: len(home_rad)] - home_rad) * JOINT_SCALE
@@ -456,7 +458,7 @@ class SimTask(ABC):
         )
 
 
-COMMON_LAYOUT = (
+FELT_LAYOUT = (
     ("tcp_linear_velocity_in_tcp", 3, "0.1 m/s"),
     ("tcp_angular_velocity_in_tcp", 3, "0.5 rad/s"),
     ("force_in_tcp", 3, "10 N, clipped at 2"),

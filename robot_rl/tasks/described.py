@@ -103,7 +103,6 @@ class DescribedTask(SimTask):
     reset: ResetConfig = field(default_factory=ResetConfig)
     gripper: bool = False  # the policy opens and closes it
     gripper_width_m: float = 0.0  # at the start; 0 = closed, also on a part
-    wrench: bool = True  # force and torque are observed; false where nothing measures them
     privileged: bool = False  # object poses are never observed
     scene: dict[str, Any] = field(default_factory=dict)  # a simulated task's section
 
@@ -252,10 +251,6 @@ class DescribedTask(SimTask):
     @property
     def uses_gripper(self) -> bool:
         return self.gripper
-
-    @property
-    def uses_wrench(self) -> bool:
-        return self.wrench
 
     @property
     def gripper_start_m(self) -> float:

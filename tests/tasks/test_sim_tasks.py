@@ -70,6 +70,22 @@ def test_observation_matches_the_spec_for_any_state(name: str) -> None:
     assert sum(size for _, size, _ in task.spec.state_layout) == observation["state"].size
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_without_a_wrench_force_and_torque_are_left_out_and_nothing_else(name: str) -> None:
+    whole, deaf = (resolve("task", {"name": name, "wrench": wrench}) for wrench in (True, False))
+    plan = whole.sample_reset(np.random.default_rng(0))
+    state = state_of(
+        whole, plan.tcp_in_base, plan.objects, twist=np.full(6, 0.2), wrench=np.full(6, 3.0)
+    )
+    seen = deaf.observe(state, {})
+    deaf.spec.check(seen)
+    np.testing.assert_array_equal(seen["state"], whole.observe(state, {})["state"][:-6])
+    assert deaf.spec.state_layout == whole.spec.state_layout[:-2]
+    if whole.mirror is not None:
+        assert list(deaf.mirror) == [part for part, _, _ in deaf.spec.state_layout]
+        assert deaf.mirror.items() <= whole.mirror.items()
+
+
 @pytest.mark.parametrize(("given", "size"), [(32, (32, 32)), ([48, 64], (48, 64))])
 def test_pictures_are_square_or_as_high_and_wide_as_asked(
     given: object, size: tuple[int, int]
