@@ -19,14 +19,17 @@ Metrics: those of `actor_critic`, gripper/loss, gripper/q_mean.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from robot_rl.config.registry import register
+from robot_rl.learn.adam import Adam
 from robot_rl.learn.algos.actor_critic import ActorCritic
 from robot_rl.learn.algos.agent import ActorCriticConfig
 from robot_rl.learn.algos.asymmetric import Asymmetric
+from robot_rl.learn.algos.taco import Taco
 from robot_rl.learn.transitions import Transitions
 from robot_rl.nets.actor import gripper_index
 from robot_rl.spec import Spec
@@ -40,14 +43,15 @@ class HilSerlConfig(ActorCriticConfig):
     gripper_penalty: float = 0.02  # charged per reversal
     gripper_epsilon: float = 0.0  # HIL-SERL: exploration of the gripper comes from the person
     estimate_weight: float = 1.0  # where critics see more than the policy: see `asymmetric`
+    taco_weight: float = 0.0  # elsewhere, of what the encoder learns beside values: see `taco`
 
     def __post_init__(self) -> None:
         """Check ranges."""
         super().__post_init__()
         if self.gripper_penalty < 0.0 or not 0.0 <= self.gripper_epsilon <= 1.0:
             raise ValueError("gripper_penalty must be >= 0, gripper_epsilon lie in [0, 1]")
-        if self.estimate_weight < 0.0:
-            raise ValueError(f"estimate_weight must not be negative, got {self.estimate_weight}")
+        if min(self.estimate_weight, self.taco_weight) < 0.0:
+            raise ValueError("estimate_weight and taco_weight must not be negative")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> HilSerl:
         """A fresh learner; an asymmetric one where the observation has privileged entries."""
@@ -60,10 +64,23 @@ class HilSerl(ActorCritic):
 
     losses = (*ActorCritic.losses, "gripper_loss")
     learned_with_critics = ("encoder", "gripper")
+    taco: Taco | None = None
+
+    def __init__(
+        self, config: Any, spec: Spec, generator: torch.Generator, device: str = "cpu"
+    ) -> None:
+        super().__init__(config, spec, generator, device)
+        if config.taco_weight and "encoder" in self.critics:
+            self.taco = Taco(self.net, spec.action.size, generator, self.device)
+            learned, decay = self.critics | self.taco.tensors, config.critic_weight_decay
+            self.critic_optimizer = Adam(learned, config.learning_rate, decay)
 
     def critic_loss(self, batch: Transitions) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss of the pose critics plus that of the gripper critic, and metrics."""
+        """Return the losses of pose critics, gripper critic and TACO in one, and metrics."""
         loss, metrics = super().critic_loss(batch)
+        if self.taco is not None:
+            taco_loss, taco_metrics = self.taco.loss(batch)
+            loss, metrics = loss + self.config.taco_weight * taco_loss, metrics | taco_metrics
         if self.net.gripper is None:
             return loss, metrics
         gripper_loss, gripper_metrics = self.gripper_loss(batch)
@@ -83,6 +100,9 @@ class HilSerl(ActorCritic):
         q = net(batch.now.features, fast)[0].gather(-1, taken).squeeze(-1)
         loss = (q - target).square().mean()
         return loss, {"gripper/loss": loss, "gripper/q_mean": q.mean()}
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return super()._tensors() | (self.taco.tensors if self.taco else {})
 
 
 class AsymmetricHilSerl(Asymmetric, HilSerl):
