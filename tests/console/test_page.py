@@ -513,9 +513,12 @@ def test_a_page_goes_on_after_a_restart_of_the_server_and_says_so_when_it_may_no
     first.close()
     until(lambda: page.evaluate("document.body.dataset.word") == "OFFLINE")
     until(lambda: "start the same command" in page.locator("#advice").inner_text())
+    for old in ("#v-force", "#v-speed", "#lease"):
+        assert page.locator(old).inner_text() == "-", "nothing that may no longer be so"
     second = Served(run_dir, port=first.port, remembered=Remembered(run_dir, 1))
     until(lambda: page.evaluate("document.body.dataset.word") == "POLICY")
     assert not page.locator("#advice").is_visible()
+    assert page.locator("#lease").inner_text() == "the seat is free"
     page.keyboard.press("t")
     until(lambda: page.evaluate("robotRL.lease.mine"))
     second.close()

@@ -215,6 +215,8 @@ function watch() {
   if (silent_ms < STALE_MS) { watch.asked = performance.now(); watch.out = false; return; }
   const reason = watch.out ? NOT_LET_IN : "the console does not answer";
   page.look?.draw({ places: page.look.places }); // no old force or distance either
+  drawRobot({}, {});
+  write("lease", "-"); // who has the seat by now is not known here
   drawState({ word: "OFFLINE", says: "Offline", reason });
   drawAdvice(reason, watch.out || silent_ms < GONE_MS ? "" : GONE);
   if (performance.now() - watch.asked < ASK_AGAIN_MS) return;
