@@ -56,7 +56,10 @@ CAMERA_CASES = {
     "cameras_128_cached": (HilSerlConfig(encoder=EncoderConfig(**_FROZEN, shift_px=0)), 128),
     "cameras_64": (  # `algo=hil_serl_pixels`
         HilSerlConfig(
-            hidden=(128, 128), batch_size=128, encoder=EncoderConfig(channels=(16, 32, 64))
+            hidden=(128, 128),
+            batch_size=128,
+            encoder=EncoderConfig(channels=(16, 32, 64)),
+            taco_weight=1.0,
         ),
         64,
     ),
