@@ -24,6 +24,7 @@ export function showRun(side, said, page) {
   let timer, closed = false, drawn = "";
   const load = async () => {
     clearTimeout(timer);
+    if (drawn && $("ask").open) { timer = setTimeout(load, EVERY_MS); return; } // it may be about to be put away
     try {
       const run = await get(`/api/run?${new URLSearchParams({ id })}`);
       if (closed) return;
