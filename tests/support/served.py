@@ -234,7 +234,12 @@ def new_page(context: Any) -> Any:
     page = context.new_page()
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("console", lambda m: page.problems.append(m.text) if m.type == "error" else None)
+    page.on(
+        "console",
+        lambda m: (
+            page.problems.append(f"{m.text} {m.location['url']}") if m.type == "error" else None
+        ),
+    )
     return page
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from robot_rl.console.access import Access
-from robot_rl.console.address import HOST, free_port
+from robot_rl.console.address import HOST
 from robot_rl.console.certificate import PageCertificate
 from robot_rl.console.doors import FRAGMENT, SECRET
 from robot_rl.console.remembered import Role
@@ -24,6 +24,7 @@ from robot_rl.control.statistics import wilson
 from robot_rl.studio.app import studio_server
 from robot_rl.studio.consoles import Consoles
 from robot_rl.studio.studio import Studio
+from tests.support.pairs import free_port
 from tests.support.served import until
 
 BROWSER = "a browser of the tests"
@@ -34,7 +35,7 @@ class ServedStudio:
 
     def __init__(self, folder: Path, certificate: PageCertificate | None = None) -> None:
         self.studio = Studio(folder, consoles=Consoles(HOST, certificate))
-        self.port = free_port(8500)
+        self.port = free_port()
         self.url = f"{'https' if certificate else 'http'}://{HOST}:{self.port}"
         self.trust = ssl.create_default_context(cafile=certificate.ca) if certificate else True
         self.access: Access
