@@ -51,7 +51,8 @@ class HilSerlConfig(ActorCriticConfig):
         if self.gripper_penalty < 0.0 or not 0.0 <= self.gripper_epsilon <= 1.0:
             raise ValueError("gripper_penalty must be >= 0, gripper_epsilon lie in [0, 1]")
         if min(self.estimate_weight, self.taco_weight) < 0.0:
-            raise ValueError("estimate_weight and taco_weight must not be negative")
+            got = f"{self.estimate_weight} and {self.taco_weight}"
+            raise ValueError(f"estimate_weight and taco_weight must not be negative, got {got}")
 
     def make(self, spec: Spec, seed: int, device: str = "cpu") -> HilSerl:
         """A fresh learner; an asymmetric one where the observation has privileged entries."""
