@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1e-6  # a newer reading has a newer stamp, even if the robot's state is still the old one
 PRESENT_S = 1.0  # a page in the seat speaks 50 times a second
-PATIENCE_S, TELL_S = 0.5, 5.0  # why a device refuses is logged after this long, then this often
+PATIENCE_S = 0.5  # why a device refuses is logged after this long ...
+TELL_S, SELDOM_S = 5.0, 600.0  # ... again after this long, then each time twice as long, up to this
 
 
 class Source(Protocol):
@@ -79,7 +80,7 @@ class HeldDevice:
         self._now_s = now_s
         self._heard_s = self._stamp_s = 0.0
         self._tell_s: float | None = None  # when to say why it refuses; None while it does not
-        self._told = False
+        self._again_s = TELL_S
 
     @property
     def held(self) -> frozenset[str]:
@@ -144,14 +145,15 @@ class HeldDevice:
     def _tell(self, now_s: float) -> None:
         """Say in the log what keeps the device from driving, and when nothing does any more."""
         if self.handset.ready:
-            if self._told:
+            if self._again_s > TELL_S:  # it was told
                 log.info("%s: neutral, ready to drive", self.name)
-            self._tell_s, self._told = None, False
+            self._tell_s, self._again_s = None, TELL_S
         elif self._tell_s is None:
             self._tell_s = now_s + PATIENCE_S
         elif now_s >= self._tell_s:
             log.warning("%s does not drive: %s", self.name, self.handset.problem)
-            self._tell_s, self._told = now_s + TELL_S, True
+            self._tell_s = now_s + self._again_s
+            self._again_s = min(2 * self._again_s, SELDOM_S)
 
 
 def hand_on(

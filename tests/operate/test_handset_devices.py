@@ -199,6 +199,25 @@ def test_what_makes_no_sense_lets_go_and_is_told_once(caplog: pytest.LogCaptureF
     assert "ready to drive" in caplog.text
 
 
+def test_a_seat_that_stays_empty_for_a_day_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench().rested()
+    with caplog.at_level(logging.INFO):
+        for _ in range(24 * 360):
+            bench.now_s += 10.0
+            bench.device.poll(state_at(bench.now_s))
+        told = sum("does not drive" in r.message for r in caplog.records)
+        assert 100 < told < 160  # every ten minutes, and a little more often at first
+        bench.rested()
+        bench.turn(np.zeros(6), heard=False)
+        caplog.clear()
+        for _ in range(10):
+            bench.now_s += 1.0
+            bench.device.poll(state_at(bench.now_s))
+    assert sum("does not drive" in r.message for r in caplog.records) == 2  # soon again, and in 5 s
+
+
 @pytest.mark.parametrize("name", ["gamepad", "spacemouse", "joy", "twist"])
 def test_a_person_cannot_drive_in_lockstep(name: str) -> None:
     experiment = Experiment.compose([f"operator={name}"])
