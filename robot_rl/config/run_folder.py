@@ -8,6 +8,7 @@ from typing import Any
 from robot_rl.errors import ConfigError
 from robot_rl.system import plain_json
 
+RUN = "run.json"  # hash of the configuration, git, versions, the run's name
 STORE = "store.sqlite"  # of a lockstep run
 ACTOR_STORE = "actor.sqlite"  # of a run over ROS 2: the actor's side; old practice may be removed
 LEARNER_STORE = "learner.sqlite"  # the learner's side
@@ -31,6 +32,30 @@ PAUSED = "paused.json"  # while it is there, no episode begins
 COMPATIBLE = "compatible"  # folder: who contradicts whom, and networks that say so at once
 COMPATIBLE_EPISODES = "episodes.json"  # in it: how far each episode agrees with the base
 SCENE_PICTURES = "scene"  # folder: pictures by which a person restores a scene
+
+MAX_NAME = 256
+
+
+def run_name(folder: Path) -> str:
+    """The name under which the rows of a run are stored: that of its folder when it was made.
+
+    So a folder that was moved or renamed goes on where it stopped.
+
+    Raises:
+        ConfigError: run.json is damaged, or names something that no folder is called.
+    """
+    path, name = folder / RUN, folder.resolve().name
+    if path.is_file():
+        name = read_facts(path).get("run", name)
+    plain = isinstance(name, str) and len(name) < MAX_NAME and name.isprintable()
+    if not plain or Path(name).name != name or name in ("", ".."):
+        raise ConfigError(
+            f"{path} gives the run a name that no folder has",
+            expected="run: the name of the folder in which the run was made",
+            got=repr(name)[:80],
+            fix="restore the file; or take the key `run` out, if the folder has its first name",
+        )
+    return name
 
 
 def read_facts(path: Path) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Actor:
         self._demos_only = demos_only
         task, spec = experiment.task, experiment.spec
         self.store = Store(run_dir / ACTOR_STORE, spec=spec)
-        self.store.recover(experiment.home.name, experiment.actor)
+        self.store.recover(experiment.run_name, experiment.actor)
         self.policy = policy_of(experiment, real_time=experiment.runtime == "ros")
         take_dataset(experiment, self.store, self.policy)
         scenes = scene_log(experiment)
@@ -71,7 +71,7 @@ class Actor:
             read_keys(),
             spec,
             run_dir / ACTOR_STORE,
-            run=experiment.home.name,
+            run=experiment.run_name,
             actor=experiment.actor,
             pairing=read_keys if link.paired else None,
             status_file=run_dir / LINK if link.paired else None,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robot_rl.config.run_folder import COMPARISON
+from robot_rl.config.run_folder import COMPARISON, run_name
 from robot_rl.control.session import ACTOR
 from robot_rl.control.statistics import holm, mcnemar, paired_difference, wilson
 from robot_rl.errors import RobotRLError
@@ -31,7 +31,7 @@ def result_of(folder: Path) -> dict[str, Any]:
     """
     plan = read_plan(folder)
     secret, runs = sealed_secret(folder), list(plan["runs"])
-    ledger = Ledger(folder, folder.name, ACTOR)
+    ledger = Ledger(folder, run_name(folder), ACTOR)
     found = rounds_of(ledger.cycles())
     wanted = plan["episodes"] * len(runs)
     if len(found) < wanted:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robot_rl.config.run_folder import DEPLOYMENT, PLAN, POLICY, read_facts
+from robot_rl.config.run_folder import DEPLOYMENT, PLAN, POLICY, read_facts, run_name
 from robot_rl.control.session import ACTOR
 from robot_rl.errors import CheckpointError, ConfigError, RobotRLError
 from robot_rl.report.tally import Ledger, Tally
@@ -147,7 +147,7 @@ def refuse_other_plan(folder: Path, kind: str) -> None:
 
 def figures_of(folder: Path) -> dict[str, Any]:
     """What a deployment has come to, read from its stores; also written to deploy.json."""
-    ledger = Ledger(folder, folder.name, ACTOR)
+    ledger = Ledger(folder, run_name(folder), ACTOR)
     try:
         return write_figures(folder, ledger.read())
     finally:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config import provenance
 from robot_rl.config.compose import compose
 from robot_rl.config.registry import build, resolve
-from robot_rl.config.run_folder import read_facts
+from robot_rl.config.run_folder import RUN, read_facts, run_name
 from robot_rl.config.yaml_file import read_yaml
 from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
@@ -162,6 +162,12 @@ class Experiment:
         return self.run_dir.parents[1] if self.arm else self.run_dir
 
     @property
+    def run_name(self) -> str:
+        """Name of the run in its rows. Raises `ConfigError` (`run_folder.run_name`)."""
+        saved = (self.run_dir / RUN).is_file()
+        return run_name(self.run_dir if saved else self.home)
+
+    @property
     def actor(self) -> str:
         """Identity of this arm's rows in the stores."""
         return f"actor-{self.arm}" if self.arm else ACTOR
@@ -180,7 +186,7 @@ class Experiment:
     def roster(self) -> Roster:
         """Whose rows each key may bring to the learner; the first arm brings the data."""
         keys = [(arm.key_name, arm.actor) for arm in self.arms]
-        return Roster(actors=dict(keys), run=self.home.name, data_by=keys[0][0])
+        return Roster(actors=dict(keys), run=self.run_name, data_by=keys[0][0])
 
     @property
     def draws_seed(self) -> int:
@@ -599,8 +605,9 @@ class Experiment:
         _write_yaml(folder / "limits.yaml", resolved["safety"])
         record = {"config_hash": digest, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         record["made_here"] = mark_of(digest)
+        record["run"] = (folder.parents[1] if self.arm else folder).resolve().name
         record |= provenance.collect()
-        (folder / "run.json").write_text(json.dumps(record, indent=2) + "\n")
+        (folder / RUN).write_text(json.dumps(record, indent=2) + "\n")
         self._save_arms(folder)
         return folder
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_rl.config.run_folder import run_name
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
@@ -193,7 +194,7 @@ def _check(quantities: Sequence[str]) -> None:
 def _motion(run_dir: Path, seconds: float, rate_hz: float) -> list[Recording]:
     """The newest episodes with so much motion together."""
     with open_store(find_store(run_dir, STORES) or run_dir) as store:
-        records = choose(store, run_dir.resolve().name, every=True)
+        records = choose(store, run_name(run_dir), every=True)
         chosen, steps = [], 0
         for record in reversed(records):
             if steps >= seconds * rate_hz:

@@ -331,7 +331,7 @@ class RayActors:
 
     def _begin(self, label: str) -> RayJob:
         arm, life = self._arms[label], self._lives[label]
-        run = Path(arm.home.name)
+        run = Path(arm.run_name)
         folder = folder_of(run, arm.arm)
         needs = {str(folder): packed(arm.run_dir, (".sqlite", "-wal", "-shm", ".jsonl", ".bin"))}
         if arm.link.key_folder is None:  # the keys of this run; a folder is on each machine
@@ -347,7 +347,7 @@ def _lives_before(arm: Experiment) -> int:
     if not path.is_file():
         return 0
     with Store(path) as store:
-        return -(-store.next_episode(arm.home.name, arm.actor) // LIFE)
+        return -(-store.next_episode(arm.run_name, arm.actor) // LIFE)
 
 
 def _keys_of(arm: Experiment) -> bytes:

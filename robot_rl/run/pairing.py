@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl import __version__
-from robot_rl.config.run_folder import LINK, PAIRING, read_facts
+from robot_rl.config.run_folder import LINK, PAIRING, read_facts, run_name
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.link.auth import (
     fingerprint,
@@ -66,7 +66,7 @@ def invite(experiment: Experiment, lasts_s: float = LASTS_S) -> Inviter:
     keys = keys_for(link, run_dir, link.actor_key)
     actors = {n: k.decode() for k, n in keys.peers.items() if role_of(n) == "actor"}
     offer = Offer(
-        run=run_dir.resolve().name,
+        run=run_name(run_dir),
         version=__version__,
         config=json.loads(json.dumps(experiment.resolved())),
         config_hash=experiment.hash,

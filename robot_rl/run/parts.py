@@ -81,7 +81,7 @@ def session_of(
         loop,
         reset,
         experiment.own_train,
-        run=experiment.home.name,
+        run=experiment.run_name,
         actor=experiment.actor,
         arms=max(1, len(experiment.actors)),
         seed=experiment.draws_seed,

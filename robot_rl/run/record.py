@@ -50,12 +50,12 @@ def _record(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         done = {"successes": 0, "episodes": 0}
         for arm in experiment.arms:
             with Store(arm.run_dir / ACTOR_STORE) as store:
-                progress = restore_progress(store, arm.home.name, arm.actor)
+                progress = restore_progress(store, arm.run_name, arm.actor)
             done["successes"] += progress.demos
             done["episodes"] += progress.next_episode
         return done
     with Store(run_dir / STORE, spec=experiment.spec) as store:
-        store.recover(run_dir.name, ACTOR)
+        store.recover(experiment.run_name, ACTOR)
         policy = policy_of(experiment)
         with recorded_session(experiment, policy, store, on_episode=watch) as session:
             session.demos()

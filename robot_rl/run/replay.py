@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
+from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE, run_name
 from robot_rl.errors import ConfigError, StoreError, did_you_mean
 from robot_rl.operate.scripted import NoOperator
 from robot_rl.run.experiment import Experiment
@@ -151,7 +151,7 @@ def replay(
     task: Any = simulated_task(experiment)
     with open_store(_store_of(run_dir)) as store:
         _check_spec(store, experiment.spec)
-        chosen = choose(store, run_dir.resolve().name, numbers, every=every, actor=actor)
+        chosen = choose(store, run_name(run_dir), numbers, every=every, actor=actor)
         total, ticks = sum(record.steps for record in chosen), itertools.count(1)
         replayed: list[Replayed] = []
         still = Still(task.spec.action.size)

@@ -101,7 +101,7 @@ class Recording:
         background: bool = False,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self.run, self._reward = experiment.run_dir.name, experiment.reward
+        self.run, self._reward = experiment.run_name, experiment.reward
         self.now_s = now_s
         self.scenes = scene_log(experiment)
         self._stack = ExitStack()

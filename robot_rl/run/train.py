@@ -75,7 +75,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         Store(run_dir / STORE, spec=spec, synchronous="episode") as store,
         experiment.reward.beside(store) as trouble,
     ):
-        store.recover(run_dir.name, ACTOR)
+        store.recover(experiment.run_name, ACTOR)
         policy = policy_of(experiment)
         take_dataset(experiment, store, policy)
         learner = learner_of(experiment, store, trouble)

@@ -74,16 +74,17 @@ def _(folder: Path) -> Any:
     return run
 
 
-@target("run_facts", "config.run_folder.read_facts, run.preflight.kept_findings", ConfigError,
+@target("run_facts", "config.run_folder, run.preflight.kept_findings", ConfigError,
         weight=0.3, tree="json")  # fmt: skip
 def _(folder: Path) -> Any:
-    from robot_rl.config.run_folder import PREFLIGHT, read_facts
+    from robot_rl.config.run_folder import PREFLIGHT, RUN, read_facts, run_name
     from robot_rl.run.preflight import kept_findings
 
-    write = parts_into(folder, ("plan.json", PREFLIGHT))
+    write = parts_into(folder, ("plan.json", PREFLIGHT, RUN))
 
     def run(data: bytes) -> None:
         write(data)
+        assert run_name(folder)
         kept_findings(folder)
         read_facts(folder / "plan.json")
 

@@ -347,7 +347,8 @@ def runs() -> Iterable[tuple[str, str, bytes]]:
         facts = [tiny.as_dict(), 2, 0, 0, [["run", "actor", 0]], "learner"]
         yield "store_facts", "all", PART.join(map(as_json, facts))
         found = [{"name": "camera wrist", "status": "ok", "text": "30 Hz", "fix": ""}]
-        yield "run_facts", "two", as_json({"kind": "deploy", "episodes": 3}) + PART + as_json(found)
+        facts = [{"kind": "deploy", "episodes": 3}, found, {"config_hash": "ab" * 8, "run": "s0"}]
+        yield "run_facts", "three", PART.join(map(as_json, facts))
         secret = base64.b85encode(as_json({"secret": "ab" * 32}))
         yield "sealed_order", "good", secret + PART + as_json({})
         told = hashlib.sha256(b"ab" * 32).hexdigest()

@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
+from robot_rl.config.run_folder import run_name
+from robot_rl.errors import ConfigError
 from robot_rl.report.report import write_report
 from robot_rl.run.evaluate import evaluate
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import forget, policy_of
+from robot_rl.run.replay import replay
 from robot_rl.run.train import train
 from robot_rl.safety.limits import COLLISION, JOINTS
 from robot_rl.spec import JointActionSpec
@@ -64,12 +67,23 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "c", watch=interrupt)
     before = episodes(tmp_path / "c")
-    run(tmp_path / "c")
-    after = episodes(tmp_path / "c")
+    (tmp_path / "c").rename(tmp_path / "a better name")
+    folder = tmp_path / "a better name"
+    run(folder)
+    after = episodes(folder)
     assert after[: len(before)] == before
     assert [number for number, _, _ in after] == list(range(len(after)))
     assert sum(purpose == "demo" for _, purpose, _ in after) == 3
-    assert json.loads((tmp_path / "c" / "eval.json").read_text())["env_steps"] >= 150
+    assert json.loads((folder / "eval.json").read_text())["env_steps"] >= 150
+    assert [one.episode for one in replay(folder, numbers=[0])] == [0]
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "/", "a\0b", "a" * 300, None, 7, ["a"]])
+def test_a_run_from_elsewhere_cannot_have_any_name(tmp_path: Path, name: object) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"run": name}))
+    with pytest.raises(ConfigError, match="a name that no folder has") as caught:
+        run_name(tmp_path)
+    assert caught.value.expected and caught.value.fix
 
 
 def test_a_run_of_joint_actions_is_learned_saved_and_judged_like_any_other(tmp_path: Path) -> None:
