@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from robot_rl.cli.common import Parser, explain, say, write_json
-from robot_rl.cli.train import train_with_dashboard
+from robot_rl.cli.train import command_again, train_with_dashboard
 from robot_rl.run.experiment import Experiment
 
 TEXT = """
@@ -42,8 +42,9 @@ simulation keeps to real time; without you the script does the teaching.
 
 """
 SHORT = """
-It worked, and fell short of its target of {target:.0f} %: {successes} of {episodes}{why}.
-More practice mends that:  robot-rl demo seed={seed} train.max_minutes=30
+Everything ran, and the policy fell short of its target of {target:.0f} %: {successes} of {episodes}{why}.
+More practice mends that; the run goes on where it stopped:
+  {again}
 """
 ALONE = ("operator=", "runtime=lockstep")  # with one of these no page is opened
 RUNTIMES = {
@@ -104,7 +105,8 @@ def _close(experiment: Experiment, result: dict[str, Any]) -> None:
     target, part = experiment.train.target_success, result["deterministic"]
     if part["successes"] < target * part["episodes"]:
         why = "" if result["mastered"] else "; no exam was passed before the time was up"
-        say(SHORT.format(**part, target=100 * target, why=why, seed=experiment.seed))
+        again = command_again(experiment, "train.max_minutes=30")
+        say(SHORT.format(**part, target=100 * target, why=why, again=again))
     say("\nOpen the report in a browser: curves, interventions, video, every setting.")
     if experiment.runtime == "ros":
         say(f"Look at any episode again:  robot-rl review {experiment.run_dir}")

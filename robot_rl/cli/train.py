@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,8 @@ Train an experiment: demonstrations, practice with corrections, evaluation, repo
 
 runtime=ros runs the whole system as the ROS 2 graph (simulated or real arm, gate, watchdog, actor,
 and the learner beside it); runtime=lockstep runs simulator, actor and learner in one process, as
-fast as they go. The same command with the same run_dir goes on where the run stopped.
+fast as they go. The same command with the same run_dir goes on where the run stopped, also
+with more train.demos, train.max_env_steps or train.max_minutes.
 
 actors=left,right teaches one skill with several arms; with runtime=lockstep they are simulated
 actors beside one learner, on this machine or, with --ray, on a Ray cluster (docs/several_arms.md).
@@ -43,6 +46,13 @@ def run(argv: Sequence[str]) -> int:
         return 0
     result = train_with_dashboard(experiment, ray=args.ray)
     write_json(args.json, result)
+    budget = experiment.train
+    if budget.max_env_steps > 0 and not result.get("mastered"):
+        more = f"train.max_env_steps={2 * budget.max_env_steps}"
+        longer = f"train.max_minutes={2 * budget.max_minutes:g}"
+        say(
+            f"to practise for longer, from where it stopped:\n  {command_again(experiment, more, longer)}"
+        )
     return 0
 
 
@@ -65,10 +75,22 @@ def train_with_dashboard(experiment: Experiment, *, ray: str | None = None) -> d
             board.update(stats)
             live.update(stats)
 
-        result = train(experiment, watch, **({} if ray is None else {"ray": ray}))
+        try:
+            result = train(experiment, watch, **({} if ray is None else {"ray": ray}))
+        except KeyboardInterrupt:
+            say(f"\nto go on:  {command_again(experiment)}")
+            raise
     say(summary(result))
     say(f"report      {live.write()}")
     return result
+
+
+def command_again(experiment: Experiment, *words: str) -> str:
+    """The command with which this run goes on where it stopped; words: instead of earlier ones."""
+    words = (*words, f"run_dir={experiment.run_dir}")
+    said = {word.partition("=")[0] for word in words}
+    typed = [w for w in sys.argv[1:] if w.partition("=")[0] not in said]
+    return shlex.join(["robot-rl", *typed, *words])
 
 
 def summary(result: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ def collect() -> dict[str, Any]:
     The command holds program name and arguments only; no user, host or path of the machine.
     """
     return {
-        "command": " ".join(["robot-rl", *sys.argv[1:]]),
+        "command": command(),
         "git": git_state(),
         "versions": versions(),
         "machine": {
@@ -28,6 +28,11 @@ def collect() -> dict[str, Any]:
             "system": f"{platform.system()} {platform.machine()}",
         },
     }
+
+
+def command() -> str:
+    """What was typed: program name and arguments."""
+    return " ".join(["robot-rl", *sys.argv[1:]])
 
 
 def git_state() -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +79,9 @@ def read_facts(path: Path) -> dict[str, Any]:
             fix="restore the file; if it is a result, delete it and repeat the command",
         ) from error
     return found
+
+
+def config_hash(resolved: Mapping[str, Any]) -> str:
+    """First 16 hex digits of the SHA-256 over every value in force."""
+    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

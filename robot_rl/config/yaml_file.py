@@ -6,12 +6,14 @@ and so on: what it would be, written out, is counted before it is built.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from robot_rl.errors import ConfigError
+from robot_rl.system.files import replace_text
 
 MAX_BYTES = 1 << 20  # a run's whole configuration has about 20 kB
 MAX_VALUES = 100_000  # written out, without aliases
@@ -25,6 +27,12 @@ def read_yaml(path: Path) -> Any:
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     return parse_yaml(data, path.name)
+
+
+def write_yaml(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a YAML file: the whole of it, or the one before stays."""
+    text = yaml.safe_dump(dict(data), sort_keys=False, default_flow_style=None, width=100)
+    replace_text(path, text)
 
 
 def parse_yaml(data: str | bytes, name: str) -> Any:

@@ -7,7 +7,6 @@ Groups are resolved on first use, because a process should import only what it n
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from robot_rl.config import provenance
 from robot_rl.config.compose import compose
 from robot_rl.config.registry import build, resolve
-from robot_rl.config.run_folder import RUN, read_facts, run_name
-from robot_rl.config.yaml_file import read_yaml
+from robot_rl.config.run_folder import RUN, config_hash, read_facts, run_name
+from robot_rl.config.yaml_file import read_yaml, write_yaml
 from robot_rl.control.session import ACTOR, TrainConfig
 from robot_rl.control.takeover import GENTLE, ArbiterConfig
 from robot_rl.errors import ConfigError, SetupError, did_you_mean
@@ -31,6 +30,7 @@ from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
 from robot_rl.run import engines
+from robot_rl.run.budget import take_budget
 from robot_rl.spec import diff
 from robot_rl.system.made_here import mark_of
 from robot_rl.tasks.common import OVERVIEW, SimTask
@@ -578,6 +578,8 @@ class Experiment:
     def save(self, run_dir: Path | None = None) -> Path:
         """Write config.yaml, limits.yaml and run.json (hash, git, versions); return the folder.
 
+        A run that is there already takes another budget (`run.budget`), and nothing else.
+
         Raises:
             ConfigError: the folder already belongs to another experiment.
         """
@@ -588,7 +590,7 @@ class Experiment:
         folder = run_dir or self.run_dir
         digest = config_hash(resolved)
         before = saved_hash(folder)
-        if before not in ("", digest):
+        if before not in ("", digest) and not take_budget(folder, resolved):
             lines = diff(read_yaml(folder / "config.yaml"), json.loads(json.dumps(resolved)))
             raise ConfigError(
                 f"{folder} belongs to another experiment",
@@ -601,8 +603,8 @@ class Experiment:
             self._save_arms(folder)
             return folder
         folder.mkdir(parents=True, exist_ok=True)
-        _write_yaml(folder / "config.yaml", resolved)
-        _write_yaml(folder / "limits.yaml", resolved["safety"])
+        write_yaml(folder / "config.yaml", resolved)
+        write_yaml(folder / "limits.yaml", resolved["safety"])
         record = {"config_hash": digest, "created": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         record["made_here"] = mark_of(digest)
         record["run"] = (folder.parents[1] if self.arm else folder).resolve().name
@@ -809,15 +811,3 @@ def saved_hash(run_dir: Path) -> str:
     """Hash of the experiment that a run folder belongs to; "" when none was saved there."""
     path = run_dir / "run.json"
     return str(read_facts(path).get("config_hash", "")) if path.exists() else ""
-
-
-def config_hash(resolved: Mapping[str, Any]) -> str:
-    """First 16 hex digits of the SHA-256 over every value in force."""
-    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _write_yaml(path: Path, data: Mapping[str, Any]) -> None:
-    import yaml
-
-    path.write_text(yaml.safe_dump(dict(data), sort_keys=False, default_flow_style=None, width=100))

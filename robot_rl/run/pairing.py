@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robot_rl import __version__
-from robot_rl.config.run_folder import LINK, PAIRING, read_facts, run_name
+from robot_rl.config.run_folder import LINK, PAIRING, config_hash, read_facts, run_name
 from robot_rl.errors import ConfigError, LinkError
 from robot_rl.link.auth import (
     fingerprint,
@@ -167,7 +167,7 @@ def _take(
     offer: Offer, invitation: Invitation, folder: Path | None, bind: str
 ) -> tuple[Path, Accepted]:
     """Make the run folder of an offer, with everything that a restart needs."""
-    from robot_rl.run.experiment import Experiment, config_hash
+    from robot_rl.run.experiment import Experiment
 
     config = dict(offer.config)
     name = str(config.get("name"))

@@ -233,12 +233,33 @@ def test_demo_tells_the_story_and_that_it_fell_short_is_no_failure(
     successes: int,
 ) -> None:
     _fake_training(monkeypatch, tmp_path, successes)
+    monkeypatch.setattr("sys.argv", ["robot-rl", "demo", "train.max_minutes=6", "seed=4"])
     assert main(["demo", "run_dir=run"]) == 0
     out = capsys.readouterr().out
     assert "demonstrations" in out
     assert "report.html" in out
     assert "Take part" in out and "robot-rl review run" in out
     assert ("fell short of its target of 95 %: 94 of 100" in out) == (successes == 94)
+    again = "robot-rl demo seed=4 train.max_minutes=30 run_dir=run\n"
+    assert (again in out) == (successes == 94)
+
+
+def test_who_interrupts_a_run_reads_how_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(experiment: object, watch: object) -> dict[str, object]:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    _engine(monkeypatch, "robot_rl.run.train", train=train)
+    words = ["train", "experiment=reach", "algo.hidden=[64,64]"]
+    monkeypatch.setattr("sys.argv", ["robot-rl", *words])
+    assert main(words) == 130
+    out = capsys.readouterr().out
+    assert (
+        "to go on:  robot-rl train experiment=reach 'algo.hidden=[64,64]' run_dir=runs/reach/"
+        in out
+    )
 
 
 def test_the_demo_is_a_run_that_takes_every_setting(

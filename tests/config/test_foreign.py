@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from robot_rl.config.api_key import FOLDER, VARIABLE, api_key
+from robot_rl.config.run_folder import config_hash
 from robot_rl.config.yaml_file import MAX_BYTES, parse_yaml, read_yaml
 from robot_rl.errors import ConfigError
 from robot_rl.report.rundata import read_run
 from robot_rl.run.deploy_setup import experiment_on
-from robot_rl.run.experiment import Experiment, config_hash
+from robot_rl.run.experiment import Experiment
 from robot_rl.run.raised import is_own_run
 from robot_rl.system.files import user_folder
 

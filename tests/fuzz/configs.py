@@ -52,7 +52,8 @@ def _(_folder: Path) -> Any:
     import importlib
 
     from robot_rl.config.registry import PROVIDERS
-    from robot_rl.run.experiment import Experiment, config_hash
+    from robot_rl.config.run_folder import config_hash
+    from robot_rl.run.experiment import Experiment
 
     for module in (name for names in PROVIDERS.values() for name in names):
         importlib.import_module(module)

@@ -14,10 +14,12 @@ import yaml
 from robot_rl.config.run_folder import run_name
 from robot_rl.errors import ConfigError
 from robot_rl.report.report import write_report
+from robot_rl.run import budget
 from robot_rl.run.evaluate import evaluate
 from robot_rl.run.experiment import Experiment
 from robot_rl.run.lockstep import make_rig
 from robot_rl.run.parts import forget, policy_of
+from robot_rl.run.raised import is_own_run
 from robot_rl.run.replay import replay
 from robot_rl.run.train import train
 from robot_rl.safety.limits import COLLISION, JOINTS
@@ -76,6 +78,37 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert sum(purpose == "demo" for _, purpose, _ in after) == 3
     assert json.loads((folder / "eval.json").read_text())["env_steps"] >= 150
     assert [one.episode for one in replay(folder, numbers=[0])] == [0]
+
+
+def test_a_run_that_has_used_up_its_budget_takes_more_of_it_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "d"
+    run(folder)
+    before, first = episodes(folder), json.loads((folder / "run.json").read_text())
+    with pytest.raises(ConfigError, match=r"(?s)another experiment.*algo\.gamma: 0\.95 -> 0\.9"):
+        run(folder, "train.max_env_steps=250", "algo.gamma=0.9")
+    assert json.loads((folder / "run.json").read_text()) == first
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for place in ("write_yaml", "_write"):  # between the files, and before the first of them
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(budget, place, killed)
+            run(folder, "train.max_env_steps=250")
+        assert Experiment.load(folder).train.max_env_steps == 150
+    run(folder, "train.max_env_steps=250", "train.max_minutes=90")
+    after, record = episodes(folder), json.loads((folder / "run.json").read_text())
+    assert after[: len(before)] == before and sum(p == "demo" for _, p, _ in after) == 3
+    assert json.loads((folder / "eval.json").read_text())["env_steps"] >= 250
+    assert Experiment.load(folder).train.max_minutes == 90.0 and is_own_run(folder)
+    assert [old["max_env_steps"] for old in record["budgets"]] == [150]
+    assert record["created"] == first["created"] and "next_hash" not in record
+    text = (folder / "config.yaml").read_text()
+    (folder / "config.yaml").write_text(text.replace("max_speed_m_s: 0.25", "max_speed_m_s: 0.5"))
+    with pytest.raises(ConfigError, match="another experiment"):
+        run(folder, "train.max_env_steps=400", "train.max_minutes=90")
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "/", "a\0b", "a" * 300, None, 7, ["a"]])

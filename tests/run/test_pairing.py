@@ -277,7 +277,7 @@ def test_other_code_of_a_task_is_a_readable_difference(
 def test_a_config_of_another_version_names_the_key(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from robot_rl.run.experiment import config_hash
+    from robot_rl.config.run_folder import config_hash
 
     monkeypatch.chdir(tmp_path)
     config = machines.experiment.resolved()
