@@ -29,6 +29,7 @@ BASE_ACTION = "base/action"  # float32 [n, A]: what the base policy would do in 
 BASE_NOISE = "base/noise"  # float32 [d]: the decision about the noise that this plan came from
 BASE_AGE = "base/age"  # float32 [1]: ticks since that decision; 0 = made at this frame
 GRIPPER_DEAD_ZONE = 0.5  # of the gripper's entry of an action: less commands nothing
+TOLD = 5  # lines of a difference in one message
 ABSENT = "(absent)"  # in the place of a value that one of two dicts lacks
 PROTOCOL_VERSION = 1  # bump when a message or row changes shape
 
@@ -388,6 +389,15 @@ def gripper_index(last: NDArray[np.float32]) -> NDArray[np.int64]:
 def diff(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     """Readable lines `path: mine -> theirs` for every leaf in which two spec dicts differ."""
     return [f"{path}: {a} -> {b}" for path, a, b in differing(mine, theirs)]
+
+
+def told_apart(mine: Spec, theirs: Spec | None) -> str:
+    """For a message: in what another spec differs from one's own, entry by entry."""
+    if theirs is None:
+        return "no spec"
+    lines = diff(mine.as_dict(), theirs.as_dict())
+    more = [f"and {len(lines) - TOLD} more"] if len(lines) > TOLD else []
+    return f"spec {theirs.hash}; wanted -> got: " + "; ".join([*lines[:TOLD], *more])
 
 
 def differing(

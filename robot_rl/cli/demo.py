@@ -42,7 +42,8 @@ simulation keeps to real time; without you the script does the teaching.
 
 """
 SHORT = """
-Everything ran, and the policy fell short of its target of {target:.0f} %: {successes} of {episodes}{why}.
+Everything ran, and the policy fell short of its target of {target:.0f} %:
+{successes} of {episodes}{why}.
 More practice mends that; the run goes on where it stopped:
   {again}
 """

@@ -33,6 +33,13 @@ Found = tuple[str, dict[EpisodeId, list[int]], dict[str, Any]]
 def incompatible(args: argparse.Namespace, store: Store) -> Found:
     """Judge the episodes of a run; print the worst, and a line for each demonstrator."""
     judged = _judged(args, store)
+    if not judged and not args.keep:
+        raise ConfigError(
+            "there is nothing to judge",
+            expected="an episode that somebody else drove than those of the base",
+            got="only those of the base",
+            fix="name another base: --compatible RUN, or --to NAME",
+        )
     worst = sorted(judged, key=lambda one: one.mean)
     left_out: dict[EpisodeId, list[int]] = {s.id: [] for s in store.episodes()}  # also the base
     left_out |= {
@@ -40,6 +47,7 @@ def incompatible(args: argparse.Namespace, store: Store) -> Found:
         for one in worst
         if one.mean < (one.usual if args.below is None else args.below)
     }
+    say(f"each episode: {SHADES[-1]} contradicts the base, {NEW} is where that has not been")
     for one in worst[:SHOWN]:
         say(line(one) + "  left out" * bool(left_out[one.driven.id]))
     people: dict[str, Any] = engine("robot_rl.reward.compatible_train:by_person")(judged)
@@ -108,7 +116,7 @@ def _base(args: argparse.Namespace, episodes: Sequence[Driven], spec: Spec) -> l
                 raise ConfigError(
                     f"the demonstrations in {args.compatible} cannot be compared with these",
                     expected=f"the observation and action of {args.run}: spec {spec.hash}",
-                    got=f"spec {theirs.hash}",
+                    got=engine("robot_rl.spec:told_apart")(spec, theirs),
                     fix="record both with the same task settings",
                 )
             episodes = list(_train("driven")(other, theirs))

@@ -52,6 +52,7 @@ robot-rl import ~/.minari/datasets/lab/push-v0 --out runs/push \\
 
 
 LAST = "last"  # of --success
+STRANGE = 0.5  # share of the steps of which the model is unsure; of fitting recordings 2 to 11 %
 
 
 def run(argv: Sequence[str]) -> int:
@@ -115,6 +116,12 @@ def run(argv: Sequence[str]) -> int:
             f"actions inferred of {figures['inferred']} steps; of {figures['unsure']} the model is "
             f"less sure than of {100 * _model('SURE'):.0f} % of the steps that it learned from"
         )
+        if figures["unsure"] > STRANGE * figures["inferred"]:
+            say(
+                "WARNING: most of these steps are unlike any that the model has learned from, so "
+                "that its R2 says nothing of them, and their actions may be wrong. Record some "
+                "episodes with actions in the same manner, and name that run with --inverse"
+            )
     say(f"learn from them with train.dataset={args.out}")
     return 0
 

@@ -49,10 +49,8 @@ def run(argv: Sequence[str]) -> int:
     budget = experiment.train
     if budget.max_env_steps > 0 and not result.get("mastered"):
         more = f"train.max_env_steps={2 * budget.max_env_steps}"
-        longer = f"train.max_minutes={2 * budget.max_minutes:g}"
-        say(
-            f"to practise for longer, from where it stopped:\n  {command_again(experiment, more, longer)}"
-        )
+        again = command_again(experiment, more, f"train.max_minutes={2 * budget.max_minutes:g}")
+        say(f"to practise for longer, from where it stopped:\n  {again}")
     return 0
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import os
 import types
 import typing
@@ -156,7 +157,7 @@ def build(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
             f"bad value in config '{path or cls.__name__}'",
             expected="values within the stated range",
             got=str(error),
-            fix="see the field's comment in " + cls.__name__,
+            fix=f"see the comments of {cls.__name__} in {cls.__module__.replace('.', '/')}.py",
         ) from error
 
 
@@ -195,6 +196,8 @@ def _any_of(hints: list[Any], value: Any, where: str) -> Any:
 
 def _scalar(hint: Any, value: Any, where: str) -> Any:
     """Check a value without parts: exactly of the type, an int for a float, or an enum's value."""
+    if isinstance(value, float) and math.isnan(value):
+        raise _wrong_type([hint], value, where)
     if hint is Any or type(value) is hint:
         return value
     if hint is float and type(value) is int:

@@ -68,8 +68,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        if min(self.demos, self.min_env_steps, self.stochastic_eval_episodes) < 0:
-            raise ValueError("demos, min_env_steps, stochastic_eval_episodes must not be negative")
+        for name in ("demos", "max_env_steps", "min_env_steps", "stochastic_eval_episodes"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.eval_episodes < 1 or self.exam_failures < 0:
             raise ValueError("eval_episodes must be at least 1, exam_failures not negative")
         if self.max_minutes <= 0 or not 0.0 < self.target_success < 1.0:
@@ -165,13 +166,16 @@ def restore_progress(store: SessionStore, run: str, actor: str) -> SessionProgre
     progress = SessionProgress(**(store.meta("session") or {}))
     for episode in store.episode_summaries(run, actor):
         progress.next_episode = max(progress.next_episode, episode.id.episode + 1)
+        if (
+            episode.purpose == "train"
+        ):  # cut short or not, its steps were practised and learned from
+            progress.env_steps += episode.steps
+            progress.human_steps += episode.human_steps
         if episode.ending in (None, Ending.ABORTED, Ending.STALE):
             continue
         if episode.purpose == "demo":
             progress.demos += bool(episode.success)
         if episode.purpose == "train":
-            progress.env_steps += episode.steps
-            progress.human_steps += episode.human_steps
             progress.recent.append((bool(episode.success), episode.human_steps / episode.steps))
     return progress
 

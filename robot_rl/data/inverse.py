@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from robot_rl.data.episodes import INCLUDE, choose, read, unbroken
 from robot_rl.data.names import action_names, vector_keys
 from robot_rl.errors import ConfigError, SpecError
-from robot_rl.spec import Spec, gripper_index
+from robot_rl.spec import Spec, gripper_index, told_apart
 from robot_rl.store.labels import INVERSE
 from robot_rl.store.store import Store
 from robot_rl.tasks.common import FELT_LAYOUT
@@ -127,7 +127,7 @@ def need_run_of(store: Store, spec: Spec, wrong: str, fix: str) -> None:
         raise SpecError(
             wrong,
             expected=f"a run of the same observation and action: spec {spec.hash}",
-            got="a store without a spec" if store.spec is None else f"spec {store.spec.hash}",
+            got=told_apart(spec, store.spec),
             fix=fix,
         )
 

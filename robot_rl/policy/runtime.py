@@ -317,12 +317,19 @@ def load_policy(run_dir: Path, spec: Spec) -> Weights:
             got=str(error),
             fix="finish the training run, or name another run folder",
         ) from error
-    wanted = spec.of_policy().hash
-    if hashlib.sha256(weights.data).hexdigest() != weights.sha256 or spec_hash != wanted:
+    found, wanted = hashlib.sha256(weights.data).hexdigest(), spec.of_policy().hash
+    if found != weights.sha256:
         raise CheckpointError(
-            f"the policy in {run_dir} is damaged or of another spec",
-            expected=f"sha256 {weights.sha256}, spec {wanted}",
-            got=f"sha256 {hashlib.sha256(weights.data).hexdigest()}, spec {spec_hash}",
+            f"the policy in {run_dir} is damaged",
+            expected=f"sha256 {weights.sha256}",
+            got=f"sha256 {found}",
             fix="restore the file, or train again",
+        )
+    if spec_hash != wanted:
+        raise CheckpointError(
+            f"the policy in {run_dir} was made for another observation or action",
+            expected=f"spec {wanted}, of this task with its settings",
+            got=f"spec {spec_hash}",
+            fix="name a run of the same task with the same settings: its config.yaml has them",
         )
     return weights

@@ -53,6 +53,7 @@ USUAL = 0.05  # quantile of held-out episodes
 GRIPPER = 3  # close, keep, open
 SCALED_LIMIT = 10.0  # standard deviations of a number of the state, as `nets.observation`
 LAYER_NORM_EPS = 1e-6  # as `nets.ensemble`
+LEAST_KNOWN = 5  # steps: with fewer on known ground nothing is said of an episode
 NAME = "ensemble"  # of the two files
 FORMAT = 1
 MOST_LAYERS, WIDEST = 8, 4096  # that a file may ask for
@@ -70,8 +71,8 @@ def compatibility(
 
 
 def known_mean(value: Array, sure: NDArray[np.bool_]) -> float:
-    """Mean of compatibilities [T] where the ensemble is sure; 1 where it never is."""
-    return float(value[sure].mean()) if sure.any() else 1.0
+    """Mean of compatibilities [T] where the ensemble is sure; 1 where that is hardly ever."""
+    return float(value[sure].mean()) if sure.sum() >= LEAST_KNOWN else 1.0
 
 
 @dataclass(frozen=True)

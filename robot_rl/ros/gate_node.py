@@ -103,7 +103,8 @@ class GateNode:
         gate = self.gate
         if gate.mode is Mode.PROTECTIVE_STOP or self._waits:
             stopped = gate.mode is Mode.PROTECTIVE_STOP
-            log.warning("%s", explained("protective stop" if stopped else "holding", gate.reason))
+            reason = gate.reason or "until a person lets it go on"
+            log.warning("%s", explained("protective stop" if stopped else "holding", reason))
         else:
             log.info("%s%s", gate.mode.value, f" ({gate.reason})" if gate.reason else "")
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.run_folder import STORE
+from robot_rl.config.run_folder import STORE, run_name
 from robot_rl.control.loop import Policy
 from robot_rl.control.summary import jerk_of
 from robot_rl.control.wrapped import Wrapped
@@ -33,6 +33,7 @@ from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.run.at_work import at_work
 from robot_rl.run.evaluate import make_eval_session
 from robot_rl.run.experiment import Experiment
+from robot_rl.spec import diff, told_apart
 from robot_rl.store.dataset import as_data
 from robot_rl.store.store import Store
 from robot_rl.types import Observation, Row
@@ -181,30 +182,27 @@ def _figures(store: Store, done: _Done, motion: int) -> dict[str, Any]:
 
 def _refuse_twins(runs: Sequence[Path]) -> None:
     """Raise where two runs have one name: their episodes could not be told apart."""
-    names = [run.resolve().name for run in runs]
+    names = [run_name(run) for run in runs]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
                 "two of the runs have the same name",
                 expected="a name for each: an episode says which run drove it",
                 got=", ".join(map(str, runs)),
-                fix=f"give each run once, or rename one of the folders called {name}",
+                fix=f"give each run once; of a run and its copy, both {name} in their rows, one",
             )
 
 
 def _refuse_other(first: Experiment, other: Experiment, run: Path) -> None:
     """Raise unless the episodes of both belong into one store."""
-    for what, one, two in (
-        ("task", first.task.name, other.task.name),
-        ("spec", first.spec.hash, other.spec.hash),
-    ):
-        if one != two:
-            raise ConfigError(
-                f"{run} is of another {what} than the first run",
-                expected=f"{what} {one}",
-                got=f"{what} {two}",
-                fix="generate from these runs one by one, each with its own --out",
-            )
+    lines = diff(*({k: e.plain_section(k) for k in ("task", "robot")} for e in (first, other)))
+    if lines or first.spec.hash != other.spec.hash:
+        raise ConfigError(
+            f"{run} is of another task than the first run, or of one with other settings",
+            expected=f"task {first.task.name}, the same scene, and the same observation and action",
+            got="first -> this one: " + ("; ".join(lines) or told_apart(first.spec, other.spec)),
+            fix="generate from these runs one by one, each with its own --out",
+        )
 
 
 def _no_success(kept: int, done: _Done) -> RobotRLError:

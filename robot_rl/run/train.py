@@ -93,6 +93,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
             began_s = time.monotonic()
             session.demos()
             learner.ingest()
+            _refuse_nothing(experiment, learner)
             student.learn()
             student.practising = True
             session.practice()
@@ -103,6 +104,19 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
             result = finish(session, run_dir, runtime="lockstep", train_s=train_s)
         policy.close()
         return result
+
+
+def _refuse_nothing(experiment: Experiment, learner: Learner) -> None:
+    """Raise where a run is to learn from what is there alone, and nothing is."""
+    train, asked = experiment.own_train, experiment.learner.pretrain_updates
+    if asked and not train.max_env_steps and not learner.replay.len_demo:
+        raise ConfigError(
+            f"there is nothing to learn from in {asked} updates before practice",
+            expected="steps of demonstrations or data of which this algorithm makes use",
+            got=f"none, with train.demos={train.demos} and train.dataset={train.dataset or 'none'}",
+            fix="record demonstrations (train.demos=20), or name a run with successes: "
+            "train.dataset=RUN",
+        )
 
 
 def finish(session: Session, run_dir: Path, *, runtime: str, train_s: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from robot_rl.config.run_folder import ACTOR_STORE, LEARNER_STORE, STORE
 from robot_rl.errors import SpecError, StoreError
-from robot_rl.spec import BASE, BASE_ACTION, Spec
+from robot_rl.spec import BASE, BASE_ACTION, Spec, told_apart
 from robot_rl.store.store import Store
 from robot_rl.types import Driver, EpisodeId, EpisodeStart, Frame, Observation, Row, Step
 
@@ -76,7 +76,7 @@ def import_dataset(
             raise SpecError(
                 f"the episodes of {path} belong to another observation or action",
                 expected=f"spec {spec.hash}",
-                got=", ".join(sorted({s.spec_hash for s in starts})),
+                got=told_apart(spec, other.spec),
                 fix="record them with the same task settings as this run",
             )
         asked = policy if own.hash != spec.hash else None

@@ -69,6 +69,7 @@ def test_build_fills_in_defaults_and_converts() -> None:
         ({"count": 1, "colur": "red"}, "did you mean 'colour'"),
         ({"count": 1, "inner": {"gian": 1}}, "unknown config key 'inner.gian'"),
         ({"count": "one"}, "got:      'one' (a text)"),
+        ({"count": 1, "inner": {"gain": float("nan")}}, "got:      nan (a number)"),
         ({"count": True}, "got:      True (true or false)"),
         ({"count": 1, "box_m": [1, 2]}, "wrong type for config key 'box_m'"),
         ({"count": 1, "box_m": [1, 2]}, "expected: a list of 3 numbers"),
@@ -295,7 +296,9 @@ def test_loading_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
         Experiment.load(tmp_path)
 
 
-@pytest.mark.parametrize("values", [{"demos": -1}, {"max_minutes": 0.0}, {"target_success": 1.5}])
+@pytest.mark.parametrize(
+    "values", [{"demos": -1}, {"max_env_steps": -5}, {"max_minutes": 0.0}, {"target_success": 1.5}]
+)
 def test_train_config_refuses_nonsense(values: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         build(TrainConfig, values)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robot_rl.bench.samples import episode_rows
 from robot_rl.control.session import (
     EVAL_SEED,
     EVAL_TRIES,
@@ -26,7 +27,7 @@ from robot_rl.errors import RobotRLError
 from robot_rl.ports import RewardResult
 from robot_rl.run.parts import session_of
 from robot_rl.store.store import Store
-from robot_rl.types import Driver, Ending, EpisodeStart, Observation, RobotState
+from robot_rl.types import Driver, Ending, EpisodeId, EpisodeStart, Observation, RobotState
 from tests.support.fakes import TASK, make_loop
 from tests.support.session import TRAIN, Lines, experiment, make_session
 
@@ -265,6 +266,12 @@ def test_a_restarted_session_continues_from_the_store(tmp_path: Path) -> None:
         assert (again.demos, again.env_steps) == (2, 5)
         assert again.practice_s == pytest.approx(session.progress.practice_s)
         assert list(again.recent) == list(session.progress.recent)
+        # killed in the middle of an episode: its steps were practised all the same
+        store.append(episode_rows(TASK.spec, EpisodeId("r", "a", 7), 3, ending=None))
+        store.recover("r", "a")
+        after = restore_progress(store, "r", "a")
+        assert (after.next_episode, after.env_steps) == (8, 8)
+        assert list(after.recent) == list(again.recent)
 
 
 def test_cycle_time_is_over_successes_only() -> None:

@@ -111,6 +111,13 @@ def test_a_run_that_has_used_up_its_budget_takes_more_of_it_and_nothing_else(
         run(folder, "train.max_env_steps=400", "train.max_minutes=90")
 
 
+def test_cloning_from_nothing_is_refused_and_not_evaluated(tmp_path: Path) -> None:
+    words = ["algo=bc", "train.demos=0", "train.max_env_steps=0", "learner.pretrain_updates=20"]
+    with pytest.raises(ConfigError, match="nothing to learn from in 20 updates"):
+        run(tmp_path / "e", *words)
+    assert not (tmp_path / "e" / "eval.json").exists()
+
+
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "/", "a\0b", "a" * 300, None, 7, ["a"]])
 def test_a_run_from_elsewhere_cannot_have_any_name(tmp_path: Path, name: object) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"run": name}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +33,7 @@ def experiment(train: TrainConfig, actors: tuple[str, ...] = ()) -> Any:
         own_train=train,
         limits=Limits(),
         draws_seed=0,
-        home=Path("r"),
+        run_name="r",
         spec=TASK.spec,
         actor="a",
         actors=actors,
