@@ -2,8 +2,8 @@
 
 The device is what `operator=...` names (`operate.devices`). If it falls silent while it is held,
 that is passed on as silence, not as a release, so that the gate holds. With `unattended` the
-scripted person also does what a person at a stopped robot does: look, acknowledge, resume.
-Simulation only.
+scripted person also does what a person at a stopped robot does: look, acknowledge, resume; but
+where a real one has the device, that is left to them. Simulation only.
 """
 
 from __future__ import annotations
@@ -51,8 +51,12 @@ class Person:
         self._look_s = 0.0
         self.hands_off = False
 
-    def read(self) -> None:
-        """At most every `LOOK_S`: read the lamps and act on what has been lit long enough."""
+    def read(self, *, attended: bool) -> None:
+        """At most every `LOOK_S`: read the lamps and act on what has been lit long enough.
+
+        attended: a real person has the device. They are told what to press, and nothing moves
+        before they do.
+        """
         now_s = self._shell.now_s()
         if now_s < self._look_s:
             return
@@ -63,9 +67,10 @@ class Person:
         silent = reason.startswith("operator_silent")
         # a person lets go of a device that the gate has given up on, then presses it again
         since_s = self._since("silent", silent)
-        self.hands_off = stop or (since_s is not None and since_s % AGAIN_S < RELEASE_S)
+        lets_go = since_s is not None and since_s % AGAIN_S < RELEASE_S
+        self.hands_off = (stop or lets_go) and not attended
         self._beats.read()
-        alive = self._beats.silent_s < GATE_ALIVE_S
+        alive = self._beats.silent_s < GATE_ALIVE_S and not attended
         if self._lit("waits", alive and report is not None and report.waits == "device"):
             self._try(self._clear, "clear")  # only the scripted device had vanished
         stopped = self._stopped.read()
@@ -137,7 +142,7 @@ class OperatorNode:
         """Poll and publish once."""
         self._listen()
         if self._person is not None:
-            self._person.read()
+            self._person.read(attended=self._hand is not None and self._hand.present)
         state = self._reader.read()
         away = self._person is not None and self._person.hands_off
         value, age_s, again = OperatorInput(False, self._still), 0.0, False

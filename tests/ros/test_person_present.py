@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ import zmq
 
 from robot_rl.link.panel import STAMP, socket_address
 from robot_rl.ros.graph import SimGraphConfig, sim_graph
-from tests.support.ros import World, write_run
+from tests.support.ros import World, wait_for, write_run
 
 pytestmark = [pytest.mark.ros, pytest.mark.alone]
 FASTER = {"released": 0.0, "3 x": 3.0}  # what is asked for -> `ros.real_time_factor`
@@ -58,3 +60,24 @@ def test_the_simulation_keeps_to_real_time_while_a_person_has_the_seat(world: Wo
     assert settles(world, 0.5, 1.1, seat)
     seat.close()
     assert settles(world, 1.5, 60.0)
+
+
+@pytest.mark.parametrize("world", [3.0], indirect=True)
+def test_a_stop_is_left_to_who_has_the_seat(world: World) -> None:
+    seat = zmq.Context.instance().socket(zmq.PUSH)
+    seat.setsockopt(zmq.LINGER, 0)
+    seat.connect(socket_address(world.run_dir, "control"))
+    probe = world.probe
+    assert settles(world, 0.5, 1.1, seat)
+    os.kill(world.supervisor.pids()["gate"], signal.SIGKILL)
+    wait_for(lambda: pace(world, seat, 0.1) > 0 and probe.stopped(), 20.0, "the controller stops")
+    wait_for(
+        lambda: pace(world, seat, 0.1) > 0 and world.supervisor.restarts()["gate"] == 1,
+        20.0,
+        "the gate is started again",
+    )
+    pace(world, seat, 4.0)  # the script would have resumed and acknowledged by now
+    assert probe.stopped() and probe.wait_mode("protective_stop")
+    seat.close()  # who has gone presses nothing any more
+    wait_for(lambda: not probe.stopped(), 20.0, "the script resumes")
+    probe.wait_mode("hold", 20.0)
