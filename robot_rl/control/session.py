@@ -260,6 +260,7 @@ class Session:
         self.before_episode, self.on_stuck, self.stopping = before_episode, on_stuck, stopping
         self.on_episode, self.figures, self._free_from = on_episode, figures, free_from
         self._paused = paused
+        self._judged: dict[str, float] = {}  # which episode of an evaluation it is
         self.state = "demos"  # | practice | exam | evaluation | evaluation with noise
         self._unjudged = 0  # episodes in a row whose rule or reward raised
         self.purpose = ""  # of the episode that runs, or ran last
@@ -445,6 +446,7 @@ class Session:
         result = EvalResult()
         index = retries = tries = 0
         while (episodes is None or index < episodes) and not self._stops():
+            self._judged = {"episode/number": index + 1.0, "episode/of": float(episodes or 0)}
             summary = self.episode("eval", seed + index, deterministic=deterministic)
             helped = summary.human_steps > 0
             aborted = helped or summary.ending in (Ending.ABORTED, Ending.STALE)
@@ -497,6 +499,7 @@ class Session:
             **_percentiles("loop/wall_ms", summary.wall_ms),
             "loop/late_ticks": float(sum(p > late_ms for p in summary.period_ms)),
             **self._start,
+            **(self._judged if summary.purpose == "eval" else {}),
         }
         if summary.true_success is not None:
             values["episode/true_success"] = float(summary.true_success)

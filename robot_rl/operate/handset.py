@@ -33,6 +33,7 @@ HELD = frozenset({
 
 LABELS = ("success", "failure", "redo")
 MOTION = len(AXES)
+PRESSED = 0.5  # where a stick or key is beyond this, somebody holds it: it is not worn
 TICK_S = 1e-3  # a step that lasts exactly a control period would be seen by two ticks
 
 
@@ -292,7 +293,8 @@ class Handset:
         culprits = [f"'{word}' is held" for word in sorted(reading.held)]
         for i in np.flatnonzero(deflection):
             value = float(np.asarray(reading.axes)[i])
-            culprits.append(f"{AXES[i]} is at {value:+.2f} (dead zone {self._zone[i]:.2f})")
+            zone = f" (dead zone {self._zone[i]:.2f})" if abs(value) < PRESSED else ""
+            culprits.append(f"{AXES[i]} is at {value:+.2f}{zone}")
         if culprits:
             return f"let go of everything: {', '.join(culprits)}"
         return "at rest; a moment more"

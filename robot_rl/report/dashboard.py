@@ -143,7 +143,7 @@ class Dashboard:
 
     def line(self) -> str:
         """The state in one line, for logs and pipes."""
-        shown = [str(self._stats.get("state", "starting"))]
+        shown = [str(self._stats.get("state", "starting")) + self._judged()]
         for label, key, form in FIGURES:
             value = self._stats.get(key)
             if isinstance(value, int | float):
@@ -162,7 +162,7 @@ class Dashboard:
 
         state = str(self._stats.get("state", "starting"))
         head = Text(f" {state.upper()} ", STATE_STYLES.get(state.lower(), "bold cyan") + " reverse")
-        head.append(f"  {self._stats.get('detail', '')}", "default not reverse")
+        head.append(f" {self._judged()}  {self._stats.get('detail', '')}", "default not reverse")
         if pace := self._pace():
             head.append(f"  {pace}", "default not reverse")
         table = Table.grid(padding=(0, 2), expand=True)
@@ -181,6 +181,15 @@ class Dashboard:
             parts.append(text)
         parts += [Text(note, "dim", no_wrap=True, overflow="ellipsis") for note in self._notes]
         return Panel(Group(*parts), title=f"robot-rl · {self.title}", border_style="dim")
+
+    def _judged(self) -> str:
+        """How far an evaluation or an exam is; nothing in practice."""
+        if str(self._stats.get("state")).startswith(("demos", "practice")):
+            return ""
+        number, of = (self._stats.get(f"eval_episode/{key}") for key in ("number", "of"))
+        if not isinstance(number, int | float):
+            return ""
+        return f" {number:.0f}" + (f" of {of:.0f}" if of else "")
 
     def _pace(self) -> str:
         """How fast a simulated clock goes, and whom it waits for most."""

@@ -70,6 +70,16 @@ def test_without_a_terminal_it_writes_plain_lines(caplog: pytest.LogCaptureFixtu
     assert [r.message for r in caplog.records] == ["practice | updates per env step (UTD) 2"]
 
 
+def test_how_far_an_evaluation_is() -> None:
+    board = Dashboard("reach", Console(file=io.StringIO(), width=100))
+    board.update({"state": "exam", "eval_episode/number": 3.0, "eval_episode/of": 0.0})
+    assert board.line().startswith("exam 3 |") or board.line() == "exam 3"
+    board.update({"state": "practice", "env_steps": 7})
+    assert board.line().startswith("practice |")
+    board.update({"state": "evaluation", "eval_episode/number": 12.0, "eval_episode/of": 50.0})
+    assert board.line().startswith("evaluation 12 of 50 |")
+
+
 def test_log_lines_move_into_the_panel_and_back() -> None:
     root = logging.getLogger()
     stream = io.StringIO()
