@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,9 @@ EXTRAS = {
 """Import name -> the extra of this project that installs the package."""
 
 
+MOST_TYPED = 300  # characters of a command in a message
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises our errors, and prints examples as they are written."""
 
@@ -56,13 +60,14 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self._typed: list[str] = []
 
     def error(self, message: str) -> NoReturn:
         """Raise a `ConfigError` instead of printing usage and exiting."""
         raise ConfigError(
             f"{self.prog}: {message}",
             expected=self.format_usage().strip().removeprefix("usage: "),
-            got=message,
+            got=shlex.join([*self.prog.split(), *self._typed])[:MOST_TYPED],
             fix=self._hint(message),
         )
 
@@ -111,7 +116,8 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments; options and key=value words may be mixed freely."""
-        return self.parse_intermixed_args(list(argv))
+        self._typed = list(argv)
+        return self.parse_intermixed_args(self._typed)
 
 
 def experiment_from(
@@ -185,7 +191,7 @@ def existing_run(run: Path) -> Path:
             f"no run in '{run}'",
             expected="a folder with config.yaml, as robot-rl train makes it",
             got="no such folder" if not run.exists() else "a folder without config.yaml",
-            fix="list yours with: ls -d runs/*/*",
+            fix="list yours with: ls -d runs/*/config.yaml runs/*/*/config.yaml",
         )
     return run
 

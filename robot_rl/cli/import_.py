@@ -89,6 +89,11 @@ def run(argv: Sequence[str]) -> int:
         help="infer the actions from what they led to, as the steps of RUN show; may be repeated",
     )
     args = parser.read(argv)
+    if args.success not in ("", LAST) and not Path(args.success).is_dir():
+        parser.error(
+            f"--success {args.success}: neither '{LAST}' (the last step of an episode succeeds) nor "
+            "the folder of a success classifier, as robot-rl reward train makes it"
+        )
     if args.without_actions and not args.inverse:
         parser.error(
             "--without-actions needs --inverse RUN: a run of the same task whose actions are known"
