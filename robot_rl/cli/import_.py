@@ -91,8 +91,8 @@ def run(argv: Sequence[str]) -> int:
     args = parser.read(argv)
     if args.success not in ("", LAST) and not Path(args.success).is_dir():
         parser.error(
-            f"--success {args.success}: neither '{LAST}' (the last step of an episode succeeds) nor "
-            "the folder of a success classifier, as robot-rl reward train makes it"
+            f"--success {args.success}: neither '{LAST}' (the last step of an episode succeeds) "
+            "nor the folder of a success classifier, as robot-rl reward train makes it"
         )
     if args.without_actions and not args.inverse:
         parser.error(
