@@ -197,7 +197,12 @@ def _any_of(hints: list[Any], value: Any, where: str) -> Any:
 def _scalar(hint: Any, value: Any, where: str) -> Any:
     """Check a value without parts: exactly of the type, an int for a float, or an enum's value."""
     if isinstance(value, float) and math.isnan(value):
-        raise _wrong_type([hint], value, where)
+        raise ConfigError(
+            f"config key '{where}' is not a number",
+            expected="a finite number",
+            got="nan",
+            fix=f"write one: {where}=0.5",
+        )
     if hint is Any or type(value) is hint:
         return value
     if hint is float and type(value) is int:

@@ -69,7 +69,7 @@ def test_build_fills_in_defaults_and_converts() -> None:
         ({"count": 1, "colur": "red"}, "did you mean 'colour'"),
         ({"count": 1, "inner": {"gian": 1}}, "unknown config key 'inner.gian'"),
         ({"count": "one"}, "got:      'one' (a text)"),
-        ({"count": 1, "inner": {"gain": float("nan")}}, "got:      nan (a number)"),
+        ({"count": 1, "inner": {"gain": float("nan")}}, "config key 'inner.gain' is not a number"),
         ({"count": True}, "got:      True (true or false)"),
         ({"count": 1, "box_m": [1, 2]}, "wrong type for config key 'box_m'"),
         ({"count": 1, "box_m": [1, 2]}, "expected: a list of 3 numbers"),

@@ -133,7 +133,7 @@ def test_each_camera_has_draws_of_its_own() -> None:
         ({"ranges": {"friction": [0.0, 1.0]}}, "0.1 <= low"),
         ({"ranges": {"action_delay_s": [-0.1, 0.1]}}, "0.0 <= low"),
         ({"ranges": {"action_delay_s": [0.0, 80]}}, "in seconds"),
-        ({"ranges": {"friction": [1, float("nan")]}}, "low <= high"),
+        ({"ranges": {"friction": [1, float("nan")]}}, "[1, nan]"),
         ({"ranges": {"friction": [1]}}, "friction"),
     ],
 )
