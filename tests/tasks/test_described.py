@@ -146,7 +146,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"starts_in_base": [{"position": list(START)}]}, "task.starts_in_base.position",
      "did you mean 'position_m'"),
     ({"goal_in_base": {"position_m": [0.5, 0.0, 0.01]}}, "task.goal_in_base", "z 0.01"),
-    ({"goal_in_base": {"position_m": [0.5, float("nan"), 0.1]}}, "task.goal_in_base", "0.5, nan, 0"),
+    ({"goal_in_base": {"position_m": [0.5, float("nan"), 0.1]}}, "task.goal_in_base", "0.5, nan"),
     ({"goal_in_base": None}, "task.goal_in_base", "another judge"),
     ({"start_spread_m": [0.1, 0.0, 0.0]}, "starts_in_base[0]", "lessen start_spread_m"),
     ({"start_spread_m": [0.1, 0.0]}, "task.start_spread_m", "a list of 3 numbers"),
