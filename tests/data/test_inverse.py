@@ -365,7 +365,12 @@ def _as_peg(spec: Spec) -> Callable[[Row], Row]:
     return row
 
 
-def test_the_command(real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(
+    real: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     dataset, out = tmp_path / "dataset", tmp_path / "demos"
     with Store(real / STORE) as store:
         write_lerobot(store, choose(store), dataset, WriteOptions())
@@ -379,12 +384,17 @@ def test_the_command(real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         import_.run([str(real), *words[1:], "--without-actions", *inverse])
     with pytest.raises(ConfigError, match="a run says all of this"):
         import_.run([str(real), *words[1:], *inverse, "--success", "last"])
+    with pytest.raises(ConfigError, match="neither 'last'"):
+        import_.run([*words, *inverse, "--success", "lst"])
     drop_features(dataset, "action")
     assert import_.run([*words, "--without-actions", *inverse]) == 0
     said = capsys.readouterr().out
     assert "learned from 6 episodes, 120 steps" in said and "(R2): motion 1.00; dx" in said
     assert "actions inferred of 120 steps" in said, "our export keeps the last frame"
+    assert "WARNING" not in said
+    monkeypatch.setattr(import_, "STRANGE", -1.0)  # as if most steps were unlike the model's
     assert import_.run([str(real), "--out", str(tmp_path / "again"), *words[3:], *inverse]) == 0
+    assert "WARNING: most of these steps are unlike" in capsys.readouterr().out
     (real / "config.yaml").write_text("operator: {name: kinesthetic}\n")
     with pytest.raises(ConfigError, match="0 episodes, 0 steps"):
         import_.run([*words, "--without-actions", *inverse])
