@@ -95,6 +95,7 @@ def row(page: Any, name: str) -> Any:
     return page.locator(f'.run[data-id="{name}"]')
 
 
+@pytest.mark.timeout(300)  # all its waits together, on a busy machine
 def test_a_run_from_the_form_to_the_bin_and_back(  # noqa: PLR0915 - one person's way
     page: Any, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
