@@ -117,7 +117,9 @@ def test_a_run_from_the_form_to_the_bin_and_back(  # noqa: PLR0915 - one person'
     assert command.startswith(f"robot-rl {words} run_dir=")
     fits(page, "new")
     start.click()
-    until(lambda: "train is starting" in page.locator("#waiting").inner_text(), 30.0)
+    # above the list only until the folder is there, which a quick machine has made by the next look
+    places = page.locator("#waiting, #toast")
+    until(lambda: "train is starting" in "".join(places.all_inner_texts()), 30.0)
     name = Path(command.rpartition("run_dir=")[2]).relative_to(runs).as_posix()
     until(lambda: row(page, name).count(), 60.0)
     until(lambda: "practising" in row(page, name).inner_text(), 60.0)
