@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ BASE_ACTION = "base/action"  # float32 [n, A]: what the base policy would do in 
 BASE_NOISE = "base/noise"  # float32 [d]: the decision about the noise that this plan came from
 BASE_AGE = "base/age"  # float32 [1]: ticks since that decision; 0 = made at this frame
 GRIPPER_DEAD_ZONE = 0.5  # of the gripper's entry of an action: less commands nothing
-TOLD = 5  # lines of a difference in one message
+TOLD = 6  # lines of a difference in one message
 ABSENT = "(absent)"  # in the place of a value that one of two dicts lacks
 PROTOCOL_VERSION = 1  # bump when a message or row changes shape
 
@@ -396,8 +396,13 @@ def told_apart(mine: Spec, theirs: Spec | None) -> str:
     if theirs is None:
         return "no spec"
     lines = diff(mine.as_dict(), theirs.as_dict())
+    return f"spec {theirs.hash}; wanted -> got: {listed(lines)}"
+
+
+def listed(lines: Sequence[str]) -> str:
+    """Lines of a difference in one message: the first, and how many more there are."""
     more = [f"and {len(lines) - TOLD} more"] if len(lines) > TOLD else []
-    return f"spec {theirs.hash}; wanted -> got: " + "; ".join([*lines[:TOLD], *more])
+    return "; ".join([*lines[:TOLD], *more])
 
 
 def differing(

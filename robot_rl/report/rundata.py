@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robot_rl.config.run_folder import ARMS, DEPLOYMENT, EVALUATION, METRICS
+from robot_rl.config.run_folder import ARMS, DEPLOYMENT, EVALUATION, METRICS, RUN
 from robot_rl.config.yaml_file import read_yaml
 from robot_rl.data.import_store import SUMMARY
 from robot_rl.system import plain_json
@@ -107,7 +107,7 @@ def read_run(folder: Path) -> RunData:
     return RunData(
         folder=folder,
         config=config,
-        record=_read_json(folder / "run.json"),
+        record=_read_json(folder / RUN),
         rows=tuple(sorted(rows, key=lambda r: r.get("time_s", 0.0))),
         evaluation=_read_json(folder / EVALUATION) or _so_far(rows),
         video=_read_bytes(folder / "eval.mp4"),

@@ -70,15 +70,15 @@ class Person:
         lets_go = since_s is not None and since_s % AGAIN_S < RELEASE_S
         self.hands_off = (stop or lets_go) and not attended
         self._beats.read()
-        alive = self._beats.silent_s < GATE_ALIVE_S and not attended
-        if self._lit("waits", alive and report is not None and report.waits == "device"):
+        acts = self._beats.silent_s < GATE_ALIVE_S and not attended
+        if self._lit("waits", acts and report is not None and report.waits == "device"):
             self._try(self._clear, "clear")  # only the scripted device had vanished
         stopped = self._stopped.read()
         theirs = reason.startswith("person")  # the person who stopped the robot lets it go on
         stands = stopped is not None and bool(stopped.data)
-        if self._lit("controller", stands and alive):
+        if self._lit("controller", stands and acts):
             self._try(self._resume, "resume")
-        if self._lit("gate", stop and alive and not theirs and not stands):
+        if self._lit("gate", stop and acts and not theirs and not stands):
             self._try(self._clear, "clear")
 
     def _report(self) -> wire.GateReport | None:

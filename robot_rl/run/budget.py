@@ -6,7 +6,6 @@ run that has used up its steps or minutes takes more of them by the same command
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from typing import Any
 from robot_rl.config import provenance
 from robot_rl.config.run_folder import RUN, config_hash, read_facts
 from robot_rl.config.yaml_file import UNFIT, read_yaml, write_yaml
-from robot_rl.system.files import replace_text
+from robot_rl.system.files import replace_json
 from robot_rl.system.made_here import is_made_here, mark_of
 
 log = logging.getLogger(__name__)
@@ -45,16 +44,12 @@ def take_budget(folder: Path, resolved: Mapping[str, Any]) -> bool:
     except UNFIT:
         return False
     own = is_made_here(before, record.get("made_here"))
-    _write(folder, record | {NEXT: digest})
+    replace_json(folder / RUN, record | {NEXT: digest})
     write_yaml(folder / "config.yaml", resolved)
     budgets.append(old | {"until": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
     record |= {"config_hash": digest, "made_here": mark_of(digest) if own else ""}
     record |= {"budgets": budgets, "command": provenance.command()}
-    _write(folder, {k: v for k, v in record.items() if k != NEXT})
+    replace_json(folder / RUN, {k: v for k, v in record.items() if k != NEXT})
     changed = [f"train.{k} {old[k]} -> {new[k]}" for k in BUDGET if old[k] != new[k]]
     log.info("the run goes on with another budget: %s", ", ".join(changed))
     return True
-
-
-def _write(folder: Path, record: Mapping[str, Any]) -> None:
-    replace_text(folder / RUN, json.dumps(record, indent=2) + "\n")

@@ -31,7 +31,8 @@ from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
 from robot_rl.run import engines
 from robot_rl.run.budget import take_budget
-from robot_rl.spec import diff
+from robot_rl.spec import diff, listed
+from robot_rl.system.files import replace_json
 from robot_rl.system.made_here import mark_of
 from robot_rl.tasks.common import OVERVIEW, SimTask
 from robot_rl.tasks.described import DescribedTask
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from robot_rl.spec import Spec
 
 RUNTIMES = ("lockstep", "ros")
-SHOWN = 6  # values that a refusal names
 SEVERAL = ("actors", "arm", "pace_hz")  # keys of several arms; left out where there is one
 ARM_SEEDS = 100_000  # between the draws of two arms: seeds of a study stay below
 ALONE = ("none", "scripted", "")
@@ -164,8 +164,7 @@ class Experiment:
     @property
     def run_name(self) -> str:
         """Name of the run in its rows. Raises `ConfigError` (`run_folder.run_name`)."""
-        saved = (self.run_dir / RUN).is_file()
-        return run_name(self.run_dir if saved else self.home)
+        return run_name(self.home)
 
     @property
     def actor(self) -> str:
@@ -595,8 +594,7 @@ class Experiment:
             raise ConfigError(
                 f"{folder} belongs to another experiment",
                 expected="the run's configuration, value by value",
-                got="run -> now: "
-                + "; ".join([*lines[:SHOWN], *(["..."] if lines[SHOWN:] else [])]),
+                got="run -> now: " + listed(lines),
                 fix="choose another run_dir=..., or repeat the command of that run",
             )
         if before:
@@ -609,7 +607,7 @@ class Experiment:
         record["made_here"] = mark_of(digest)
         record["run"] = (folder.parents[1] if self.arm else folder).resolve().name
         record |= provenance.collect()
-        (folder / RUN).write_text(json.dumps(record, indent=2) + "\n")
+        replace_json(folder / RUN, record)
         self._save_arms(folder)
         return folder
 
@@ -635,7 +633,7 @@ class Experiment:
 
         try:
             config = read_yaml(run_dir / "config.yaml")
-            wanted = read_facts(run_dir / "run.json")["config_hash"]
+            wanted = read_facts(run_dir / RUN)["config_hash"]
             got = config_hash(dict(config))
         except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
             raise ConfigError(
@@ -809,5 +807,5 @@ def _plain(value: Any) -> Any:
 
 def saved_hash(run_dir: Path) -> str:
     """Hash of the experiment that a run folder belongs to; "" when none was saved there."""
-    path = run_dir / "run.json"
+    path = run_dir / RUN
     return str(read_facts(path).get("config_hash", "")) if path.exists() else ""

@@ -33,7 +33,7 @@ from robot_rl.errors import ConfigError, RobotRLError
 from robot_rl.run.at_work import at_work
 from robot_rl.run.evaluate import make_eval_session
 from robot_rl.run.experiment import Experiment
-from robot_rl.spec import diff, told_apart
+from robot_rl.spec import diff, listed, told_apart
 from robot_rl.store.dataset import as_data
 from robot_rl.store.store import Store
 from robot_rl.types import Observation, Row
@@ -200,7 +200,7 @@ def _refuse_other(first: Experiment, other: Experiment, run: Path) -> None:
         raise ConfigError(
             f"{run} is of another task than the first run, or of one with other settings",
             expected=f"task {first.task.name}, the same scene, and the same observation and action",
-            got="first -> this one: " + ("; ".join(lines) or told_apart(first.spec, other.spec)),
+            got="first -> this one: " + (listed(lines) or told_apart(first.spec, other.spec)),
             fix="generate from these runs one by one, each with its own --out",
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from robot_rl.config.compose import robot_sheet
 from robot_rl.config.registry import build
+from robot_rl.config.run_folder import RUN
 from robot_rl.errors import ConfigError
 from robot_rl.robots import Robot
 from robot_rl.safety.limits import Limits
@@ -32,7 +33,7 @@ def own_limits(robot: Robot) -> Limits:
 def is_own_run(run_dir: Path) -> bool:
     """Whether a run folder was made by this user on this machine, from words that passed here."""
     try:
-        record = plain_json.loads((run_dir / "run.json").read_text())
+        record = plain_json.loads((run_dir / RUN).read_text())
         return is_made_here(str(record["config_hash"]), record.get("made_here"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False

@@ -193,7 +193,7 @@ def choose(
     """Episodes that can be played: those with these numbers, all, or the newest one.
 
     Data of other runs (`train.dataset`) is left out: its starts come from another run's seed. run:
-    name of the run folder; a folder that was renamed since holds episodes of the old name only.
+    name of the run; a folder from before run.json had it, renamed since, holds others only.
 
     Raises:
         ConfigError: no such episode, or several robots have one with this number.

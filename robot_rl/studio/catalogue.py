@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from robot_rl.config.run_folder import RUN
 from robot_rl.errors import ConfigError, did_you_mean
 from robot_rl.studio.run import Run
 
@@ -24,7 +25,7 @@ SCAN_S = 2.0  # between two searches for new folders
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is one that a run was begun in."""
-    return (folder / "config.yaml").is_file() and (folder / "run.json").is_file()
+    return (folder / "config.yaml").is_file() and (folder / RUN).is_file()
 
 
 def runs_below(folder: Path, depth: int = DEPTH) -> Iterator[Path]:

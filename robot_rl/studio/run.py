@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from robot_rl.config.registry import build
-from robot_rl.config.run_folder import ARMS, AT_WORK, EVALUATION, METRICS, PAUSED, read_facts
+from robot_rl.config.run_folder import ARMS, AT_WORK, EVALUATION, METRICS, PAUSED, RUN, read_facts
 from robot_rl.config.yaml_file import MAX_BYTES, parse_yaml
 from robot_rl.control.session import WINDOW, TrainConfig
 from robot_rl.errors import RobotRLError
@@ -74,8 +74,8 @@ class Run:
         fresh = {name for name, stamp in stamps.items() if self._stamps.get(name) != stamp}
         if "config.yaml" in fresh:
             self._read_config()
-        if "run.json" in fresh:
-            self.record = _facts(self.folder / "run.json")
+        if RUN in fresh:
+            self.record = _facts(self.folder / RUN)
         if EVALUATION in fresh:
             self.evaluation = _facts(self.folder / EVALUATION)
         for verb in VERBS:

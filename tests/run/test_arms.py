@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,15 @@ def test_each_arm_has_a_run_folder_that_its_processes_load(tmp_path: Path) -> No
     assert left.spec.hash == right.spec.hash == run.spec.hash
     assert left.draws_seed == 3 and right.draws_seed != 3
     assert left.own_train.demos + right.own_train.demos == run.train.demos
+    assert left.run_name == right.run_name == run.run_name == "run"
+    for folder in (run.run_dir, left.run_dir):  # of a run from before run.json had the name
+        record = json.loads((folder / "run.json").read_text())
+        assert record.pop("run") == "run"
+        (folder / "run.json").write_text(json.dumps(record))
+    assert left.run_name == run.run_name == "run"
+    more = ("actors=left,right", "actors.right.operator=none", "seed=3", "train.max_minutes=99")
+    compose(*more, folder=tmp_path / "run").save()
+    assert Experiment.load(left.run_dir).train.max_minutes == 99.0
     with pytest.raises(ConfigError, match="belongs to another experiment"):
         compose("actors=left,middle", "seed=3", folder=tmp_path / "run").save()
 

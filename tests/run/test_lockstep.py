@@ -93,7 +93,7 @@ def test_a_run_that_has_used_up_its_budget_takes_more_of_it_and_nothing_else(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ("write_yaml", "_write"):  # between the files, and before the first of them
+    for place in ("write_yaml", "replace_json"):  # between the files, and before the first of them
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(budget, place, killed)
             run(folder, "train.max_env_steps=250")
