@@ -287,6 +287,7 @@ class Learner:
             "updates_owed": self.updates_due(),
             "published_updates": self._published_updates,
             "published_version": self._versions.newest,
+            "demo_rows": self.replay.len_demo,  # usable ones
         }
 
     def update(self, count: int) -> int:

@@ -244,8 +244,8 @@ def diagnosis(run: RunData) -> str:
     )
     spans = findings.spans(judged)
     if not now:
-        text = "Nothing found at the end of the run; below, what was there before."
-        text = f'<p class="finding">{text if spans else "Nothing found."}</p>'
+        then = " at the end of the run; below, what was there before" if spans else ""
+        text = f'<p class="finding">None of the known causes was found{then}.</p>'
     rows: dict[str, list[tuple[float, float, str, str]]] = {}
     for span in spans:
         title = f"{span.found.severity}: {span.found.what}, {span.begin:g} to {span.end:g} steps"

@@ -26,7 +26,7 @@ from robot_rl.run.dump import write_dump
 from robot_rl.run.parts import policy_of, scene_log, session_of, take_dataset
 from robot_rl.run.pause import is_paused
 from robot_rl.run.robot_side import Starts, loop_on
-from robot_rl.run.train import finish
+from robot_rl.run.train import finish, refuse_nothing
 from robot_rl.store.store import Store
 from robot_rl.store.writer import StoreWriter
 from robot_rl.types import EpisodeStart, Step
@@ -215,17 +215,23 @@ class Actor:
     def _await_weights(self) -> None:
         """Wait for a first policy, a pretrained one where the run has pretraining.
 
-        If the learner refused the handshake, its error is raised here.
+        If the learner refused the handshake, its error is raised here. So is that of a run that
+        was to learn from demonstrations alone, of which none is usable.
         """
         wanted = 0
         train = self.experiment.train
         if self.session.progress.demos or train.dataset or (self.experiment.arm and train.demos):
             wanted = self.experiment.learner.pretrain_updates
+        if not wanted:
+            refuse_nothing(self.experiment, 0)
         before, deadline_s = -1, time.monotonic() + FIRST_WEIGHTS_S
         while not self.ports.stopping():
             self.link.raise_if_refused()
             self._adopt()
             learner = self.link.status()["learner"]
+            if learner.get("demonstrated") and not learner.get("demo_rows", 1):
+                refuse_nothing(self.experiment, 0)
+                wanted = 0  # practice alone teaches it
             behind = learner.get("published_updates", -1) < wanted
             behind |= self.policy.version < learner.get("published_version", 0)
             if self.policy.version >= 0 and not (wanted and behind):

@@ -93,7 +93,7 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
             began_s = time.monotonic()
             session.demos()
             learner.ingest()
-            _refuse_nothing(experiment, learner)
+            refuse_nothing(experiment, learner.replay.len_demo)
             student.learn()
             student.practising = True
             session.practice()
@@ -106,10 +106,10 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
         return result
 
 
-def _refuse_nothing(experiment: Experiment, learner: Learner) -> None:
-    """Raise where a run is to learn from what is there alone, and nothing is."""
+def refuse_nothing(experiment: Experiment, usable: int) -> None:
+    """Raise where a run is to learn from what is there alone, and no step of it is usable."""
     train, asked = experiment.own_train, experiment.learner.pretrain_updates
-    if asked and not train.max_env_steps and not learner.replay.len_demo:
+    if asked and not train.max_env_steps and not usable:
         raise ConfigError(
             f"there is nothing to learn from in {asked} updates before practice",
             expected="steps of demonstrations or data of which this algorithm makes use",

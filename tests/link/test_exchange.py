@@ -16,7 +16,7 @@ import pytest
 import zmq
 
 from robot_rl.bench.samples import episode_rows, sample_spec, start_row
-from robot_rl.errors import LinkError, StoreError
+from robot_rl.errors import ConfigError, LinkError, StoreError
 from robot_rl.link import answers as answers_module
 from robot_rl.link import session as session_module
 from robot_rl.link.answers import FRAME_BYTES, MAX_STRIKES
@@ -26,6 +26,7 @@ from robot_rl.link.config import LinkConfig
 from robot_rl.link.frames import Message, encode
 from robot_rl.link.server import LinkServer
 from robot_rl.run.actor import BACKLOG_ROWS, BACKLOG_STEPS, Actor
+from robot_rl.run.experiment import Experiment
 from robot_rl.spec import Spec
 from robot_rl.store import schema
 from robot_rl.store.rows import flatten
@@ -360,6 +361,28 @@ def test_simulated_time_waits_for_a_learner_that_is_there_and_behind(
     actor.writer = SimpleNamespace(lag=lambda: lag)
     actor._backlog_updates = 8.0 * BACKLOG_STEPS
     assert actor._learner_keeps_up() is keeps_up
+
+
+@pytest.mark.parametrize("steps", [0, 500])
+@pytest.mark.parametrize("shown", [0, 20])
+def test_where_nothing_can_be_cloned_practice_begins_or_the_run_ends(
+    shown: int, steps: int
+) -> None:
+    words = ["experiment=reach", "algo=bc", "train.demos=20", f"train.max_env_steps={steps}"]
+    actor: Any = Actor.__new__(Actor)
+    actor.experiment = Experiment.compose([*words, "learner.pretrain_updates=50"])
+    actor.session = SimpleNamespace(progress=SimpleNamespace(demos=shown))  # 20 failures, say
+    learner = {"published_updates": 0, "published_version": 0, "demonstrated": True, "demo_rows": 0}
+    actor.link = SimpleNamespace(
+        raise_if_refused=lambda: None, status=lambda: {"connected": True, "learner": learner}
+    )
+    actor._adopt, actor.policy = lambda: None, SimpleNamespace(version=0)
+    actor.ports = SimpleNamespace(stopping=lambda: False)
+    if steps:
+        actor._await_weights()
+    else:
+        with pytest.raises(ConfigError, match="nothing to learn from in 50 updates"):
+            actor._await_weights()
 
 
 def test_a_learner_is_at_work_while_its_updates_become_more() -> None:
