@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,8 +32,8 @@ def collect() -> dict[str, Any]:
 
 
 def command() -> str:
-    """What was typed: program name and arguments."""
-    return " ".join(["robot-rl", *sys.argv[1:]])
+    """What was typed, quoted for a shell: program name and arguments."""
+    return shlex.join(["robot-rl", *sys.argv[1:]])
 
 
 def git_state() -> dict[str, Any]:

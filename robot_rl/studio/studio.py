@@ -182,28 +182,31 @@ class Studio:
         return Plan(verb, name, command, _warning(experiment))
 
     def _planned_again(self, run: Run) -> Plan:
-        """The command that began a run, which goes on with it.
+        """The command that began a run, or gave it another budget since: it goes on with it.
 
         Raises:
             ConfigError: the folder does not tell it.
         """
-        told = shlex.split(str(run.record.get("command", "")))
+        told = str(run.record.get("command", ""))
         begun = [job.words for job in self.jobs.of(run.name) if job.verb in commands.NEW]
-        verb, *words = begun[-1] if begun else told[1:] or [""]
-        words = [w for w in words if commands.WORD.fullmatch(w) and not w.startswith("run_dir=")]
-        words.append(f"run_dir={run.folder}")
-        with self._composing:
-            experiment = commands.checked(words, self.config_dir)
-            same = experiment.hash == run.record.get("config_hash")
-        if verb not in commands.NEW or not same:
-            raise ConfigError(
-                f"how {run.name} was begun is not known exactly",
-                expected="the command in run.json, or one that the studio has started",
-                got=str(run.record.get("command", ""))[:300],
-                fix=f"give it again in a terminal, with run_dir={run.folder}",
-            )
-        command = commands.words_of_new(verb, words, self.config_dir)
-        return Plan(verb, run.name, command, _warning(experiment))
+        for verb, *typed in (*begun[-1:], _words_of(told)):
+            if verb not in commands.NEW:
+                continue
+            words = [
+                w for w in typed if commands.WORD.fullmatch(w) and not w.startswith("run_dir=")
+            ]
+            words.append(f"run_dir={run.folder}")
+            with self._composing:
+                experiment = commands.checked(words, self.config_dir)
+            if experiment.hash == run.record.get("config_hash"):
+                command = commands.words_of_new(verb, words, self.config_dir)
+                return Plan(verb, run.name, command, _warning(experiment))
+        raise ConfigError(
+            f"how {run.name} was begun is not known exactly",
+            expected="the command in run.json, or one that the studio has started",
+            got=told[:300],
+            fix=f"give it again in a terminal, with run_dir={run.folder}",
+        )
 
     def start(self, said: Said) -> Job:
         """Run what a page asks for. Raises as `planned` and `Jobs.start`."""
@@ -261,6 +264,14 @@ class Studio:
     def close(self) -> None:
         """End what belongs to the page; what it has started goes on."""
         self.consoles.close_all()
+
+
+def _words_of(command: str) -> list[str]:
+    """Verb and words; the verb is empty where somebody has written what no shell takes."""
+    try:
+        return shlex.split(command)[1:] or [""]
+    except ValueError:
+        return [""]
 
 
 def _warning(experiment: Experiment) -> str:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,6 +21,7 @@ from robot_rl.console.remembered import Role
 from robot_rl.control.session import TrainConfig
 from robot_rl.errors import ConfigError
 from robot_rl.run.at_work import at_work as working
+from robot_rl.run.experiment import Experiment
 from robot_rl.studio.figures import Figures
 from robot_rl.studio.form import comments
 from robot_rl.studio.studio import Studio
@@ -467,6 +469,28 @@ def test_a_run_goes_on_with_the_command_that_began_it(page: httpx.Client, runs: 
     time.sleep(0.6)
     page.get("/api/runs")
     body = {"run": FIRST, "verb": "train", "again": True}
+    assert "not known exactly" in error(page.post("/api/plan", json=body))
+
+
+def test_a_run_goes_on_with_the_budget_that_a_terminal_gave_it(
+    page: httpx.Client, runs: Path, studio: ServedStudio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = SimpleNamespace(verb="train", words=("train", "experiment=reach"))
+    monkeypatch.setattr(studio.studio.jobs, "of", lambda name: [job])
+    record = json.loads((runs / FIRST / "run.json").read_text())
+    record["command"] = "robot-rl train experiment=reach 'name=two words' train.demos=7"
+    words = ["experiment=reach", "name=two words", "train.demos=7"]
+    record["config_hash"] = Experiment.compose(words).hash
+    (runs / FIRST / "run.json").write_text(json.dumps(record))
+    time.sleep(0.6)
+    page.get("/api/runs")
+    body = {"run": FIRST, "verb": "train", "again": True}
+    plan = page.post("/api/plan", json=body).json()
+    assert "train.demos=7" in plan["command"] and "'name=two words'" in plan["command"]
+    record["command"] += " 'no shell takes this"
+    (runs / FIRST / "run.json").write_text(json.dumps(record))
+    time.sleep(0.6)
+    page.get("/api/runs")
     assert "not known exactly" in error(page.post("/api/plan", json=body))
 
 
