@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Watch = Callable[[dict[str, float]], None]
+Watch = Callable[[dict[str, Any]], None]
 """Receives the newest figures while training (the dashboard); must be quick."""
+
+UPDATES_SHOWN = 100  # before practice, in a part after which the figures are told
 
 
 def train(
@@ -94,10 +96,14 @@ def _train_lockstep(experiment: Experiment, watch: Watch) -> dict[str, Any]:
             session.demos()
             learner.ingest()
             refuse_nothing(experiment, learner.replay.len_demo)
-            student.learn()
-            student.practising = True
-            session.practice()
-            student.practising = False
+            try:
+                student.prepare(watch)
+                student.practising = True
+                session.practice()
+                student.practising = False
+            except KeyboardInterrupt:  # what was learned since the newest checkpoint is kept
+                learner.save_or_warn()
+                raise
             learner.save()
             train_s = time.monotonic() - began_s
             learner.close()
@@ -155,6 +161,19 @@ class _Student:
         if self.practising:
             self.learner.ingest()
             self.learn()
+
+    def prepare(self, watch: Watch) -> None:
+        """Learn from what is there before practice, in parts: seen on the way, and kept."""
+        began_s, done, total = time.monotonic(), 0, self.learner.updates_due()
+        while due := self.learner.updates_due():
+            done += self.learner.update(min(due, UPDATES_SHOWN))
+            left_s = (time.monotonic() - began_s) * max(0, total - done) / max(1, done)
+            figures = {"progress": done / total, "time_left_s": left_s}
+            watch(
+                self.learner.metrics | figures | {"state": f"learning, {done} of {total} updates"}
+            )
+        watch({"progress": None})
+        self.learn()
 
     def learn(self) -> None:
         """Spend what the update budget allows now."""

@@ -111,6 +111,27 @@ def test_a_run_that_has_used_up_its_budget_takes_more_of_it_and_nothing_else(
         run(folder, "train.max_env_steps=400", "train.max_minutes=90")
 
 
+def test_cloning_tells_how_far_it_is_and_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    words = ["algo=bc", "train.max_env_steps=0", "learner.pretrain_updates=400"]
+    whole = run(tmp_path / "whole", *words)
+    seen: list[str] = []
+
+    def watch(stats: dict[str, Any]) -> None:
+        if str(stats.get("state")).startswith("learning"):
+            seen.append(stats["state"])
+            if stats["progress"] == 0.5 and len(seen) == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "f", *words, watch=watch)
+    again = run(tmp_path / "f", *words, watch=watch)
+    assert seen == [f"learning, {n} of {of} updates" for of in (400, 200) for n in (100, 200)]
+    assert again["deterministic"] == whole["deterministic"]
+    lines = (tmp_path / "f" / "learner.jsonl").read_text().splitlines()
+    told = [json.loads(line).get("learner/updates") for line in lines]
+    assert [updates for updates in told if updates] == [200, 400]
+
+
 def test_cloning_from_nothing_is_refused_and_not_evaluated(tmp_path: Path) -> None:
     words = ["algo=bc", "train.demos=0", "train.max_env_steps=0", "learner.pretrain_updates=20"]
     with pytest.raises(ConfigError, match="nothing to learn from in 20 updates"):
