@@ -58,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
         engine("robot_rl.run.preflight:keep_findings")(findings, arm.run_dir)
     if not experiment.link.paired:
         say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
-    with inviting(experiment):
+    with engine("robot_rl.run.at_work:alone_in")(experiment.run_dir), inviting(experiment):
         return _supervise(graph, experiment)
 
 

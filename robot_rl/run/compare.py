@@ -28,6 +28,7 @@ from robot_rl.control.wrapped import Wrapped
 from robot_rl.errors import ConfigError, RobotRLError, SpecError
 from robot_rl.ports import ResetPlan
 from robot_rl.report.tally import Ledger
+from robot_rl.run.at_work import alone_in
 from robot_rl.run.deploy import (
     install_policy,
     loaded_policy,
@@ -97,25 +98,26 @@ def compare(
     first.check()
     folder = first.save()
     refuse_other_plan(folder, COMPARE)
-    for index, (experiment, weights) in enumerate(zip(experiments, policies, strict=True)):
-        own = dataclasses.replace(experiment, run_dir=folder / POLICIES / str(index))
-        own.save()
-        install_policy(own, weights)
-    secret = sealed_secret(folder)
-    plan = ComparePlan(
-        runs=tuple(str(run) for run in runs),
-        episodes=episodes,
-        commitment=commitment_of(secret),
-    )
-    write_plan(folder, asdict(plan))
-    with DailyStore(folder, first.spec, now_s=now_s) as store:
-        store.turn()
-    if first.runtime == "ros":
-        from robot_rl.run.graph import deploy_ros
+    with alone_in(folder):
+        for index, (experiment, weights) in enumerate(zip(experiments, policies, strict=True)):
+            own = dataclasses.replace(experiment, run_dir=folder / POLICIES / str(index))
+            own.save()
+            install_policy(own, weights)
+        secret = sealed_secret(folder)
+        plan = ComparePlan(
+            runs=tuple(str(run) for run in runs),
+            episodes=episodes,
+            commitment=commitment_of(secret),
+        )
+        write_plan(folder, asdict(plan))
+        with DailyStore(folder, first.spec, now_s=now_s) as store:
+            store.turn()
+        if first.runtime == "ros":
+            from robot_rl.run.graph import deploy_ros
 
-        deploy_ros(first, watch)
-    else:
-        _in_lockstep(first, plan, watch, now_s, stopping)
+            deploy_ros(first, watch)
+        else:
+            _in_lockstep(first, plan, watch, now_s, stopping)
     return folder
 
 

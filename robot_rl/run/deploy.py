@@ -119,11 +119,11 @@ def deploy(
     experiment.check()
     folder = experiment.save()
     refuse_other_plan(folder, DEPLOY)
-    install_policy(experiment, weights)
-    write_plan(folder, asdict(plan))
-    with DailyStore(folder, experiment.spec, now_s=now_s) as store:
-        store.turn()  # a disk that is full, or a store of another run: said before anything starts
     with at_work(folder, DEPLOY):
+        install_policy(experiment, weights)
+        write_plan(folder, asdict(plan))
+        with DailyStore(folder, experiment.spec, now_s=now_s) as store:
+            store.turn()  # a full disk, or a store of another run: said before anything starts
         if experiment.runtime == "ros":
             from robot_rl.run.graph import deploy_ros
 
