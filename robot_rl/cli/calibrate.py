@@ -199,16 +199,16 @@ def _gripper(argv: Sequence[str]) -> int:
 
 
 def _keep(args: argparse.Namespace, section: tuple[str, str], values: Mapping[str, Any]) -> None:
-    """Write into the person's own file, and print as words."""
+    """Print as words, and write into the person's own file, which may fail."""
     from robot_rl.run.keep import GROUPS, as_words, place_of, write
 
     profile_first = section[0] == "driver"
     groups = ("robot", *GROUPS) if profile_first else GROUPS
     path = place_of(args.overrides, args.config_dir, groups)
+    say(f"as words:\n  {as_words(section, values)}")
     if path is not None:
         write(path, section, values, args.overrides, args.config_dir, in_force=_in_force(section))
-    said = f"written to {path}" if path else "no file of yours to write into"
-    say(f"{said}; as words:\n  {as_words(section, values)}")
+    say(f"written to {path}" if path else "no file of yours to write into")
 
 
 def _in_force(section: tuple[str, str]) -> Callable[[Experiment], Mapping[str, Any]]:

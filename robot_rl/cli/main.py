@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import keyword
 import logging
@@ -78,6 +79,22 @@ suggests the right one.
 """
 
 
+_PLACE = "give a place of yours, such as run_dir=FOLDER or the option that names the file"
+PERSONS = {
+    errno.EACCES: f"{_PLACE}, or ask its owner for the right",
+    errno.EPERM: f"{_PLACE}, or ask its owner for the right",
+    errno.EROFS: f"this file system is read-only: {_PLACE}",
+    errno.ENOSPC: "free some space on this disk",
+    errno.EDQUOT: "free some of your space on this disk",
+    errno.ENOENT: "see whether it is written right, and whether its folder is there",
+    errno.ENOTDIR: f"a file stands where a folder is meant: {_PLACE}",
+    errno.EISDIR: f"a folder stands where a file is meant: {_PLACE}",
+    errno.EEXIST: f"something of this name is there already: {_PLACE}",
+    errno.ENAMETOOLONG: "give a shorter name",
+}
+"""What a person can do about an error of the operating system that names a file."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Never raises, so tests and programs can call it.
 
@@ -144,6 +161,10 @@ def _explain(error: Exception, debug: bool) -> int:
         from robot_rl.cli.common import printable
 
         print(f"error: {printable(str(error))}", file=sys.stderr)  # it may quote a server
+        return 2
+    if isinstance(error, OSError) and error.errno in PERSONS and error.filename is not None:
+        print(f"error: {error.strerror}: {error.filename}", file=sys.stderr)
+        print(f"  fix:      {PERSONS[error.errno]}", file=sys.stderr)
         return 2
     print(f"unexpected error: {type(error).__name__}: {error}", file=sys.stderr)
     print("  fix:      run it again with --debug and report what it prints", file=sys.stderr)

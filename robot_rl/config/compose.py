@@ -94,6 +94,13 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    if extra_dir and not extra_dir.is_dir():
+        raise ConfigError(
+            f"there is no folder {extra_dir}",
+            expected="a folder with YAML files of your own, such as robot/my_arm.yaml",
+            got="a file" if extra_dir.exists() else "nothing of this name",
+            fix="give the folder that holds robot/, task/ or cameras/ to --config-dir",
+        )
     # a list first: actors.left.operator.name=... adds to what actors=left,right says
     if extra_dir:
         refuse_foreign(extra_dir)
@@ -105,11 +112,12 @@ def compose(overrides: Sequence[str] = (), extra_dir: Path | None = None) -> dic
         refuse_resolvers(OmegaConf.to_container(found, resolve=False), "the configuration")
         composed = OmegaConf.to_container(found, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
+        folders = " and ".join(str(folder) for folder in (config_dir(), extra_dir) if folder)
         raise ConfigError(
             "the configuration does not compose",
             expected="overrides like experiment=peg_insert or algo.gamma=0.98",
             got=f"{' '.join(overrides)}: {str(error).splitlines()[0]}",
-            fix="see the files in " + str(config_dir()),
+            fix=f"see the files in {folders}",
         ) from error
     assert isinstance(composed, Mapping)
     return {str(key): value for key, value in composed.items()}

@@ -2,8 +2,8 @@
 
 A link holds a token that works once and becomes a strict cookie. Any number of people watch; one
 drives, the holder of the lease. (It is the seat among the pages of one console, not the gate's
-lease.) Somebody else gets it when its holder gives it back, or has been silent for 30 s; at another
-console of the same run, when it is given back or the holder's console ends.
+lease.) Somebody else gets it when its holder gives it back or has been silent for 30 s, at another
+console of the same run, too, and when the holder's console has ended.
 The browser is never a safety device: what this file decides is who is heard, not what is safe.
 """
 
@@ -163,5 +163,16 @@ class Access:
         """Whether this session's input counts; it renews the lease."""
         if self.holder is not session:
             return False
+        if not self.seat.take():  # after a silence: another console has it now
+            self.holder = None
+            return False
         self._heard_s = self.clock()
         return True
+
+    def offer(self) -> None:
+        """Let another console have the seat of who is silent; call now and then.
+
+        A page that comes back before anybody took the seat has it still.
+        """
+        if self.holder is not None and self.clock() - self._heard_s >= LEASE_SILENCE_S:
+            self.seat.free()

@@ -13,6 +13,7 @@ page is served (`doors.py`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from robot_rl.console import api, intake, sockets
+from robot_rl.console.access import Access
 from robot_rl.console.doors import FRAGMENT, NO_SESSION, Console, Doors, TheDoors, Watcher
 from robot_rl.errors import LinkError, RobotRLError
 from robot_rl.system.audit import audit
@@ -37,6 +39,7 @@ PAGES = {
     "xr": "/xr",
 }  # where a link may lead; never an address that a link names
 COOKIE_S = 30 * 24 * 3600
+OFFER_S = 1.0  # between two looks whether who has the seat is silent
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -60,6 +63,7 @@ def make_app(console: Console, *others: Console) -> FastAPI:
             for one in (console, *others):
                 stack.callback(one.records.close)
                 await stack.enter_async_context(one.feed.running())
+                stack.callback(asyncio.create_task(_offer_seat(one.access)).cancel)
             yield
 
     app = guarded(console, "robot-rl console", "index.html", lifespan)
@@ -69,6 +73,13 @@ def make_app(console: Console, *others: Console) -> FastAPI:
     app.get("/review")(review)
     app.get("/xr")(headset)
     return app
+
+
+async def _offer_seat(access: Access) -> None:
+    """A page that was closed in the seat keeps no terminal and no other console out for good."""
+    while True:
+        access.offer()
+        await asyncio.sleep(OFFER_S)
 
 
 def guarded(doors: Doors, title: str, first: str, lifespan: Lifespan | None = None) -> FastAPI:

@@ -20,7 +20,7 @@ from pathlib import Path
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
-from robot_rl.errors import LinkError
+from robot_rl.errors import LinkError, SetupError
 from robot_rl.link.config import LinkConfig
 
 NAMES = ("learner", "actor")
@@ -174,6 +174,10 @@ def require_key_folder(config: LinkConfig) -> None:
         )
 
 
+class OpenKeyError(LinkError, SetupError):
+    """A secret key that is none: no restart closes it, a person has to."""
+
+
 def load_keys(folder: Path | str, name: str) -> Keys:
     """Read the key pair of `name` and every public key beside it.
 
@@ -184,7 +188,7 @@ def load_keys(folder: Path | str, name: str) -> Keys:
     path = folder / f"{name}.secret"
     secret = _read(path)
     if path.stat().st_mode & 0o077:
-        raise LinkError(
+        raise OpenKeyError(
             f"the secret key {path.name} is readable by others",
             expected="mode 600",
             got=oct(path.stat().st_mode & 0o777)[2:],

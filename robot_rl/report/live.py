@@ -22,6 +22,7 @@ from robot_rl.errors import RobotRLError
 from robot_rl.report.report import REPORT, write_report
 from robot_rl.report.rundata import FIRST_SUCCESS
 from robot_rl.store.scenes import SCENES, Scenes
+from robot_rl.system.files import write_picture
 
 log = logging.getLogger(__name__)
 
@@ -111,11 +112,13 @@ class Live:
         if strip is None:
             self._drawn = now_s - self._solved_s > TRIES_S
             return
-        import cv2
-
         self._drawn = True
         path = self._run_dir / FIRST_SUCCESS
-        cv2.imwrite(str(path), strip)
+        try:
+            write_picture(path, strip)
+        except OSError as error:  # a full disk must not end the run
+            log.warning("no picture of the first success: %s", error)
+            return
         report = self.write(again_s=EVERY_S)
         text = "first success without help, %.0f s after the start: %s (and in %s)"
         log.warning(text, self._solved_s - self._began_s, path, report)

@@ -23,33 +23,44 @@ log = logging.getLogger(__name__)
 BUDGET = ("demos", "max_env_steps", "max_minutes")
 """Keys of section `train` that say how many demonstrations there are, how long practice lasts."""
 
+MAY_CHANGE = {"train": BUDGET, "link": ("host", "port")}
+"""What else: where the learner's machine is, which gets a new address now and then."""
+
 NEXT = "next_hash"  # in run.json, of a configuration that is being written
 
 
 def take_budget(folder: Path, resolved: Mapping[str, Any]) -> bool:
-    """Give the run in a folder the budget of `resolved`; False when more than that is different.
+    """Give a run the budget and the address of `resolved`; False when more is different.
 
     config.yaml and run.json cannot be replaced at once. A process that is killed between them
     leaves a folder for which the same command finishes this.
     """
     record, digest = read_facts(folder / RUN), config_hash(resolved)
-    new = {k: resolved["train"][k] for k in BUDGET}
     try:  # the folder may be somebody else's
         saved = read_yaml(folder / "config.yaml")
-        old, before = {k: saved["train"][k] for k in BUDGET}, str(record["config_hash"])
+        new, old = _may_change(resolved), _may_change(saved)
+        before = str(record["config_hash"])
         budgets = [*record.get("budgets", ())]
         edited = config_hash(saved) not in (before, record.get(NEXT))
-        if edited or config_hash(saved | {"train": saved["train"] | new}) != digest:
+        other = saved | {name: saved[name] | keys for name, keys in new.items()}
+        if edited or config_hash(other) != digest:
             return False
     except UNFIT:
         return False
     own = is_made_here(before, record.get("made_here"))
     replace_json(folder / RUN, record | {NEXT: digest})
     write_yaml(folder / "config.yaml", resolved)
-    budgets.append(old | {"until": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+    budgets.append(old["train"] | {"until": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
     record |= {"config_hash": digest, "made_here": mark_of(digest) if own else ""}
     record |= {"budgets": budgets, "command": provenance.command()}
     replace_json(folder / RUN, {k: v for k, v in record.items() if k != NEXT})
-    changed = [f"train.{k} {old[k]} -> {new[k]}" for k in BUDGET if old[k] != new[k]]
-    log.info("the run goes on with another budget: %s", ", ".join(changed))
+    pairs = [
+        (f"{name}.{k}", old[name][k], v) for name, keys in new.items() for k, v in keys.items()
+    ]
+    changed = [f"{key} {a} -> {b}" for key, a, b in pairs if a != b]
+    log.info("the run goes on with %s", ", ".join(changed))
     return True
+
+
+def _may_change(resolved: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: {k: resolved[name][k] for k in keys} for name, keys in MAY_CHANGE.items()}

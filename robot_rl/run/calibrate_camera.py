@@ -206,7 +206,8 @@ def transform_words(experiment: Experiment, name: str, found: CameraFound) -> st
     x = found.result.camera_in_mount
     parent = experiment.robot.base_frame
     if found.result.mount == "hand":
-        parent = experiment.driver.tcp_frame
+        driver = experiment.driver  # whoever computes the TCP from joints publishes no frame of it
+        parent = "YOUR_TCP_FRAME" if driver.joints.kind != "none" else driver.tcp_frame
     p, q = x.position_m, x.quaternion_xyzw
     return (
         "ros2 run tf2_ros static_transform_publisher "

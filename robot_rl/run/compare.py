@@ -20,8 +20,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from robot_rl.config.run_folder import SCENE_PICTURES
 from robot_rl.control.session import ACTOR, EVAL_SEED, EXAM_RETRIES
 from robot_rl.control.wrapped import Wrapped
@@ -41,6 +39,7 @@ from robot_rl.run.rounds import Recording, Rounds, Side, Watch, lockstep_side, r
 from robot_rl.run.sealed import commitment_of, order_of, sealed_secret
 from robot_rl.store.cycles import ROUND, Cycle
 from robot_rl.store.daily import DailyStore
+from robot_rl.system.files import write_picture
 from robot_rl.types import EpisodeId, EpisodeStart, Weights
 
 if TYPE_CHECKING:
@@ -239,14 +238,12 @@ class Pictures:
         """Called when a scene has been prepared: keep how it looks, unless that is known."""
         if self.side is None or not self.start or any(self._folder.glob(f"{self.start}-*.jpg")):
             return
-        import cv2
-
         for camera in self.side.loop.cameras:
             self._folder.mkdir(exist_ok=True)
             _, rgb = camera.read()
             path = self._folder / f"{self.start}-{camera.name}.jpg"
             new = path.with_suffix(".new.jpg")
-            cv2.imwrite(str(new), np.ascontiguousarray(rgb[:, :, ::-1]))
+            write_picture(new, rgb[:, :, ::-1])
             new.replace(path)
 
 

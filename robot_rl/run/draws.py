@@ -10,6 +10,7 @@ import numpy as np
 
 from robot_rl.errors import ConfigError
 from robot_rl.run.scene import scene_of
+from robot_rl.system.files import write_picture
 
 if TYPE_CHECKING:
     from robot_rl.run.experiment import Experiment
@@ -24,8 +25,6 @@ def draw_picture(experiment: Experiment, path: Path, count: int = 16) -> Path:
         ConfigError: the task has no scene or no cameras, or the file is no PNG.
         SetupError: no OpenGL.
     """
-    import cv2
-
     from robot_rl_sim.camera import MujocoCamera, place_cameras
     from robot_rl_sim.robot import MujocoRobot
 
@@ -57,7 +56,7 @@ def draw_picture(experiment: Experiment, path: Path, count: int = 16) -> Path:
         for camera in cameras:
             camera.close()
     path.parent.mkdir(parents=True, exist_ok=True)
-    cv2.imwrite(str(path), _sheet(rows)[..., ::-1])
+    write_picture(path, _sheet(rows)[..., ::-1])
     return path
 
 

@@ -22,6 +22,7 @@ from robot_rl.run.film import film
 from robot_rl.run.lockstep import Rig, make_rig
 from robot_rl.run.parts import Discard, forget, policy_of, session_of
 from robot_rl.run.scene import in_scene
+from robot_rl.system.files import need_writable
 from robot_rl.types import Row, Step
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ def evaluate(
             fix="add --on robot to measure it there, or "
             "--simulated to measure the policy in the simulation of its task",
         )
+    need_writable(run_dir)  # or all episodes would be for nothing
     other = [*([engine] if engine not in ("", experiment.sim) else []), *scene]
     with at_work(run_dir, "eval"):
         session, rig = make_eval_session(in_scene(experiment, scene), run_dir, engine=engine)

@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import socket
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")  # of a folder, from another machine
 ACTOR = re.compile(r"actor(-[A-Za-z0-9_-]{1,64})?")
 MAX_ACTORS = 64
+LINK_OLD_S = 10.0  # an actor at work writes its state every second
 
 
 # -- the robot's side ------------------------------------------------------------------------------
@@ -102,8 +104,11 @@ def link_state(experiment: Experiment) -> tuple[str, Mapping[str, Any]]:
     """The link in words for a person, and the learner's figures as metric lines name them."""
     link = experiment.link
     where = f"learner at {link.host}:{link.port}"
+    path = experiment.run_dir / LINK
     try:
-        status = plain_json.loads((experiment.run_dir / LINK).read_text())
+        status = plain_json.loads(path.read_text())
+        if time.time() - path.stat().st_mtime > LINK_OLD_S:  # of an actor before this one
+            status = {"pending_rows": status.get("pending_rows", 0)}
     except (OSError, ValueError):  # the actor has not said anything yet
         status = {}
     rows = f"{status.get('pending_rows', 0)} rows wait here"

@@ -93,12 +93,12 @@ def mesh_finder(beside: Path | None, packages: Mapping[str, Path]) -> Callable[[
 
 
 def _installed(package: str) -> Path | None:
-    """The share folder of a ROS package in a terminal in which ROS 2 is sourced."""
+    """The share folder of a ROS package in a terminal in which ROS 2 is sourced; else None."""
     try:
         from ament_index_python.packages import get_package_share_directory
 
         return Path(get_package_share_directory(package))
-    except (ImportError, LookupError, ValueError):
+    except (ImportError, LookupError, ValueError, OSError):  # OSError: ROS 2 from pip, not sourced
         return None
 
 

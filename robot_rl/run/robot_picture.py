@@ -10,6 +10,7 @@ from robot_rl.geometry import pose
 from robot_rl.ports import ResetPlan
 from robot_rl.robots import Robot
 from robot_rl.robots.chain import Chain
+from robot_rl.system.files import write_picture
 from robot_rl.tasks.reach import ReachTask
 
 AROUND_M = 0.1  # how far the arm goes beside its joints
@@ -17,8 +18,6 @@ AROUND_M = 0.1  # how far the arm goes beside its joints
 
 def save_picture(robot: Robot, path: Path) -> None:
     """Draw the arm and write a PNG. Raises `RobotRLError` when its home is out of reach."""
-    import cv2
-
     from robot_rl_sim.camera import VideoCamera
     from robot_rl_sim.robot import MujocoRobot
 
@@ -35,4 +34,4 @@ def save_picture(robot: Robot, path: Path) -> None:
     finally:
         view.close()
     path.parent.mkdir(parents=True, exist_ok=True)
-    cv2.imwrite(str(path), picture[..., ::-1])
+    write_picture(path, picture[..., ::-1])

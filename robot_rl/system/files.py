@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from robot_rl.errors import ConfigError
 from robot_rl.system import plain_json
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,38 @@ def replace_text(path: Path, text: str, mode: int = 0o666) -> None:
 def replace_json(path: Path, data: Mapping[str, Any], mode: int = 0o666) -> None:
     """Write a file of JSON; see `replace_text`."""
     replace_text(path, json.dumps(data, indent=1) + "\n", mode)
+
+
+def need_writable(folder: Path) -> None:
+    """Raise `ConfigError` when nothing can be written into a folder."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"cannot write into {folder}",
+            expected="a folder of yours: results are kept in it",
+            got="no permission to write" if folder.exists() else "no such folder",
+            fix="copy it to a place of yours, or ask its owner",
+        )
+
+
+def write_picture(path: Path, picture: Any) -> None:
+    """Write a picture, uint8 [H, W, 3] in the order blue, green, red, in the format of its name.
+
+    Raises:
+        ConfigError: no format is called so.
+        OSError: it cannot be written.
+    """
+    import cv2
+    import numpy as np
+
+    try:
+        _, data = cv2.imencode(path.suffix, np.ascontiguousarray(picture))
+    except cv2.error as error:
+        raise ConfigError(
+            f"a picture cannot be called {path.name}",
+            expected="a name that ends in .png or .jpg",
+            got=path.suffix or "no ending",
+        ) from error
+    path.write_bytes(data.tobytes())
 
 
 def user_folder() -> Path:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import keyword
 import logging
+import os
 import sqlite3
 import subprocess
 import sys
@@ -116,6 +118,33 @@ def test_unexpected_errors_are_said_and_end_with_1(
     err = capsys.readouterr().err
     assert "unexpected error: ZeroDivisionError" in err
     assert "--debug" in err
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, "Permission denied: /somewhere"),
+        (errno.ENOSPC, "free some space"),
+        (errno.ENOENT, "written right"),
+    ],
+)
+def test_what_the_system_refuses_is_said_with_the_file_and_a_fix(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, words: str
+) -> None:
+    def refused(_: object) -> int:
+        raise OSError(number, os.strerror(number), "/somewhere")
+
+    _engine(monkeypatch, "robot_rl.cli.report", run=refused)
+    assert main(["report", "x"]) == 2
+    err = capsys.readouterr().err
+    assert words in err and "/somewhere" in err and "unexpected" not in err
+
+
+def test_a_folder_of_ones_own_that_is_not_there_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["train", "experiment=reach", "--config-dir", "confgs"]) == 2
+    assert "there is no folder confgs" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ import uvicorn
 from websockets.exceptions import InvalidStatus
 
 from robot_rl.cli.main import main
+from robot_rl.console import access as access_module
 from robot_rl.console import intake
 from robot_rl.console.access import LEASE_SILENCE_S, Access, Seat
 from robot_rl.console.doors import SECRET
@@ -34,6 +35,7 @@ from robot_rl.console.remembered import (
 from robot_rl.console.serve import listen
 from robot_rl.console.sockets import PageClock
 from robot_rl.errors import StoreError
+from robot_rl.link.panel import seat_file
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.labels import (
     ACTION_SPREAD,
@@ -375,6 +377,36 @@ def test_a_run_has_one_seat_however_many_consoles_serve_it(tmp_path: Path) -> No
     here.release(ada)
     assert there.claim(ben) == "" and there.hears(ben)
     assert "another console" in here.claim(ada)
+
+
+def test_a_silent_page_keeps_no_other_console_out(tmp_path: Path) -> None:
+    now_s = 0.0
+    here, there = (Access(Seat(tmp_path / "seat.lock"), clock=lambda: now_s) for _ in range(2))
+    ada, ben = session_of(here), session_of(there)
+    assert here.claim(ada) == ""
+    now_s = LEASE_SILENCE_S - 0.1
+    here.offer()
+    assert "another console" in there.claim(ben)
+    now_s = LEASE_SILENCE_S
+    here.offer()
+    assert here.hears(ada)  # she is back before anybody took it
+    assert "another console" in there.claim(ben)
+    now_s = 2 * LEASE_SILENCE_S
+    here.offer()
+    assert there.claim(ben) == "" and not here.hears(ada) and here.holder is None
+    there.release(ben)
+    assert here.claim(ada) == ""
+
+
+def test_a_page_that_was_closed_in_the_seat_leaves_it_to_a_terminal(
+    console: Any, robot: Any, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_module, "LEASE_SILENCE_S", 0.5)
+    assert enter(console).post("/api/lease/claim").status_code == 200
+    terminal = Seat(seat_file(run_dir))
+    assert not terminal.take()
+    until(terminal.take)
+    terminal.free()
 
 
 def test_labels_are_appended_with_their_author_and_can_be_taken_back(

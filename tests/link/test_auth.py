@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from robot_rl.config.registry import resolve
-from robot_rl.errors import ConfigError, LinkError
+from robot_rl.errors import ConfigError, LinkError, SetupError
 from robot_rl.link.auth import ensure_keys, keys_for, load_keys, make_keys, role_of
 from robot_rl.link.config import LinkConfig
 
@@ -44,8 +44,9 @@ def test_missing_readable_and_damaged_keys_are_refused(tmp_path: Path) -> None:
     make_keys(tmp_path)
     secret = tmp_path / "actor.secret"
     secret.chmod(0o640)
-    with pytest.raises(LinkError, match="chmod 600"):
+    with pytest.raises(LinkError, match="chmod 600") as caught:
         load_keys(tmp_path, "actor")
+    assert isinstance(caught.value, SetupError)  # so no process is started again because of it
     secret.chmod(0o600)
     (tmp_path / "policy.public").write_text("not a key")
     with pytest.raises(LinkError, match=r"policy\.public is damaged"):

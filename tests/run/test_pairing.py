@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import socket
 import stat
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -176,6 +178,29 @@ def until_said(machines: Machines, words: str) -> str:
 
     until(lambda: re.search(words, link_state(machines.experiment)[0]), 20.0)
     return link_state(machines.experiment)[0]
+
+
+def test_what_an_earlier_actor_said_of_the_link_is_not_believed(machines: Machines) -> None:
+    machines.pair()
+    path = machines.robot / LINK
+    path.write_text(json.dumps({"connected": True, "pending_rows": 7, "learner": {"updates": 9}}))
+    said, learner = link_state(machines.experiment)
+    assert "connected, 7 rows" in said and learner == {"learner/updates": 9}
+    os.utime(path, (time.time() - 60,) * 2)
+    said, learner = link_state(machines.experiment)
+    assert "not reached, 7 rows wait here" in said and not learner
+
+
+def test_a_learner_that_has_another_address_is_no_other_experiment(machines: Machines) -> None:
+    link = dict(machines.experiment.config["link"]) | {"host": "127.0.0.9"}
+    moved = dataclasses.replace(
+        machines.experiment, config=dict(machines.experiment.config) | {"link": link}
+    )
+    moved.save()
+    assert Experiment.load(machines.robot).link.host == "127.0.0.9"
+    other = dict(moved.config) | {"link": link | {"status_period_s": 9.0}}
+    with pytest.raises(ConfigError, match=r"link\.status_period_s"):
+        dataclasses.replace(moved, config=other).save()
 
 
 def test_the_same_machine_paired_again_keeps_its_key_and_its_rows(machines: Machines) -> None:
