@@ -314,7 +314,9 @@ def load_policy(run_dir: Path, spec: Spec) -> Weights:
         raise CheckpointError(
             f"no usable policy in {run_dir}",
             expected="policy.safetensors and policy.json, written when practice ends",
-            got=str(error),
+            got=f"no {Path(error.filename).name}"
+            if isinstance(error, FileNotFoundError)
+            else str(error),
             fix="finish the training run, or name another run folder",
         ) from error
     found, wanted = hashlib.sha256(weights.data).hexdigest(), spec.of_policy().hash

@@ -53,6 +53,12 @@ def experiment_on(
             got=" ".join(words),
             fix="give the command once for each arm, each with its own --out and ros.domain_id",
         )
+    if any(word.startswith("run_dir=") for word in values):
+        raise ConfigError(
+            "run_dir= does not say where a deployment is recorded",
+            expected="--out FOLDER; without it RUN/deploy",
+            got=" ".join(word for word in values if word.startswith("run_dir=")),
+        )
     for group in named & set(FIXED):
         raise ConfigError(
             f"{group}= cannot be chosen for a policy that is there already",

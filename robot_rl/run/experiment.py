@@ -600,7 +600,8 @@ class Experiment:
                 f"{folder} belongs to another experiment",
                 expected="the run's configuration, value by value",
                 got="run -> now: " + listed(lines),
-                fix="choose another run_dir=..., or repeat the command of that run",
+                fix="choose another folder (run_dir=..., or --out where a policy is deployed or "
+                "compared), or repeat the command of that run",
             )
         if before:
             self._save_arms(folder)

@@ -227,6 +227,8 @@ def test_a_run_with_several_arms_is_deployed_on_one(tmp_path: Path) -> None:
     assert experiment.actors == () and experiment.arms == (experiment,)
     with pytest.raises(ConfigError, match="one arm at a time"):
         experiment_on(tmp_path / "two", ["actors=left"], tmp_path / "d")
+    with pytest.raises(ConfigError, match="--out FOLDER"):
+        experiment_on(tmp_path / "two", ["run_dir=elsewhere"], tmp_path / "d")
     words = [
         "experiment=reach",
         "runtime=ros",
