@@ -8,8 +8,8 @@ from __future__ import annotations
 LOOK = "look at the arm and its surroundings"
 ADVICE = {
     "force": "free the tool from what it touches, or move it away by hand; then acknowledge (Y)",
-    "state": "the arm's state is missing: see whether its driver runs and the cable is in; then"
-    " acknowledge (Y)",
+    "state": "the arm's state is missing or late: see whether its driver runs, the cable is in and"
+    " the computer is not too busy; then acknowledge (Y)",
     "controller": f"the controller was stopped: {LOOK}, then acknowledge (Y), which starts it"
     " again, and once more for the gate",
     "clock": f"a clock was set, or the simulator began anew: {LOOK}, then acknowledge (Y)",
