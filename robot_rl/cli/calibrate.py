@@ -188,8 +188,8 @@ def _gripper(argv: Sequence[str]) -> int:
         return 0
     ends = engine("robot_rl.run.calibrate_gripper:calibrate_gripper")(experiment, _how(args))
     values = {
-        "opened_joints": round(ends.opened_joints, 5),
-        "closed_joints": round(ends.closed_joints, 5),
+        "opened_joints": round(ends.opened_joints, 5) + 0.0,  # no -0
+        "closed_joints": round(ends.closed_joints, 5) + 0.0,
     }
     say(f"open at {values['opened_joints']:g}, closed at {values['closed_joints']:g}, in the "
         "driver's own unit")  # fmt: skip

@@ -53,10 +53,17 @@ def serve_page(parser: Parser, argv: Sequence[str], page: str = "") -> int:
     return 0
 
 
+def port_number(word: str) -> int:
+    """The number of a port."""
+    if not word.isdecimal() or int(word) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a number up to 65535, got {word!r}")
+    return int(word)
+
+
 def page_options(parser: Parser) -> None:
     """Add `--port`, `--host`, `--no-browser`."""
     default = f"default: the first free one from {FIRST_PORT} on"
-    parser.add_argument("--port", type=int, metavar="N", help=default)
+    parser.add_argument("--port", type=port_number, metavar="N", help=default)
     parser.add_argument(
         "--host",
         default=HOST,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +36,14 @@ def run(argv: Sequence[str]) -> int:
     """Run one of the three; return 0."""
     verbs = {"new": _new, "show": _show, "list": _list}
     return run_one_of(verbs, argv, Parser("robot", TEXT, EXAMPLES), " NAME")
+
+
+def _at_least_0(word: str) -> float:
+    """A length or a mass."""
+    with contextlib.suppress(ValueError):
+        if 0.0 <= (number := float(word)) < math.inf:
+            return number
+    raise argparse.ArgumentTypeError(f"expected a number that is not negative, got {word!r}")
 
 
 def _with_dir(parser: Parser) -> Parser:
@@ -113,10 +123,14 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         help="urdf (two sliding fingers in it), none, franka_hand or robotiq_2f85",
     )  # fmt: skip
     parser.add_argument(
-        "--tool-m", type=float, default=0.0, metavar="M", help="length of a tool without fingers"
+        "--tool-m",
+        type=_at_least_0,
+        default=0.0,
+        metavar="M",
+        help="length of a tool without fingers",
     )
     parser.add_argument(
-        "--tool-kg", type=float, default=0.0, metavar="KG", help="mass of this tool"
+        "--tool-kg", type=_at_least_0, default=0.0, metavar="KG", help="mass of this tool"
     )
     parser.add_argument("--home", default="", metavar="RAD", help="home pose, as '0 -1.57 ...'")
     parser.add_argument(

@@ -24,6 +24,8 @@ F64 = NDArray[np.float64]
 
 MOST_BYTES = 5_000_000
 MOST = 1e20  # of any number; a limit that is none is written as 1e16
+MOST_RAD = 60.0  # to either side: ten turns
+NO_LIMIT = 1e6  # from here on it is none
 MOST_LEVELS = 200  # joints from the root to a link
 TURNING = ("revolute", "continuous")
 KINDS = (*TURNING, "prismatic", "fixed", "planar", "floating")
@@ -315,10 +317,31 @@ def _joint(element: Xml.Element) -> UrdfJoint:
     limit, mimic = element.find("limit"), element.find("mimic")
     keys = ("lower", "upper", "velocity", "effort")
     lower, upper, velocity, effort = (_number(limit, key, where, None) for key in keys)
+    if kind == "revolute" and lower is not None and upper is not None:
+        _refuse_range(where, lower, upper)
     return UrdfJoint(
         name, kind, parent, child, _origin(element, where), axis / max(length, 1e-9),
         lower, upper, velocity, effort, "" if mimic is None else mimic.get("joint", "?"),
     )  # fmt: skip
+
+
+def _refuse_range(where: str, lower_rad: float, upper_rad: float) -> None:
+    """Raise `ConfigError` for a range that is none, or that was written in degrees."""
+    got = f"lower={lower_rad:g} upper={upper_rad:g}"
+    if lower_rad > upper_rad:
+        raise ConfigError(
+            f"{where}: its lower limit lies above the upper one",
+            expected="lower <= upper, in radians",
+            got=got,
+            fix="exchange the two, or look at their signs",
+        )
+    if MOST_RAD < max(-lower_rad, upper_rad) < NO_LIMIT:
+        raise ConfigError(
+            f"{where}: its limits do not look like radians",
+            expected=f"at most {MOST_RAD:g} rad to either side",
+            got=got,
+            fix="divide degrees by 57.3; a joint without an end has type='continuous'",
+        )
 
 
 def _name(element: Xml.Element) -> str:

@@ -140,6 +140,12 @@ def test_what_the_system_refuses_is_said_with_the_file_and_a_fix(
     assert words in err and "/somewhere" in err and "unexpected" not in err
 
 
+@pytest.mark.parametrize("port", ["99999", "-1", "eighty"])
+def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["console", "run", f"--port={port}"]) == 2
+    assert f"expected a number up to 65535, got '{port}'" in capsys.readouterr().err
+
+
 def test_a_folder_of_ones_own_that_is_not_there_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_home_that_is_given_is_kept() -> None:
             "no folder of a package",
         ),
         (["robot", "new", "ARM", "--name", "a", "--gripper", "hand"], "unknown gripper 'hand'"),
+        (["robot", "new", "ARM", "--name", "a", "--tool-m", "-3"], "that is not negative"),
         (["robot", "show", "fr4"], "unknown robot 'fr4'"),
         (["robot", "neu"], "new"),
     ],

@@ -212,6 +212,16 @@ FAULTS: dict[str, tuple[Callable[[], str], str, str]] = {
         "joints without a range: joint2",
         "lower=",
     ),
+    "range the wrong way": (
+        lambda: re.sub(r'lower="-2.059\d*" upper="2.09\d*"', 'lower="2" upper="-2"', XARM),
+        "its lower limit lies above the upper one",
+        "exchange",
+    ),
+    "degrees": (
+        lambda: re.sub(r'lower="-2.059\d*" upper="2.09\d*"', 'lower="-118" upper="120"', XARM),
+        "do not look like radians",
+        "57.3",
+    ),
     "no velocity": (
         lambda: XARM.replace('velocity="3.14159" effort="20"', 'effort="20"'),
         "joints without a velocity: joint6, joint7",

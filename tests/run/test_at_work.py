@@ -59,6 +59,15 @@ def test_who_comes_second_is_refused_and_changes_nothing(
         pass
 
 
+@pytest.mark.ros
+def test_no_second_graph_is_started(
+    folder: Path, other: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", *WORDS, f"run_dir={folder}"]) == 2
+    assert f"robot-rl train, process {other.pid}" in capsys.readouterr().err
+    assert not (folder / "logs").exists()
+
+
 def test_a_process_that_was_killed_keeps_nobody_out(
     folder: Path, other: subprocess.Popen[str]
 ) -> None:
