@@ -186,7 +186,8 @@ def test_what_an_earlier_actor_said_of_the_link_is_not_believed(machines: Machin
     path.write_text(json.dumps({"connected": True, "pending_rows": 7, "learner": {"updates": 9}}))
     said, learner = link_state(machines.experiment)
     assert "connected, 7 rows" in said and learner == {"learner/updates": 9}
-    os.utime(path, (time.time() - 60,) * 2)
+    long_ago_s = time.time() - 60
+    os.utime(path, (long_ago_s, long_ago_s))
     said, learner = link_state(machines.experiment)
     assert "not reached, 7 rows wait here" in said and not learner
 
