@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from robot_rl.calibrate.board import Board
 from robot_rl.calibrate.capture import Capture, moves, wiggle
 from robot_rl.calibrate.hand_eye import GOOD_TURN_RAD, turns
 from robot_rl.geometry import pose, quat_from_rotvec, quat_multiply
+from robot_rl.run.calibrate_camera import transform_words
+from robot_rl.run.experiment import Experiment
 from robot_rl.tasks.common import tool_down
 from robot_rl.types import Pose
 from tests.support.paper import seen
@@ -100,3 +104,20 @@ def test_a_wiggle_begins_at_rest_and_stays_small() -> None:
     assert max(speeds) < 0.1
     assert max(np.linalg.norm(p - START.position_m) for p in path) <= 0.02 + 1e-9
     assert not math.isclose(path[240][1], path[40][1], abs_tol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("profile", "mount", "frame"),
+    [
+        ("fr3_crisp", "hand", "fr3_hand_tcp"),
+        ("ur5e_forward", "hand", "YOUR_TCP_FRAME"),  # `ik` computes the TCP; nobody publishes it
+        ("ur5e_forward", "beside", "base_link"),
+    ],
+)
+def test_the_transform_for_other_programs_names_the_frame_it_is_in(
+    profile: str, mount: str, frame: str
+) -> None:
+    experiment = Experiment.compose(["task=reach", f"robot={profile}", "task.images=[wrist]"])
+    result = SimpleNamespace(mount=mount, camera_in_mount=pose((0.1, 0.0, 0.0)))
+    words = transform_words(experiment, "wrist", SimpleNamespace(result=result))  # type: ignore[arg-type]
+    assert f"--frame-id {frame} " in words

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from robot_rl.cli.main import main
+from robot_rl.run import robot_file
 from robot_rl.run.experiment import Experiment
 from robot_rl.store.store import Store
 from tests.support.ros import new_domain
@@ -95,6 +96,14 @@ def test_one_error_and_nothing_written(
     assert main(words) == 2
     assert error in capsys.readouterr().err
     assert not list(Path().rglob("*.yaml"))
+
+
+@pytest.mark.ros
+def test_packages_are_unknown_where_ros_is_not_sourced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMENT_PREFIX_PATH", "")
+    assert robot_file._installed("ur_description") is None
+    monkeypatch.delenv("AMENT_PREFIX_PATH")
+    assert robot_file._installed("ur_description") is None
 
 
 @pytest.mark.ros
