@@ -53,13 +53,13 @@ def run(argv: Sequence[str]) -> int:
         return 0
     engine("rclpy:init")  # a missing ROS is an error here, not five nodes that restart in a loop
     found = [engine("robot_rl.run.preflight:refuse_unready")(arm) for arm in experiment.arms]
-    experiment.save()
-    for arm, findings in zip(experiment.arms, found, strict=True):
-        engine("robot_rl.run.preflight:keep_findings")(findings, arm.run_dir)
-    if not experiment.link.paired:
-        say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
-    with engine("robot_rl.run.at_work:alone_in")(experiment.run_dir), inviting(experiment):
-        return _supervise(graph, experiment)
+    with engine("robot_rl.run.at_work:alone_in")(experiment.save()):
+        for arm, findings in zip(experiment.arms, found, strict=True):
+            engine("robot_rl.run.preflight:keep_findings")(findings, arm.run_dir)
+        if not experiment.link.paired:
+            say(f"run folder {experiment.run_dir}; learner: robot-rl learner {experiment.run_dir}")
+        with inviting(experiment):
+            return _supervise(graph, experiment)
 
 
 def _supervise(graph: Graph, experiment: Experiment) -> int:

@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from robot_rl.config.run_folder import AT_WORK
+from robot_rl.config.run_folder import AT_WORK, read_facts
 from robot_rl.errors import ConfigError, RobotRLError
-from robot_rl.system import plain_json
 from robot_rl.system.files import replace_json
 from robot_rl.system.presence import own_process, runs_still
 
@@ -81,9 +80,9 @@ def _who(run_dir: Path) -> str:
     """The process that works there, as far as the folder tells."""
     for verb in VERBS:
         try:
-            told = plain_json.loads((run_dir / f"{verb}{AT_WORK}").read_text())
+            told = read_facts(run_dir / f"{verb}{AT_WORK}")
             process, began_s = str(told["process"]), float(told["began_s"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ConfigError, ValueError, KeyError, TypeError):
             continue
         if "ended" not in told and runs_still(process):
             since = time.strftime("%H:%M", time.localtime(began_s))

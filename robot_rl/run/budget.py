@@ -15,6 +15,8 @@ from typing import Any
 from robot_rl.config import provenance
 from robot_rl.config.run_folder import RUN, config_hash, read_facts
 from robot_rl.config.yaml_file import UNFIT, read_yaml, write_yaml
+from robot_rl.run.at_work import alone_in
+from robot_rl.spec import diff
 from robot_rl.system.files import replace_json
 from robot_rl.system.made_here import is_made_here, mark_of
 
@@ -34,6 +36,9 @@ def take_budget(folder: Path, resolved: Mapping[str, Any]) -> bool:
 
     config.yaml and run.json cannot be replaced at once. A process that is killed between them
     leaves a folder for which the same command finishes this.
+
+    Raises:
+        ConfigError: another process works in the folder.
     """
     record, digest = read_facts(folder / RUN), config_hash(resolved)
     try:  # the folder may be somebody else's
@@ -48,17 +53,14 @@ def take_budget(folder: Path, resolved: Mapping[str, Any]) -> bool:
     except UNFIT:
         return False
     own = is_made_here(before, record.get("made_here"))
-    replace_json(folder / RUN, record | {NEXT: digest})
-    write_yaml(folder / "config.yaml", resolved)
-    budgets.append(old["train"] | {"until": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
-    record |= {"config_hash": digest, "made_here": mark_of(digest) if own else ""}
-    record |= {"budgets": budgets, "command": provenance.command()}
-    replace_json(folder / RUN, {k: v for k, v in record.items() if k != NEXT})
-    pairs = [
-        (f"{name}.{k}", old[name][k], v) for name, keys in new.items() for k, v in keys.items()
-    ]
-    changed = [f"{key} {a} -> {b}" for key, a, b in pairs if a != b]
-    log.info("the run goes on with %s", ", ".join(changed))
+    with alone_in(folder):
+        replace_json(folder / RUN, record | {NEXT: digest})
+        write_yaml(folder / "config.yaml", resolved)
+        budgets.append(old["train"] | {"until": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+        record |= {"config_hash": digest, "made_here": mark_of(digest) if own else ""}
+        record |= {"budgets": budgets, "command": provenance.command()}
+        replace_json(folder / RUN, {k: v for k, v in record.items() if k != NEXT})
+    log.info("the run goes on with %s", ", ".join(diff(old, new)))
     return True
 
 

@@ -46,7 +46,7 @@ def calibrate_gripper(experiment: Experiment, how: How) -> Ends:
             value = _gripped(arm, here, experiment.robot.gripper.stroke_m if opening else 0.0,
                              gripper.opened_joints - gripper.closed_joints)  # fmt: skip
             ends[opening].append(value)
-            how.tell(f"  {'open' if opening else 'closed'}: {value:.5g}")
+            how.tell(f"  {'open' if opening else 'closed'}: {round(value, 5) + 0.0:g}")
     found = judged(ends[True], ends[False], gripper)
     keep_json(experiment, "gripper", {
         "opened_joints": found.opened_joints, "closed_joints": found.closed_joints,

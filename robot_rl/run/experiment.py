@@ -30,7 +30,6 @@ from robot_rl.robots.driver import ArmDriver
 from robot_rl.robots.ik import InverseKinematics
 from robot_rl.run import arms as several
 from robot_rl.run import engines
-from robot_rl.run.at_work import alone_in
 from robot_rl.run.budget import take_budget
 from robot_rl.spec import diff, listed
 from robot_rl.system.files import replace_json
@@ -590,11 +589,7 @@ class Experiment:
         folder = run_dir or self.run_dir
         digest = config_hash(resolved)
         before = saved_hash(folder)
-        took = before in ("", digest)
-        if not took:
-            with alone_in(folder):
-                took = take_budget(folder, resolved)
-        if not took:
+        if before not in ("", digest) and not take_budget(folder, resolved):
             lines = diff(read_yaml(folder / "config.yaml"), json.loads(json.dumps(resolved)))
             raise ConfigError(
                 f"{folder} belongs to another experiment",
